@@ -1,0 +1,153 @@
+"""The strategies of tf.distribute for supercomputers: MPI ranks are the replicas.
+
+``mpistrat.X`` is ``tf.distribute.X``, for NumPy arrays. Start one program with ``mpirun`` or
+``srun``; everything works in a single process too. Names are loaded when they are first used, and
+MPI starts with the first strategy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from mpistrat import cluster_resolver, data, errors, experimental, random
+    from mpistrat.cluster.topology import Topology
+    from mpistrat.collectives.base import Backend, Capabilities
+    from mpistrat.collectives.communicator import Communicator
+    from mpistrat.collectives.registry import available_backends, register_backend
+    from mpistrat.collectives.work import Work
+    from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.context import (
+        experimental_set_strategy,
+        get_replica_context,
+        get_strategy,
+        has_strategy,
+        in_cross_replica_context,
+    )
+    from mpistrat.strategy.cross_device_ops import (
+        CrossDeviceOps,
+        HierarchicalCopyAllReduce,
+        NcclAllReduce,
+        ReductionToOneDevice,
+    )
+    from mpistrat.strategy.extended import StrategyExtended
+    from mpistrat.strategy.input import DistributedDataset
+    from mpistrat.strategy.input_context import (
+        InputContext,
+        InputOptions,
+        InputReplicationMode,
+        RunOptions,
+    )
+    from mpistrat.strategy.input_iterator import DistributedIterator, InputIterator
+    from mpistrat.strategy.mirrored import MirroredStrategy
+    from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
+    from mpistrat.strategy.one_device import OneDeviceStrategy
+    from mpistrat.strategy.reduce_op import ReduceOp
+    from mpistrat.strategy.replica_context import ReplicaContext
+    from mpistrat.strategy.values import DistributedValues, Mirrored, PerReplica
+    from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
+    from mpistrat.strategy.variables import Variable, variable_creator_scope
+
+_HOMES = {
+    "cluster.topology": ("Topology",),
+    "collectives.base": ("Backend", "Capabilities"),
+    "collectives.communicator": ("Communicator",),
+    "collectives.registry": ("available_backends", "register_backend"),
+    "collectives.work": ("Work",),
+    "strategy.base": ("Strategy",),
+    "strategy.context": (
+        "experimental_set_strategy",
+        "get_replica_context",
+        "get_strategy",
+        "has_strategy",
+        "in_cross_replica_context",
+    ),
+    "strategy.cross_device_ops": (
+        "CrossDeviceOps",
+        "HierarchicalCopyAllReduce",
+        "NcclAllReduce",
+        "ReductionToOneDevice",
+    ),
+    "strategy.extended": ("StrategyExtended",),
+    "strategy.input": ("DistributedDataset",),
+    "strategy.input_context": (
+        "InputContext",
+        "InputOptions",
+        "InputReplicationMode",
+        "RunOptions",
+    ),
+    "strategy.input_iterator": ("DistributedIterator", "InputIterator"),
+    "strategy.mirrored": ("MirroredStrategy",),
+    "strategy.multi_worker": ("MultiWorkerMirroredStrategy",),
+    "strategy.one_device": ("OneDeviceStrategy",),
+    "strategy.reduce_op": ("ReduceOp",),
+    "strategy.replica_context": ("ReplicaContext",),
+    "strategy.values": ("DistributedValues", "Mirrored", "PerReplica"),
+    "strategy.variable_options": ("VariableAggregation", "VariableSynchronization"),
+    "strategy.variables": ("Variable", "variable_creator_scope"),
+}
+_MODULES = ("cluster_resolver", "data", "errors", "experimental", "random")
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "Communicator",
+    "CrossDeviceOps",
+    "DistributedDataset",
+    "DistributedIterator",
+    "DistributedValues",
+    "HierarchicalCopyAllReduce",
+    "InputContext",
+    "InputIterator",
+    "InputOptions",
+    "InputReplicationMode",
+    "Mirrored",
+    "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
+    "NcclAllReduce",
+    "OneDeviceStrategy",
+    "PerReplica",
+    "ReduceOp",
+    "ReductionToOneDevice",
+    "ReplicaContext",
+    "RunOptions",
+    "Strategy",
+    "StrategyExtended",
+    "Topology",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "Work",
+    "__version__",
+    "available_backends",
+    "cluster_resolver",
+    "data",
+    "errors",
+    "experimental",
+    "experimental_set_strategy",
+    "get_replica_context",
+    "get_strategy",
+    "has_strategy",
+    "in_cross_replica_context",
+    "random",
+    "register_backend",
+    "variable_creator_scope",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

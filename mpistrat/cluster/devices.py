@@ -1,0 +1,60 @@
+"""Device strings, TensorFlow's spelling: what a user may write, and the full form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
+
+__all__ = ["canonical", "local_devices"]
+
+_PATTERN = re.compile(
+    r"(?:/job:(?P<job>\w+))?(?:/replica:\d+)?(?:/task:(?P<task>\d+))?"
+    r"(?:/device:|/)?(?P<kind>[A-Za-z]+):(?P<index>\d+)",
+)
+
+
+def canonical(device: str, rank: int) -> str:
+    """Return the full form ``/job:worker/replica:0/task:<rank>/device:CPU:0`` of `device`.
+
+    Parameters
+    ----------
+    device
+        ``"CPU:0"``, ``"/cpu:0"``, ``"/device:CPU:0"`` or a full form of this very rank.
+    rank
+        The rank that owns the device.
+    """
+    if not isinstance(device, str):
+        raise ArgumentTypeError(f"device={device!r} is a {type(device).__name__}; expected a str")
+    match = _PATTERN.fullmatch(device)
+    if match is None or match["kind"].upper() not in ("CPU", "GPU"):
+        raise UsageError(f"device={device!r} is no device; expected e.g. 'CPU:0' or 'GPU:1'")
+    if match["task"] is not None and match["job"] == "worker" and int(match["task"]) != rank:
+        raise UsageError(
+            f"device={device!r} belongs to rank {match['task']}, this is rank {rank}; expected"
+            " this rank's own devices, e.g. 'CPU:0'"
+        )
+    return f"/job:worker/replica:0/task:{rank}/device:{match['kind'].upper()}:{match['index']}"
+
+
+def local_devices(devices: Iterable[str] | None, rank: int) -> tuple[str, ...]:
+    """Return the full forms of this rank's devices; None means one CPU."""
+    if isinstance(devices, str):
+        raise ArgumentTypeError(f"devices={devices!r} is a str; expected a list of strings")
+    names = tuple(
+        canonical(device, rank) for device in (["CPU:0"] if devices is None else devices)
+    )
+    _check(names)
+    return names
+
+
+def _check(names: Sequence[str]) -> None:
+    if not names:
+        raise UsageError("devices=[] names no device; expected at least one, or None")
+    if len(set(names)) != len(names):
+        raise UsageError(f"devices={list(names)} names a device twice; expected each once")
+    if any("GPU" in name for name in names):
+        raise BackendUnavailableError(
+            f"devices={list(names)}: this version has no backend for GPU arrays; use CPU devices"
+        )

@@ -1,0 +1,109 @@
+"""The only door to MPI's world: when it starts, and whether it is the job the launcher meant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from mpistrat import config
+from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.errors import ClusterError
+
+__all__ = ["abort", "expected_size", "is_mpi_comm", "was_launched", "world"]
+
+_SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
+_LAUNCH_PREFIXES = (
+    *("OMPI_COMM_WORLD_", "PMI_", "PMIX_", "PALS_", "MV2_COMM_", "FLUX_TASK_"),
+    *("ALPS_APP_", "MPI_LOCALRANKID", "JSM_NAMESPACE_"),
+)
+
+
+def was_launched() -> bool:
+    """Tell whether a parallel launcher (mpirun, srun, ...) started this process. **Local.**"""
+    if any(name.startswith(_LAUNCH_PREFIXES) for name in os.environ):
+        return True
+    return "SLURM_STEP_ID" in os.environ and "SLURM_PROCID" in os.environ
+
+
+def expected_size() -> tuple[str, int] | None:
+    """Return (variable, number of ranks) that the launcher announced, or None. **Local.**"""
+    names = [*_SIZE_VARIABLES]
+    if "SLURM_STEP_ID" in os.environ:
+        names += ["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]
+    for name in names:
+        if os.environ.get(name, "").isdigit():
+            return name, int(os.environ[name])
+    return None
+
+
+def world() -> Any:
+    """Start MPI if a launcher asked for it, and return COMM_WORLD.
+
+    Returns
+    -------
+    mpi4py.MPI.Intracomm or None
+        None if no launcher started this process: it runs alone.
+
+    Raises
+    ------
+    ClusterError
+        The launcher meant a job of several ranks, but MPI is missing or sees a smaller one.
+    """
+    if not was_launched() and not _is_started():
+        _note_allocation()
+        return None
+    expected = expected_size()
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        if expected is None or expected[1] == 1:
+            return None
+        raise ClusterError(
+            f"the launcher started {expected[1]} ranks ({expected[0]}), but MPI cannot be loaded:"
+            f" {error}; install an MPI library, e.g. pip install 'mpistrat[mpich]'"
+        ) from error
+    _check_size(MPI.COMM_WORLD.size, expected)
+    return MPI.COMM_WORLD
+
+
+def _note_allocation() -> None:
+    """Warn about a program that was started alone inside a Slurm allocation of several tasks."""
+    tasks = os.environ.get("SLURM_NTASKS", "")
+    if tasks.isdigit() and int(tasks) > 1:
+        warn_once(
+            get_logger(__name__),
+            "alone in an allocation",
+            f"this Slurm allocation has {tasks} tasks, but this process was started alone and runs"
+            " as one rank; start it with srun or mpirun to use them all",
+        )
+
+
+def _is_started() -> bool:
+    module = sys.modules.get("mpi4py.MPI")
+    return module is not None and module.Is_initialized() and module.COMM_WORLD.size > 1
+
+
+def _check_size(size: int, expected: tuple[str, int] | None) -> None:
+    """Refuse silent singletons: ranks that each believe to be the whole job."""
+    if expected is None or expected[1] <= size or config.allows_singleton():
+        return
+    raise ClusterError(
+        f"the launcher announced {expected[1]} ranks ({expected[0]}), but MPI sees {size}: the"
+        " ranks run apart from each other, because launcher and MPI library do not belong"
+        " together. Use the mpirun that came with the MPI library of this environment, or with"
+        " Slurm `srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI. To run alone on"
+        " purpose, set MPISTRAT_ALLOW_SINGLETON=1"
+    )
+
+
+def is_mpi_comm(comm: Any) -> bool:
+    """Tell whether `comm` is an mpi4py intra-communicator. **Local.**"""
+    module = sys.modules.get("mpi4py.MPI")
+    return module is not None and isinstance(comm, module.Intracomm)
+
+
+def abort(code: int) -> None:
+    """End all processes of the job. **Local.**"""
+    module = sys.modules["mpi4py.MPI"]
+    module.COMM_WORLD.Abort(code)

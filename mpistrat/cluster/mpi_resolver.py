@@ -1,0 +1,143 @@
+"""Who am I in the cluster, answered by MPI: no addresses, no ports, no TF_CONFIG."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpistrat.cluster.cluster_spec import ClusterSpec
+from mpistrat.cluster.resolvers import ClusterResolver, count_devices
+from mpistrat.cluster.topology import Topology
+from mpistrat.errors import ArgumentTypeError, ClusterError, UsageError
+
+__all__ = ["MPIClusterResolver"]
+
+
+class MPIClusterResolver(ClusterResolver):
+    """Give every MPI rank its role.
+
+    With ``num_ps=0`` each rank is a worker, of its rank as task id. Else rank 0 is the chief, the
+    last `num_ps` ranks are ps, and those between are the workers. A job of one rank is chief,
+    and threads play the other roles.
+
+    Parameters
+    ----------
+    comm
+        An mpi4py communicator; None for COMM_WORLD, or one process if there is no launcher.
+    num_ps
+        Parameter servers.
+    topology
+        The topology of `comm`, if it is known already.
+
+    Notes
+    -----
+    The first answer is **Collective** over `comm`: it exchanges the names of the machines (and
+    starts MPI if need be). The others are **Local**. The addresses are labels, host and rank: no
+    port is opened, and nothing can connect to them.
+
+    Raises
+    ------
+    ClusterError
+        By the first answer: the job has too few ranks for `num_ps`.
+    """
+
+    def __init__(
+        self, comm: Any = None, num_ps: int = 0, *, topology: Topology | None = None
+    ) -> None:
+        super().__init__()
+        if isinstance(num_ps, bool) or not isinstance(num_ps, int):
+            raise ArgumentTypeError(f"num_ps={num_ps!r}: expected a whole number")
+        if num_ps < 0:
+            raise UsageError(f"num_ps={num_ps}: expected 0 or more parameter servers")
+        self._comm = comm
+        self._num_ps = num_ps
+        self._known: tuple[Topology, ClusterSpec] | None = None
+        if topology is not None:
+            self._known = topology, _spec(topology.hostnames, num_ps)
+
+    @property
+    def num_ps(self) -> int:
+        """Return the number of parameter servers."""
+        return self._num_ps
+
+    @property
+    def topology(self) -> Topology:
+        """Return where the ranks are."""
+        return self._resolve()[0]
+
+    def _resolve(self) -> tuple[Topology, ClusterSpec]:
+        if self._known is None:
+            topology = Topology.of(self._comm)
+            self._known = topology, _spec(topology.hostnames, self._num_ps)
+        return self._known
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return the roles of all ranks, under labels of host and rank."""
+        return self._resolve()[1]
+
+    @property
+    def task_type(self) -> str | None:
+        """Return the role of this rank: 'chief', 'worker' or 'ps'."""
+        return self._task_type or self._role()[0]
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """Return the index of this rank among those of its role."""
+        return self._role()[1] if self._task_id is None else self._task_id
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    def _role(self) -> tuple[str, int]:
+        topology, spec = self._resolve()
+        rank = topology.rank
+        if not self._num_ps:
+            return "worker", rank
+        if rank == 0:
+            return "chief", 0
+        workers = spec.num_tasks("worker")
+        return ("worker", rank - 1) if rank <= workers else ("ps", rank - 1 - workers)
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """Return the label of a task, by default of this rank."""
+        spec = self.cluster_spec()
+        job = self.task_type if task_type is None else task_type
+        index = self.task_id if task_id is None else task_id
+        return self._url(spec.task_address(str(job), int(index or 0)), rpc_layer)
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: Any = None,
+    ) -> dict[str, int]:
+        """Return the number of devices of this rank by kind; other ranks are taken to be alike."""
+        return count_devices(self.topology.devices)
+
+
+def _spec(hostnames: tuple[str, ...], num_ps: int) -> ClusterSpec:
+    labels = [f"{host}:{rank}" for rank, host in enumerate(hostnames)]
+    size = len(labels)
+    if not num_ps:
+        return ClusterSpec({"worker": labels})
+    if size == 1:  # threads of this process play the roles
+        return ClusterSpec({"chief": labels, "worker": labels, "ps": labels * num_ps})
+    if size < num_ps + 2:
+        raise ClusterError(
+            f"num_ps={num_ps} needs {num_ps + 2} ranks or more (a chief, a worker and {num_ps}"
+            f" ps), but the job has {size}; start it with mpirun -n {num_ps + 2} or more, or ask"
+            f" for fewer ps"
+        )
+    first_ps = size - num_ps
+    return ClusterSpec(
+        {"chief": labels[:1], "worker": labels[1:first_ps], "ps": labels[first_ps:]}
+    )

@@ -1,0 +1,75 @@
+"""Where the ranks are: machines, and the place of this rank on its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Topology", "host_name"]
+
+
+def host_name() -> str:
+    """Return the name of this machine (Slurm's name of the node where there is one)."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The place of one rank among all.
+
+    Attributes
+    ----------
+    rank, size
+        Index in the communicator, and its length.
+    node, num_nodes
+        Index of this rank's machine, in order of their lowest ranks; number of machines.
+    local_rank, local_size
+        Index among the ranks of the same machine, and their number.
+    hostnames
+        Name of the machine of every rank, by rank.
+    devices
+        Device strings that this rank can use, TensorFlow's spelling.
+    """
+
+    rank: int
+    size: int
+    node: int
+    num_nodes: int
+    local_rank: int
+    local_size: int
+    hostnames: tuple[str, ...]
+    devices: tuple[str, ...]
+
+    @classmethod
+    def from_hosts(cls, rank: int, hosts: Sequence[str]) -> Topology:
+        """Build the view of `rank` from the machine of every rank. **Local.**"""
+        nodes = list(dict.fromkeys(hosts))
+        mine = [r for r, host in enumerate(hosts) if host == hosts[rank]]
+        return cls(
+            rank=rank,
+            size=len(hosts),
+            node=nodes.index(hosts[rank]),
+            num_nodes=len(nodes),
+            local_rank=mine.index(rank),
+            local_size=len(mine),
+            hostnames=tuple(hosts),
+            devices=(f"/job:worker/replica:0/task:{rank}/device:CPU:0",),
+        )
+
+    @classmethod
+    def of(cls, comm: Any = None) -> Topology:
+        """Build the view of this rank of an mpi4py communicator (None: COMM_WORLD).
+
+        Notes
+        -----
+        **Collective** over `comm`, which is used for one exchange of host names.
+        """
+        from mpistrat.cluster import mpi
+
+        comm = mpi.world() if comm is None else comm
+        if comm is None:
+            return cls.from_hosts(0, [host_name()])
+        return cls.from_hosts(comm.rank, comm.allgather(host_name()))
