@@ -1,0 +1,20 @@
+"""Combine arrays over ranks: one communicator, one gate, one file a backend.
+
+A call walks down through these files: communicator (the public face) → operations/<name> (checks
+the arguments, gives the result its shape) → gate (do all ranks call the same thing?) → the backend
+(moves and reduces flat arrays) → work (waits, with a deadline).
+"""
+
+from mpistrat.collectives.base import Backend, Capabilities
+from mpistrat.collectives.communicator import Communicator
+from mpistrat.collectives.registry import available_backends, register_backend
+from mpistrat.collectives.work import Work
+
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "Communicator",
+    "Work",
+    "available_backends",
+    "register_backend",
+]

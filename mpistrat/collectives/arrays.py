@@ -1,0 +1,125 @@
+"""Take users' arrays in, and refuse clearly what cannot be sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["as_array", "check_axis", "check_out", "deliver", "flat", "landing"]
+
+_SUPPORTED: set[np.dtype[Any]] = {
+    np.dtype(name)
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
+}
+_NAMES = "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64, complex64 or complex128"
+
+
+def as_array(value: ArrayLike) -> Array:
+    """Return `value` as a NumPy array that can be sent, without a copy where that is possible.
+
+    Parameters
+    ----------
+    value
+        A NumPy array or scalar, a Python number, a nested list of numbers, or a host array of
+        another library (DLPack or ``__array__``).
+
+    Raises
+    ------
+    ArgumentTypeError
+        The dtype cannot be sent (objects, strings, long double, ...).
+    UsageError
+        The byte order is not this machine's.
+    """
+    array = value if type(value) is np.ndarray else _convert(value)
+    if array.dtype not in _SUPPORTED:
+        _check_dtype(array)
+    return array
+
+
+def _convert(value: ArrayLike) -> Array:
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError):
+            pass  # e.g. a dtype or device that DLPack cannot hand over: __array__ may
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise ArgumentTypeError(
+            f"cannot make an array of a {type(value).__name__}: {error}; pass an array or a number"
+        ) from error
+
+
+def _check_dtype(array: Array) -> None:
+    dtype = array.dtype
+    if not dtype.isnative:
+        raise UsageError(
+            f"array of dtype {dtype.str} is not in this machine's byte order; expected a native"
+            " one: convert it with array.astype(array.dtype.newbyteorder('='))"
+        )
+    if dtype.name != "bfloat16":
+        raise ArgumentTypeError(
+            f"array of dtype {dtype} cannot be sent between ranks; expected {_NAMES}; convert it"
+            " with astype, or send Python objects with bcast_object or allgather_object"
+        )
+    _SUPPORTED.add(dtype)
+
+
+def check_axis(axis: int, ndim: int, what: str) -> int:
+    """Return `axis` counted from the front; raise `UsageError` if it is out of range."""
+    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+        raise ArgumentTypeError(f"{what}: axis={axis!r} is a {type(axis).__name__}; expected int")
+    if ndim == 0:
+        raise UsageError(f"{what}: a 0-d array has no axis; give it one with numpy.expand_dims")
+    if not -ndim <= axis < ndim:
+        raise UsageError(
+            f"{what}: axis={axis} is out of range for an array of {ndim} dimensions; expected"
+            f" {-ndim} to {ndim - 1}"
+        )
+    return int(axis) % ndim
+
+
+def flat(array: Array) -> Array:
+    """Return the elements in C order as one contiguous dimension: a view if possible."""
+    return array.ravel()
+
+
+def check_out(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> None:
+    """Raise unless `out` is None or an array that a result of `shape` and `dtype` can go to."""
+    if out is None:
+        return
+    if not isinstance(out, np.ndarray):
+        raise ArgumentTypeError(f"{what}: out is a {type(out).__name__}; expected a NumPy array")
+    if out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        raise UsageError(
+            f"{what}: out has shape {out.shape}, dtype {out.dtype}, writeable="
+            f"{out.flags.writeable}; expected a writeable array of shape {shape}, dtype {dtype}"
+        )
+
+
+def landing(out: Array | None, send: Array) -> Array:
+    """Return flat memory for the result of `send`: that of `out` where it fits, else new memory.
+
+    The two may be the same memory; if they only overlap, new memory is safe.
+    """
+    if out is None or out.dtype != send.dtype or not out.flags.c_contiguous:
+        return np.empty(send.size, send.dtype)
+    if out.ctypes.data != send.ctypes.data and np.may_share_memory(out, send):
+        return np.empty(send.size, send.dtype)
+    return out.ravel()
+
+
+def deliver(result: Array, out: Array | None) -> Array:
+    """Return `result` in `out`, if one was given."""
+    if out is None:
+        return result
+    if not np.may_share_memory(result, out):
+        out[...] = result
+    return out

@@ -1,0 +1,74 @@
+"""What the ranks must agree on, and the wording when they do not.
+
+A call's *signature* is a tuple ``(op, reduction, dtype, shape, root, axis)`` with None where
+ranks may differ. Its digest (64 bits of BLAKE2b) travels in every gate line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["INVALID", "Signature", "caller", "describe", "digest", "mismatch_text"]
+
+INVALID = 1
+"""Digest of a call that its rank refused; all ranks refusing alike is no mismatch."""
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+
+
+class Signature(NamedTuple):
+    """What must agree on all ranks in one call."""
+
+    op: str
+    reduction: str | None = None
+    dtype: Any = None
+    shape: Any = None
+    root: int | None = None
+    axis: int | None = None
+    bucket_bytes: int | None = None
+
+
+@lru_cache(maxsize=4096)
+def digest(signature: Signature) -> int:
+    """Return 63 bits that differ when signatures differ; equal on every machine."""
+    text = "\x1f".join(map(str, signature)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1 | 2
+
+
+def describe(signature: Signature) -> str:
+    """Return the call as a user would write it."""
+    names = ("op", "dtype", "shape", "root", "axis", "bucket_bytes")
+    values = (*signature[1:],)
+    shown = (f"{n}={v}" for n, v in zip(names, values, strict=True) if v is not None)
+    return f"{signature.op}({', '.join(shown)})"
+
+
+def caller() -> str:
+    """Return the innermost line of code outside this package as ``file:line (function)``."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
+            return f"{name}:{frame.f_lineno} ({frame.f_code.co_name})"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "unknown line"
+
+
+def mismatch_text(calls: dict[int, str], rank: int) -> str:
+    """Return the message of a mismatch: rank by rank, equal calls together."""
+    groups: dict[str, list[int]] = {}
+    for r, call in calls.items():
+        groups.setdefault(call, []).append(r)
+    rows = [f"  rank {', '.join(map(str, ranks))}: {call}" for call, ranks in groups.items()]
+    return "\n".join(
+        [
+            f"the ranks called different collectives (seen on rank {rank}/{len(calls)}):",
+            *rows,
+            "all ranks must make the same calls in the same order with matching arguments",
+        ]
+    )

@@ -1,0 +1,88 @@
+"""Pack lists of arrays into few flat buckets, reduce those, and unpack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mpistrat import config
+from mpistrat.collectives.arrays import as_array, flat
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.reductions import combine, narrow, result_dtype, widened
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["allreduce_many", "buckets"]
+
+
+def allreduce_many(
+    gate: Gate, arrays: Sequence[ArrayLike], op: str, bucket_bytes: int | None
+) -> Steps:
+    """See `Communicator.allreduce_many`."""
+    sources = [as_array(array) for array in arrays]
+    for source in sources:
+        gate.require(op, source.dtype)
+    nbytes = config.fusion_bytes() if bucket_bytes is None else bucket_bytes
+    return _steps(gate, sources, op, nbytes)
+
+
+def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int) -> Steps:
+    dtypes = tuple(source.dtype for source in sources)
+    shapes = tuple(source.shape for source in sources)
+    base = "sum" if op == "mean" else op
+    plan = list(buckets(sources, op, nbytes))
+    signature = Signature("allreduce_many", op, dtypes, shapes, bucket_bytes=nbytes)
+    inline = _pack(sources, plan[0], op) if len(plan) == 1 else None
+    if inline is not None and inline.nbytes <= gate.inline_bytes:
+        yield from gate.cross(signature, payload=inline)
+        totals = [combine(base, gate.payloads(inline))]
+    else:
+        yield from gate.cross(signature)
+        totals = []
+        for members in plan:
+            packed = _pack(sources, members, op)
+            if packed.size:
+                yield from gate.backend.allreduce(packed, packed, base)
+            totals.append(packed)
+    return _unpack(sources, plan, totals, op, gate.size)
+
+
+def buckets(sources: Sequence[Array], op: str, nbytes: int) -> Iterator[list[int]]:
+    """Yield lists of indices whose arrays go in one message, in order, by dtype of the sum."""
+    open_buckets: dict[np.dtype, tuple[list[int], int]] = {}
+    for index, source in enumerate(sources):
+        dtype = widened(op, source.dtype)
+        members, held = open_buckets.get(dtype, ([], 0))
+        more = source.size * dtype.itemsize
+        if members and held + more > nbytes:
+            yield members
+            members, held = [], 0
+        open_buckets[dtype] = ([*members, index], held + more)
+    yield from (members for members, _ in open_buckets.values())
+
+
+def _pack(sources: list[Array], members: list[int], op: str) -> Array:
+    dtype = widened(op, sources[members[0]].dtype)
+    packed = np.empty(sum(sources[i].size for i in members), dtype)
+    start = 0
+    for i in members:
+        packed[start : start + sources[i].size] = flat(sources[i])
+        start += sources[i].size
+    return packed
+
+
+def _unpack(
+    sources: list[Array], plan: list[list[int]], totals: list[Array], op: str, size: int
+) -> list[Array]:
+    results: list[Array] = [np.empty(0)] * len(sources)
+    for members, total in zip(plan, totals, strict=True):
+        start = 0
+        for i in members:
+            source = sources[i]
+            piece = total[start : start + source.size].reshape(source.shape)
+            dtype = result_dtype(op, source.dtype)
+            results[i] = np.asarray(narrow(op, piece, dtype, size)).copy()
+            start += source.size
+    return results

@@ -1,0 +1,32 @@
+"""Concatenate all ranks' arrays along an axis; every rank gets the result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpistrat.collectives.arrays import as_array, check_axis
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.rows import from_rows, row_counts, row_signature, to_rows
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["allgather"]
+
+
+def allgather(gate: Gate, array: ArrayLike, axis: int) -> Steps:
+    """See `Communicator.allgather`."""
+    source = as_array(array)
+    return _steps(gate, source, check_axis(axis, source.ndim, "allgather"))
+
+
+def _steps(gate: Gate, source: Array, axis: int) -> Steps:
+    agreed = row_signature(source.shape, axis)
+    signature = Signature("allgather", None, source.dtype, agreed, None, axis)
+    yield from gate.cross(signature, extra=source.shape[axis])
+    lengths = gate.extras.tolist()
+    counts = row_counts(lengths, source.shape, axis)
+    everything = np.empty(sum(counts), source.dtype)
+    if everything.size:
+        yield from gate.backend.allgather(to_rows(source, axis), everything, counts)
+    return from_rows(everything, sum(lengths), source, axis)

@@ -1,0 +1,36 @@
+"""Reduce over all ranks; every rank gets the result."""
+
+from __future__ import annotations
+
+from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.reductions import combine, narrow, result_dtype, widen
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["allreduce"]
+
+
+def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps:
+    """See `Communicator.allreduce`."""
+    source = as_array(array)
+    gate.require(op, source.dtype)
+    if out is not None:
+        check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce")
+    return _steps(gate, source, op, out)
+
+
+def _steps(gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
+    signature = Signature("allreduce", op, source.dtype, source.shape)
+    send = flat(widen(op, source))
+    base = "sum" if op == "mean" else op
+    if send.nbytes <= gate.inline_bytes:
+        yield from gate.cross(signature, payload=send)
+        total = combine(base, gate.payloads(send))
+    else:
+        yield from gate.cross(signature)
+        total = landing(out, send)
+        yield from gate.backend.allreduce(send, total, base)
+    total = narrow(op, total, result_dtype(op, source.dtype), gate.size)
+    return deliver(total.reshape(source.shape), out)

@@ -1,0 +1,54 @@
+"""Exchange blocks of rows between all pairs of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpistrat.collectives.arrays import as_array, check_axis
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.rows import from_rows, row_counts, row_signature, to_rows
+from mpistrat.errors import UsageError
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["alltoall"]
+
+
+def alltoall(gate: Gate, array: ArrayLike, splits: Sequence[int] | None, axis: int) -> Steps:
+    """See `Communicator.alltoall`."""
+    source = as_array(array)
+    axis = check_axis(axis, source.ndim, "alltoall")
+    return _steps(gate, source, _lengths(source.shape[axis], splits, gate.size), axis)
+
+
+def _lengths(rows: int, splits: Sequence[int] | None, size: int) -> list[int]:
+    if splits is None:
+        if rows % size:
+            raise UsageError(
+                f"alltoall: {rows} rows cannot be cut in {size} equal blocks; expected a multiple"
+                f" of {size}, or splits= with the rows for each rank"
+            )
+        return [rows // size] * size
+    lengths = [int(n) for n in splits]
+    if len(lengths) != size or min(lengths) < 0 or sum(lengths) != rows:
+        raise UsageError(
+            f"alltoall: splits={lengths}; expected {size} numbers of at least 0 that add up to"
+            f" the {rows} rows of the array"
+        )
+    return lengths
+
+
+def _steps(gate: Gate, source: Array, lengths: list[int], axis: int) -> Steps:
+    agreed = row_signature(source.shape, axis)
+    yield from gate.cross(Signature("alltoall", None, source.dtype, agreed, None, axis))
+    incoming = np.empty(gate.size, np.int64)
+    ones = [1] * gate.size
+    yield from gate.backend.alltoall(np.array(lengths, np.int64), incoming, ones, ones)
+    counts = row_counts(incoming.tolist(), source.shape, axis)
+    received = np.empty(sum(counts), source.dtype)
+    send_counts = row_counts(lengths, source.shape, axis)
+    yield from gate.backend.alltoall(to_rows(source, axis), received, send_counts, counts)
+    return from_rows(received, int(incoming.sum()), source, axis)

@@ -1,0 +1,21 @@
+"""Wait until all ranks are here: to go on together, or to part."""
+
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+
+__all__ = ["barrier", "close"]
+
+_BARRIER = Signature("barrier")
+_CLOSE = Signature("close")
+
+
+def barrier(gate: Gate) -> Steps:
+    """Cross the gate, which is all that a barrier is."""
+    yield from gate.cross(_BARRIER)
+
+
+def close(gate: Gate) -> Steps:
+    """Cross the gate for the last time."""
+    yield from gate.cross(_CLOSE)
+    gate.closed = True

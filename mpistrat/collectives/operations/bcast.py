@@ -1,0 +1,33 @@
+"""Copy the root's array to every rank."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.roots import check_root
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["bcast"]
+
+
+def bcast(gate: Gate, array: ArrayLike, root: int, out: Array | None) -> Steps:
+    """See `Communicator.bcast`."""
+    source = as_array(array)
+    check_root(root, gate.size, "bcast")
+    check_out(out, source.shape, source.dtype, "bcast")
+    return _steps(gate, source, root, out)
+
+
+def _steps(gate: Gate, source: Array, root: int, out: Array | None) -> Steps:
+    yield from gate.cross(Signature("bcast", None, source.dtype, source.shape, root))
+    send = flat(source)
+    buffer = landing(out, send)
+    if gate.rank == root:
+        np.copyto(buffer, send)
+    if buffer.size:
+        yield from gate.backend.bcast(buffer, root)
+    return deliver(buffer.reshape(source.shape), out)

@@ -1,0 +1,36 @@
+"""Concatenate all ranks' arrays along an axis; the root gets the result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpistrat.collectives.arrays import as_array, check_axis
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.roots import check_root
+from mpistrat.collectives.rows import from_rows, row_counts, row_signature, to_rows
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["gather"]
+
+
+def gather(gate: Gate, array: ArrayLike, root: int, axis: int) -> Steps:
+    """See `Communicator.gather`."""
+    source = as_array(array)
+    check_root(root, gate.size, "gather")
+    return _steps(gate, source, root, check_axis(axis, source.ndim, "gather"))
+
+
+def _steps(gate: Gate, source: Array, root: int, axis: int) -> Steps:
+    agreed = row_signature(source.shape, axis)
+    signature = Signature("gather", None, source.dtype, agreed, root, axis)
+    yield from gate.cross(signature, extra=source.shape[axis])
+    lengths = gate.extras.tolist()
+    counts = row_counts(lengths, source.shape, axis)
+    everything = np.empty(sum(counts), source.dtype) if gate.rank == root else None
+    if sum(counts):
+        yield from gate.backend.gather(to_rows(source, axis), everything, counts, root)
+    if everything is None:
+        return None
+    return from_rows(everything, sum(lengths), source, axis)

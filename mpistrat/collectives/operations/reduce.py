@@ -1,0 +1,36 @@
+"""Reduce over all ranks; the root gets the result."""
+
+from __future__ import annotations
+
+from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.reductions import narrow, result_dtype, widen
+from mpistrat.collectives.roots import check_root
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["reduce"]
+
+
+def reduce(gate: Gate, array: ArrayLike, op: str, root: int, out: Array | None) -> Steps:
+    """See `Communicator.reduce`."""
+    source = as_array(array)
+    gate.require(op, source.dtype)
+    check_root(root, gate.size, "reduce")
+    if gate.rank == root:
+        check_out(out, source.shape, result_dtype(op, source.dtype), "reduce")
+    return _steps(gate, source, op, root, out)
+
+
+def _steps(gate: Gate, source: Array, op: str, root: int, out: Array | None) -> Steps:
+    yield from gate.cross(Signature("reduce", op, source.dtype, source.shape, root))
+    send = flat(widen(op, source))
+    base = "sum" if op == "mean" else op
+    if gate.rank != root:
+        yield from gate.backend.reduce(send, None, base, root)
+        return None
+    total = landing(out, send)
+    yield from gate.backend.reduce(send, total, base, root)
+    total = narrow(op, total, result_dtype(op, source.dtype), gate.size)
+    return deliver(total.reshape(source.shape), out)

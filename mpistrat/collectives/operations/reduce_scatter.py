@@ -1,0 +1,36 @@
+"""Reduce over all ranks; every rank gets its piece of the result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpistrat.collectives.arrays import as_array, check_axis
+from mpistrat.collectives.base import Steps
+from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.reductions import narrow, result_dtype, widen
+from mpistrat.collectives.rows import even_lengths, from_rows, row_counts, to_rows
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["reduce_scatter"]
+
+
+def reduce_scatter(gate: Gate, array: ArrayLike, op: str, axis: int) -> Steps:
+    """See `Communicator.reduce_scatter`."""
+    source = as_array(array)
+    gate.require(op, source.dtype)
+    return _steps(gate, source, op, check_axis(axis, source.ndim, "reduce_scatter"))
+
+
+def _steps(gate: Gate, source: Array, op: str, axis: int) -> Steps:
+    signature = Signature("reduce_scatter", op, source.dtype, source.shape, None, axis)
+    yield from gate.cross(signature)
+    lengths = even_lengths(source.shape[axis], gate.size)
+    counts = row_counts(lengths, source.shape, axis)
+    send = to_rows(widen(op, source), axis)
+    piece = np.empty(counts[gate.rank], send.dtype)
+    if send.size:
+        base = "sum" if op == "mean" else op
+        yield from gate.backend.reduce_scatter(send, piece, counts, base)
+    piece = narrow(op, piece, result_dtype(op, source.dtype), gate.size)
+    return from_rows(piece, lengths[gate.rank], source, axis)

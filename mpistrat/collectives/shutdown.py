@@ -1,0 +1,124 @@
+"""How a job of several ranks ends: together if all is well, else soon and with a reason.
+
+At the end of a program every open communicator crosses its gate once more (a rank that still
+waits in another call learns that this one is gone). After a failure the ranks tell each other
+that they are leaving; once all have, or after a grace (``MPISTRAT_GRACE``), the job is aborted,
+because MPI_Finalize could wait for a rank that will never come.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from mpistrat import config
+from mpistrat.cluster import mpi
+from mpistrat.cluster.log import get_logger
+from mpistrat.errors import CommunicationError
+
+if TYPE_CHECKING:
+    from mpistrat.collectives.communicator import Communicator
+    from mpistrat.collectives.work import Work
+
+__all__ = ["forget", "watch"]
+
+_LOG = get_logger(__name__)
+
+
+class _Watch:
+    """The open communicators of this process, and whether its program failed."""
+
+    def __init__(self) -> None:
+        self.open: dict[Communicator, None] = {}  # in the order in which they were made
+        self.has_failed = False
+        self.is_installed = False
+        self.previous_hook: Any = None
+
+    def install(self) -> None:
+        if not self.is_installed:
+            self.is_installed = True
+            self.previous_hook = sys.excepthook
+            sys.excepthook = self.on_exception
+            atexit.register(self.on_exit)
+
+    def on_exception(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        """Tell the peers about an exception that ends this program."""
+        self.has_failed = True
+        for communicator in self.open:
+            communicator.fail(error)
+        self.previous_hook(kind, error, trace)
+
+    def on_exit(self) -> None:
+        communicators = list(self.open)
+        if not communicators:
+            return
+        healthy = not self.has_failed and all(c.gate.broken is None for c in communicators)
+        if not (healthy and _close_all(communicators)):
+            _leave(communicators)
+
+
+_watch = _Watch()
+
+
+def watch(communicator: Communicator) -> None:
+    """Take `communicator` into the end of the program. **Local.**"""
+    _watch.install()
+    _watch.open[communicator] = None
+
+
+def forget(communicator: Communicator) -> None:
+    """Drop a communicator that was closed. **Local.**"""
+    _watch.open.pop(communicator, None)
+
+
+def _close_all(communicators: list[Communicator]) -> bool:
+    """Cross all gates for the last time; return whether all went well."""
+    try:
+        works = [(communicator, communicator.iclose()) for communicator in communicators]
+        for communicator, work in works:
+            _wait_for_all(communicator, work)
+    except CommunicationError as error:
+        _LOG.error("at the end of the program: %s", error)
+        return False
+    return True
+
+
+def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
+    """Wait as MPI_Finalize would: another rank may have long work to do alone.
+
+    After ``MPISTRAT_TIMEOUT`` it says so, and ends only if a peer fails or the job does.
+    """
+    gate, start, limit = communicator.gate, time.monotonic(), config.timeout_s()
+    while not work.test():
+        gate.listen()
+        gate.check_peers()
+        if time.monotonic() - start > limit:
+            _LOG.warning("rank %d waits %.0f s for the others to end", gate.rank, limit)
+            limit = float("inf")
+        time.sleep(1e-3)
+    work.wait()
+
+
+def _leave(communicators: list[Communicator]) -> None:
+    """Say goodbye, wait until all ranks have or the grace is over, and abort the job."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    end = time.monotonic() + config.grace_s()
+    for communicator in communicators:
+        with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
+            communicator.gate.leave()
+    while time.monotonic() < end and not all(map(_have_all_left, communicators)):
+        time.sleep(0.01)
+    mpi.abort(1)
+
+
+def _have_all_left(communicator: Communicator) -> bool:
+    gate = communicator.gate
+    gate.listen()
+    return len(gate.leaving) == gate.size - 1

@@ -1,0 +1,185 @@
+"""Calls under way: `Work`, and the loop in which every wait of a communicator happens."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from typing import Any, Generic, TypeVar
+
+from mpistrat import config
+from mpistrat.collectives.base import Request, Steps
+from mpistrat.collectives.gate import Gate
+from mpistrat.errors import CommunicationTimeoutError
+
+__all__ = ["Engine", "Work"]
+
+T = TypeVar("T")
+
+_SPINS = 50  # tests in a row before the core is offered to others
+_LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
+_NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
+_ANSWER_S = 1.0  # how long peers have to say that they wait too
+
+_abandoned: list[Any] = []
+"""Transfers that were given up; MPI may still write to their buffers, so they are kept."""
+
+
+class Work(Generic[T]):
+    """A collective that was started; works of a communicator finish in the order of their start.
+
+    Attributes
+    ----------
+    done
+        Whether it is over, successfully or not.
+    """
+
+    __slots__ = ("_engine", "_error", "_request", "_result", "_steps", "done")
+
+    def __init__(self, engine: Engine, steps: Steps) -> None:
+        self._engine = engine
+        self._steps = steps
+        self._request: Request | None = None
+        self._result: T | None = None
+        self._error: Exception | None = None
+        self.done = False
+
+    def test(self) -> bool:
+        """Advance without waiting; return whether the call is over. **Local.**"""
+        if not self.done:
+            self._engine.poll()
+        return self.done
+
+    def wait(self, timeout: float | None = None) -> T:
+        """Wait until the call is over and return its result. **Collective**, blocks.
+
+        Parameters
+        ----------
+        timeout
+            Seconds from now; default ``MPISTRAT_TIMEOUT``.
+
+        Raises
+        ------
+        CommunicationTimeoutError
+            The deadline passed; the message names the ranks that were not there.
+        PeerLostError
+            Another rank failed or left.
+        MismatchError
+            The ranks called different things.
+        """
+        if not self.done:
+            self._engine.wait(self, timeout)
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
+
+    def advance(self) -> bool:
+        """Go as far as is possible without waiting; return whether the call is over."""
+        try:
+            while self._request is None or self._request.Test():
+                self._request = next(self._steps)
+        except StopIteration as stop:
+            self._result = stop.value
+        except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
+            self._error = error
+        else:
+            return False
+        self.done = True
+        return True
+
+    def give_up(self, error: Exception) -> None:
+        """End the call with `error`, keeping alive what MPI may still write to."""
+        _abandoned.append((self._request, self._steps))
+        self._error = error
+        self.done = True
+
+
+class Engine:
+    """The queue of one communicator's works: the first one advances, the others wait."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self._queue: deque[Work[Any]] = deque()
+        self._lock = threading.RLock()  # several threads may wait for works of their own
+
+    def start(self, steps: Steps) -> Work[Any]:
+        """Queue a call; it begins at once if nothing is before it."""
+        self.gate.check_open()
+        work: Work[Any] = Work(self, steps)
+        with self._lock:
+            if self._queue or not work.advance():
+                self._queue.append(work)
+        return work
+
+    def poll(self) -> bool:
+        """Advance the first work; return whether it is over."""
+        with self._lock:
+            if not self._queue:
+                return True
+            is_over = self._queue[0].advance()
+            if is_over:
+                self._queue.popleft()
+            return is_over
+
+    def wait(self, work: Work[Any], timeout: float | None) -> None:
+        """Run until `work` is over."""
+        try:
+            spins = 0
+            while not work.done:
+                if not self.poll():
+                    spins += 1
+                    if spins > _SPINS:
+                        self._wait_slowly(work, timeout)
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
+        limit = config.timeout_s() if timeout is None else timeout
+        start = time.monotonic()
+        looks = 0
+        while not work.done:
+            os.sched_yield()
+            if self.poll():
+                continue
+            looks += 1
+            if looks % _LOOK_EVERY == 0:
+                waited = time.monotonic() - start
+                self._look_up(waited, limit)
+                if waited > _NAP_AFTER_S:
+                    looks = -1  # from now on every round naps and looks
+                    time.sleep(_NAP_S)
+
+    def _look_up(self, waited: float, limit: float) -> None:
+        """Check the deadline, and whether the peers can still come."""
+        gate = self.gate
+        gate.listen()
+        gate.check_peers()
+        asked = any(number == gate.sequence for number in gate.stalled.values())
+        if waited > limit or asked:
+            raise self._stall(waited)
+
+    def _stall(self, waited: float) -> CommunicationTimeoutError:
+        """Find out who is missing: whoever waits here too answers within a moment."""
+        gate = self.gate
+        gate.say_stalled()
+        end = time.monotonic() + _ANSWER_S
+        while gate.absent() and time.monotonic() < end:
+            time.sleep(1e-3)
+            gate.listen()
+        missing = tuple(gate.absent())
+        names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
+        return CommunicationTimeoutError(
+            f"call {gate.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
+            f" {waited:.1f} s; ranks that did not come: {names}; look what these ranks do, or"
+            " raise the limit with MPISTRAT_TIMEOUT or timeout=",
+            missing,
+        )
+
+    def _give_up(self, error: BaseException) -> None:
+        self.gate.break_off(error)
+        lost = error if isinstance(error, Exception) else RuntimeError(f"interrupted: {error!r}")
+        with self._lock:
+            while self._queue:
+                self._queue.popleft().give_up(lost)
