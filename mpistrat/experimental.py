@@ -1,0 +1,20 @@
+"""``tf.distribute.experimental`` for arrays, dot for dot."""
+
+from mpistrat.strategy.communication_options import (
+    CommunicationImplementation,
+    CommunicationOptions,
+)
+from mpistrat.strategy.input_context import ValueContext
+from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
+
+__all__ = [
+    "CollectiveCommunication",
+    "CollectiveHints",
+    "CommunicationImplementation",
+    "CommunicationOptions",
+    "MultiWorkerMirroredStrategy",
+    "ValueContext",
+]
+
+CollectiveCommunication = CommunicationImplementation
+CollectiveHints = CommunicationOptions

@@ -1,0 +1,127 @@
+"""Which strategy is current, and is this code inside a replica or across them?
+
+The answer is kept in a context variable: it holds for the current thread (or task) only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from mpistrat.errors import ContextError
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.replica_context import ReplicaContext
+
+__all__ = [
+    "Mode",
+    "current",
+    "enter",
+    "experimental_set_strategy",
+    "get_replica_context",
+    "get_strategy",
+    "has_strategy",
+    "in_cross_replica_context",
+]
+
+
+class Mode(NamedTuple):
+    """What code is running for.
+
+    Attributes
+    ----------
+    strategy
+        The current strategy.
+    replica
+        The replica that runs; None while the code is across replicas.
+    updating
+        Local index of the replica whose copy ``extended.update`` is changing, or None.
+    """
+
+    strategy: Strategy
+    replica: ReplicaContext | None
+    updating: int | None = None
+
+
+_mode: ContextVar[Mode | None] = ContextVar("mpistrat_mode", default=None)
+
+
+def current() -> Mode | None:
+    """Return the mode of this thread, or None outside of every scope."""
+    return _mode.get()
+
+
+@contextmanager
+def enter(mode: Mode | None) -> Iterator[None]:
+    """Make `mode` current within the block."""
+    token = _mode.set(mode)
+    try:
+        yield
+    finally:
+        _mode.reset(token)
+
+
+@lru_cache(maxsize=1)
+def _default() -> Mode:
+    from mpistrat.strategy.default import default_strategy
+
+    strategy = default_strategy()
+    return Mode(strategy, strategy.extended.replica_contexts[0])
+
+
+def get_strategy() -> Strategy:
+    """Return the strategy whose scope this code is in; the default strategy outside of all.
+
+    Notes
+    -----
+    **Local.** The default strategy has one replica and does nothing to what it is given.
+
+    References
+    ----------
+    tf.distribute.get_strategy.
+    """
+    return (_mode.get() or _default()).strategy
+
+
+def has_strategy() -> bool:
+    """Tell whether this code is in the scope (or a replica) of a strategy. **Local.**"""
+    return _mode.get() is not None
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """Return the replica that runs this code, or None across replicas (in a scope). **Local.**
+
+    Outside of all scopes it is the one replica of the default strategy.
+    """
+    return (_mode.get() or _default()).replica
+
+
+def in_cross_replica_context() -> bool:
+    """Tell whether this code is in a scope but in no replica. **Local.**"""
+    mode = _mode.get()
+    return mode is not None and mode.replica is None
+
+
+def experimental_set_strategy(strategy: Strategy | None) -> None:
+    """Make `strategy` current for the rest of this thread, without a ``with`` block.
+
+    None goes back to the default strategy. Not allowed inside a scope or a replica.
+    """
+    mode = _mode.get()
+    if mode is not None and (mode.replica is not None or not _was_set(mode)):
+        raise ContextError("experimental_set_strategy inside a scope or replica; leave it first")
+    _mode.set(None if strategy is None else _SetMode(strategy, None))
+
+
+class _SetMode(Mode):
+    """A mode that experimental_set_strategy made."""
+
+    __slots__ = ()
+
+
+def _was_set(mode: Mode) -> bool:
+    return isinstance(mode, _SetMode)

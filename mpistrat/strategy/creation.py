@@ -1,0 +1,66 @@
+"""Make the variables of a strategy: a copy on each replica, all with rank 0's initial value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.collectives.arrays import as_array
+from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.strategy import context
+from mpistrat.strategy.context import Mode
+from mpistrat.strategy.distributed_variables import MirroredVariable, SyncOnReadVariable
+from mpistrat.strategy.values import select_replica
+from mpistrat.strategy.variable_options import VariableSynchronization
+from mpistrat.strategy.variables import Variable
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+
+__all__ = ["create", "create_merged"]
+
+
+def create_merged(strategy: Strategy, **kwargs: Any) -> Variable:
+    """Make one variable for the calls that all replicas made; the first one's arguments count."""
+    return create(strategy, **select_replica(0, kwargs))
+
+
+def create(strategy: Strategy, **kwargs: Any) -> Variable:
+    """Make a variable as `strategy` wants it. **Collective** if it has several ranks."""
+    if "initial_value" not in kwargs:
+        raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
+    extended = strategy.extended
+    if not extended.mirrors_variables:
+        variable: Variable = Variable.plain(**kwargs)
+        return variable
+    synchronization = kwargs.get("synchronization", VariableSynchronization.AUTO)
+    if synchronization is VariableSynchronization.NONE:
+        raise UsageError(
+            f"variable {kwargs.get('name') or 'Variable'!r}: `NONE` variable synchronization mode"
+            " is not supported by strategies with replicas; expected AUTO, ON_WRITE or ON_READ"
+        )
+    kwargs["initial_value"] = _initial_value(
+        strategy, kwargs["initial_value"], kwargs.get("dtype")
+    )
+    components = [_component(index, **kwargs) for index in range(extended.num_local_replicas)]
+    is_on_read = synchronization is VariableSynchronization.ON_READ
+    return (SyncOnReadVariable if is_on_read else MirroredVariable)(strategy, components)
+
+
+def _initial_value(strategy: Strategy, value: Any, dtype: Any) -> Any:
+    if callable(value):
+        with context.enter(Mode(strategy, None)):
+            value = value()
+    extended = strategy.extended
+    try:
+        array = as_array(value)
+        array = array if dtype is None else array.astype(dtype)
+    except (TypeError, ValueError) as error:
+        extended.combiner.refuse(error)
+    return extended.combiner.broadcast_first(array)
+
+
+def _component(index: int, **kwargs: Any) -> Variable:
+    if index > 0:
+        kwargs["name"] = f"{kwargs.get('name') or 'Variable'}/replica_{index}"
+    variable: Variable = Variable.plain(**kwargs)
+    return variable

@@ -1,0 +1,30 @@
+"""The strategy outside of all scopes: one replica, and nothing distributed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mpistrat.cluster.devices import local_devices
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.threads import ThreadComm, ThreadWorld
+from mpistrat.strategy.base import Strategy
+from mpistrat.strategy.one_device import OneDeviceExtended
+
+__all__ = ["default_strategy"]
+
+
+class _DefaultStrategy(Strategy):
+    """See the module; what ``get_strategy()`` returns outside of every scope."""
+
+    def __init__(self) -> None:
+        alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+        self._extended = OneDeviceExtended(self, alone, local_devices(None, 0))
+
+    def close(self) -> None:
+        """Do nothing: there is always a default strategy."""
+
+
+@lru_cache(maxsize=1)
+def default_strategy() -> Strategy:
+    """Return the default strategy of this process."""
+    return _DefaultStrategy()

@@ -1,0 +1,185 @@
+"""Variables with one copy for each replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpistrat.errors import UsageError
+from mpistrat.strategy import context
+from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.values import DistributedValues, local_index
+from mpistrat.strategy.variable_options import VariableAggregation
+from mpistrat.strategy.variables import Variable
+from mpistrat.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+
+__all__ = ["DistributedVariable", "MirroredVariable", "SyncOnReadVariable"]
+
+
+class DistributedVariable(DistributedValues, Variable):
+    """One component for each replica of this rank, acting as one variable.
+
+    It knows its strategy, so it can be read and written outside of the scope too.
+    """
+
+    is_variable = True
+    __hash__ = object.__hash__
+
+    def __init__(self, strategy: Strategy, components: Sequence[Variable]) -> None:
+        DistributedValues.__init__(self, components)
+        self._strategy = strategy
+        first = components[0]
+        self._name, self._trainable = first.name, first.trainable
+        self._synchronization, self._aggregation = first.synchronization, first.aggregation
+        for component in components:
+            component.container = self
+
+    @property
+    def distribute_strategy(self) -> Strategy:
+        """The strategy that made this variable."""
+        return self._strategy
+
+    @property
+    def _primary(self) -> Variable:
+        variable: Variable = self._values[0]
+        return variable
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of each copy."""
+        return self._primary.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of each copy."""
+        return self._primary.dtype
+
+    def _component(self) -> Variable:
+        """Return the copy of the replica that runs or is updated."""
+        variable: Variable = self._values[local_index()]
+        return variable
+
+    def __repr__(self) -> str:
+        return self._show(repr)
+
+    __str__ = __repr__
+
+    def assign(self, value: ArrayLike) -> Variable:
+        """Set the value; see the class for what counts where."""
+        return self._assign("assign", value)
+
+    def assign_add(self, delta: ArrayLike) -> Variable:
+        """Add to the value."""
+        return self._assign("assign_add", delta)
+
+    def assign_sub(self, delta: ArrayLike) -> Variable:
+        """Subtract from the value."""
+        return self._assign("assign_sub", delta)
+
+    def _assign(self, method: str, value: ArrayLike) -> Variable:
+        raise NotImplementedError
+
+
+class MirroredVariable(DistributedVariable):
+    """Copies that are equal at all times.
+
+    Across replicas an assignment sets every copy on this rank (all ranks make the same one).
+    In a replica, the values of all replicas are first combined by `aggregation`; without one
+    that is an error.
+    """
+
+    def _read(self) -> Array:
+        return self._component()._read()
+
+    def _assign(self, method: str, value: ArrayLike) -> Variable:
+        mode = context.current()
+        if mode is not None and mode.updating is not None:
+            getattr(self._component(), method)(value)
+        elif mode is None or mode.replica is None:
+            self._strategy.extended.update_components(self, _call(method), (value,), {})
+        else:
+            if self._aggregation is VariableAggregation.NONE:
+                raise UsageError(
+                    f"{method} to mirrored variable {self._name!r} in a replica needs a rule for"
+                    " the replicas' values; pass aggregation=VariableAggregation.MEAN (or SUM,"
+                    " ONLY_FIRST_REPLICA) to Variable, or assign across replicas"
+                )
+            mode.replica.merge_call(_assign_merged, args=(self, method, value))
+        return self
+
+
+def _is_local() -> bool:
+    """Tell whether code runs for one replica: inside it, or updating its copy."""
+    mode = context.current()
+    return mode is not None and (mode.replica is not None or mode.updating is not None)
+
+
+def _call(method: str) -> Callable[..., Any]:
+    return lambda component, value: getattr(component, method)(value)
+
+
+def _assign_merged(
+    strategy: Strategy, variable: MirroredVariable, method: str, value: Any
+) -> None:
+    """Combine the replicas' values and assign the result to all copies."""
+    extended = strategy.extended
+    if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+        first = value.values[0] if isinstance(value, DistributedValues) else value
+        combined = extended.combiner.broadcast_first(first)
+    else:
+        op = ReduceOp.SUM if variable.aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+        if not isinstance(value, DistributedValues):
+            value = DistributedValues([value] * extended.num_local_replicas)
+        combined = extended.combiner.reduce_one(op, value)
+    extended.update_components(variable, _call(method), (combined,), {})
+
+
+class SyncOnReadVariable(DistributedVariable):
+    """Copies that each replica writes for itself, combined when read across replicas.
+
+    Reading across replicas is **Collective**. Assigning across replicas sets copies that
+    combine to the value: with SUM each gets an equal share.
+    """
+
+    def _read(self) -> Array:
+        if _is_local():
+            return self._component()._read()
+        return self._combined()
+
+    def _combined(self) -> Array:
+        extended = self._strategy.extended
+        values = DistributedValues([component._read() for component in self._values])
+        if self._aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+            return extended.combiner.broadcast_first(values.values[0])
+        if self._aggregation is VariableAggregation.NONE:
+            return self._primary._read()
+        op = ReduceOp.SUM if self._aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+        return extended.combiner.reduce_one(op, values).astype(self.dtype, copy=False)
+
+    def _assign(self, method: str, value: ArrayLike) -> Variable:
+        if _is_local():
+            getattr(self._component(), method)(value)
+            return self
+        if self._aggregation is VariableAggregation.SUM:
+            if method != "assign":
+                raise UsageError(
+                    f"{method} to ON_READ variable {self._name!r} with aggregation SUM across"
+                    " replicas has no meaning; assign a total, or add in a replica"
+                )
+            value = self._shares(value)
+        self._strategy.extended.update_components(self, _call(method), (value,), {})
+        return self
+
+    def _shares(self, total: ArrayLike) -> DistributedValues:
+        """Return values for the copies that add up to `total`; replica 0 takes what is over."""
+        extended = self._strategy.extended
+        array, count = np.asarray(total), self._strategy.num_replicas_in_sync
+        share = array // count if array.dtype.kind in "iu" else array / count
+        first = array - share * (count - 1) if array.dtype.kind in "iu" else share
+        ids = range(extended.first_replica, extended.first_replica + len(self._values))
+        return DistributedValues([share if replica else first for replica in ids])

@@ -1,0 +1,311 @@
+"""`StrategyExtended`: the replicas of this rank, and what strategies do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpistrat.collectives import Communicator
+from mpistrat.errors import ContextError, UsageError
+from mpistrat.strategy import context, creation
+from mpistrat.strategy.combiner import Combiner
+from mpistrat.strategy.communication_options import CommunicationOptions
+from mpistrat.strategy.context import Mode
+from mpistrat.strategy.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
+from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.replica_context import ReplicaContext
+from mpistrat.strategy.replica_threads import ReplicaThreads
+from mpistrat.strategy.values import DistributedValues, Mirrored, regroup, select_replica
+from mpistrat.types import Array, Nest
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+
+__all__ = ["StrategyExtended"]
+
+_CROSS = "Method requires being in cross-replica context, use get_replica_context().merge_call()"
+
+
+class StrategyExtended:
+    """The parts of a strategy that libraries use, and the machinery behind the rest.
+
+    Parameters
+    ----------
+    strategy
+        The strategy that this belongs to.
+    communicator
+        Over the ranks of the strategy.
+    devices
+        Full device strings of this rank's replicas, one each.
+    cross_device_ops
+        How values are combined; default `CollectiveAllReduce`.
+    options
+        Of every collective that is given none.
+
+    References
+    ----------
+    tf.distribute.StrategyExtended.
+    """
+
+    mirrors_variables = True  # whether variables made in the scope get a copy on each replica
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        communicator: Communicator,
+        devices: tuple[str, ...],
+        cross_device_ops: CrossDeviceOps | None = None,
+        options: CommunicationOptions | None = None,
+    ) -> None:
+        self.communicator = communicator
+        self.options = options or CommunicationOptions()
+        self._devices = devices
+        self.num_local_replicas = len(devices)
+        counts = [len(devices)]
+        if communicator.size > 1:
+            counts = communicator.allgather(np.array(counts)).tolist()
+        self.first_replica = sum(counts[: communicator.rank])
+        self.num_replicas = sum(counts)
+        self.cross_device_ops = cross_device_ops or CollectiveAllReduce()
+        self.cross_device_ops.attach(communicator, self.num_replicas)
+        self.combiner = Combiner(communicator, self.cross_device_ops, len(devices), self.options)
+        self._threads: ReplicaThreads | None = None
+        self.bind(strategy)
+
+    def bind(self, strategy: Strategy) -> None:
+        """Make this the extended part of `strategy`."""
+        self._strategy = strategy
+        self.replica_contexts = tuple(
+            ReplicaContext(strategy, index, self.first_replica + index)
+            for index in range(self.num_local_replicas)
+        )
+
+    # ---------------------------------------------------------------------------- properties
+
+    @property
+    def worker_devices(self) -> tuple[str, ...]:
+        """Devices of this rank's replicas, in replica order."""
+        return self._devices
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """Devices that hold variables."""
+        return self._devices
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        """Whether each worker runs its own copy of the program: True, every rank does."""
+        return True
+
+    @property
+    def experimental_require_static_shapes(self) -> bool:
+        """Whether shapes must be known beforehand: False."""
+        return False
+
+    @property
+    def experimental_should_init(self) -> bool:
+        """Whether this rank initialises variables: True on all."""
+        return True
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Whether this rank writes checkpoints: rank 0 does."""
+        return self.communicator.rank == 0
+
+    @property
+    def should_save_summary(self) -> bool:
+        """Whether this rank writes summaries: rank 0 does."""
+        return self.communicator.rank == 0
+
+    # ------------------------------------------------------------------------------- replicas
+
+    def require_cross_replica(self) -> None:
+        """Raise `ContextError` inside a replica or in another strategy's scope."""
+        self.communicator.gate.check_open()
+        mode = context.current()
+        if mode is None:
+            return
+        if mode.strategy is not self._strategy:
+            raise ContextError(
+                "Mixing different tf.distribute.Strategy objects: this code is in the scope of"
+                f" {mode.strategy!r}, the call is to {self._strategy!r}; leave that scope first"
+            )
+        if mode.replica is not None:
+            raise ContextError(_CROSS)
+
+    def call_for_each_replica(
+        self,
+        fn: Callable[..., Any],
+        args: Any = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Nest:
+        """Run `fn` once for each replica of this rank; as ``Strategy.run``. **Local.**
+
+        `args` may also be a single value, as older TensorFlow code passes it.
+        """
+        self.require_cross_replica()
+        if not callable(fn):
+            raise UsageError(f"fn={fn!r} is a {type(fn).__name__}; expected a function")
+        args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+        try:
+            return self._call(fn, args, kwargs or {})
+        except BaseException as error:
+            self.communicator.fail(error)
+            raise
+
+    def _call(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Nest:
+        if self.num_local_replicas == 1:
+            args, kwargs = select_replica(0, args), select_replica(0, dict(kwargs))
+            with context.enter(Mode(self._strategy, self.replica_contexts[0])):
+                return fn(*args, **kwargs)
+        outer, self._threads = self._threads, ReplicaThreads(self.replica_contexts)
+        try:
+            return regroup(self._threads.run(fn, args, kwargs))
+        finally:
+            self._threads = outer
+
+    def hand_over(
+        self,
+        replica: ReplicaContext,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Do a merge call of `replica`; see ``ReplicaContext.merge_call``."""
+        if self._threads is not None:
+            return self._threads.hand_over(replica, fn, args, kwargs)
+        with context.enter(Mode(self._strategy, None)):
+            return select_replica(0, fn(self._strategy, *args, **kwargs))
+
+    # ---------------------------------------------------------------------------- collectives
+
+    def reduce_to(
+        self,
+        reduce_op: ReduceOp | str,
+        value: Any,
+        destinations: Any,
+        options: CommunicationOptions | None = None,
+    ) -> Mirrored:
+        """Combine `value` over all replicas, with a copy for each destination. **Collective.**
+
+        See ``CrossDeviceOps.reduce``. A bare value follows the rule of ``Strategy.reduce``.
+        """
+        return self.batch_reduce_to(reduce_op, [(value, destinations)], options)[0]
+
+    def batch_reduce_to(
+        self,
+        reduce_op: ReduceOp | str,
+        value_destination_pairs: Sequence[tuple[Any, Any]],
+        options: CommunicationOptions | None = None,
+    ) -> list[Mirrored]:
+        """Combine several values at once, packed into few messages; as :meth:`reduce_to`."""
+        self.require_cross_replica()
+        try:
+            op = ReduceOp.of(reduce_op)
+            pairs = [(self.combiner.distributed(op, v), d) for v, d in value_destination_pairs]
+        except UsageError as error:
+            self.combiner.refuse(error)
+        return self.cross_device_ops.batch_reduce(op, pairs, options or self.options)
+
+    def broadcast_to(self, tensor: Any, destinations: Any) -> Mirrored:
+        """Return a copy of `tensor` for each destination. **Local.**"""
+        self.require_cross_replica()
+        return self.cross_device_ops.broadcast(tensor, destinations)
+
+    # ------------------------------------------------------------------------------ variables
+
+    def create_variable(self, **kwargs: Any) -> Any:
+        """Make a variable of this strategy; called by ``Variable(...)`` in its scope."""
+        self.communicator.gate.check_open()
+        replica = context.get_replica_context()
+        if replica is not None and self.mirrors_variables:
+            return replica.merge_call(creation.create_merged, kwargs=kwargs)
+        return creation.create(self._strategy, **kwargs)
+
+    def variable_created_in_scope(self, v: Any) -> bool:
+        """Tell whether this strategy made the variable `v`. **Local.**"""
+        return getattr(v, "distribute_strategy", None) is self._strategy
+
+    def update(
+        self,
+        var: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        group: bool = True,
+    ) -> Any:
+        """Call ``fn(copy, *args, **kwargs)`` for each copy of `var` on this rank. **Local.**
+
+        Parameters
+        ----------
+        var
+            A variable of this strategy.
+        fn
+            Changes the copy that it is given.
+        args, kwargs
+            Distributed values among them are replaced by those of the copy's replica.
+        group
+            False returns a tuple of the results, True merges them.
+        """
+        self.require_cross_replica()
+        results = self.update_components(var, fn, tuple(args), dict(kwargs or {}))
+        return regroup(results, Mirrored) if group else tuple(results)
+
+    def update_components(
+        self, var: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """Do :meth:`update` in any context; return the list of results."""
+        results = []
+        components = var.values if isinstance(var, DistributedValues) else (var,)
+        for index, component in enumerate(components):
+            mine, named = select_replica(index, args), select_replica(index, kwargs)
+            with context.enter(Mode(self._strategy, None, updating=index)):
+                results.append(fn(component, *mine, **named))
+        return results
+
+    def update_non_slot(
+        self,
+        colocate_with: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call `fn` once for each local replica, for state that belongs to no variable."""
+        self.require_cross_replica()
+        del colocate_with  # all of a rank's replicas hold such state
+        kwargs = dict(kwargs or {})
+        results = [
+            fn(*select_replica(index, tuple(args)), **select_replica(index, kwargs))
+            for index in range(self.num_local_replicas)
+        ]
+        return regroup(results, Mirrored)
+
+    def non_slot_devices(self, var_list: Sequence[Any]) -> tuple[str, ...]:
+        """Return the devices for state that belongs to no variable of `var_list`."""
+        del var_list
+        return self._devices
+
+    def read_var(self, v: Any) -> Array:
+        """Return the value of `v` across replicas. **Collective** for ON_READ variables."""
+        value: Array = v.read_value()
+        return value
+
+    def value_container(self, value: Any) -> Any:
+        """Return the distributed variable that `value` is a copy in, or `value`."""
+        container = getattr(value, "container", None)
+        return value if container is None else container
+
+    @contextmanager
+    def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
+        """Make variables in this block where that variable is: here, on all replicas."""
+        if not self.variable_created_in_scope(colocate_with_variable) and self.mirrors_variables:
+            raise UsageError(
+                f"colocate_vars_with({colocate_with_variable!r}): expected a variable made in the"
+                " scope of this strategy"
+            )
+        yield

@@ -1,0 +1,199 @@
+"""Iterators over distributed data sets: fill, agree on the end, hand out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mpistrat.errors import UsageError
+from mpistrat.strategy.prefetch import Prefetcher
+from mpistrat.strategy.rebatch import empty_like, empty_of, has_rows
+from mpistrat.types import Nest
+
+__all__ = ["MISSING", "DistributedIterator", "InputIterator", "InputWorkers", "Source"]
+
+MISSING: Any = object()
+"""Stands for the batch of a local replica that there is none for."""
+
+
+@dataclass(frozen=True)
+class InputWorkers:
+    """Which replicas there are, and how a strategy joins what they get.
+
+    Parameters
+    ----------
+    num_replicas
+        Replicas over all ranks.
+    first_replica, num_local
+        The global id of this rank's first replica, and how many it has.
+    num_pipelines, pipeline_id
+        The number of ranks, and this one.
+    regroup
+        Joins one nest per local replica, of one structure, into a nest of per-replica values
+        (the nest itself if there is one replica).
+    any_has_data
+        **Collective** over the ranks; called at the same step on all. True if any rank passes
+        True.
+    """
+
+    num_replicas: int
+    first_replica: int
+    num_local: int
+    num_pipelines: int
+    pipeline_id: int
+    regroup: Callable[[Sequence[Nest]], Nest]
+    any_has_data: Callable[[bool], bool]
+
+
+class Source(Protocol):
+    """What an iterator needs to know of its distributed data set."""
+
+    workers: InputWorkers
+    may_end_apart: bool
+    buffer_size: int
+
+    def steps(self, epoch: int) -> Iterator[list[Nest]]:
+        """Yield one list a step, with a batch or MISSING for each local replica."""
+        ...
+
+    def local_spec(self) -> Nest:
+        """Return the spec of one replica's batch."""
+        ...
+
+    @property
+    def element_spec(self) -> Nest:
+        """Return the spec of what the iterator yields."""
+        ...
+
+    def __iter__(self) -> DistributedIterator:
+        """Start an epoch."""
+        ...
+
+
+class DistributedIterator(Iterator[Nest]):
+    """Yield one step after another: a batch for each local replica, joined by the strategy.
+
+    Notes
+    -----
+    Where ranks read data of their own (`AutoShardPolicy.OFF`, data set functions), they may run
+    dry at different steps. Then ``next`` is **Collective** over more than one rank, one small
+    all-reduce a step, and ranks without data get batches of no rows until all have ended.
+    Otherwise it is **Local**. It blocks while no step is ready.
+    """
+
+    def __init__(self, source: Source, epoch: int) -> None:
+        self._source = source
+        steps = source.steps(epoch)
+        self._steps = Prefetcher(steps, source.buffer_size) if source.buffer_size else steps
+        self._example: Nest = MISSING
+        self._fills: bool | None = None
+        self._has_ended = False
+
+    def __next__(self) -> Nest:
+        step = None if self._has_ended else next(self._steps, None)
+        if self._has_ended or not self._goes_on(step):
+            self._has_ended = True
+            raise StopIteration
+        workers = self._source.workers
+        local = [MISSING] * workers.num_local if step is None else step
+        return workers.regroup([self._fill(batch) for batch in local])
+
+    def get_next(self) -> Nest:
+        """Return the next step; raise StopIteration at the end."""
+        return next(self)
+
+    @property
+    def element_spec(self) -> Nest:
+        """Return the spec of a step: see `DistributedDataset.element_spec`."""
+        return self._source.element_spec
+
+    def _goes_on(self, step: list[Nest] | None) -> bool:
+        """Tell whether this step is taken; over several pipelines they decide together."""
+        workers = self._source.workers
+        agrees = self._source.may_end_apart and workers.num_pipelines > 1
+        if self._can_fill(step):
+            has_data = step is not None
+            return workers.any_has_data(has_data) if agrees else has_data
+        # Without a batch axis nothing can stand in for a batch that is missing, so the first
+        # replica to run dry ends the epoch for all, as in TensorFlow.
+        lacks = step is None or any(batch is MISSING for batch in step)
+        return not (workers.any_has_data(lacks) if agrees else lacks)
+
+    def _can_fill(self, step: list[Nest] | None) -> bool:
+        """Tell whether batches have rows, so that one without any can be made."""
+        for batch in step or ():
+            if batch is not MISSING:
+                self._example = batch
+                break
+        if self._fills is None or self._example is MISSING:
+            self._fills = self._has_rows()
+        return self._fills
+
+    def _has_rows(self) -> bool:
+        try:
+            known = self._example is not MISSING
+            return has_rows(self._example if known else self._source.local_spec())
+        except UsageError:
+            return True  # never seen a batch: the peers must not wait for our complaint
+
+    def _fill(self, batch: Nest) -> Nest:
+        if batch is not MISSING:
+            return batch
+        if self._example is not MISSING:
+            return empty_like(self._example)
+        try:
+            return empty_of(self._source.local_spec())
+        except UsageError as error:
+            workers = self._source.workers
+            raise UsageError(
+                f"rank {workers.pipeline_id}/{workers.num_pipelines}: this rank's data set is"
+                " empty while others have data, and it does not tell the shape of its elements;"
+                " give it at least one element, or an element_spec (from_generator takes an"
+                " output_signature)"
+            ) from error
+
+
+class InputIterator:
+    """The iterator of ``make_dataset_iterator`` and ``make_input_fn_iterator``.
+
+    It starts by itself when it is first used; `initialize` starts it again.
+    """
+
+    def __init__(self, dataset: Source) -> None:
+        self._dataset = dataset
+        self._iterator: DistributedIterator | None = None
+
+    def initialize(self) -> list[Any]:
+        """Start from the beginning; return the operations to run, of which there are none."""
+        self._start()
+        return []
+
+    def _start(self) -> DistributedIterator:
+        self._iterator = iterator = iter(self._dataset)
+        return iterator
+
+    @property
+    def initializer(self) -> list[Any]:
+        """Do what `initialize` does."""
+        return self.initialize()
+
+    def get_next(self) -> Nest:
+        """Return the next step.
+
+        Raises
+        ------
+        StopIteration
+            The data set has ended; `initialize` starts it again.
+        """
+        return next(self._iterator or self._start())
+
+    __next__ = get_next
+
+    def __iter__(self) -> InputIterator:
+        return self
+
+    @property
+    def element_spec(self) -> Nest:
+        """Return the spec of a step: see `DistributedDataset.element_spec`."""
+        return self._dataset.element_spec

@@ -1,0 +1,75 @@
+"""The mirrored strategy by its name for several workers, with a cluster resolver."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mpistrat.cluster.devices import local_devices
+from mpistrat.cluster.log import get_logger
+from mpistrat.cluster.resolvers import ClusterResolver, TFConfigClusterResolver
+from mpistrat.collectives import Communicator
+from mpistrat.errors import ArgumentTypeError
+from mpistrat.strategy.base import Strategy
+from mpistrat.strategy.communication_options import CommunicationOptions
+from mpistrat.strategy.extended import StrategyExtended
+
+__all__ = ["MultiWorkerMirroredStrategy"]
+
+_LOG = get_logger(__name__)
+
+
+class MultiWorkerMirroredStrategy(Strategy):
+    """As `MirroredStrategy`, with the roles of the ranks in ``cluster_resolver``.
+
+    Parameters
+    ----------
+    cluster_resolver
+        Says this rank's role; default the ranks of `comm`, all of them workers, or TF_CONFIG in
+        a process that no launcher started. The ranks themselves are always MPI's.
+    communication_options
+        Deadline and bucket size of the collectives.
+    devices, comm, backend
+        As in `MirroredStrategy`.
+
+    References
+    ----------
+    tf.distribute.MultiWorkerMirroredStrategy.
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver | None = None,
+        communication_options: CommunicationOptions | None = None,
+        *,
+        devices: list[str] | None = None,
+        comm: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        if communication_options is not None and not isinstance(
+            communication_options, CommunicationOptions
+        ):
+            raise ArgumentTypeError(
+                f"communication_options={communication_options!r}; expected CommunicationOptions"
+            )
+        communicator = Communicator(comm, backend)
+        names = local_devices(devices, communicator.rank)
+        self._resolver = cluster_resolver or _resolver(communicator)
+        self._extended = StrategyExtended(self, communicator, names, options=communication_options)
+
+    @property
+    def cluster_resolver(self) -> ClusterResolver:
+        """The resolver of the job's roles."""
+        return self._resolver
+
+
+def _resolver(communicator: Communicator) -> ClusterResolver:
+    """Return the default resolver: MPI's ranks, or TF_CONFIG where there is only that."""
+    from mpistrat.cluster.mpi_resolver import MPIClusterResolver
+
+    has_config = "TF_CONFIG" in os.environ
+    if communicator.size == 1 and has_config:
+        return TFConfigClusterResolver()
+    if has_config:
+        _LOG.warning("TF_CONFIG is set but not used: MPI says who the workers are")
+    return MPIClusterResolver(topology=communicator.topology)

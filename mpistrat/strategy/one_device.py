@@ -1,0 +1,41 @@
+"""One replica on one device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpistrat.cluster.devices import local_devices
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.threads import ThreadComm, ThreadWorld
+from mpistrat.strategy.base import Strategy
+from mpistrat.strategy.extended import StrategyExtended
+
+__all__ = ["OneDeviceStrategy"]
+
+
+class OneDeviceExtended(StrategyExtended):
+    """Variables are plain ones."""
+
+    mirrors_variables = False
+
+
+class OneDeviceStrategy(Strategy):
+    """Run everything on one device of this rank; the ranks have nothing to do with each other.
+
+    Parameters
+    ----------
+    device
+        Device string, such as ``"CPU:0"``.
+    comm, backend
+        As in the other strategies; nothing is sent, so they are not used.
+
+    References
+    ----------
+    tf.distribute.OneDeviceStrategy.
+    """
+
+    def __init__(self, device: str, *, comm: Any = None, backend: str = "auto") -> None:
+        del comm, backend
+        devices = local_devices([device], 0)
+        alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+        self._extended = OneDeviceExtended(self, alone, devices)

@@ -1,0 +1,216 @@
+"""`Variable`: an array with a name that is assigned to; in a strategy's scope, distributed."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from mpistrat.collectives.arrays import as_array
+from mpistrat.errors import UsageError
+from mpistrat.strategy import context
+from mpistrat.strategy.values import Delegate
+from mpistrat.strategy.variable_options import (
+    VariableAggregation,
+    VariableSynchronization,
+    check_options,
+)
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["Variable", "variable_creator_scope"]
+
+Creator = Callable[..., "Variable"]
+
+_creators: ContextVar[tuple[Callable[..., Any], ...]] = ContextVar("mpistrat_creators", default=())
+
+
+@contextmanager
+def variable_creator_scope(creator: Callable[..., Variable]) -> Iterator[None]:
+    """Let `creator` make the variables in this block.
+
+    Parameters
+    ----------
+    creator
+        Called as ``creator(next_creator, **kwargs)`` with the arguments of `Variable`; it
+        returns a variable, usually that of ``next_creator(**kwargs)``.
+
+    References
+    ----------
+    tf.variable_creator_scope.
+    """
+    token = _creators.set((*_creators.get(), creator))
+    try:
+        yield
+    finally:
+        _creators.reset(token)
+
+
+class _Dispatch(ABCMeta):
+    """Makes ``Variable(...)`` a distributed variable inside a strategy's scope."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not Variable:
+            return super().__call__(*args, **kwargs)
+        names = ("initial_value", "trainable", "name", "dtype")
+        if len(args) > len(names):
+            raise UsageError(f"Variable takes at most {len(names)} positional arguments: {names}")
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        create: Callable[..., Any] = _create
+        for creator in _creators.get():
+            create = _link(creator, create)
+        return create(**arguments)
+
+    def plain(cls, **kwargs: Any) -> Any:
+        """Make a variable that is not distributed."""
+        return super().__call__(**kwargs)
+
+
+def _link(creator: Callable[..., Any], following: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **kwargs: creator(following, **kwargs)
+
+
+def _create(**kwargs: Any) -> Any:
+    return context.get_strategy().extended.create_variable(**kwargs)
+
+
+class Variable(Delegate, metaclass=_Dispatch):
+    """An array that is assigned to.
+
+    In the scope of a strategy with replicas, ``Variable(...)`` returns a copy on each replica
+    that acts as one variable (`MirroredVariable` or `SyncOnReadVariable`, both `Variable`).
+
+    Parameters
+    ----------
+    initial_value
+        An array, or a function without arguments that returns one. In a scope, rank 0's counts;
+        **Collective**.
+    trainable
+        Default True, but False with ON_READ.
+    name
+        Default ``"Variable"``; shown with ``":0"`` as in TensorFlow.
+    dtype
+        Default the initial value's.
+    synchronization
+        AUTO and ON_WRITE keep the copies equal at all times; ON_READ lets each replica write
+        its own and combines them when they are read across replicas.
+    aggregation
+        How values assigned in a replica (ON_WRITE), or copies read (ON_READ), become one.
+
+    Notes
+    -----
+    Reading gives a read-only view of the live memory; ``numpy()`` and ``read_value()`` copy.
+
+    References
+    ----------
+    tf.Variable.
+    """
+
+    is_variable = True
+    container: Any = None  # the distributed variable that this is a component of
+    __hash__ = object.__hash__
+
+    def __init__(
+        self,
+        initial_value: ArrayLike | Callable[[], ArrayLike],
+        trainable: bool | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+        *,
+        synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+        aggregation: VariableAggregation = VariableAggregation.NONE,
+    ) -> None:
+        value = initial_value() if callable(initial_value) else initial_value
+        array = as_array(value)
+        self._value = np.array(array, dtype=dtype or array.dtype, order="C")
+        self._name = f"{name or 'Variable'}:0"
+        self._trainable = check_options(self._name, synchronization, aggregation, trainable)
+        self._synchronization, self._aggregation = synchronization, aggregation
+
+    @property
+    def name(self) -> str:
+        """Name, with ``:0``."""
+        return self._name
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers should change it."""
+        return self._trainable
+
+    @property
+    def synchronization(self) -> VariableSynchronization:
+        """When copies are brought together."""
+        return self._synchronization
+
+    @property
+    def aggregation(self) -> VariableAggregation:
+        """How values of replicas become one."""
+        return self._aggregation
+
+    def _read(self) -> Array:
+        view = self._value.view()
+        view.flags.writeable = False
+        return view
+
+    def value(self) -> Array:
+        """Return a read-only view of the current value, which follows later assignments."""
+        return self._read()
+
+    def read_value(self) -> Array:
+        """Return a copy of the current value."""
+        return self._read().copy()
+
+    def numpy(self) -> Array:
+        """Return a copy of the current value."""
+        return self.read_value()
+
+    def assign(self, value: ArrayLike) -> Variable:
+        """Set the value; `value` must have this variable's shape. Returns this variable."""
+        self._write(np.copyto, value, "assign")
+        return self
+
+    def assign_add(self, delta: ArrayLike) -> Variable:
+        """Add `delta`, which must have this variable's shape. Returns this variable."""
+        self._write(lambda v, d: np.add(v, d, out=v), delta, "assign_add")
+        return self
+
+    def assign_sub(self, delta: ArrayLike) -> Variable:
+        """Subtract `delta`, which must have this variable's shape. Returns this variable."""
+        self._write(lambda v, d: np.subtract(v, d, out=v), delta, "assign_sub")
+        return self
+
+    def _write(self, operation: Callable[..., Any], value: ArrayLike, what: str) -> None:
+        array = self._taken(value, what)
+        if array.shape != self._value.shape:
+            raise UsageError(
+                f"{what} of shape {array.shape} to variable {self._name!r} of shape"
+                f" {self._value.shape}; expected equal shapes"
+            )
+        operation(self._value, array)
+
+    def _taken(self, value: ArrayLike, what: str) -> Array:
+        """Return `value` in this variable's dtype, if that loses no more than precision."""
+        dtype = self._value.dtype
+        if isinstance(value, Delegate):
+            value = value._read()
+        try:
+            if isinstance(value, int):  # a Python number has no dtype of its own
+                return np.array(value, dtype)
+            return as_array(value).astype(dtype, casting="same_kind", copy=False)
+        except (TypeError, OverflowError) as error:
+            raise UsageError(
+                f"{what} of {value!r} to variable {self._name!r} of dtype {dtype}: {error};"
+                " convert the value with astype"
+            ) from error
+
+    def __repr__(self) -> str:
+        shown = repr(self._value.item()) if self._value.ndim == 0 else repr(self._value)
+        return (
+            f"<mpistrat.Variable '{self._name}' shape={self._value.shape}"
+            f" dtype={self._value.dtype.name}, numpy={shown}>"
+        )
+
+    __str__ = __repr__
