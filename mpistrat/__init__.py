@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mpistrat.cluster import launch
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -147,6 +149,9 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
     globals()[name] = value
     return value
+
+
+launch.end_job_on_early_failure()
 
 
 def __dir__() -> list[str]:

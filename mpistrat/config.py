@@ -12,6 +12,9 @@ MPISTRAT_FUSION_BYTES    33554432    size of the buckets that lists of arrays ar
 MPISTRAT_ALLOW_SINGLETON 0           1: run alone although the launcher meant a larger job
 ======================== =========== ==========================================================
 
+The tests know two more: ``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI, and
+``MPISTRAT_TEST_JOB`` marks the processes of a job that a test started.
+
 A variable is read when it is needed, so a program may set it before its first strategy. Values
 that must agree on all ranks are compared at start (:mod:`mpistrat.collectives.agreement`).
 """

@@ -7,34 +7,11 @@ import sys
 from typing import Any
 
 from mpistrat import config
+from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import ClusterError
 
 __all__ = ["abort", "expected_size", "is_mpi_comm", "was_launched", "world"]
-
-_SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
-_LAUNCH_PREFIXES = (
-    *("OMPI_COMM_WORLD_", "PMI_", "PMIX_", "PALS_", "MV2_COMM_", "FLUX_TASK_"),
-    *("ALPS_APP_", "MPI_LOCALRANKID", "JSM_NAMESPACE_"),
-)
-
-
-def was_launched() -> bool:
-    """Tell whether a parallel launcher (mpirun, srun, ...) started this process. **Local.**"""
-    if any(name.startswith(_LAUNCH_PREFIXES) for name in os.environ):
-        return True
-    return "SLURM_STEP_ID" in os.environ and "SLURM_PROCID" in os.environ
-
-
-def expected_size() -> tuple[str, int] | None:
-    """Return (variable, number of ranks) that the launcher announced, or None. **Local.**"""
-    names = [*_SIZE_VARIABLES]
-    if "SLURM_STEP_ID" in os.environ:
-        names += ["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]
-    for name in names:
-        if os.environ.get(name, "").isdigit():
-            return name, int(os.environ[name])
-    return None
 
 
 def world() -> Any:

@@ -87,8 +87,8 @@ def check_axis(axis: int, ndim: int, what: str) -> int:
 
 
 def flat(array: Array) -> Array:
-    """Return the elements in C order as one contiguous dimension: a view if possible."""
-    return array.ravel()
+    """Return the elements in C order as one contiguous, aligned dimension: a view if possible."""
+    return array.ravel() if array.flags.aligned else array.flatten()
 
 
 def check_out(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> None:
@@ -109,7 +109,7 @@ def landing(out: Array | None, send: Array) -> Array:
 
     The two may be the same memory; if they only overlap, new memory is safe.
     """
-    if out is None or out.dtype != send.dtype or not out.flags.c_contiguous:
+    if out is None or out.dtype != send.dtype or not out.flags.carray:
         return np.empty(send.size, send.dtype)
     if out.ctypes.data != send.ctypes.data and np.may_share_memory(out, send):
         return np.empty(send.size, send.dtype)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from mpistrat.cluster import log
 from mpistrat.cluster.topology import Topology
@@ -12,6 +13,7 @@ from mpistrat.collectives.base import Backend, Steps
 from mpistrat.collectives.gate import Gate
 from mpistrat.collectives.registry import open_backend
 from mpistrat.collectives.work import Engine, Work
+from mpistrat.errors import CommunicationError
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["Communicator"]
@@ -28,6 +30,12 @@ class Communicator:
     arrays must not be changed before it is done. Twins finish in the order of their start.
 
     Every blocking method takes ``timeout``, in seconds (default ``MPISTRAT_TIMEOUT``).
+
+    Attributes
+    ----------
+    label
+        What the calls that follow are made for, or None. It must agree on all ranks too, and is
+        shown in mismatches; strategies put their own arguments here.
 
     Parameters
     ----------
@@ -52,12 +60,15 @@ class Communicator:
     """
 
     def __init__(self, comm: Any = None, backend: str = "auto") -> None:
-        self._backend: Backend = open_backend(comm, backend)
+        self.label: str | None = None
+        self._backend, refusal = open_backend(comm, backend)
         self._gate = Gate(self._backend)
         self._engine = Engine(self._gate)
         is_job = self._backend.capabilities().processes and self.size > 1
         if is_job:
             shutdown.watch(self)
+        if refusal is not None:
+            self.refuse(refusal)
         facts = self.allgather_object(agreement.facts())
         agreement.check(facts)
         self._topology = Topology.from_hosts(self.rank, [fact.host for fact in facts])
@@ -311,12 +322,24 @@ class Communicator:
 
     # -------------------------------------------------------------------------------- health
 
-    def refuse(self, error: Exception) -> None:
+    def refuse(self, error: Exception) -> NoReturn:
         """Raise `error` here without leaving the peers waiting: they see `MismatchError`.
 
         For callers that find bad arguments before they call a collective. **Collective.**
         """
         self._engine.start(self._gate.refuse(error)).wait()
+        raise error
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Check arguments in this block: an error in it is told to the peers, as `refuse` does.
+
+        **Local** unless there is an error.
+        """
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, the peers must not wait
+            self.refuse(error)
 
     def fail(self, error: BaseException) -> None:
         """Tell the peers that this rank failed outside of a collective. **Local.**"""
@@ -334,9 +357,23 @@ class Communicator:
             if gate.broken is None:
                 self.iclose().wait(timeout)
                 self._backend.close()
+                shutdown.forget(self)
+        except CommunicationError as error:
+            gate.break_off(error)  # the peers that go on must not wait for this rank
+            raise
         finally:
             gate.closed = True
-            shutdown.forget(self)
+
+    def end(self, error: BaseException | None) -> None:
+        """Close at the end of a ``with`` block; after an error without waiting for the peers.
+
+        They may be elsewhere, so they are told about `error` instead.
+        """
+        if error is None:
+            self.close()
+        else:
+            self.fail(error)
+            self._gate.closed = True
 
     def iclose(self) -> Work[None]:
         """Start :meth:`close`: the wait for all ranks."""
@@ -352,7 +389,7 @@ class Communicator:
             steps = make(self._gate, *arguments)
         except Exception as error:  # noqa: BLE001 - the peers must hear of it, whatever it is
             steps = self._gate.refuse(error)
-        return self._engine.start(steps)
+        return self._engine.start(steps, self.label)
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size}, backend={self._backend.name!r})"
@@ -360,5 +397,5 @@ class Communicator:
     def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.end(error)

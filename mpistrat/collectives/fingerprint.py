@@ -34,18 +34,19 @@ class Signature(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def digest(signature: Signature) -> int:
-    """Return 63 bits that differ when signatures differ; equal on every machine."""
-    text = "\x1f".join(map(str, signature)).encode()
+def digest(signature: Signature, label: str | None = None) -> int:
+    """Return 63 bits that differ when signatures or labels do; equal on every machine."""
+    text = "\x1f".join(map(str, (*signature, label))).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1 | 2
 
 
-def describe(signature: Signature) -> str:
-    """Return the call as a user would write it."""
+def describe(signature: Signature, label: str | None = None) -> str:
+    """Return the call as a user would write it; `label` says what it was made for."""
     names = ("op", "dtype", "shape", "root", "axis", "bucket_bytes")
     values = (*signature[1:],)
     shown = (f"{n}={v}" for n, v in zip(names, values, strict=True) if v is not None)
-    return f"{signature.op}({', '.join(shown)})"
+    call = f"{signature.op}({', '.join(shown)})"
+    return f"{call} ({label})" if label else call
 
 
 def caller() -> str:

@@ -12,6 +12,7 @@ from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
 from mpistrat.collectives.reductions import combine, narrow, result_dtype, widened
+from mpistrat.errors import UsageError
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allreduce_many", "buckets"]
@@ -25,6 +26,11 @@ def allreduce_many(
     for source in sources:
         gate.require(op, source.dtype)
     nbytes = config.fusion_bytes() if bucket_bytes is None else bucket_bytes
+    if not isinstance(nbytes, (int, np.integer)) or nbytes < 1:
+        raise UsageError(
+            f"allreduce_many: bucket_bytes={bucket_bytes!r}; expected a whole number above 0, or"
+            " None for MPISTRAT_FUSION_BYTES"
+        )
     return _steps(gate, sources, op, nbytes)
 
 

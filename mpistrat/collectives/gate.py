@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -40,8 +40,18 @@ __all__ = ["Gate"]
 _HEAD = 32
 _AGREED = 24
 _TEXT = 1024
-_NOTICE = struct.Struct("<cqq")
+_NOTICE = struct.Struct("<cqqq")
 _FAILED, _BROKEN, _STALLED, _LEAVING = b"F", b"B", b"S", b"L"
+
+
+class _Notice(NamedTuple):
+    """What a peer said of itself: its kind of trouble, and at which call it was."""
+
+    kind: bytes
+    failures: int
+    number: int
+    origin: int
+    text: str
 
 
 class Gate:
@@ -55,6 +65,8 @@ class Gate:
         Number of calls whose lines were exchanged.
     failures
         How often a replica function raised on this rank.
+    label
+        What the call under way was made for; must agree on all ranks.
     broken
         Why no further call can succeed, or None.
     """
@@ -69,12 +81,15 @@ class Gate:
         self.extras = self._table[:, _AGREED:_HEAD].view(np.int64)[:, 0]
         self._agreed = self._table[:, :_AGREED]
         self.sequence = self.completed = self.failures = 0
+        self.label: str | None = None
         self.broken: str | None = None
         self.closed = False
         self._last_failure = ""
-        self._notices: dict[int, tuple[bytes, int, int, str]] = {}
+        self._notices: dict[int, _Notice] = {}
         self.stalled: dict[int, int] = {}
         self.leaving: set[int] = set()
+        self.announced = 0
+        self._heard_from = [0] * self.size
         self._possible: set[tuple[str, np.dtype[Any]]] = set()
 
     def require(self, op: str, dtype: np.dtype[Any]) -> None:
@@ -101,7 +116,8 @@ class Gate:
 
         Afterwards ``extras`` and :meth:`payloads` hold what the ranks brought.
         """
-        yield from self._exchange(fingerprint.digest(signature), extra, payload, signature)
+        digest = fingerprint.digest(signature, self.label)
+        yield from self._exchange(digest, extra, payload, signature)
 
     def _exchange(
         self,
@@ -140,21 +156,21 @@ class Gate:
             yield from self._exchange(fingerprint.INVALID, 0, None, what)
         except MismatchError:
             pass  # the peers' calls were fine; ours is what has to be mended
-        raise error
+        raise _known(error)
 
     def _explain(self, what: Signature | str) -> Generator[Request, None, NoReturn]:
         self.completed += 1
         failures = self._table[:, 16:24].view(np.int64)[:, 0].copy()
-        text = what if isinstance(what, str) else fingerprint.describe(what)
-        text = f"{text} at {fingerprint.caller()}"
+        text = what if isinstance(what, str) else fingerprint.describe(what, self.label)
+        text = f"{_cut(text, 500)} at {fingerprint.caller()}"
         if self._last_failure:
             text += f", after it failed with {self._last_failure}"
         calls = yield from self._gather_texts(text)
         message = fingerprint.mismatch_text(calls, self.rank)
         worst = int(failures.argmax())
         if failures[worst] > self.failures:
-            raise PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst)
-        raise MismatchError(message, calls)
+            raise _known(PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst))
+        raise _known(MismatchError(message, calls))
 
     def _gather_texts(self, text: str) -> Generator[Request, None, dict[int, str]]:
         mine = np.zeros(_TEXT, np.uint8)
@@ -179,53 +195,78 @@ class Gate:
 
     def fail(self, error: BaseException) -> None:
         """Tell the peers that a replica function raised on this rank. **Local.**"""
-        if self.size == 1 or self.broken is not None or self.closed:
+        if self.size == 1 or self.broken is not None or self.closed or _is_known(error):
             return
         self.failures += 1
         self._last_failure = _short(error)
-        self._announce(_FAILED, self.completed, self._last_failure)
+        self._announce(_FAILED, self.completed, self._origin(error), self._last_failure)
 
     def break_off(self, error: BaseException) -> None:
         """Give up a wait for good, and tell the peers. **Local.**"""
         if self.broken is None and not self.closed:
             self.broken = _short(error)
             if self.size > 1:
-                self._announce(_BROKEN, self.sequence - 1, self.broken)
+                self._announce(_BROKEN, self.sequence - 1, self._origin(error), self.broken)
 
     def leave(self) -> None:
         """Tell the peers that this rank's program is about to end. **Local.**"""
-        self._announce(_LEAVING, self.completed, "")
+        self._announce(_LEAVING, self.completed)
 
     def say_stalled(self) -> None:
         """Tell the peers which call this rank waits in. **Local.**"""
-        self._announce(_STALLED, self.sequence, "")
+        self._announce(_STALLED, self.sequence)
 
-    def _announce(self, kind: bytes, number: int, text: str) -> None:
-        notice = _NOTICE.pack(kind, self.failures, number) + text.encode()[:1200]
+    def _origin(self, error: BaseException) -> int:
+        """Return the rank where a failure began."""
+        is_peers = isinstance(error, PeerLostError) and error.rank >= 0
+        return error.rank if is_peers else self.rank  # type: ignore[attr-defined]
+
+    def _announce(self, kind: bytes, number: int, origin: int = -1, text: str = "") -> None:
+        notice = _NOTICE.pack(kind, self.failures, number, origin) + text.encode()[:1200]
+        self.announced += 1
         self.backend.announce(notice)
 
     def listen(self) -> None:
         """Take in the peers' notices. **Local.**"""
         while (news := self.backend.heard()) is not None:
             rank, data = news
-            kind, failures, number = _NOTICE.unpack(data[: _NOTICE.size])
+            self._heard_from[rank] += 1
+            kind, failures, number, origin = _NOTICE.unpack(data[: _NOTICE.size])
             if kind == _STALLED:
                 self.stalled[rank] = number
             elif kind == _LEAVING:
                 self.leaving.add(rank)
             else:
-                self._notices[rank] = (kind, failures, number, _decode(data[_NOTICE.size :]))
+                text = _decode(data[_NOTICE.size :])
+                self._notices[rank] = _Notice(kind, failures, number, origin, text)
+
+    def collect(self, counts: Sequence[int]) -> Generator[Request, None, None]:
+        """Wait until `counts` notices of each rank were taken in.
+
+        What is left behind when a communicator is freed, a later one could get: MPI libraries
+        use their numbers again.
+        """
+        yield _Notices(self, counts)
+
+    def has_heard(self, counts: Sequence[int]) -> bool:
+        """Take in notices; tell whether at least `counts` came from each other rank. **Local.**"""
+        self.listen()
+        return all(
+            heard >= count
+            for rank, (heard, count) in enumerate(zip(self._heard_from, counts, strict=True))
+            if rank != self.rank
+        )
 
     def check_peers(self) -> None:
         """Raise `PeerLostError` if a peer can never reach the call that this rank waits in."""
-        for rank, (kind, failures, number, text) in sorted(self._notices.items()):
+        for rank, (kind, failures, number, origin, text) in sorted(self._notices.items()):
             unreachable = self.sequence > number  # it finished `number` calls and makes no more
             if unreachable and (kind == _BROKEN or failures > self.failures):
                 how = "failed" if kind == _FAILED else "gave up"
                 raise PeerLostError(
                     f"call {self.sequence} on rank {self.rank}/{self.size}"
                     f" ({self.backend.name}) cannot finish: rank {rank} {how} with {text}",
-                    rank=rank,
+                    rank=origin,
                 )
 
     def absent(self) -> Sequence[int]:
@@ -234,9 +275,33 @@ class Gate:
         return [r for r in range(self.size) if r != self.rank and r not in waiting]
 
 
+class _Notices:
+    """The request of notices that are still on their way."""
+
+    def __init__(self, gate: Gate, counts: Sequence[int]) -> None:
+        self._gate, self._counts = gate, counts
+
+    def Test(self) -> bool:  # noqa: N802 - see Request
+        return self._gate.has_heard(self._counts)
+
+
+def _known(error: Exception) -> Exception:
+    """Mark an error that all ranks hear of together: it needs no notice of failure."""
+    error.known_to_peers = True  # type: ignore[attr-defined]
+    return error
+
+
+def _is_known(error: BaseException) -> bool:
+    return getattr(error, "known_to_peers", False)
+
+
 def _short(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text[:1000]
+    return _cut(text, 400)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def _decode(data: bytes) -> str:

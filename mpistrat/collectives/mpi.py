@@ -17,6 +17,7 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
+from mpistrat.collectives import shutdown
 from mpistrat.collectives.base import Capabilities, Request, Steps
 from mpistrat.collectives.reductions import DTYPES
 from mpistrat.errors import CommunicationTimeoutError
@@ -67,6 +68,8 @@ class MpiBackend:
         """Duplicate `comm`, with a deadline: another rank may never come here."""
         from mpi4py import MPI
 
+        if MPI.COMM_WORLD.size > 1:
+            shutdown.install()
         duplicate, request = comm.Idup()
         end = time.monotonic() + timeout
         while not request.Test():

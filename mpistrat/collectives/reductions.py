@@ -71,6 +71,8 @@ def widened(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype(np.float32)
     if op == "mean" and dtype.kind in "biu":
         return np.dtype(np.float64)
+    if op == "sum" and dtype.kind in "iu" and dtype.itemsize < 4:
+        return np.dtype(f"{dtype.kind}4")  # Open MPI saturates sums of 8 and 16 bits (its #8045)
     return dtype
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib
 from functools import lru_cache
-from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
 from mpistrat import config
 from mpistrat.cluster import mpi
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives.base import Backend
-from mpistrat.errors import ArgumentTypeError, BackendNotFoundError, BackendUnavailableError
+from mpistrat.errors import (
+    ArgumentTypeError,
+    BackendError,
+    BackendNotFoundError,
+    BackendUnavailableError,
+    MpistratError,
+    UsageError,
+)
 
 __all__ = ["available_backends", "open_backend", "register_backend"]
 
@@ -57,14 +63,32 @@ def available_backends() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _outside() -> dict[str, str]:
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
+
     return {point.name: point.value for point in entry_points(group="mpistrat.backends")}
 
 
-def open_backend(comm: Any, name: str) -> Backend:
-    """Open the backend `name` over `comm` (see `Communicator`). **Collective.**"""
+def open_backend(comm: Any, name: str) -> tuple[Backend, MpistratError | None]:
+    """Open the backend `name` over `comm` (see `Communicator`). **Collective.**
+
+    Returns
+    -------
+    tuple
+        The backend, and None. If this rank has to refuse `name` while others may not: MPI's
+        backend, through which to tell them, and the error.
+    """
+    comm = mpi.world() if comm is None else comm
+    try:
+        return _class(comm, name).open(comm, config.timeout_s()), None
+    except (BackendError, UsageError) as error:
+        if not mpi.is_mpi_comm(comm) or comm.size == 1:
+            raise
+        return _load("mpi").open(comm, config.timeout_s()), error
+
+
+def _class(comm: Any, name: str) -> BackendClass:
     if not isinstance(name, str):
         raise ArgumentTypeError(f"backend={name!r} is a {type(name).__name__}; expected a str")
-    comm = mpi.world() if comm is None else comm
     if name == "auto":
         name = config.backend()
     if name == "auto":
@@ -72,7 +96,7 @@ def open_backend(comm: Any, name: str) -> Backend:
     backend_class = _load(name)
     if reason := backend_class.unavailable(comm):
         raise BackendUnavailableError(f"backend {name!r} cannot be used here: {reason}")
-    return backend_class.open(comm, config.timeout_s())
+    return backend_class
 
 
 def _choose(comm: Any) -> str:
@@ -83,12 +107,12 @@ def _choose(comm: Any) -> str:
 
 
 def _load(name: str) -> BackendClass:
-    target = {**_outside(), **_BACKENDS}.get(name)
+    target = _BACKENDS.get(name) or _outside().get(name)
     if target is None:
         known = ", ".join(available_backends())
         raise BackendNotFoundError(f"backend={name!r} is not known; expected auto, {known}")
     module, _, attribute = target.partition(":")
     try:
         return cast(BackendClass, getattr(importlib.import_module(module), attribute))
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         raise BackendUnavailableError(f"backend {name!r} cannot be loaded: {error}") from error

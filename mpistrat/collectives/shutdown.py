@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mpistrat.collectives.communicator import Communicator
     from mpistrat.collectives.work import Work
 
-__all__ = ["forget", "watch"]
+__all__ = ["forget", "install", "watch"]
 
 _LOG = get_logger(__name__)
 
@@ -56,19 +56,24 @@ class _Watch:
 
     def on_exit(self) -> None:
         communicators = list(self.open)
-        if not communicators:
+        if not communicators and not self.has_failed:
             return
+        still_open = [c for c in communicators if not c.is_closed]
         healthy = not self.has_failed and all(c.gate.broken is None for c in communicators)
-        if not (healthy and _close_all(communicators)):
+        if not (healthy and _close_all(still_open)):
             _leave(communicators)
 
 
 _watch = _Watch()
 
 
+def install() -> None:
+    """Look after the end of this program, which is a rank of a job. **Local**, idempotent."""
+    _watch.install()
+
+
 def watch(communicator: Communicator) -> None:
     """Take `communicator` into the end of the program. **Local.**"""
-    _watch.install()
     _watch.open[communicator] = None
 
 
@@ -84,7 +89,8 @@ def _close_all(communicators: list[Communicator]) -> bool:
         for communicator, work in works:
             _wait_for_all(communicator, work)
     except CommunicationError as error:
-        _LOG.error("at the end of the program: %s", error)
+        # Not by the log, which may be silent here: this may be all that the rank ever says.
+        sys.stderr.write(f"[mpistrat] at the end of the program: {error}\n")
         return False
     return True
 
@@ -113,12 +119,14 @@ def _leave(communicators: list[Communicator]) -> None:
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
             communicator.gate.leave()
-    while time.monotonic() < end and not all(map(_have_all_left, communicators)):
+    while time.monotonic() < end and not _have_all_left(communicators):
         time.sleep(0.01)
     mpi.abort(1)
 
 
-def _have_all_left(communicator: Communicator) -> bool:
-    gate = communicator.gate
-    gate.listen()
-    return len(gate.leaving) == gate.size - 1
+def _have_all_left(communicators: list[Communicator]) -> bool:
+    """Tell whether all peers said goodbye; without a communicator nobody can."""
+    for communicator in communicators:
+        communicator.gate.listen()
+    missing = [c for c in communicators if len(c.gate.leaving) < c.size - 1]
+    return bool(communicators) and not missing

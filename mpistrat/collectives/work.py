@@ -35,11 +35,12 @@ class Work(Generic[T]):
         Whether it is over, successfully or not.
     """
 
-    __slots__ = ("_engine", "_error", "_request", "_result", "_steps", "done")
+    __slots__ = ("_engine", "_error", "_label", "_request", "_result", "_steps", "done")
 
-    def __init__(self, engine: Engine, steps: Steps) -> None:
+    def __init__(self, engine: Engine, steps: Steps, label: str | None) -> None:
         self._engine = engine
         self._steps = steps
+        self._label = label
         self._request: Request | None = None
         self._result: T | None = None
         self._error: Exception | None = None
@@ -76,6 +77,7 @@ class Work(Generic[T]):
 
     def advance(self) -> bool:
         """Go as far as is possible without waiting; return whether the call is over."""
+        self._engine.gate.label = self._label
         try:
             while self._request is None or self._request.Test():
                 self._request = next(self._steps)
@@ -103,10 +105,10 @@ class Engine:
         self._queue: deque[Work[Any]] = deque()
         self._lock = threading.RLock()  # several threads may wait for works of their own
 
-    def start(self, steps: Steps) -> Work[Any]:
-        """Queue a call; it begins at once if nothing is before it."""
+    def start(self, steps: Steps, label: str | None = None) -> Work[Any]:
+        """Queue a call made for `label`; it begins at once if nothing is before it."""
         self.gate.check_open()
-        work: Work[Any] = Work(self, steps)
+        work: Work[Any] = Work(self, steps, label)
         with self._lock:
             if self._queue or not work.advance():
                 self._queue.append(work)

@@ -6,11 +6,9 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self
-
-from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.extended import StrategyExtended
@@ -32,9 +30,10 @@ from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, PerReplica, regroup
 from mpistrat.types import Array, Nest
 
-__all__ = ["Strategy"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
-S = TypeVar("S", bound="Strategy")
+__all__ = ["Strategy"]
 
 
 class Strategy:
@@ -193,10 +192,7 @@ class Strategy:
         """
         self._extended.require_cross_replica()
         combiner = self._extended.combiner
-        try:
-            op = ReduceOp.of(reduce_op)
-        except UsageError as error:
-            combiner.refuse(error)
+        op = combiner.check_op(reduce_op)
         if axis is not None:
             return map_nest(lambda leaf: combiner.reduce_axis(op, leaf, axis), value)
         if op is ReduceOp.MEAN or is_nested(value):
@@ -351,8 +347,8 @@ class Strategy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._extended.communicator.end(error)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a strategy of its own over the same ranks; closing either closes both."""

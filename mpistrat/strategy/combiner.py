@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,22 @@ from mpistrat.strategy.values import DistributedValues, Mirrored
 from mpistrat.types import Array, Nest
 
 __all__ = ["Combiner"]
+
+
+_LABELS = {op: f"{op.value} over replicas" for op in ReduceOp}
+
+
+class _Labelled(AbstractContextManager[None]):
+    """Say in a block what a communicator's calls are made for."""
+
+    def __init__(self, communicator: Communicator, label: str) -> None:
+        self._communicator, self._label = communicator, label
+
+    def __enter__(self) -> None:
+        self._communicator.label = self._label
+
+    def __exit__(self, *exc: object) -> None:
+        self._communicator.label = None
 
 
 class Combiner:
@@ -50,12 +67,19 @@ class Combiner:
         self.num_local = num_local
         self.options = options
         is_default = type(cross_device_ops) is CollectiveAllReduce
+        self._sum = _Labelled(communicator, _LABELS[ReduceOp.SUM])
         self._is_plain = is_default and num_local == 1 and communicator.size > 1
 
-    def refuse(self, error: Exception) -> NoReturn:
-        """Raise `error` without leaving other ranks waiting in the call that it is about."""
-        self.communicator.refuse(error)
-        raise error
+    def check_op(self, reduce_op: ReduceOp | str) -> ReduceOp:
+        """Return the member that `reduce_op` names; other ranks hear of it if there is none."""
+        if isinstance(reduce_op, ReduceOp):
+            return reduce_op
+        with self.communicator.checking():
+            return ReduceOp.of(reduce_op)
+
+    def labelled(self, op: ReduceOp) -> AbstractContextManager[None]:
+        """Say in a block that the communicator's calls reduce by `op`."""
+        return _Labelled(self.communicator, _LABELS[op])
 
     def distributed(self, op: ReduceOp, value: Any) -> Any:
         """Return `value` as the replicas' values: a bare one is that of the only local replica.
@@ -78,31 +102,40 @@ class Combiner:
         result: Array = self.reduce_nest(op, value, None)
         return result
 
-    def reduce_nest(self, op: ReduceOp, value: Nest, options: CommunicationOptions | None) -> Nest:
+    def reduce_nest(
+        self,
+        op: ReduceOp,
+        value: Nest,
+        options: CommunicationOptions | None,
+        label: str | None = None,
+    ) -> Nest:
         """Combine each leaf over all replicas, packed; a nest of new arrays. **Collective.**"""
-        options = options or self.options
-        ops = self.cross_device_ops
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
-        if type(ops) is CollectiveAllReduce:
-            results = ops.totals(op, leaves, options)
-        else:
-            pairs = [(leaf, None) for leaf in leaves]
-            results = [one.values[0] for one in ops.batch_reduce(op, pairs, options)]
+        with _Labelled(self.communicator, label or _LABELS[op]):
+            results = self._reduce_leaves(op, leaves, options or self.options)
         return results[0] if structure is None else structure.unflatten(results)
+
+    def _reduce_leaves(
+        self, op: ReduceOp, leaves: list[Any], options: CommunicationOptions
+    ) -> list[Array]:
+        ops = self.cross_device_ops
+        if type(ops) is CollectiveAllReduce:
+            return ops.totals(op, leaves, options)
+        pairs = [(leaf, None) for leaf in leaves]
+        return [one.values[0] for one in ops.batch_reduce(op, pairs, options)]
 
     def sum_one(self, op: ReduceOp, value: Any) -> Array:
         """Sum one value over all replicas; the short way where there is one. **Collective.**"""
         if self._is_plain and not isinstance(value, DistributedValues):
-            return self.communicator.allreduce(value, timeout=self.options.timeout_seconds)
+            with self._sum:
+                return self.communicator.allreduce(value, timeout=self.options.timeout_seconds)
         total: Array = self.reduce_shared(op, value)
         return total
 
     def reduce_shared(self, op: ReduceOp, value: Nest) -> Nest:
         """Do :meth:`reduce_nest` after applying the rule for bare values. **Collective.**"""
-        try:
+        with self.communicator.checking():
             value = map_nest(lambda leaf: self.distributed(op, leaf), value)
-        except UsageError as error:
-            self.refuse(error)
         return self.reduce_nest(op, value, None)
 
     def reduce_axis(
@@ -117,15 +150,14 @@ class Combiner:
         values = value.values if isinstance(value, DistributedValues) else (value,)
         if is_shared:
             values *= self.num_local
-        try:
+        with self.communicator.checking():
             sums, counts = reduce_along(values, axis)
-        except UsageError as error:
-            self.refuse(error)
         dtype = as_array(values[0]).dtype
+        label = f"{_LABELS[op]} along axis {axis}"
         if op is ReduceOp.SUM:
-            total = self.reduce_nest(op, sums, options)
+            total = self.reduce_nest(op, sums, options, label)
             return np.asarray(total.astype(dtype, copy=False))
-        total, count = self.reduce_nest(ReduceOp.SUM, (sums, counts), options)
+        total, count = self.reduce_nest(ReduceOp.SUM, (sums, counts), options, label)
         mean = np.true_divide(total, count)
         return np.asarray(mean.astype(result_dtype("mean", dtype), copy=False))
 
@@ -133,10 +165,8 @@ class Combiner:
         """Concatenate one value over all replicas along `axis`. **Collective.**"""
         if self.num_local > 1 and not isinstance(value, DistributedValues):
             return np.asarray(value)
-        try:
+        with self.communicator.checking():
             mine, axis = gather_local(value, axis)
-        except UsageError as error:
-            self.refuse(error)
         if self.communicator.size == 1:
             return mine
         timeout = (options or self.options).timeout_seconds

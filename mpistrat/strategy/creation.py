@@ -31,6 +31,7 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
     extended = strategy.extended
     if not extended.mirrors_variables:
         variable: Variable = Variable.plain(**kwargs)
+        variable.distribute_strategy = strategy
         return variable
     synchronization = kwargs.get("synchronization", VariableSynchronization.AUTO)
     if synchronization is VariableSynchronization.NONE:
@@ -51,11 +52,9 @@ def _initial_value(strategy: Strategy, value: Any, dtype: Any) -> Any:
         with context.enter(Mode(strategy, None)):
             value = value()
     extended = strategy.extended
-    try:
+    with extended.communicator.checking():
         array = as_array(value)
         array = array if dtype is None else array.astype(dtype)
-    except (TypeError, ValueError) as error:
-        extended.combiner.refuse(error)
     return extended.combiner.broadcast_first(array)
 
 

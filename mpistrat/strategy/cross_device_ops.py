@@ -7,6 +7,7 @@ to none combines the values of one rank, as TensorFlow's do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,13 +145,9 @@ class CollectiveAllReduce(CrossDeviceOps):
         self, reduce_op: ReduceOp, values: Sequence[Any], options: CommunicationOptions
     ) -> list[Array]:
         """Return one combined array for each value; the rank that calls owns them."""
-        try:
+        with nullcontext() if self.communicator is None else self.communicator.checking():
             columns = [_arrays(value) for value in values]
             sums = [self.local_sum(_widened(reduce_op, column)) for column in columns]
-        except UsageError as error:
-            if self.communicator is not None:
-                self.communicator.refuse(error)
-            raise
         totals = self.over_ranks(sums, options)
         count = self.num_replicas or (len(columns[0]) if columns else 1)
         name = "mean" if reduce_op is ReduceOp.MEAN else "sum"

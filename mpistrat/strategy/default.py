@@ -23,6 +23,9 @@ class _DefaultStrategy(Strategy):
     def close(self) -> None:
         """Do nothing: there is always a default strategy."""
 
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        pass  # as close()
+
 
 @lru_cache(maxsize=1)
 def default_strategy() -> Strategy:

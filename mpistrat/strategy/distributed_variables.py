@@ -32,17 +32,12 @@ class DistributedVariable(DistributedValues, Variable):
 
     def __init__(self, strategy: Strategy, components: Sequence[Variable]) -> None:
         DistributedValues.__init__(self, components)
-        self._strategy = strategy
+        self.distribute_strategy = strategy
         first = components[0]
         self._name, self._trainable = first.name, first.trainable
         self._synchronization, self._aggregation = first.synchronization, first.aggregation
         for component in components:
             component.container = self
-
-    @property
-    def distribute_strategy(self) -> Strategy:
-        """The strategy that made this variable."""
-        return self._strategy
 
     @property
     def _primary(self) -> Variable:
@@ -101,7 +96,7 @@ class MirroredVariable(DistributedVariable):
         if mode is not None and mode.updating is not None:
             getattr(self._component(), method)(value)
         elif mode is None or mode.replica is None:
-            self._strategy.extended.update_components(self, _call(method), (value,), {})
+            self.distribute_strategy.extended.update_components(self, _call(method), (value,), {})
         else:
             if self._aggregation is VariableAggregation.NONE:
                 raise UsageError(
@@ -152,14 +147,16 @@ class SyncOnReadVariable(DistributedVariable):
         return self._combined()
 
     def _combined(self) -> Array:
-        extended = self._strategy.extended
+        extended = self.distribute_strategy.extended
         values = DistributedValues([component._read() for component in self._values])
         if self._aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            return extended.combiner.broadcast_first(values.values[0])
+            first: Array = extended.combiner.broadcast_first(values.values[0])
+            return first
         if self._aggregation is VariableAggregation.NONE:
             return self._primary._read()
         op = ReduceOp.SUM if self._aggregation is VariableAggregation.SUM else ReduceOp.MEAN
-        return extended.combiner.reduce_one(op, values).astype(self.dtype, copy=False)
+        combined: Array = extended.combiner.reduce_one(op, values).astype(self.dtype, copy=False)
+        return combined
 
     def _assign(self, method: str, value: ArrayLike) -> Variable:
         if _is_local():
@@ -172,13 +169,13 @@ class SyncOnReadVariable(DistributedVariable):
                     " replicas has no meaning; assign a total, or add in a replica"
                 )
             value = self._shares(value)
-        self._strategy.extended.update_components(self, _call(method), (value,), {})
+        self.distribute_strategy.extended.update_components(self, _call(method), (value,), {})
         return self
 
     def _shares(self, total: ArrayLike) -> DistributedValues:
         """Return values for the copies that add up to `total`; replica 0 takes what is over."""
-        extended = self._strategy.extended
-        array, count = np.asarray(total), self._strategy.num_replicas_in_sync
+        extended = self.distribute_strategy.extended
+        array, count = np.asarray(total), self.distribute_strategy.num_replicas_in_sync
         share = array // count if array.dtype.kind in "iu" else array / count
         first = array - share * (count - 1) if array.dtype.kind in "iu" else share
         ids = range(extended.first_replica, extended.first_replica + len(self._values))

@@ -205,12 +205,11 @@ class StrategyExtended:
     ) -> list[Mirrored]:
         """Combine several values at once, packed into few messages; as :meth:`reduce_to`."""
         self.require_cross_replica()
-        try:
-            op = ReduceOp.of(reduce_op)
+        op = self.combiner.check_op(reduce_op)
+        with self.communicator.checking():
             pairs = [(self.combiner.distributed(op, v), d) for v, d in value_destination_pairs]
-        except UsageError as error:
-            self.combiner.refuse(error)
-        return self.cross_device_ops.batch_reduce(op, pairs, options or self.options)
+        with self.combiner.labelled(op):
+            return self.cross_device_ops.batch_reduce(op, pairs, options or self.options)
 
     def broadcast_to(self, tensor: Any, destinations: Any) -> Mirrored:
         """Return a copy of `tensor` for each destination. **Local.**"""

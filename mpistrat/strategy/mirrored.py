@@ -53,7 +53,8 @@ class MirroredStrategy(Strategy):
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
-        check_cross_device_ops(cross_device_ops)
         communicator = Communicator(comm, backend)
-        names = local_devices(devices, communicator.rank)
+        with communicator.checking():
+            check_cross_device_ops(cross_device_ops)
+            names = local_devices(devices, communicator.rank)
         self._extended = StrategyExtended(self, communicator, names, cross_device_ops)

@@ -46,14 +46,10 @@ class MultiWorkerMirroredStrategy(Strategy):
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
-        if communication_options is not None and not isinstance(
-            communication_options, CommunicationOptions
-        ):
-            raise ArgumentTypeError(
-                f"communication_options={communication_options!r}; expected CommunicationOptions"
-            )
         communicator = Communicator(comm, backend)
-        names = local_devices(devices, communicator.rank)
+        with communicator.checking():
+            _check_options(communication_options)
+            names = local_devices(devices, communicator.rank)
         self._resolver = cluster_resolver or _resolver(communicator)
         self._extended = StrategyExtended(self, communicator, names, options=communication_options)
 
@@ -61,6 +57,14 @@ class MultiWorkerMirroredStrategy(Strategy):
     def cluster_resolver(self) -> ClusterResolver:
         """The resolver of the job's roles."""
         return self._resolver
+
+
+def _check_options(options: CommunicationOptions | None) -> None:
+    if not isinstance(options, (CommunicationOptions, type(None))):
+        raise ArgumentTypeError(
+            f"communication_options={options!r} is a {type(options).__name__}; expected"
+            " CommunicationOptions"
+        )
 
 
 def _resolver(communicator: Communicator) -> ClusterResolver:

@@ -144,20 +144,16 @@ class ReplicaContext:
 
 def _all_reduce(strategy: Strategy, reduce_op: Any, value: Nest, options: Any) -> Nest:
     combiner = strategy.extended.combiner
-    try:
+    with combiner.communicator.checking():
         _check_equal("reduce_op", reduce_op)
-        op = ReduceOp.of(reduce_op)
-    except UsageError as error:
-        combiner.refuse(error)
+    op = combiner.check_op(reduce_op)
     return map_nest(combiner.copies, combiner.reduce_nest(op, value, options))
 
 
 def _all_gather(strategy: Strategy, value: Nest, axis: Any, options: Any) -> Nest:
     combiner = strategy.extended.combiner
-    try:
+    with combiner.communicator.checking():
         _check_equal("axis", axis)
-    except UsageError as error:
-        combiner.refuse(error)
 
     def gather(leaf: Any) -> Any:
         return combiner.copies(combiner.gather(leaf, axis, options))

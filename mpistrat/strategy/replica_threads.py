@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mpistrat.errors import ContextError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
+from mpistrat.strategy.lanes import run_in_lane
 from mpistrat.strategy.replica_context import ReplicaContext
 from mpistrat.strategy.values import regroup, select_replica
 
@@ -31,8 +33,8 @@ class _Replica:
     def __init__(self, replica: ReplicaContext, call: Callable[[], Any]) -> None:
         self.replica = replica
         self._call = call
-        self._resume, self._yielded = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread: threading.Thread | None = None
+        self._resume, self._yielded = _closed_lock(), _closed_lock()
+        self._has_started = False
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -42,23 +44,21 @@ class _Replica:
 
     def step(self) -> None:
         """Let the replica run until it ends or hands over."""
-        if self._thread is None:
-            run = contextvars.copy_context().run
-            name = f"replica-{self.replica.replica_id_in_sync_group}"
-            self._thread = threading.Thread(target=run, args=(self._main,), name=name, daemon=True)
-            self._thread.start()
+        if not self._has_started:
+            self._has_started = True
+            run_in_lane(partial(contextvars.copy_context().run, self._main))
         else:
             self._resume.release()
         self._yielded.acquire()
 
-    def _main(self) -> None:
+    def _main(self) -> Callable[[], None]:
         try:
             with context.enter(Mode(self.replica.strategy, self.replica)):
                 self.result = self._call()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of run()
             self.error = error
         self.done = True
-        self._yielded.release()
+        return self._yielded.release
 
     def hand_over(
         self, request: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -74,7 +74,7 @@ class _Replica:
 
     def unwind(self) -> None:
         """End a replica that waits."""
-        if self._thread is not None and not self.done:
+        if self._has_started and not self.done:
             self.thrown = _Unwind()
             while not self.done:
                 self.step()
@@ -158,6 +158,13 @@ class ReplicaThreads:
             f"the replicas of this rank do different things: {'; '.join(rows)}; every replica must"
             " make the same collective and merge calls in the same order"
         )
+
+
+def _closed_lock() -> threading.Lock:
+    """Return a lock that waits for another thread's release: the cheapest way to hand over."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 def _bind(fn: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[], Any]:

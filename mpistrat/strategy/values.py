@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy import context
 from mpistrat.strategy.nest import map_nest, map_nests
 from mpistrat.types import Array, Nest
@@ -75,7 +76,10 @@ class Delegate(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(isinstance(one, Delegate) for one in kwargs.get("out", ())):
-            return NotImplemented
+            raise ArgumentTypeError(
+                f"{ufunc.__name__} cannot change a {type(self).__name__} in place; use assign_add,"
+                " assign_sub or assign to change a variable, or v = v + x for a new array"
+            )
         plain = [one._read() if isinstance(one, Delegate) else one for one in inputs]
         return getattr(ufunc, method)(*plain, **kwargs)
 

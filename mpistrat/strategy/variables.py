@@ -110,6 +110,7 @@ class Variable(Delegate, metaclass=_Dispatch):
     """
 
     is_variable = True
+    distribute_strategy: Any = None  # the strategy in whose scope it was made
     container: Any = None  # the distributed variable that this is a component of
     __hash__ = object.__hash__
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
 from mpistrat.collectives.rows import from_rows, row_counts, row_signature, to_rows
-from mpistrat.errors import UsageError
+from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["alltoall"]
@@ -32,7 +33,12 @@ def _lengths(rows: int, splits: Sequence[int] | None, size: int) -> list[int]:
                 f" of {size}, or splits= with the rows for each rank"
             )
         return [rows // size] * size
-    lengths = [int(n) for n in splits]
+    try:
+        lengths = [operator.index(n) for n in splits]
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"alltoall: splits={splits!r}: {error}; expected a list of {size} whole numbers"
+        ) from error
     if len(lengths) != size or min(lengths) < 0 or sum(lengths) != rows:
         raise UsageError(
             f"alltoall: splits={lengths}; expected {size} numbers of at least 0 that add up to"

@@ -16,6 +16,8 @@ from mpistrat.types import Array, ArrayLike
 
 __all__ = ["scatter"]
 
+_MAX_NDIM = 64  # NumPy's limit; only the root knows the dimensions of its array
+
 
 def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int) -> Steps:
     """See `Communicator.scatter`."""
@@ -26,6 +28,7 @@ def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int) -> Steps:
                 f"scatter: rank {gate.rank} gave an array, but the root is {root}; expected None"
                 " on the other ranks"
             )
+        check_axis(axis, _MAX_NDIM, "scatter")
         return _steps(gate, None, root, axis)
     if array is None:
         raise UsageError(f"scatter: the root (rank {root}) gave None; expected its array")

@@ -1,0 +1,42 @@
+"""The command line of the benchmarks: a subcommand for each case.
+
+A new case is a module with a function ``command``, whose parameters are its options, and a line
+in `CASES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+
+CASES = {"overhead": "mpistrat.bench.overhead"}
+
+_NEEDED = ("typer", "rich")
+
+
+def main() -> None:
+    """Run the case that the command line names; exit with 2 where its extra is missing."""
+    missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
+    if missing:
+        print(
+            f"mpistrat.bench needs {', '.join(missing)}, not installed here; "
+            'run: pip install "mpistrat[bench]"',
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    import typer
+
+    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(_benchmarks)
+    for name, module in CASES.items():
+        app.command(name)(importlib.import_module(module).command)
+    app(prog_name="python -m mpistrat.bench")
+
+
+def _benchmarks() -> None:
+    """Measure mpistrat; start it with mpirun."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The measuring loop: several functions in turn, in rounds, at the pace of the slowest rank."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpistrat import Communicator
+
+__all__ = ["Plan", "Timing", "measure"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured.
+
+    Attributes
+    ----------
+    rounds
+        How often each function has its turn.
+    repeats
+        Calls in a turn; their mean is the time of that round.
+    warmup
+        Calls of each function before the first round.
+    """
+
+    rounds: int = 31
+    repeats: int = 500
+    warmup: int = 500
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one function took.
+
+    Attributes
+    ----------
+    rounds_us
+        The time of a call in each round, on the slowest rank, in microseconds.
+    """
+
+    rounds_us: tuple[float, ...]
+
+    @property
+    def median_us(self) -> float:
+        """Median over the rounds."""
+        return float(np.median(self.rounds_us))
+
+    @property
+    def min_us(self) -> float:
+        """Least over the rounds."""
+        return min(self.rounds_us)
+
+    @property
+    def max_us(self) -> float:
+        """Most over the rounds."""
+        return max(self.rounds_us)
+
+    def minus(self, other: Timing) -> Timing:
+        """Return the differences, round by round: what disturbs a round disturbs both."""
+        pairs = zip(self.rounds_us, other.rounds_us, strict=True)
+        return Timing(tuple(mine - theirs for mine, theirs in pairs))
+
+    def record(self) -> dict[str, float]:
+        """Return the figures for a JSON line."""
+        figures = {"median_us": self.median_us, "min_us": self.min_us, "max_us": self.max_us}
+        return {name: round(value, 3) for name, value in figures.items()}
+
+
+def measure(
+    functions: Mapping[str, Callable[[], object]], communicator: Communicator, plan: Plan
+) -> dict[str, Timing]:
+    """Time each function in every round; every rank gets the times of the slowest one.
+
+    Every other round goes through the functions backwards, so that none is always the one that
+    follows another. **Collective**: `functions` are the same on all ranks.
+    """
+    for function in functions.values():
+        _seconds(function, plan.warmup)
+    mine = np.zeros((len(functions), plan.rounds))
+    turns = list(enumerate(functions.values()))
+    for round_ in range(plan.rounds):
+        for row, function in turns if round_ % 2 == 0 else reversed(turns):
+            communicator.barrier()
+            mine[row, round_] = _seconds(function, plan.repeats) / plan.repeats
+    slowest_us = communicator.allreduce(mine, "max") * 1e6
+    return {
+        name: Timing(tuple(times.tolist()))
+        for name, times in zip(functions, slowest_us, strict=True)
+    }
+
+
+def _seconds(function: Callable[[], object], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        function()
+    return time.perf_counter() - start

@@ -1,0 +1,13 @@
+"""For tests of mpistrat and of backends made elsewhere: launchers, a pytest plugin, conformance.
+
+=========== ====================================================================================
+module      holds
+=========== ====================================================================================
+launcher    ``run_job``: a program under mpirun with a deadline, and every rank's output
+job, worker a job that stays up and runs test bodies that pytest hands over
+plugin      the pytest plugin: ``@pytest.mark.mpi(ranks=2)``, the ``layout`` parameter, deadlines
+layouts     the layouts (ranks × local devices) that contract tests run on
+=========== ====================================================================================
+
+Nothing is imported here, so that no test pays for what it does not use.
+"""

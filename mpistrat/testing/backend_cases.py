@@ -1,0 +1,76 @@
+"""What the parts of the conformance class for backends share: the hook, and how a body runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from mpistrat import config
+from mpistrat.collectives.communicator import Communicator
+from mpistrat.testing.backend_samples import DTYPES
+
+__all__ = ["BackendCases", "Body", "run_body", "setting"]
+
+Body = Callable[[Communicator], None]
+
+
+class BackendCases:
+    """Tests that run a body on every rank.
+
+    A test may take ``size`` (number of ranks) and ``dtype`` (a name); it runs for each.
+
+    Attributes
+    ----------
+    sizes
+        Numbers of ranks to test.
+    dtypes
+        Names of the dtypes to test.
+    """
+
+    sizes: ClassVar[Sequence[int]] = (1, 2, 3)
+    dtypes: ClassVar[Sequence[str]] = DTYPES
+
+    def run(self, size: int, body: Body) -> None:
+        """Call `body` with a communicator on each of `size` ranks.
+
+        Where the ranks are threads, this starts them. Where the test itself runs on every rank of
+        a job, this makes a communicator of the first `size` ranks, and returns on the others.
+        Either way it ends in :func:`run_body`.
+        """
+        raise NotImplementedError
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Multiply the tests by sizes and dtypes."""
+        if "dtype" in metafunc.fixturenames:
+            metafunc.parametrize("dtype", self.dtypes)
+        if "size" in metafunc.fixturenames:
+            metafunc.parametrize("size", self.sizes, ids=[f"size{n}" for n in self.sizes])
+
+
+def run_body(comm: Any, backend: str, body: Body) -> None:
+    """Open a communicator, call `body` with it, and close it.
+
+    If the body raises, the other ranks' pending calls end with `PeerLostError`.
+    """
+    communicator = Communicator(comm, backend)
+    try:
+        body(communicator)
+    except BaseException as error:
+        communicator.gate.break_off(error)
+        raise
+    finally:
+        communicator.close()
+
+
+@contextlib.contextmanager
+def setting(name: str, value: int) -> Iterator[None]:
+    """Change a constant of :mod:`mpistrat.config`; around `run`, so that all ranks have it."""
+    before = getattr(config, name)
+    setattr(config, name, value)
+    try:
+        yield
+    finally:
+        setattr(config, name, before)

@@ -1,0 +1,110 @@
+"""Where a test runs: in pytest's own process, or in a job of how many ranks."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["SIZE_PARAMETER", "Placement", "arguments", "marked_sizes", "placement"]
+
+SIZE_PARAMETER = "_mpi_ranks"
+"""The hidden parameter of a test that its marker multiplies over job sizes."""
+
+DEFAULT_JOB_DEADLINE_S = 20.0
+DEFAULT_DEADLINE_S = 60.0
+_LAYOUT = "layout"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one test case runs.
+
+    Attributes
+    ----------
+    file
+        The test file; its cases of one size share a job.
+    ranks
+        Size of the job; 0: no job, pytest's own process.
+    timeout_s
+        Deadline.
+    """
+
+    file: Path
+    ranks: int
+    timeout_s: float
+
+
+def _check_marker(ranks: Any = None, *, timeout_s: float | None = None) -> tuple[Any, Any]:
+    return ranks, timeout_s
+
+
+def _marker(node: pytest.Item | pytest.Function) -> tuple[Any, float | None] | None:
+    """Return `ranks` and `timeout_s` of the closest mpi marker, or None without one."""
+    mark = node.get_closest_marker("mpi")
+    if mark is None:
+        return None
+    try:
+        return _check_marker(*mark.args, **mark.kwargs)
+    except TypeError as error:
+        raise pytest.Collector.CollectError(
+            f"{node.nodeid}: @pytest.mark.mpi got {mark.args} {mark.kwargs}; expected ranks= "
+            f"(a number or a list of numbers) and timeout_s= ({error})"
+        ) from None
+
+
+def marked_sizes(node: pytest.Function) -> list[int]:
+    """Return the job sizes to multiply a test by: empty unless its marker lists several."""
+    ranks = (_marker(node) or (None, None))[0]
+    return [] if ranks is None or isinstance(ranks, int) else list(ranks)
+
+
+def placement(item: pytest.Item) -> Placement:
+    """Return where a test case runs, from its marker and its parameters."""
+    marked = _marker(item) if isinstance(item, pytest.Function) else None
+    ranks, timeout_s = marked or (None, None)
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    layout_ranks = getattr(parameters.get(_LAYOUT), "ranks", None)
+    if SIZE_PARAMETER in parameters:
+        size = parameters[SIZE_PARAMETER]
+    elif layout_ranks is not None:
+        size = layout_ranks if layout_ranks > 1 else 0
+    else:
+        size = (ranks or 2) if marked else 0
+    return Placement(item.path, size, timeout_s or _deadline(item, size))
+
+
+def _deadline(item: pytest.Item, size: int) -> float:
+    mark = item.get_closest_marker("deadline")
+    default = DEFAULT_JOB_DEADLINE_S if size else DEFAULT_DEADLINE_S
+    return float(mark.args[0]) if mark else default
+
+
+def arguments(item: pytest.Function) -> dict[str, Any]:
+    """Return the arguments of a test that runs in a job.
+
+    Raises
+    ------
+    pytest.fail.Exception
+        If it uses fixtures: they would live in pytest's process, not on the ranks.
+    """
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    names = list(inspect.signature(item.obj).parameters)
+    fixtures = [name for name in names if name not in parameters]
+    if fixtures:
+        pytest.fail(
+            f"a test that runs on MPI ranks uses the fixture {', '.join(fixtures)}; expected only "
+            "parametrized values, which are pickled and sent to the ranks; make what it needs in "
+            "the test itself",
+            pytrace=False,
+        )
+    return {name: parameters[name] for name in names}
+
+
+def without_mpi() -> bool:
+    """Tell whether the user asked for tests without MPI: those that need it are then skipped."""
+    return os.environ.get("MPISTRAT_TESTS_WITHOUT_MPI", "") == "1"

@@ -1,0 +1,115 @@
+"""Find and end the processes of one job, wherever its launcher put them.
+
+Launchers move ranks to sessions and process groups of their own, so a group kill misses them.
+Every process of a job therefore carries a token in its environment, and on Linux the processes
+are found by it, orphans too. Elsewhere mpirun and the process ids that the ranks wrote down must
+do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["TOKEN_VARIABLE", "end_all", "is_alive", "members", "new_token", "send"]
+
+TOKEN_VARIABLE = "MPISTRAT_TEST_JOB"
+_PROC = Path("/proc")
+
+
+def new_token() -> tuple[str, str]:
+    """Return a token, and the value of TOKEN_VARIABLE that marks a process with it.
+
+    The value keeps the tokens of jobs that this process itself belongs to: ending an outer job
+    ends the jobs that its ranks launched.
+    """
+    token = uuid.uuid4().hex
+    return token, f"{os.environ.get(TOKEN_VARIABLE, '')}:{token}"
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that only waits to be reaped (a zombie) does not."""
+    try:
+        return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
+    except (OSError, IndexError):
+        pass
+    if _PROC.joinpath("self").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _carries(pid: int, token: str) -> bool:
+    """Tell whether a process was started with the token in its environment."""
+    try:
+        return token.encode() in (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:  # gone, or another user's
+        return False
+
+
+def members(token: str) -> list[int]:
+    """Return the ids of the live processes that carry a token (on Linux; elsewhere none)."""
+    pids = (int(entry.name) for entry in _PROC.glob("[0-9]*"))
+    return [pid for pid in pids if pid != os.getpid() and _carries(pid, token) and is_alive(pid)]
+
+
+def send(pids: Iterable[int], number: signal.Signals, token: str) -> None:
+    """Send a signal to those of the processes that (still) carry the token."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if hasattr(os, "pidfd_open"):
+                _send_by_handle(pid, number, token)
+            else:
+                os.kill(pid, number)
+
+
+def _send_by_handle(pid: int, number: signal.Signals, token: str) -> None:
+    """Send through a handle, so that an id that was given to another process is never hit."""
+    handle = os.pidfd_open(pid)
+    try:
+        if _carries(pid, token):
+            signal.pidfd_send_signal(handle, number)
+    finally:
+        os.close(handle)
+
+
+def end_all(token: str, pids: Iterable[int] = (), grace_s: float = 2.0) -> list[int]:
+    """End every process of a job: ask, wait for `grace_s` seconds, then kill.
+
+    Parameters
+    ----------
+    token
+        The job's token.
+    pids
+        Processes known to belong to it, for systems where they cannot be found by the token.
+    grace_s
+        Seconds between SIGTERM and SIGKILL, at most.
+
+    Returns
+    -------
+    list of int
+        Processes that even SIGKILL did not end within 5 s (blocked in the kernel).
+    """
+    known = list(pids)
+    for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
+        deadline = time.monotonic() + patience_s
+        send(_alive(token, known), number, token)
+        while _alive(token, known) and time.monotonic() < deadline:
+            time.sleep(0.02)
+            if number == signal.SIGKILL:  # a launcher may have started one more meanwhile
+                send(_alive(token, known), number, token)
+    return _alive(token, known)
+
+
+def _alive(token: str, known: list[int]) -> list[int]:
+    if _PROC.joinpath("self").exists():
+        return members(token)
+    return [pid for pid in known if is_alive(pid)]

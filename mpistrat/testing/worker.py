@@ -1,0 +1,112 @@
+"""The program on each rank of an `MpiJob`: take a task, run it, meet the others, again.
+
+Run as ``python -m mpistrat.testing.worker <spool> <ranks>`` by :mod:`mpistrat.testing.job`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+import traceback
+import unittest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.testing import spool
+from mpistrat.testing.importing import load_test_module
+from mpistrat.testing.rank import rank_from_environment
+from mpistrat.testing.spool import Outcome, Task
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["main"]
+
+
+def _start_mpi(ranks: int) -> MPI.Intracomm:
+    """Return a private duplicate of COMM_WORLD, after a check that it is the whole job."""
+    from mpi4py import MPI
+
+    if ranks != MPI.COMM_WORLD.size:
+        raise RuntimeError(
+            f"mpirun started {ranks} ranks, but COMM_WORLD has {MPI.COMM_WORLD.size}: mpi4py "
+            f"loaded {MPI.Get_library_version().splitlines()[0]!r}, which is not the library of "
+            "this mpirun; use the mpirun of that library, or a clean environment with one MPI"
+        )
+    return MPI.COMM_WORLD.Dup()
+
+
+def _bind(task: Task) -> Any:
+    """Return the task's function, bound to a new instance if it is a method."""
+    place: Any = load_test_module(task.module, Path(task.file))
+    *classes, name = task.qualname.split(".")
+    for part in classes:
+        place = getattr(place, part)
+    return getattr(place() if classes else place, name)
+
+
+def _skip_exceptions() -> tuple[type[BaseException], ...]:
+    pytest = sys.modules.get("pytest")
+    return (unittest.SkipTest, pytest.skip.Exception) if pytest else (unittest.SkipTest,)
+
+
+def _run(task: Task) -> Outcome:
+    """Run a task; whatever it raises becomes its outcome."""
+    try:
+        sys.path[:] = task.sys_path
+        function = _bind(task)
+        function(**pickle.loads(task.kwargs))
+    except BaseException as error:  # noqa: BLE001 - SystemExit and pytest's outcomes too
+        if isinstance(error, _skip_exceptions()):
+            return Outcome("skipped", str(error))
+        frames = error.__traceback__.tb_next if error.__traceback__ else None  # without this one
+        text = "".join(traceback.format_exception(type(error), error, frames))
+        return Outcome("failed", text)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return Outcome("passed")
+
+
+def _meet(comm: MPI.Intracomm, timeout_s: float) -> Outcome:
+    """Wait for all ranks without keeping the core busy: MPI must still work after the test."""
+    deadline = time.monotonic() + timeout_s
+    try:
+        request = comm.Ibarrier()
+        while not request.Test():
+            if time.monotonic() > deadline:
+                return Outcome("failed", f"barrier after the test: not all ranks in {timeout_s} s")
+            time.sleep(0.0005)
+    except Exception:  # noqa: BLE001 - whatever MPI raises belongs in the report
+        return Outcome("failed", "barrier after the test:\n" + traceback.format_exc())
+    return Outcome("passed")
+
+
+def main(folder: Path, ranks: int) -> None:
+    """Serve tasks until the job is told to end.
+
+    Parameters
+    ----------
+    folder
+        The spool.
+    ranks
+        Number of ranks that mpirun was asked for.
+    """
+    rank = rank_from_environment()
+    try:
+        comm = _start_mpi(ranks)
+    except Exception:  # the parent shows it
+        spool.put(spool.ready_file(folder, rank), Outcome("failed", traceback.format_exc()))
+        raise
+    spool.put(spool.ready_file(folder, rank), Outcome("passed"))
+    number = 1
+    while (task := spool.wait_for(spool.task_file(folder, number))) is not None:
+        spool.put(spool.body_file(folder, number, rank), _run(task))
+        spool.put(spool.done_file(folder, number, rank), _meet(comm, task.timeout_s))
+        number += 1
+    comm.Free()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

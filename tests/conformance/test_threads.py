@@ -1,0 +1,11 @@
+"""The oracle: ranks as threads."""
+
+from mpistrat.testing.backend_conformance import BackendConformance, run_body
+from mpistrat.testing.threads import run_ranks
+
+
+class TestThreads(BackendConformance):
+    sizes = (1, 2, 4)
+
+    def run(self, size, body):
+        run_ranks(size, run_body, "threads", body)

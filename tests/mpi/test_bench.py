@@ -1,0 +1,56 @@
+"""The benchmark command runs, checks its answers, and writes what it measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mpistrat.testing.launcher import run_job
+
+pytest.importorskip("typer")
+
+QUICK = ["--rounds", "3", "--repeats", "20", "--import-rounds", "1"]
+FACTS = {"mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "machine", "cores"}
+STATISTICS = {"median_us", "min_us", "max_us"}
+
+
+def records(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_overhead_compares_with_mpi4py(tmp_path: Path) -> None:
+    file = tmp_path / "figures.jsonl"
+    argv = ["-m", "mpistrat.bench", "overhead", *QUICK, "--json", str(file)]
+    result = run_job(argv, 2, timeout_s=30).check()
+    table = result.ranks[0].stdout
+    assert "mpi4py Allreduce" in table
+    assert 'strategy.reduce("SUM", x)' in table
+    assert "over numpy" in table
+    assert result.ranks[1].text == ""
+
+    reduction, start = records(file)
+    assert (reduction["case"], reduction["ranks"], reduction["bytes"]) == ("overhead", 2, 8)
+    assert reduction["backend"] == "mpi"
+    ours = {"strategy.reduce(ReduceOp.SUM, x)", 'strategy.reduce("SUM", x)'}
+    assert reduction["times"].keys() == ours | {"mpi4py Allreduce"}
+    assert reduction["difference"].keys() == ours
+    assert start["case"] == "import"
+    assert start["packages"]["numpy, mpistrat"] == ["numpy"]
+    for record in (reduction, start):
+        assert record.keys() >= FACTS
+        assert record["mpi4py"]
+        assert record["mpi"]
+        for figures in (*record["times"].values(), *record["difference"].values()):
+            assert figures.keys() == STATISTICS
+            assert figures["min_us"] <= figures["median_us"] <= figures["max_us"]
+        assert all(figures["min_us"] > 0 for figures in record["times"].values())
+
+
+def test_one_rank_has_nothing_to_compare_with(tmp_path: Path) -> None:
+    file = tmp_path / "figures.jsonl"
+    argv = ["-m", "mpistrat.bench", "overhead", *QUICK, "--json", str(file)]
+    result = run_job(argv, 1, timeout_s=30).check()
+    assert "nothing to compare with" in result.ranks[0].stdout
+    reduction, _ = records(file)
+    assert "mpi4py Allreduce" not in reduction["times"]
+    assert "difference" not in reduction

@@ -1,0 +1,177 @@
+"""Taking arrays in, and where results go."""
+
+import numpy as np
+import pytest
+
+from mpistrat.collectives import arrays
+from mpistrat.collectives.arrays import as_array, check_axis, check_out, deliver, flat, landing
+from mpistrat.collectives.roots import check_root
+from mpistrat.collectives.rows import even_lengths, from_rows, row_counts, row_signature, to_rows
+from mpistrat.errors import ArgumentTypeError, UsageError
+
+
+def test_arrays_are_taken_as_they_are():
+    for array in (np.zeros(3), np.zeros((2, 3)).T, np.zeros((), "?"), np.zeros(0, "c16")):
+        assert as_array(array) is array
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "shape"),
+    [
+        (1, "int64", ()),
+        (1.0, "float64", ()),
+        (True, "bool", ()),
+        (1j, "complex128", ()),
+        (np.float32(1), "float32", ()),
+        ([], "float64", (0,)),
+        ([[1, 2, 3]], "int64", (1, 3)),
+        (range(4), "int64", (4,)),
+        (np.ma.array([1.0]), "float64", (1,)),
+    ],
+)
+def test_values_become_arrays(value, dtype, shape):
+    array = as_array(value)
+    assert type(array) is np.ndarray
+    assert (array.dtype, array.shape) == (np.dtype(dtype), shape)
+
+
+class Dlpack:
+    def __init__(self, array, error=None):
+        self.array, self.error = array, error
+
+    def __dlpack__(self, **options):
+        if self.error:
+            raise self.error
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def test_arrays_of_other_libraries_are_shared_not_copied():
+    base = np.arange(3.0)
+    assert np.shares_memory(as_array(Dlpack(base)), base)
+    assert np.shares_memory(as_array(Dlpack(base, BufferError("on a GPU"))), base)
+
+
+def test_bfloat16_is_taken():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = np.ones(2, ml_dtypes.bfloat16)
+    assert as_array(array) is array
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (np.zeros(2, ">f8"), UsageError, r"dtype >f8 .*; expected a native one: convert it with"),
+        (np.array([object()]), ArgumentTypeError, "bcast_object or allgather_object"),
+        ("text", ArgumentTypeError, "dtype <U4 cannot be sent"),
+        (b"ab", ArgumentTypeError, "cannot be sent"),
+        (None, ArgumentTypeError, "dtype object"),
+        ({"a": 1}, ArgumentTypeError, "dtype object"),
+        ([[1], [1, 2]], ArgumentTypeError, "cannot make an array of a list"),
+        (np.zeros(1, "m8[s]"), ArgumentTypeError, "cannot be sent"),
+    ],
+)
+def test_what_cannot_be_sent(value, kind, text):
+    with pytest.raises(kind, match=text):
+        as_array(value)
+
+
+@pytest.mark.parametrize(("axis", "ndim", "want"), [(0, 1, 0), (-1, 3, 2), (2, 3, 2), (-3, 3, 0)])
+def test_axis(axis, ndim, want):
+    assert check_axis(axis, ndim, "x") == want
+    assert check_axis(np.int32(axis), ndim, "x") == want
+
+
+@pytest.mark.parametrize(("axis", "ndim"), [(1, 1), (-2, 1), (0, 0), (5, 3)])
+def test_axis_out_of_range(axis, ndim):
+    with pytest.raises(UsageError, match="what: "):
+        check_axis(axis, ndim, "what")
+
+
+@pytest.mark.parametrize("axis", [True, None, 1.0, "0"])
+def test_axis_is_a_whole_number(axis):
+    with pytest.raises(ArgumentTypeError, match="expected int"):
+        check_axis(axis, 2, "x")
+
+
+def test_root():
+    check_root(np.int64(1), 2, "x")
+    for root, kind in ((2, UsageError), (-1, UsageError), (True, ArgumentTypeError)):
+        with pytest.raises(kind, match="x: root="):
+            check_root(root, 2, "x")
+
+
+def test_flat_is_a_view_where_it_can_be():
+    array = np.arange(6.0).reshape(2, 3)
+    assert np.shares_memory(flat(array), array)
+    np.testing.assert_array_equal(flat(array.T), [0, 3, 1, 4, 2, 5])
+    unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)
+    assert flat(unaligned).flags.aligned
+
+
+def test_landing_is_out_only_where_that_is_safe():
+    send = np.zeros(4)
+    apart = np.zeros((2, 2))
+    assert np.shares_memory(landing(apart, send), apart)
+    assert np.shares_memory(landing(send, send), send)
+    memory = np.zeros(5)
+    for out in (None, np.zeros(4, "f4"), np.zeros((4, 2))[:, 0], memory[1:]):
+        source = memory[:-1]
+        fresh = landing(out, source)
+        assert fresh.shape == (4,)
+        assert fresh.dtype == source.dtype
+        assert not np.shares_memory(fresh, memory)
+        assert out is None or not np.shares_memory(fresh, out)
+
+
+def test_deliver():
+    result, out = np.arange(3.0), np.zeros(3)
+    assert deliver(result, None) is result
+    assert deliver(result, out) is out
+    np.testing.assert_array_equal(out, result)
+    assert deliver(out.reshape(3), out) is out
+
+
+def test_out_must_fit():
+    check_out(None, (1,), np.dtype("f8"), "x")
+    check_out(np.zeros((2, 3)).T, (3, 2), np.dtype("f8"), "x")
+    frozen = np.zeros(3)
+    frozen.flags.writeable = False
+    for out in (np.zeros(2), np.zeros(3, "f4"), frozen):
+        with pytest.raises(UsageError, match=r"x: out has .*; expected a writeable array"):
+            check_out(out, (3,), np.dtype("f8"), "x")
+    with pytest.raises(ArgumentTypeError, match="out is a float"):
+        check_out(1.0, (), np.dtype("f8"), "x")
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_rows_there_and_back(axis):
+    array = np.arange(24).reshape(2, 3, 4)
+    elements = to_rows(array, axis)
+    assert elements.flags.c_contiguous
+    np.testing.assert_array_equal(elements, np.moveaxis(array, axis, 0).ravel())
+    back = from_rows(elements, array.shape[axis], array, axis)
+    np.testing.assert_array_equal(back, array)
+    assert back.flags.c_contiguous
+    assert row_counts([1, 0, 2], array.shape, axis) == [
+        24 // array.shape[axis] * n for n in (1, 0, 2)
+    ]
+    assert row_signature(array.shape, axis) == tuple(np.delete(array.shape, axis))
+
+
+@pytest.mark.parametrize("length", range(9))
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_even_lengths(length, size):
+    lengths = even_lengths(length, size)
+    assert sum(lengths) == length
+    assert lengths == sorted(lengths, reverse=True)
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_names():
+    assert all(hasattr(arrays, name) for name in arrays.__all__)

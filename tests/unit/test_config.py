@@ -1,0 +1,87 @@
+"""Environment variables: defaults, values, and refusals that name the variable."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mpistrat import config
+from mpistrat.errors import UsageError
+
+NUMBERS = [
+    ("MPISTRAT_TIMEOUT", config.timeout_s, 300.0),
+    ("MPISTRAT_GRACE", config.grace_s, 5.0),
+    ("MPISTRAT_FUSION_BYTES", config.fusion_bytes, 33554432),
+]
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in re.findall(r"^(MPISTRAT_\w+)", config.__doc__, re.MULTILINE):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(("name", "read", "default"), NUMBERS)
+def test_numbers(monkeypatch, name, read, default):
+    assert read() == default
+    monkeypatch.setenv(name, "")
+    assert read() == default
+    monkeypatch.setenv(name, "12")
+    assert read() == 12
+    assert type(read()) is type(default)
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "1s"])
+@pytest.mark.parametrize(("name", "read", "default"), NUMBERS)
+def test_bad_numbers_name_the_variable(monkeypatch, name, read, default, text):
+    monkeypatch.setenv(name, text)
+    with pytest.raises(UsageError, match=f"{name}='{text}': expected a number above 0"):
+        read()
+
+
+def test_names(monkeypatch):
+    assert (config.backend(), config.log_level()) == ("auto", "WARNING")
+    monkeypatch.setenv("MPISTRAT_BACKEND", "mpi")
+    monkeypatch.setenv("MPISTRAT_LOG", "debug")
+    assert (config.backend(), config.log_level()) == ("mpi", "DEBUG")
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"), [(None, {0}), ("all", None), (" ALL", None), ("3", {3}), ("0, 2", {0, 2})]
+)
+def test_log_ranks(monkeypatch, text, ranks):
+    if text is not None:
+        monkeypatch.setenv("MPISTRAT_LOG_RANKS", text)
+    assert config.log_ranks() == ranks
+
+
+def test_bad_log_ranks(monkeypatch):
+    monkeypatch.setenv("MPISTRAT_LOG_RANKS", "first")
+    with pytest.raises(UsageError, match="MPISTRAT_LOG_RANKS='first': expected 'all' or ranks"):
+        config.log_ranks()
+
+
+def test_singletons_are_allowed_by_1_alone(monkeypatch):
+    assert not config.allows_singleton()
+    for text, allowed in (("1", True), ("0", False), ("", False), ("yes", False)):
+        monkeypatch.setenv("MPISTRAT_ALLOW_SINGLETON", text)
+        assert config.allows_singleton() is allowed
+
+
+def test_agreed_settings_are_those_that_are_set(monkeypatch):
+    assert config.agreed_settings() == {}
+    monkeypatch.setenv("MPISTRAT_BACKEND", "mpi")
+    monkeypatch.setenv("MPISTRAT_TIMEOUT", "5")  # may differ between ranks
+    assert config.agreed_settings() == {"MPISTRAT_BACKEND": "mpi"}
+
+
+def test_every_variable_of_the_package_is_in_the_table():
+    package = Path(config.__file__).parent
+    files = [f for f in package.rglob("*.py") if "testing" not in f.parts]
+    used = {
+        name
+        for file in files
+        for name in re.findall(r'"(MPISTRAT_[A-Z_]+)"', file.read_text(encoding="utf-8"))
+    }
+    table = set(re.findall(r"^(MPISTRAT_\w+)", config.__doc__, re.MULTILINE))
+    assert used <= table

@@ -1,0 +1,55 @@
+"""tests/CONTRACT.md and the tests that carry its numbers say the same."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import mpistrat
+
+ROOT = Path(mpistrat.__file__).parents[1]
+FOLDERS = (ROOT / "mpistrat" / "testing", ROOT / "tests" / "conformance")
+
+BEHAVIOURS = [*range(1, 14), *range(20, 27), *range(30, 38), *range(40, 48), 50, 51]
+BEHAVIOURS += [*range(60, 71), *range(110, 114)]
+EXAMPLES = [*range(1, 15), 22, 23, 26, 27, 29]
+NUMBERS = {f"B{number}" for number in BEHAVIOURS} | {f"E{number}" for number in EXAMPLES}
+
+
+def numbered_tests() -> dict[str, set[str]]:
+    """Return ``file::test`` of every test that carries a number, by that number."""
+    found: dict[str, set[str]] = {}
+    for file in (file for folder in FOLDERS for file in sorted(folder.glob("*.py"))):
+        for node in ast.walk(ast.parse(file.read_text())):
+            name = node.name if isinstance(node, ast.FunctionDef) else ""
+            carried = re.match(r"test_([be])(\d+)_", name)
+            if carried:
+                number = f"{carried[1].upper()}{int(carried[2])}"
+                found.setdefault(number, set()).add(f"{file.name}::{name}")
+    return found
+
+
+def listed() -> dict[str, str]:
+    """Return the last column of every row of the contract, by its number."""
+    text = (ROOT / "tests" / "CONTRACT.md").read_text()
+    rows = re.findall(r"^\| ([BE]\d+) \| .+ \| (\S.*) \|$", text, re.MULTILINE)
+    assert len(rows) == len(dict(rows)), "a number has two rows"
+    return dict(rows)
+
+
+def test_every_number_has_a_row() -> None:
+    assert set(listed()) == NUMBERS
+
+
+@pytest.mark.parametrize("number", sorted(NUMBERS))
+def test_what_is_listed_is_tested(number: str) -> None:
+    last, tests = listed()[number], numbered_tests().get(number, set())
+    if last == "TF":
+        assert not tests, "tested after all: name the test"
+    else:
+        assert last.strip("`") in tests
+
+
+def test_what_is_tested_is_listed() -> None:
+    assert set(numbered_tests()) <= set(listed())

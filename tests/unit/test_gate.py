@@ -1,0 +1,218 @@
+"""The gate: agreement on every call, failures of replica functions, and the wording of reports."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from mpistrat.collectives import Communicator, fingerprint
+from mpistrat.collectives.fingerprint import Signature, describe, digest, mismatch_text
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.threads import ThreadComm, ThreadsBackend, ThreadWorld
+from mpistrat.errors import CommunicationError, MismatchError, PeerLostError, UsageError
+from mpistrat.testing.threads import run_ranks
+
+
+def usable(comm):
+    return comm.allreduce(1) == comm.size
+
+
+# -------------------------------------------------------------------------------- failures
+
+
+def test_all_ranks_that_fail_alike_can_go_on():
+    def rank(handle):
+        comm = Communicator(handle)
+        for i in range(3):
+            comm.fail(ValueError(f"step {i}"))
+            assert usable(comm)
+        assert comm.gate.failures == 3
+        comm.close()
+
+    run_ranks(3, rank)
+
+
+def test_one_rank_that_fails_alone_breaks_its_peers():
+    all_have_seen_it = threading.Barrier(3)
+
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 1:
+            comm.fail(ValueError("on this rank only"))
+            all_have_seen_it.wait(10)
+            with pytest.raises(PeerLostError, match=r"rank [02] gave up with PeerLostError"):
+                comm.barrier()
+        else:
+            with pytest.raises(PeerLostError, match="ValueError: on this rank only") as caught:
+                comm.barrier()
+            assert caught.value.rank in (0, 1, 2)
+            with pytest.raises(CommunicationError, match="is broken on rank"):
+                comm.barrier()
+            all_have_seen_it.wait(10)
+        comm.close()
+
+    run_ranks(3, rank)
+
+
+def test_rank_that_failed_alone_and_goes_on_is_found_in_the_next_call():
+    both_are_done = threading.Barrier(2)
+
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 0:
+            comm.fail(KeyError("x"))
+        for _ in range(2):  # PeerLostError or MismatchError, and the first may break it for good
+            with pytest.raises(CommunicationError, match="KeyError: 'x'"):
+                comm.barrier()
+        both_are_done.wait(10)
+        comm.gate.break_off(RuntimeError("the test is over"))
+        comm.close()
+
+    run_ranks(2, rank)
+
+
+def test_a_single_rank_needs_no_peers():
+    comm = Communicator(ThreadWorld(1).comms()[0])
+    comm.fail(ValueError())
+    assert comm.gate.failures == 0
+    assert usable(comm)
+
+
+# --------------------------------------------------------------------------------- refusals
+
+
+def test_refusal_of_one_rank_is_a_mismatch_for_the_others():
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 0:
+            with pytest.raises(UsageError, match="found by the caller"):
+                comm.refuse(UsageError("found by the caller"))
+        else:
+            with pytest.raises(MismatchError, match="refused: UsageError: found by the caller"):
+                comm.barrier()
+        assert usable(comm)
+        comm.close()
+
+    run_ranks(3, rank)
+
+
+def test_refusal_of_all_ranks_raises_each_its_own():
+    def rank(handle):
+        comm = Communicator(handle)
+        with pytest.raises(KeyError, match=f"mine {comm.rank}"):
+            comm.refuse(KeyError(f"mine {comm.rank}"))
+        assert usable(comm)
+        comm.close()
+
+    run_ranks(3, rank)
+
+
+def test_long_report_is_cut_and_stays_text():
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 0:
+            with pytest.raises(UsageError):
+                comm.refuse(UsageError("ä€" * 5000))
+        else:
+            with pytest.raises(MismatchError, match="ä€ä€") as caught:
+                comm.barrier()
+            assert len(caught.value.calls[0].encode()) < 1100
+        comm.close()
+
+    run_ranks(2, rank)
+
+
+# ------------------------------------------------------------------------------------ lines
+
+
+def gate_of_one():
+    return Gate(ThreadsBackend(ThreadComm(ThreadWorld(1), 0)))
+
+
+def test_crossing_counts_calls_and_carries_extras_and_payload():
+    gate = gate_of_one()
+    payload = np.array([1.5, -2.0])
+    assert list(gate.cross(Signature("a"), extra=41, payload=payload)) == []
+    assert (gate.sequence, gate.completed) == (1, 1)
+    assert gate.extras.tolist() == [41]
+    np.testing.assert_array_equal(gate.payloads(payload), [[1.5, -2.0]])
+    assert gate.payloads(np.empty(0)).shape == (1, 0)
+
+
+def test_what_ranks_bring_is_seen_by_all():
+    def rank(handle):
+        comm = Communicator(handle)
+        pieces = comm.allgather(np.zeros((comm.rank, 2)))
+        assert comm.gate.extras.tolist() == [0, 1, 2]
+        assert comm.gate.sequence == comm.gate.completed
+        assert pieces.shape == (3, 2)
+        comm.close()
+
+    run_ranks(3, rank)
+
+
+# ------------------------------------------------------------------------------ fingerprints
+
+
+FULL = Signature("allreduce", "sum", np.dtype("float32"), (2, 3), 1, 0, 99)
+
+
+def test_digest_differs_in_every_field_and_fits_in_a_word():
+    others = ["reduce", "max", np.dtype("float64"), (3, 2), 0, 1, 98]
+    signatures = [
+        FULL,
+        *(FULL._replace(**{k: v}) for k, v in zip(FULL._fields, others, strict=True)),
+    ]
+    signatures += [Signature("barrier"), Signature("close"), Signature("bcast", shape=(1, 2))]
+    digests = [digest(signature) for signature in signatures]
+    assert len(set(digests)) == len(digests)
+    assert all(fingerprint.INVALID < d < 2**63 for d in digests)
+
+
+@pytest.mark.parametrize("seed", ["0", "4711"])
+def test_digest_is_the_same_in_every_process(seed):
+    code = (
+        "import numpy as np; from mpistrat.collectives.fingerprint import *;"
+        "print(digest(Signature('allreduce', 'sum', np.dtype('f4'), (2, 3), np.int64(1), 0, 99)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) == digest(FULL)
+
+
+def test_calls_are_described_as_a_user_writes_them():
+    assert describe(Signature("barrier")) == "barrier()"
+    assert describe(FULL) == (
+        "allreduce(op=sum, dtype=float32, shape=(2, 3), root=1, axis=0, bucket_bytes=99)"
+    )
+
+
+def test_report_groups_ranks_that_called_alike():
+    text = mismatch_text({0: "barrier() at a.py:1", 1: "x()", 2: "barrier() at a.py:1"}, 2)
+    assert text == (
+        "the ranks called different collectives (seen on rank 2/3):\n"
+        "  rank 0, 2: barrier() at a.py:1\n"
+        "  rank 1: x()\n"
+        "all ranks must make the same calls in the same order with matching arguments"
+    )
+
+
+def caller_in(file):
+    names = {"caller": fingerprint.caller}
+    exec(compile("def f():\n    return caller()\n", file, "exec"), names)
+    return names["f"]()
+
+
+def test_caller_is_the_innermost_line_outside_the_package():
+    package = fingerprint._PACKAGE.rstrip("/")
+    assert caller_in("/home/user/train.py") == "/home/user/train.py:2 (f)"
+    assert "test_gate.py" in caller_in(f"{package}/collectives/work.py")
+    beside = f"{package}_app/train.py"  # a user's folder whose name begins like the package's
+    assert caller_in(beside) == f"{beside}:2 (f)"

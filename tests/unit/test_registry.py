@@ -1,0 +1,126 @@
+"""Backends by name: known and unknown ones, ones from elsewhere, and why one cannot be used."""
+
+import sys
+import types
+
+import pytest
+
+from mpistrat.collectives import Communicator, available_backends, register_backend, registry
+from mpistrat.collectives.threads import ThreadsBackend, ThreadWorld
+from mpistrat.errors import ArgumentTypeError, BackendNotFoundError, BackendUnavailableError
+
+
+class Mine(ThreadsBackend):
+    name = "mine"
+
+
+class Never(ThreadsBackend):
+    @classmethod
+    def unavailable(cls, comm):
+        return "the moon is full"
+
+
+@pytest.fixture(autouse=True)
+def module(monkeypatch):
+    """A module of another package, and a registry that forgets afterwards."""
+    module = types.ModuleType("a_package.backends")
+    module.Mine, module.Never = Mine, Never
+    monkeypatch.setitem(sys.modules, "a_package.backends", module)
+    monkeypatch.setattr(registry, "_BACKENDS", dict(registry._BACKENDS))
+    monkeypatch.delenv("MPISTRAT_BACKEND", raising=False)
+
+
+def test_known_names():
+    assert {"mpi", "threads"} <= set(available_backends())
+    assert list(available_backends()) == sorted(available_backends())
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(BackendNotFoundError, match="'nope' is not known; expected auto, mpi, thr"):
+        Communicator(backend="nope")
+
+
+@pytest.mark.parametrize("name", [None, 3])
+def test_name_is_text(name):
+    with pytest.raises(ArgumentTypeError, match="expected a str"):
+        Communicator(backend=name)
+
+
+def test_registered_backend_is_used():
+    register_backend("mine", "a_package.backends:Mine")
+    assert "mine" in available_backends()
+    comm = Communicator(ThreadWorld(1).comms()[0], "mine")
+    assert comm.backend.name == "mine"
+    assert comm.allreduce(2) == 2
+    comm.close()
+
+
+def test_target_needs_module_and_class():
+    with pytest.raises(ArgumentTypeError, match="target='a_package': expected 'module:Class'"):
+        register_backend("mine", "a_package")
+
+
+def test_entry_point_of_another_package(monkeypatch):
+    monkeypatch.setattr(registry, "_outside", lambda: {"theirs": "a_package.backends:Mine"})
+    assert "theirs" in available_backends()
+    assert Communicator(backend="theirs").backend.name == "mine"
+
+
+def test_own_names_go_before_entry_points(monkeypatch):
+    monkeypatch.setattr(registry, "_outside", lambda: {"threads": "a_package.backends:Never"})
+    assert Communicator(backend="threads").backend.name == "threads"
+
+
+def test_entry_points_are_looked_up_in_their_group(monkeypatch):
+    asked = []
+
+    def entry_points(group):
+        asked.append(group)
+        return [types.SimpleNamespace(name="theirs", value="a_package.backends:Mine")]
+
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
+    registry._outside.cache_clear()
+    try:
+        assert "theirs" in available_backends()
+        assert asked == ["mpistrat.backends"]
+    finally:
+        registry._outside.cache_clear()
+
+
+def test_unavailable_backend_says_why():
+    register_backend("never", "a_package.backends:Never")
+    with pytest.raises(BackendUnavailableError, match="'never' cannot be used here: the moon is"):
+        Communicator(backend="never")
+
+
+def test_mpi_without_launcher_says_why(monkeypatch):
+    monkeypatch.setattr(registry.mpi, "world", lambda: None)
+    with pytest.raises(BackendUnavailableError, match=r"no launcher .*; start it with mpirun"):
+        Communicator(backend="mpi")
+
+
+@pytest.mark.parametrize("backend", ["mpi", "threads"])
+def test_comm_of_the_wrong_kind_is_named(backend):
+    with pytest.raises(BackendUnavailableError, match="comm is a dict; expected"):
+        Communicator({}, backend)
+
+
+@pytest.mark.parametrize("target", ["not_a_module_at_all:X", "a_package.backends:Missing"])
+def test_backend_that_cannot_be_loaded(target):
+    register_backend("broken", target)
+    with pytest.raises(BackendUnavailableError, match="backend 'broken' cannot be loaded: "):
+        Communicator(backend="broken")
+
+
+def test_environment_chooses_where_the_program_does_not(monkeypatch):
+    register_backend("mine", "a_package.backends:Mine")
+    monkeypatch.setenv("MPISTRAT_BACKEND", "mine")
+    assert Communicator().backend.name == "mine"
+    assert Communicator(backend="threads").backend.name == "threads"
+    monkeypatch.setenv("MPISTRAT_BACKEND", "nope")
+    with pytest.raises(BackendNotFoundError, match="'nope'"):
+        Communicator()
+
+
+def test_auto_is_threads_for_threads():
+    assert Communicator(ThreadWorld(1).comms()[0]).backend.name == "threads"

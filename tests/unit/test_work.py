@@ -1,0 +1,193 @@
+"""Waiting: deadlines that name who is missing, order, and waits that are given up."""
+
+import threading
+import time
+
+import pytest
+
+from mpistrat.collectives import Communicator
+from mpistrat.errors import CommunicationError, CommunicationTimeoutError, PeerLostError
+from mpistrat.testing.threads import run_ranks
+
+
+class Countdown:
+    """A request that is done after some tests, or then raises."""
+
+    def __init__(self, tests, error=None):
+        self.tests, self.error = tests, error
+
+    def Test(self):  # noqa: N802
+        self.tests -= 1
+        if self.tests < 0 and self.error is not None:
+            raise self.error
+        return self.tests < 0
+
+
+def steps(request, result, log=None):
+    yield request
+    if log is not None:
+        log.append(result)
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+@pytest.fixture
+def engine():
+    return Communicator()._engine
+
+
+# -------------------------------------------------------------------------------- deadlines
+
+
+def test_deadline_names_the_ranks_that_did_not_come():
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 2:
+            return
+        start = time.monotonic()
+        with pytest.raises(CommunicationTimeoutError) as caught:
+            comm.barrier(timeout=0.3)
+        assert 0.2 < time.monotonic() - start < 3
+        assert caught.value.missing == (2,)
+        assert "ranks that did not come: 2; look what these ranks do" in str(caught.value)
+        assert f"on rank {comm.rank}/3 (threads) waited" in str(caught.value)
+        with pytest.raises(CommunicationError, match=r"is broken .* CommunicationTimeoutError"):
+            comm.barrier()
+        comm.close()
+
+    run_ranks(3, rank)
+
+
+def test_deadline_comes_from_the_environment(monkeypatch):
+    is_over = threading.Event()
+
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 0:
+            monkeypatch.setenv("MPISTRAT_TIMEOUT", "0.2")
+            with pytest.raises(CommunicationTimeoutError, match="MPISTRAT_TIMEOUT or timeout="):
+                comm.barrier()
+            is_over.set()
+        else:
+            is_over.wait(10)
+            comm.gate.break_off(RuntimeError("the test is over"))
+        comm.close()
+
+    run_ranks(2, rank)
+
+
+def test_call_argument_goes_before_the_environment(monkeypatch):
+    def rank(handle):
+        comm = Communicator(handle)
+        comm.barrier()
+        monkeypatch.setenv("MPISTRAT_TIMEOUT", "0.01")
+        if comm.rank == 0:
+            time.sleep(0.2)
+        comm.barrier(timeout=10)
+        comm.close(timeout=10)
+
+    run_ranks(2, rank)
+
+
+def test_late_rank_is_waited_for():
+    def rank(handle):
+        comm = Communicator(handle)
+        time.sleep(0.1 * comm.rank)
+        assert comm.allreduce(1) == 3
+        comm.close()
+
+    run_ranks(3, rank)
+
+
+def test_rank_that_comes_after_the_others_gave_up_is_told():
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 0:
+            with pytest.raises(CommunicationTimeoutError):
+                comm.barrier(timeout=0.1)
+        else:
+            time.sleep(1.5)  # rank 0 waits a second for an answer
+            comm.barrier()  # its line is there: this call itself is complete
+            with pytest.raises(PeerLostError, match="rank 0 gave up with CommunicationTimeout"):
+                comm.barrier()
+        comm.close()
+
+    run_ranks(2, rank)
+
+
+# ------------------------------------------------------------------------------------ order
+
+
+def test_works_finish_in_the_order_of_their_start(engine):
+    log = []
+    works = [engine.start(steps(Countdown(n), n, log)) for n in (5, 0, 3)]
+    assert not any(work.done for work in works)
+    assert works[2].wait() == 3
+    assert log == [5, 0, 3]
+    assert [work.wait() for work in works] == [5, 0, 3]
+
+
+def test_test_advances_and_never_waits(engine):
+    work = engine.start(steps(Countdown(3), "value"))
+    assert [work.test() for _ in range(3)] == [False, False, True]
+    assert work.done
+    assert work.test()
+    assert work.wait() == "value"
+
+
+def test_error_belongs_to_its_own_work_and_is_raised_by_every_wait(engine):
+    first = engine.start(steps(Countdown(2), ZeroDivisionError("x")))
+    second = engine.start(steps(Countdown(2), 2))
+    assert second.wait() == 2
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError, match="x"):
+            first.wait()
+
+
+def test_work_of_several_requests(engine):
+    def several():
+        total = 0
+        for n in range(4):
+            yield Countdown(n)
+            total += n
+        return total
+
+    assert engine.start(several()).wait() == 6
+
+
+def test_wait_beyond_the_spins_ends(engine):
+    assert engine.start(steps(Countdown(5000), "late")).wait(timeout=20) == "late"
+
+
+# --------------------------------------------------------------------------------- given up
+
+
+def test_interrupted_wait_breaks_the_communicator_and_tells_the_peers():
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 1:
+            work = comm._engine.start(steps(Countdown(3, KeyboardInterrupt()), None))
+            behind = comm._engine.start(steps(Countdown(0), None))
+            with pytest.raises(KeyboardInterrupt):
+                work.wait()
+            for lost in (work, behind):
+                with pytest.raises(RuntimeError, match="interrupted: KeyboardInterrupt"):
+                    lost.wait()
+            with pytest.raises(CommunicationError, match=r"broken .* since: KeyboardInterrupt"):
+                comm.barrier()
+        else:
+            with pytest.raises(PeerLostError, match="rank 1 gave up with KeyboardInterrupt"):
+                comm.barrier()
+        comm.close()
+
+    run_ranks(2, rank)
+
+
+def test_given_up_transfers_are_kept_alive(engine):
+    from mpistrat.collectives import work as module
+
+    held = len(module._abandoned)
+    with pytest.raises(CommunicationTimeoutError):
+        engine.start(steps(Countdown(10**9), None)).wait(timeout=0.05)
+    assert len(module._abandoned) == held + 1
