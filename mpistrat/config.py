@@ -50,7 +50,7 @@ def _number(name: str, default: float) -> float:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not value > 0:
+    if not 0 < value < float("inf"):
         raise UsageError(f"{name}={text!r}: expected a number above 0; unset it or fix it")
     return value
 

@@ -30,7 +30,11 @@ def canonical(device: str, rank: int) -> str:
     match = _PATTERN.fullmatch(device)
     if match is None or match["kind"].upper() not in ("CPU", "GPU"):
         raise UsageError(f"device={device!r} is no device; expected e.g. 'CPU:0' or 'GPU:1'")
-    if match["task"] is not None and match["job"] == "worker" and int(match["task"]) != rank:
+    if (
+        match["task"] is not None
+        and match["job"] in (None, "worker")
+        and int(match["task"]) != rank
+    ):
         raise UsageError(
             f"device={device!r} belongs to rank {match['task']}, this is rank {rank}; expected"
             " this rank's own devices, e.g. 'CPU:0'"

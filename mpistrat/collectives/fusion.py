@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mpistrat import config
+from mpistrat.collectives import nans
 from mpistrat.collectives.arrays import as_array, flat
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
@@ -40,18 +41,19 @@ def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int) -> Steps:
     base = "sum" if op == "mean" else op
     plan = list(buckets(sources, op, nbytes))
     signature = Signature("allreduce_many", op, dtypes, shapes, bucket_bytes=nbytes)
-    inline = _pack(sources, plan[0], op) if len(plan) == 1 else None
-    if inline is not None and inline.nbytes <= gate.inline_bytes:
-        yield from gate.cross(signature, payload=inline)
-        totals = [combine(base, gate.payloads(inline))]
+    packed = [_pack(sources, members, op) for members in plan]
+    if len(packed) == 1 and packed[0].nbytes <= gate.inline_bytes:
+        yield from gate.cross(signature, payload=packed[0])
+        totals = [combine(base, gate.payloads(packed[0]))]
     else:
-        yield from gate.cross(signature)
-        totals = []
-        for members in plan:
-            packed = _pack(sources, members, op)
-            if packed.size:
-                yield from gate.backend.allreduce(packed, packed, base)
-            totals.append(packed)
+        yield from gate.cross(signature, extra=nans.flag(base, *packed))
+        totals = packed
+        for total, where in [(total, nans.mask(gate, total)) for total in packed]:
+            if total.size:
+                yield from gate.backend.allreduce(total, total, base)
+            if where is not None:
+                yield from gate.backend.allreduce(where, where, "or")
+                nans.put_back(total, where)
     return _unpack(sources, plan, totals, op, gate.size)
 
 

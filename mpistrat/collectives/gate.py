@@ -35,7 +35,7 @@ from mpistrat.errors import (
 )
 from mpistrat.types import Array
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "is_known"]
 
 _HEAD = 32
 _AGREED = 24
@@ -195,7 +195,7 @@ class Gate:
 
     def fail(self, error: BaseException) -> None:
         """Tell the peers that a replica function raised on this rank. **Local.**"""
-        if self.size == 1 or self.broken is not None or self.closed or _is_known(error):
+        if self.size == 1 or self.broken is not None or self.closed or is_known(error):
             return
         self.failures += 1
         self._last_failure = _short(error)
@@ -291,8 +291,9 @@ def _known(error: Exception) -> Exception:
     return error
 
 
-def _is_known(error: BaseException) -> bool:
-    return getattr(error, "known_to_peers", False)
+def is_known(error: BaseException) -> bool:
+    """Tell whether all ranks heard of `error` together. **Local.**"""
+    return bool(getattr(error, "known_to_peers", False))
 
 
 def _short(error: BaseException) -> str:

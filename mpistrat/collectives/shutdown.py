@@ -59,6 +59,8 @@ class _Watch:
         if not communicators and not self.has_failed:
             return
         still_open = [c for c in communicators if not c.is_closed]
+        if not self.has_failed:
+            _tell_why(communicators)
         healthy = not self.has_failed and all(c.gate.broken is None for c in communicators)
         if not (healthy and _close_all(still_open)):
             _leave(communicators)
@@ -80,6 +82,15 @@ def watch(communicator: Communicator) -> None:
 def forget(communicator: Communicator) -> None:
     """Drop a communicator that was closed. **Local.**"""
     _watch.open.pop(communicator, None)
+
+
+def _tell_why(communicators: list[Communicator]) -> None:
+    """Say why a program that ended well takes its job down all the same."""
+    for reason in (c.gate.broken for c in communicators if c.gate.broken):
+        sys.stderr.write(
+            f"[mpistrat] a communicator of rank {communicators[0].rank} broke earlier ({reason});"
+            " the job ends by abort, since MPI_Finalize could hang\n"
+        )
 
 
 def _close_all(communicators: list[Communicator]) -> bool:

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from mpistrat import config
 from mpistrat.collectives.base import Request, Steps
-from mpistrat.collectives.gate import Gate
-from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.collectives.gate import Gate, is_known
+from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
 
 __all__ = ["Engine", "Work"]
 
@@ -84,7 +84,7 @@ class Work(Generic[T]):
         except StopIteration as stop:
             self._result = stop.value
         except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
-            self._error = error
+            self._error = self._engine.take(error)
         else:
             return False
         self.done = True
@@ -109,10 +109,30 @@ class Engine:
         """Queue a call made for `label`; it begins at once if nothing is before it."""
         self.gate.check_open()
         work: Work[Any] = Work(self, steps, label)
-        with self._lock:
-            if self._queue or not work.advance():
-                self._queue.append(work)
+        try:
+            with self._lock:
+                if self._queue or not work.advance():
+                    self._queue.append(work)
+        except BaseException as error:  # Ctrl-C while the call began
+            work.give_up(_lost(error))
+            self._give_up(error)
+            raise
         return work
+
+    def take(self, error: Exception) -> Exception:
+        """Return the error of a call; one that only this rank has breaks the communicator."""
+        gate = self.gate
+        if gate.size == 1 or is_known(error):
+            return error
+        if not isinstance(error, MpistratError):
+            lost = CommunicationError(
+                f"call {gate.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name})"
+                f" failed with {type(error).__name__}: {error}"
+            )
+            lost.__cause__ = error
+            error = lost
+        gate.break_off(error)
+        return error
 
     def poll(self) -> bool:
         """Advance the first work; return whether it is over."""
@@ -181,7 +201,12 @@ class Engine:
 
     def _give_up(self, error: BaseException) -> None:
         self.gate.break_off(error)
-        lost = error if isinstance(error, Exception) else RuntimeError(f"interrupted: {error!r}")
         with self._lock:
             while self._queue:
-                self._queue.popleft().give_up(lost)
+                self._queue.popleft().give_up(_lost(error))
+
+
+def _lost(error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    return CommunicationError(f"interrupted: {error!r}")

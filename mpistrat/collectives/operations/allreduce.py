@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpistrat.collectives import nans
 from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
@@ -29,8 +30,12 @@ def _steps(gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
         yield from gate.cross(signature, payload=send)
         total = combine(base, gate.payloads(send))
     else:
-        yield from gate.cross(signature)
+        yield from gate.cross(signature, extra=nans.flag(base, send))
+        where = nans.mask(gate, send)
         total = landing(out, send)
         yield from gate.backend.allreduce(send, total, base)
+        if where is not None:
+            yield from gate.backend.allreduce(where, where, "or")
+            nans.put_back(total, where)
     total = narrow(op, total, result_dtype(op, source.dtype), gate.size)
     return deliver(total.reshape(source.shape), out)

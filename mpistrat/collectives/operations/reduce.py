@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpistrat.collectives import nans
 from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
@@ -24,13 +25,18 @@ def reduce(gate: Gate, array: ArrayLike, op: str, root: int, out: Array | None) 
 
 
 def _steps(gate: Gate, source: Array, op: str, root: int, out: Array | None) -> Steps:
-    yield from gate.cross(Signature("reduce", op, source.dtype, source.shape, root))
+    signature = Signature("reduce", op, source.dtype, source.shape, root)
     send = flat(widen(op, source))
     base = "sum" if op == "mean" else op
-    if gate.rank != root:
-        yield from gate.backend.reduce(send, None, base, root)
-        return None
-    total = landing(out, send)
+    yield from gate.cross(signature, extra=nans.flag(base, send))
+    where = nans.mask(gate, send)
+    total = landing(out, send) if gate.rank == root else None
     yield from gate.backend.reduce(send, total, base, root)
+    if where is not None:
+        yield from gate.backend.reduce(where, None if total is None else where, "or", root)
+    if total is None:
+        return None
+    if where is not None:
+        nans.put_back(total, where)
     total = narrow(op, total, result_dtype(op, source.dtype), gate.size)
     return deliver(total.reshape(source.shape), out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpistrat.collectives import nans
 from mpistrat.collectives.arrays import as_array, check_axis
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
@@ -24,13 +25,18 @@ def reduce_scatter(gate: Gate, array: ArrayLike, op: str, axis: int) -> Steps:
 
 def _steps(gate: Gate, source: Array, op: str, axis: int) -> Steps:
     signature = Signature("reduce_scatter", op, source.dtype, source.shape, None, axis)
-    yield from gate.cross(signature)
     lengths = even_lengths(source.shape[axis], gate.size)
     counts = row_counts(lengths, source.shape, axis)
     send = to_rows(widen(op, source), axis)
+    base = "sum" if op == "mean" else op
+    yield from gate.cross(signature, extra=nans.flag(base, send))
+    where = nans.mask(gate, send)
     piece = np.empty(counts[gate.rank], send.dtype)
     if send.size:
-        base = "sum" if op == "mean" else op
         yield from gate.backend.reduce_scatter(send, piece, counts, base)
+    if where is not None:
+        mine = np.empty(piece.size, np.bool_)
+        yield from gate.backend.reduce_scatter(where, mine, counts, "or")
+        nans.put_back(piece, mine)
     piece = narrow(op, piece, result_dtype(op, source.dtype), gate.size)
     return from_rows(piece, lengths[gate.rank], source, axis)

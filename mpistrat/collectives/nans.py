@@ -1,0 +1,34 @@
+"""NaN in minima and maxima: it wins, as in NumPy.
+
+MPI leaves open what the minimum of NaN and a number is, and its libraries answer differently even
+within one array. So ranks say in their gate lines whether they hold any NaN, and only if one does,
+where it is goes round in a second reduction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpistrat.collectives.gate import Gate
+from mpistrat.types import Array
+
+__all__ = ["flag", "mask", "put_back"]
+
+
+def flag(op: str, *arrays: Array) -> int:
+    """Return 1 if `op` could lose a NaN that one of `arrays` holds, else 0; for the gate line."""
+    if op not in ("min", "max"):
+        return 0
+    return int(any(a.dtype.kind == "f" and np.isnan(a).any() for a in arrays))
+
+
+def mask(gate: Gate, array: Array) -> Array | None:
+    """Return where `array` is NaN if any rank raised the flag in the call just crossed."""
+    if array.dtype.kind != "f" or not gate.extras.any():
+        return None
+    return np.isnan(array)
+
+
+def put_back(total: Array, where: Array) -> None:
+    """Set `total` to NaN where any rank had one."""
+    total[where] = np.nan
