@@ -97,6 +97,12 @@ class Combiner:
             )
         return DistributedValues([value] * self.num_local)
 
+    def of_each_replica(self, leaf: Any) -> Any:
+        """Return what the local replicas handed over: one object of them all counts for each."""
+        if isinstance(leaf, DistributedValues) or self.num_local == 1:
+            return leaf
+        return DistributedValues([leaf] * self.num_local)
+
     def reduce_one(self, op: ReduceOp, value: Any) -> Array:
         """Combine one value over all replicas; a new array. **Collective.**"""
         result: Array = self.reduce_nest(op, value, None)

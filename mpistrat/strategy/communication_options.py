@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 from mpistrat.errors import UsageError
 
@@ -41,7 +43,17 @@ class CommunicationOptions:
     implementation: CommunicationImplementation = CommunicationImplementation.AUTO
 
     def __post_init__(self) -> None:
-        if self.bytes_per_pack < 0:
-            raise UsageError(f"bytes_per_pack={self.bytes_per_pack}; expected at least 0")
-        if self.timeout_seconds is not None and not self.timeout_seconds > 0:
-            raise UsageError(f"timeout_seconds={self.timeout_seconds}; expected more than 0")
+        size, timeout = self.bytes_per_pack, self.timeout_seconds
+        if not isinstance(size, Integral) or size < 0:
+            raise UsageError(f"bytes_per_pack={size!r}; expected an int of at least 0")
+        if timeout is not None and not (isinstance(timeout, Real) and timeout > 0):
+            raise UsageError(f"timeout_seconds={timeout!r}; expected more than 0, or None")
+        object.__setattr__(self, "implementation", _implementation(self.implementation))
+
+
+def _implementation(value: Any) -> CommunicationImplementation:
+    """Return the member; TensorFlow takes its name in any case too."""
+    try:
+        return CommunicationImplementation(value.upper() if isinstance(value, str) else value)
+    except ValueError as error:
+        raise UsageError(f"implementation={value!r}; expected AUTO, RING or NCCL") from error

@@ -48,12 +48,9 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
 
 
 def _initial_value(strategy: Strategy, value: Any, dtype: Any) -> Any:
-    if callable(value):
-        with context.enter(Mode(strategy, None)):
-            value = value()
     extended = strategy.extended
-    with extended.communicator.checking():
-        array = as_array(value)
+    with extended.communicator.checking(), context.enter(Mode(strategy, None)):
+        array = as_array(value() if callable(value) else value)
         array = array if dtype is None else array.astype(dtype)
     return extended.combiner.broadcast_first(array)
 

@@ -116,7 +116,7 @@ class CrossDeviceOps:
 
     def broadcast_implementation(self, tensor: Any, destinations: Any) -> Mirrored:
         """See :meth:`broadcast`."""
-        return _copies(as_array(tensor), destinations)
+        return _copies(as_array(tensor).copy(), destinations)
 
 
 class CollectiveAllReduce(CrossDeviceOps):

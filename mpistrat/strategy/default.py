@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 from mpistrat.cluster.devices import local_devices
 from mpistrat.collectives import Communicator
@@ -13,12 +16,20 @@ from mpistrat.strategy.one_device import OneDeviceExtended
 __all__ = ["default_strategy"]
 
 
+class _DefaultExtended(OneDeviceExtended):
+    @contextmanager
+    def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
+        """Do nothing, whoever made that variable, as in TensorFlow."""
+        del colocate_with_variable
+        yield
+
+
 class _DefaultStrategy(Strategy):
     """See the module; what ``get_strategy()`` returns outside of every scope."""
 
     def __init__(self) -> None:
         alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
-        self._extended = OneDeviceExtended(self, alone, local_devices(None, 0))
+        self._extended = _DefaultExtended(self, alone, local_devices(None, 0))
 
     def close(self) -> None:
         """Do nothing: there is always a default strategy."""

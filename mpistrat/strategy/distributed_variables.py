@@ -10,7 +10,7 @@ import numpy as np
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.reduce_op import ReduceOp
-from mpistrat.strategy.values import DistributedValues, local_index
+from mpistrat.strategy.values import Delegate, DistributedValues, local_index
 from mpistrat.strategy.variable_options import VariableAggregation
 from mpistrat.strategy.variables import Variable
 from mpistrat.types import Array, ArrayLike
@@ -96,6 +96,8 @@ class MirroredVariable(DistributedVariable):
         if mode is not None and mode.updating is not None:
             getattr(self._component(), method)(value)
         elif mode is None or mode.replica is None:
+            if isinstance(value, Delegate):  # as it reads here, not in each copy
+                value = value._read()
             self.distribute_strategy.extended.update_components(self, _call(method), (value,), {})
         else:
             if self._aggregation is VariableAggregation.NONE:
@@ -128,9 +130,8 @@ def _assign_merged(
         combined = extended.combiner.broadcast_first(first)
     else:
         op = ReduceOp.SUM if variable.aggregation is VariableAggregation.SUM else ReduceOp.MEAN
-        if not isinstance(value, DistributedValues):
-            value = DistributedValues([value] * extended.num_local_replicas)
-        combined = extended.combiner.reduce_one(op, value)
+        combiner = extended.combiner
+        combined = combiner.reduce_one(op, combiner.of_each_replica(value))
     extended.update_components(variable, _call(method), (combined,), {})
 
 
@@ -148,12 +149,15 @@ class SyncOnReadVariable(DistributedVariable):
 
     def _combined(self) -> Array:
         extended = self.distribute_strategy.extended
+        if self._aggregation is VariableAggregation.NONE:
+            raise UsageError(
+                f"ON_READ variable {self._name!r} with aggregation NONE has no value across"
+                " replicas; pass aggregation= to Variable, or read it in a replica"
+            )
         values = DistributedValues([component._read() for component in self._values])
         if self._aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
             first: Array = extended.combiner.broadcast_first(values.values[0])
             return first
-        if self._aggregation is VariableAggregation.NONE:
-            return self._primary._read()
         op = ReduceOp.SUM if self._aggregation is VariableAggregation.SUM else ReduceOp.MEAN
         combined: Array = extended.combiner.reduce_one(op, values).astype(self.dtype, copy=False)
         return combined
@@ -175,8 +179,12 @@ class SyncOnReadVariable(DistributedVariable):
     def _shares(self, total: ArrayLike) -> DistributedValues:
         """Return values for the copies that add up to `total`; replica 0 takes what is over."""
         extended = self.distribute_strategy.extended
-        array, count = np.asarray(total), self.distribute_strategy.num_replicas_in_sync
-        share = array // count if array.dtype.kind in "iu" else array / count
-        first = array - share * (count - 1) if array.dtype.kind in "iu" else share
+        array, count = self._primary._taken(total, "assign"), extended.num_replicas
+        first = share = array
+        if array.dtype.kind in "iu":
+            share = array // count
+            first = array - share * (count - 1)
+        elif array.dtype.kind != "b":  # the sum of bool is the logical or: all may have it
+            first = share = array / count
         ids = range(extended.first_replica, extended.first_replica + len(self._values))
         return DistributedValues([share if replica else first for replica in ids])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,9 @@ class StrategyExtended:
             counts = communicator.allgather(np.array(counts)).tolist()
         self.first_replica = sum(counts[: communicator.rank])
         self.num_replicas = sum(counts)
-        self.cross_device_ops = cross_device_ops or CollectiveAllReduce()
+        ops = cross_device_ops or CollectiveAllReduce()
+        # TensorFlow's may be shared by strategies; each of ours needs its own communicator.
+        self.cross_device_ops = ops if ops.communicator is None else copy.copy(ops)
         self.cross_device_ops.attach(communicator, self.num_replicas)
         self.combiner = Combiner(communicator, self.cross_device_ops, len(devices), self.options)
         self._threads: ReplicaThreads | None = None
@@ -144,11 +147,13 @@ class StrategyExtended:
     ) -> Nest:
         """Run `fn` once for each replica of this rank; as ``Strategy.run``. **Local.**
 
-        `args` may also be a single value, as older TensorFlow code passes it.
+        `args` may also be a single value, as older TensorFlow code passes it, or None for none.
         """
         self.require_cross_replica()
         if not callable(fn):
             raise UsageError(f"fn={fn!r} is a {type(fn).__name__}; expected a function")
+        if args is None:
+            args = ()
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         try:
             return self._call(fn, args, kwargs or {})
@@ -227,8 +232,8 @@ class StrategyExtended:
         return creation.create(self._strategy, **kwargs)
 
     def variable_created_in_scope(self, v: Any) -> bool:
-        """Tell whether this strategy made the variable `v`. **Local.**"""
-        return getattr(v, "distribute_strategy", None) is self._strategy
+        """Tell whether this strategy made the variable `v`, or that of the copy `v`. **Local.**"""
+        return getattr(self.value_container(v), "distribute_strategy", None) is self._strategy
 
     def update(
         self,
@@ -302,7 +307,7 @@ class StrategyExtended:
     @contextmanager
     def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
         """Make variables in this block where that variable is: here, on all replicas."""
-        if not self.variable_created_in_scope(colocate_with_variable) and self.mirrors_variables:
+        if not self.variable_created_in_scope(colocate_with_variable):
             raise UsageError(
                 f"colocate_vars_with({colocate_with_variable!r}): expected a variable made in the"
                 " scope of this strategy"

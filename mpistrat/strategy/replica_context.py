@@ -147,6 +147,7 @@ def _all_reduce(strategy: Strategy, reduce_op: Any, value: Nest, options: Any) -
     with combiner.communicator.checking():
         _check_equal("reduce_op", reduce_op)
     op = combiner.check_op(reduce_op)
+    value = map_nest(combiner.of_each_replica, value)
     return map_nest(combiner.copies, combiner.reduce_nest(op, value, options))
 
 
@@ -156,7 +157,8 @@ def _all_gather(strategy: Strategy, value: Nest, axis: Any, options: Any) -> Nes
         _check_equal("axis", axis)
 
     def gather(leaf: Any) -> Any:
-        return combiner.copies(combiner.gather(leaf, axis, options))
+        mine = combiner.of_each_replica(leaf)
+        return combiner.copies(combiner.gather(mine, axis, options))
 
     return map_nest(gather, value)
 

@@ -136,7 +136,7 @@ class ReplicaThreads:
         if waiting < len(self._replicas):
             self._complain()
         requests = [replica.request for replica in self._replicas if replica.request is not None]
-        functions = [getattr(fn, "__code__", fn) for fn, _, _ in requests]
+        functions = [_code(fn) for fn, _, _ in requests]
         if any(function is not functions[0] for function in functions):
             self._complain()
         args = regroup([args for _, args, _ in requests])
@@ -169,6 +169,13 @@ def _closed_lock() -> threading.Lock:
 
 def _bind(fn: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[], Any]:
     return lambda: fn(*args, **kwargs)
+
+
+def _code(fn: Any) -> Any:
+    """Return what functions that every replica makes anew, such as lambdas, have in common."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    return getattr(fn, "__code__", fn)
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -200,7 +200,13 @@ class Variable(Delegate, metaclass=_Dispatch):
         try:
             if isinstance(value, int):  # a Python number has no dtype of its own
                 return np.array(value, dtype)
-            return as_array(value).astype(dtype, casting="same_kind", copy=False)
+            array = as_array(value)
+            if isinstance(value, (list, tuple)) and array.dtype.kind in "biu":
+                return np.array(value, dtype)
+            taken = array.astype(dtype, casting="same_kind", copy=False)
+            if dtype.kind in "iu" and array.itemsize > taken.itemsize and (taken != array).any():
+                raise OverflowError(f"values do not fit into {dtype}")
+            return taken
         except (TypeError, OverflowError) as error:
             raise UsageError(
                 f"{what} of {value!r} to variable {self._name!r} of dtype {dtype}: {error};"

@@ -12,7 +12,7 @@ import pytest
 
 from mpistrat.data import AutoShardPolicy, Dataset
 from mpistrat.strategy.base import Strategy
-from mpistrat.strategy.input_context import InputContext, InputOptions
+from mpistrat.strategy.input_context import InputContext, InputOptions, InputReplicationMode
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategy_base import StrategyConformance, equal, local_ids, rank_in
@@ -170,6 +170,32 @@ class InputConformance(StrategyConformance):
             batches = (first + np.arange(6 * layout.devices)).reshape(-1, layout.devices, 2)
             _check(steps, [list(step) for step in batches])
         assert len(calls) == 1
+
+    @pytest.mark.parametrize("is_iterator", [False, True])
+    def test_b64_per_replica_mode(self, layout: Layout, is_iterator: bool) -> None:
+        """Call the function for each local replica; each walks a data set of its own."""
+        mode = InputReplicationMode.PER_REPLICA
+        calls = []
+
+        def dataset_fn(context: InputContext) -> Dataset:
+            calls.append((context.input_pipeline_id, context.num_input_pipelines))
+            assert context.num_replicas_in_sync == layout.replicas
+            first = 100 * context.input_pipeline_id
+            return Dataset.range(first, first + 6).batch(2)
+
+        with self.strategy(layout) as strategy:
+            data: Any
+            if is_iterator:
+                data = strategy.make_input_fn_iterator(dataset_fn, mode)
+                data.initialize()
+            else:
+                data = strategy.distribute_datasets_from_function(
+                    dataset_fn, InputOptions(experimental_replication_mode=mode)
+                )
+            steps = _steps(strategy, data)
+            rows = [[np.array([x, x + 1]) + 100 * i for i in local_ids(layout)] for x in (0, 2, 4)]
+            _check(steps, rows)
+        assert calls == [(i, layout.replicas) for i in local_ids(layout)]
 
     def test_b64_older_name(self, layout: Layout) -> None:
         """Do the same by the name of TensorFlow 2.0."""

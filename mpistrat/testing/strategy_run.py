@@ -126,6 +126,40 @@ class RunConformance(StrategyConformance):
                 np.testing.assert_allclose(one["x"], total * scale, rtol=1e-15)
                 equal(one["one"], np.float32(layout.replicas * scale))
 
+    def test_b21_one_object_of_all_replicas_counts_for_each(self, layout: Layout) -> None:
+        """Combine a constant, or an array from outside, as often as there are replicas."""
+        shared = np.arange(2.0)
+        with self.strategy(layout) as strategy:
+
+            def replica_fn() -> Any:
+                replica = _context()
+                total = replica.all_reduce("sum", {"shared": shared, "one": 1, "id": _id()})
+                return total, replica.all_reduce("mean", shared), replica.all_gather(shared, 0)
+
+            ids = sum(range(layout.replicas))
+            for one in strategy.experimental_local_results(strategy.run(replica_fn)):
+                total, mean, gathered = one
+                equal(total["shared"], shared * layout.replicas)
+                equal((total["one"], total["id"]), np.array([layout.replicas, ids]))
+                equal(mean, shared)
+                equal(gathered, np.tile(shared, layout.replicas))
+
+    def test_b21_an_error_of_all_reduce_can_be_caught(self, layout: Layout) -> None:
+        """Raise it in every replica, where it may be caught; then go on together."""
+        with self.strategy(layout) as strategy:
+
+            def replica_fn() -> Any:
+                with pytest.raises(ValueError, match="'PROD' is not a valid ReduceOp"):
+                    _context().all_reduce("prod", 1.0)
+                with pytest.raises(ValueError, match=r"different|shape"):
+                    _context().all_reduce("sum", np.ones(1 + _id()))
+                return _context().all_reduce("sum", 1.0)
+
+            if layout.replicas == 1:
+                pytest.skip("one replica agrees with itself")
+            for one in strategy.experimental_local_results(strategy.run(replica_fn)):
+                equal(one, np.float64(layout.replicas))
+
     def test_b21_replicas_own_what_all_reduce_returns(self, layout: Layout) -> None:
         """Give each replica an array of its own: writing into it shows nowhere else."""
         with self.strategy(layout) as strategy:

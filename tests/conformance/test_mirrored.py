@@ -3,18 +3,21 @@
 import numpy as np
 import pytest
 
-from mpistrat import MirroredStrategy
+from mpistrat import MirroredStrategy, Variable, VariableAggregation, get_replica_context
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.rank import rank_from_environment
 from mpistrat.testing.strategy_base import distribute, equal
 from mpistrat.testing.strategy_config import ConfigConformance
+from mpistrat.testing.strategy_cross_device_ops import KINDS, CrossDeviceOpsConformance
 from mpistrat.testing.strategy_examples import ExamplesConformance
+from mpistrat.testing.strategy_extended import ExtendedConformance
 from mpistrat.testing.strategy_gather import GatherConformance
 from mpistrat.testing.strategy_input import InputConformance
 from mpistrat.testing.strategy_reduce import ReduceConformance
 from mpistrat.testing.strategy_run import RunConformance
 from mpistrat.testing.strategy_scope import ScopeConformance
 from mpistrat.testing.strategy_values import ValuesConformance
+from mpistrat.testing.strategy_variables import VariablesConformance
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 1), *LAYOUTS], ids=str)
@@ -51,6 +54,18 @@ class TestConfig(OnLayouts, ConfigConformance):
     pass
 
 
+class TestExtended(OnLayouts, ExtendedConformance):
+    pass
+
+
+class TestVariables(OnLayouts, VariablesConformance):
+    pass
+
+
+class TestCrossDeviceOps(OnLayouts, CrossDeviceOpsConformance):
+    pass
+
+
 class TestExamples(OnLayouts, ExamplesConformance):
     pass
 
@@ -74,3 +89,51 @@ def test_ranks_may_have_different_numbers_of_devices() -> None:
         pieces = np.array_split(rows, replicas)[first : first + rank + 1]
         for one, piece in zip(strategy.experimental_local_results(step), pieces, strict=True):
             equal(one, piece)
+
+
+@pytest.mark.mpi(ranks=3)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_on_some_of_the_ranks(devices: int) -> None:
+    """A communicator of ranks 2 and 0, in that order, makes a strategy; rank 1 has its own."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    with MirroredStrategy() as everyone:
+        sub = world.Split(color=world.rank % 2, key=-world.rank)
+        with MirroredStrategy([f"CPU:{i}" for i in range(devices)], comm=sub) as strategy:
+            ranks = 1 if world.rank == 1 else 2
+            place = 1 if world.rank == 0 else 0
+            assert strategy.num_replicas_in_sync == ranks * devices
+            ids = distribute(strategy, int)
+            assert ids.values == tuple(range(place * devices, (place + 1) * devices))
+            result = strategy.run(lambda x: np.array([x]), args=(ids,))
+            equal(strategy.gather(result, axis=0), np.arange(ranks * devices))
+            total = strategy.reduce("SUM", result, axis=0)
+            equal(total, np.int64(sum(range(ranks * devices))))
+            with strategy.scope():
+                variable = Variable(float(world.rank))  # the first of the sub-communicator's
+            equal(variable, np.float64(1 if world.rank == 1 else 2))
+        equal(everyone.reduce("SUM", np.array([world.rank]), axis=None), np.array([3]))
+        assert sub.allreduce(1) == ranks  # neither freed nor changed
+        sub.Free()
+
+
+@pytest.mark.parametrize("layout", [Layout(1, 1), *LAYOUTS], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_cross_device_ops_given_to_the_strategy(layout: Layout, kind: type) -> None:
+    """All that a strategy combines goes through the object that it was given."""
+    ops = kind()
+    ids = np.arange(layout.replicas)
+    with MirroredStrategy(layout.device_names, ops) as strategy:
+        assert strategy.extended.cross_device_ops is ops
+        value = distribute(strategy, lambda i: np.array([1.0, i]))
+        total = np.array([layout.replicas, ids.sum()]) * 1.0
+        equal(strategy.reduce("SUM", value, axis=None), total)
+        np.testing.assert_allclose(strategy.reduce("MEAN", value, axis=0), total.mean() / len(ids))
+        result = strategy.run(lambda x: get_replica_context().all_reduce("sum", [x]), (value,))
+        for (one,) in strategy.experimental_local_results(result):
+            equal(one, total)
+        with strategy.scope():
+            variable = Variable(np.zeros(2), aggregation=VariableAggregation.SUM)
+        strategy.run(variable.assign_add, (value,))
+        equal(variable, total)

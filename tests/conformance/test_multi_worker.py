@@ -17,13 +17,16 @@ from mpistrat.cluster_resolver import (
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.strategy_base import rank_in
 from mpistrat.testing.strategy_config import ConfigConformance
+from mpistrat.testing.strategy_cross_device_ops import CrossDeviceOpsConformance
 from mpistrat.testing.strategy_examples import ExamplesConformance
+from mpistrat.testing.strategy_extended import ExtendedConformance
 from mpistrat.testing.strategy_gather import GatherConformance
 from mpistrat.testing.strategy_input import InputConformance
 from mpistrat.testing.strategy_reduce import ReduceConformance
 from mpistrat.testing.strategy_run import RunConformance
 from mpistrat.testing.strategy_scope import ScopeConformance
 from mpistrat.testing.strategy_values import ValuesConformance
+from mpistrat.testing.strategy_variables import VariablesConformance
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 1), *LAYOUTS], ids=str)
@@ -53,6 +56,18 @@ class TestValues(OnLayouts, ValuesConformance):
 
 
 class TestInput(OnLayouts, InputConformance):
+    pass
+
+
+class TestExtended(OnLayouts, ExtendedConformance):
+    pass
+
+
+class TestVariables(OnLayouts, VariablesConformance):
+    pass
+
+
+class TestCrossDeviceOps(OnLayouts, CrossDeviceOpsConformance):
     pass
 
 

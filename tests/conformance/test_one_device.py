@@ -14,6 +14,7 @@ from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategy_base import equal
 from mpistrat.testing.strategy_config import ConfigConformance
 from mpistrat.testing.strategy_examples import ExamplesConformance
+from mpistrat.testing.strategy_extended import ExtendedConformance
 from mpistrat.testing.strategy_gather import GatherConformance
 from mpistrat.testing.strategy_input import InputConformance
 from mpistrat.testing.strategy_reduce import ReduceConformance
@@ -53,6 +54,10 @@ class TestValues(OneDevice, ValuesConformance):
 
 
 class TestInput(OneDevice, InputConformance):
+    pass
+
+
+class TestExtended(OneDevice, ExtendedConformance):
     pass
 
 
@@ -133,3 +138,20 @@ def test_one_device_has_nothing_to_do_with_other_ranks() -> None:
 def test_devices_must_exist(device: str) -> None:
     with pytest.raises(ValueError, match="device="):
         OneDeviceStrategy(device)
+
+
+def test_default_extended_as_tensorflows() -> None:
+    """What no other strategy made is the default one's, and it colocates with anything."""
+    default, one = get_strategy(), OneDeviceStrategy("CPU:0")
+    plain = Variable(1.0)
+    with one.scope():
+        other = Variable(1.0)
+    assert default.extended.variable_created_in_scope(plain)
+    assert not default.extended.variable_created_in_scope(other)
+    assert one.extended.variable_created_in_scope(other)
+    assert not one.extended.variable_created_in_scope(plain)
+    with default.extended.colocate_vars_with(other):
+        assert default.extended.variable_created_in_scope(Variable(2.0))
+    assert len(default.extended.worker_devices) == 1
+    assert default.extended.update(plain, lambda v: v.assign_add(1.0), group=False) == (2.0,)
+    assert default.extended.value_container(plain) is plain
