@@ -36,14 +36,14 @@ if TYPE_CHECKING:
         ReductionToOneDevice,
     )
     from mpistrat.strategy.extended import StrategyExtended
-    from mpistrat.strategy.input import DistributedDataset
-    from mpistrat.strategy.input_context import (
+    from mpistrat.strategy.input.distributed import DistributedDataset
+    from mpistrat.strategy.input.input_context import (
         InputContext,
         InputOptions,
         InputReplicationMode,
         RunOptions,
     )
-    from mpistrat.strategy.input_iterator import DistributedIterator, InputIterator
+    from mpistrat.strategy.input.iterator import DistributedIterator, InputIterator
     from mpistrat.strategy.mirrored import MirroredStrategy
     from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
     from mpistrat.strategy.one_device import OneDeviceStrategy
@@ -74,14 +74,14 @@ _HOMES = {
         "ReductionToOneDevice",
     ),
     "strategy.extended": ("StrategyExtended",),
-    "strategy.input": ("DistributedDataset",),
-    "strategy.input_context": (
+    "strategy.input.distributed": ("DistributedDataset",),
+    "strategy.input.input_context": (
         "InputContext",
         "InputOptions",
         "InputReplicationMode",
         "RunOptions",
     ),
-    "strategy.input_iterator": ("DistributedIterator", "InputIterator"),
+    "strategy.input.iterator": ("DistributedIterator", "InputIterator"),
     "strategy.mirrored": ("MirroredStrategy",),
     "strategy.multi_worker": ("MultiWorkerMirroredStrategy",),
     "strategy.one_device": ("OneDeviceStrategy",),

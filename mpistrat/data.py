@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mpistrat.strategy.array_spec import ArraySpec
-from mpistrat.strategy.datasets import Dataset
-from mpistrat.strategy.input_context import AutoShardPolicy
-from mpistrat.strategy.prefetch import AUTOTUNE
+from mpistrat.strategy.input.array_spec import ArraySpec
+from mpistrat.strategy.input.datasets import Dataset
+from mpistrat.strategy.input.input_context import AutoShardPolicy
+from mpistrat.strategy.input.prefetch import AUTOTUNE
 
 __all__ = ["AUTOTUNE", "ArraySpec", "AutoShardPolicy", "Dataset"]

@@ -4,7 +4,7 @@ from mpistrat.strategy.communication_options import (
     CommunicationImplementation,
     CommunicationOptions,
 )
-from mpistrat.strategy.input_context import ValueContext
+from mpistrat.strategy.input.input_context import ValueContext
 from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
 
 __all__ = [

@@ -1,8 +1,9 @@
 """Combine arrays over ranks: one communicator, one gate, one file a backend.
 
-A call walks down through these files: communicator (the public face) → operations/<name> (checks
-the arguments, gives the result its shape) → gate (do all ranks call the same thing?) → the backend
-(moves and reduces flat arrays) → work (waits, with a deadline).
+A call walks down through these files: communicator (the public face; its collectives are listed
+in calls) → operations/<name> (checks the arguments, gives the result its shape) → gate (do all
+ranks call the same thing?) → the backend (moves and reduces flat arrays) → work (waits, with a
+deadline).
 """
 
 from mpistrat.collectives.base import Backend, Capabilities

@@ -12,19 +12,19 @@ from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.extended import StrategyExtended
-from mpistrat.strategy.input import (
+from mpistrat.strategy.input.distributed import (
     DistributedDataset,
     DistributedDatasetsFromFunction,
     make_numpy_dataset,
 )
-from mpistrat.strategy.input_context import (
+from mpistrat.strategy.input.input_context import (
     InputContext,
     InputOptions,
     InputReplicationMode,
     RunOptions,
     ValueContext,
 )
-from mpistrat.strategy.input_iterator import InputIterator, InputWorkers
+from mpistrat.strategy.input.iterator import InputIterator, InputWorkers
 from mpistrat.strategy.nest import is_nested, map_nest
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, PerReplica, regroup

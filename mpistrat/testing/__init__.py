@@ -6,6 +6,9 @@ module      holds
 launcher    ``run_job``: a program under mpirun with a deadline, and every rank's output
 job, worker a job that stays up and runs test bodies that pytest hands over
 plugin      the pytest plugin: ``@pytest.mark.mpi(ranks=2)``, the ``layout`` parameter, deadlines
+threads     ``run_ranks``: ranks as threads of this process
+backends    the conformance class for backends of collectives
+strategies  the conformance classes for strategies
 layouts     the layouts (ranks × local devices) that contract tests run on
 =========== ====================================================================================
 

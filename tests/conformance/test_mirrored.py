@@ -6,18 +6,18 @@ import pytest
 from mpistrat import MirroredStrategy, Variable, VariableAggregation, get_replica_context
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.rank import rank_from_environment
-from mpistrat.testing.strategy_base import distribute, equal
-from mpistrat.testing.strategy_config import ConfigConformance
-from mpistrat.testing.strategy_cross_device_ops import KINDS, CrossDeviceOpsConformance
-from mpistrat.testing.strategy_examples import ExamplesConformance
-from mpistrat.testing.strategy_extended import ExtendedConformance
-from mpistrat.testing.strategy_gather import GatherConformance
-from mpistrat.testing.strategy_input import InputConformance
-from mpistrat.testing.strategy_reduce import ReduceConformance
-from mpistrat.testing.strategy_run import RunConformance
-from mpistrat.testing.strategy_scope import ScopeConformance
-from mpistrat.testing.strategy_values import ValuesConformance
-from mpistrat.testing.strategy_variables import VariablesConformance
+from mpistrat.testing.strategies.base import distribute, equal
+from mpistrat.testing.strategies.config import ConfigConformance
+from mpistrat.testing.strategies.cross_device_ops import KINDS, CrossDeviceOpsConformance
+from mpistrat.testing.strategies.examples import ExamplesConformance
+from mpistrat.testing.strategies.extended import ExtendedConformance
+from mpistrat.testing.strategies.gather import GatherConformance
+from mpistrat.testing.strategies.input import InputConformance
+from mpistrat.testing.strategies.reduce import ReduceConformance
+from mpistrat.testing.strategies.run import RunConformance
+from mpistrat.testing.strategies.scope import ScopeConformance
+from mpistrat.testing.strategies.values import ValuesConformance
+from mpistrat.testing.strategies.variables import VariablesConformance
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 1), *LAYOUTS], ids=str)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpistrat.testing.backend_conformance import BackendConformance, job_communicator, run_body
+from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
 
 
 @pytest.mark.mpi(ranks=3)

@@ -15,18 +15,18 @@ from mpistrat.cluster_resolver import (
     TFConfigClusterResolver,
 )
 from mpistrat.testing.layouts import LAYOUTS, Layout
-from mpistrat.testing.strategy_base import rank_in
-from mpistrat.testing.strategy_config import ConfigConformance
-from mpistrat.testing.strategy_cross_device_ops import CrossDeviceOpsConformance
-from mpistrat.testing.strategy_examples import ExamplesConformance
-from mpistrat.testing.strategy_extended import ExtendedConformance
-from mpistrat.testing.strategy_gather import GatherConformance
-from mpistrat.testing.strategy_input import InputConformance
-from mpistrat.testing.strategy_reduce import ReduceConformance
-from mpistrat.testing.strategy_run import RunConformance
-from mpistrat.testing.strategy_scope import ScopeConformance
-from mpistrat.testing.strategy_values import ValuesConformance
-from mpistrat.testing.strategy_variables import VariablesConformance
+from mpistrat.testing.strategies.base import rank_in
+from mpistrat.testing.strategies.config import ConfigConformance
+from mpistrat.testing.strategies.cross_device_ops import CrossDeviceOpsConformance
+from mpistrat.testing.strategies.examples import ExamplesConformance
+from mpistrat.testing.strategies.extended import ExtendedConformance
+from mpistrat.testing.strategies.gather import GatherConformance
+from mpistrat.testing.strategies.input import InputConformance
+from mpistrat.testing.strategies.reduce import ReduceConformance
+from mpistrat.testing.strategies.run import RunConformance
+from mpistrat.testing.strategies.scope import ScopeConformance
+from mpistrat.testing.strategies.values import ValuesConformance
+from mpistrat.testing.strategies.variables import VariablesConformance
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 1), *LAYOUTS], ids=str)

@@ -11,16 +11,16 @@ from mpistrat import (
     get_strategy,
 )
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import equal
-from mpistrat.testing.strategy_config import ConfigConformance
-from mpistrat.testing.strategy_examples import ExamplesConformance
-from mpistrat.testing.strategy_extended import ExtendedConformance
-from mpistrat.testing.strategy_gather import GatherConformance
-from mpistrat.testing.strategy_input import InputConformance
-from mpistrat.testing.strategy_reduce import ReduceConformance
-from mpistrat.testing.strategy_run import RunConformance
-from mpistrat.testing.strategy_scope import ScopeConformance
-from mpistrat.testing.strategy_values import ValuesConformance
+from mpistrat.testing.strategies.base import equal
+from mpistrat.testing.strategies.config import ConfigConformance
+from mpistrat.testing.strategies.examples import ExamplesConformance
+from mpistrat.testing.strategies.extended import ExtendedConformance
+from mpistrat.testing.strategies.gather import GatherConformance
+from mpistrat.testing.strategies.input import InputConformance
+from mpistrat.testing.strategies.reduce import ReduceConformance
+from mpistrat.testing.strategies.run import RunConformance
+from mpistrat.testing.strategies.scope import ScopeConformance
+from mpistrat.testing.strategies.values import ValuesConformance
 
 ONE = Layout(1, 1)
 

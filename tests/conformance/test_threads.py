@@ -1,6 +1,6 @@
 """The oracle: ranks as threads."""
 
-from mpistrat.testing.backend_conformance import BackendConformance, run_body
+from mpistrat.testing.backends.conformance import BackendConformance, run_body
 from mpistrat.testing.threads import run_ranks
 
 

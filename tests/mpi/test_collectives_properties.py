@@ -6,8 +6,8 @@ Cases are drawn from a generator that starts alike on all ranks.
 import numpy as np
 import pytest
 
-from mpistrat.testing.backend_cases import run_body
-from mpistrat.testing.backend_properties import CHECKS, random_case
+from mpistrat.testing.backends.cases import run_body
+from mpistrat.testing.backends.properties import CHECKS, random_case
 
 NAMES = [check.__name__ for check in CHECKS]
 

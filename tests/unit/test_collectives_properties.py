@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpistrat.testing.backend_cases import run_body
-from mpistrat.testing.backend_properties import CHECKS, Case
-from mpistrat.testing.backend_samples import DTYPES, ops_for
+from mpistrat.testing.backends.cases import run_body
+from mpistrat.testing.backends.properties import CHECKS, Case
+from mpistrat.testing.backends.samples import DTYPES, ops_for
 from mpistrat.testing.threads import run_ranks
 
 

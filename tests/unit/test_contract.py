@@ -9,7 +9,8 @@ import pytest
 import mpistrat
 
 ROOT = Path(mpistrat.__file__).parents[1]
-FOLDERS = (ROOT / "mpistrat" / "testing", ROOT / "tests" / "conformance")
+FOLDERS = {"strategies/": ROOT / "mpistrat" / "testing" / "strategies"}
+FOLDERS[""] = ROOT / "tests" / "conformance"
 
 BEHAVIOURS = [*range(1, 14), *range(20, 27), *range(30, 38), *range(40, 48), 50, 51]
 BEHAVIOURS += [*range(60, 71), *range(110, 114)]
@@ -20,13 +21,14 @@ NUMBERS = {f"B{number}" for number in BEHAVIOURS} | {f"E{number}" for number in 
 def numbered_tests() -> dict[str, set[str]]:
     """Return ``file::test`` of every test that carries a number, by that number."""
     found: dict[str, set[str]] = {}
-    for file in (file for folder in FOLDERS for file in sorted(folder.glob("*.py"))):
+    files = [(p, file) for p, folder in FOLDERS.items() for file in sorted(folder.glob("*.py"))]
+    for prefix, file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             name = node.name if isinstance(node, ast.FunctionDef) else ""
             carried = re.match(r"test_([be])(\d+)_", name)
             if carried:
                 number = f"{carried[1].upper()}{int(carried[2])}"
-                found.setdefault(number, set()).add(f"{file.name}::{name}")
+                found.setdefault(number, set()).add(f"{prefix}{file.name}::{name}")
     return found
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mpistrat.data import ArraySpec, AutoShardPolicy, Dataset
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.strategy.input import (
+from mpistrat.strategy.input.distributed import (
     DistributedDataset,
     DistributedDatasetsFromFunction,
     DistributedIterator,
@@ -21,7 +21,7 @@ from mpistrat.strategy.input import (
     InputWorkers,
     make_numpy_dataset,
 )
-from mpistrat.strategy.input_context import (
+from mpistrat.strategy.input.input_context import (
     InputContext,
     InputOptions,
     InputReplicationMode,

@@ -9,8 +9,8 @@ import weakref
 import pytest
 
 from mpistrat.errors import MpistratError
-from mpistrat.strategy import prefetch
-from mpistrat.strategy.prefetch import Prefetcher
+from mpistrat.strategy.input import prefetch
+from mpistrat.strategy.input.prefetch import Prefetcher
 
 DEADLINE_S = 5.0
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpistrat.data import ArraySpec
-from mpistrat.strategy.input_source import as_element
-from mpistrat.strategy.rebatch import (
+from mpistrat.strategy.input.rebatch import (
     cut,
     empty_like,
     empty_of,
     has_rows,
     piece_bounds,
 )
+from mpistrat.strategy.input.source import as_element
 
 
 @given(rows=st.integers(0, 10**6), pieces=st.integers(1, 200))

@@ -10,7 +10,7 @@ import pytest
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.collectives.work import Work
 from mpistrat.errors import UsageError
-from mpistrat.testing.backend_cases import BackendCases
+from mpistrat.testing.backends.cases import BackendCases
 
 __all__ = ["AsyncCases"]
 

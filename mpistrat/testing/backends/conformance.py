@@ -23,13 +23,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from mpistrat.testing.backend_arrays import ArrayCases
-from mpistrat.testing.backend_async import AsyncCases
-from mpistrat.testing.backend_cases import run_body
-from mpistrat.testing.backend_chunks import ChunkCases
-from mpistrat.testing.backend_movement import MovementCases
-from mpistrat.testing.backend_reductions import ReductionCases
-from mpistrat.testing.backend_refusals import RefusalCases
+from mpistrat.testing.backends.arrays import ArrayCases
+from mpistrat.testing.backends.asynchronous import AsyncCases
+from mpistrat.testing.backends.cases import run_body
+from mpistrat.testing.backends.chunks import ChunkCases
+from mpistrat.testing.backends.movement import MovementCases
+from mpistrat.testing.backends.reductions import ReductionCases
+from mpistrat.testing.backends.refusals import RefusalCases
 
 __all__ = ["BackendConformance", "job_communicator", "run_body"]
 

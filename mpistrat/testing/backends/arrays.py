@@ -10,8 +10,8 @@ import pytest
 
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.testing.backend_cases import BackendCases
-from mpistrat.testing.backend_samples import assert_same, expected_reduction, ops_for, sample
+from mpistrat.testing.backends.cases import BackendCases
+from mpistrat.testing.backends.samples import assert_same, expected_reduction, ops_for, sample
 from mpistrat.types import Array
 
 __all__ = ["ArrayCases"]

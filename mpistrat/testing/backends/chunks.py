@@ -7,8 +7,8 @@ import pytest
 
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.collectives.rows import even_lengths
-from mpistrat.testing.backend_cases import BackendCases, Body, setting
-from mpistrat.testing.backend_samples import assert_same, expected_reduction, rows_of, sample
+from mpistrat.testing.backends.cases import BackendCases, Body, setting
+from mpistrat.testing.backends.samples import assert_same, expected_reduction, rows_of, sample
 
 __all__ = ["ChunkCases"]
 

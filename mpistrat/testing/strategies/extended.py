@@ -15,7 +15,7 @@ from mpistrat.strategy.values import DistributedValues, Mirrored, PerReplica
 from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
 from mpistrat.strategy.variables import Variable
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import (
+from mpistrat.testing.strategies.base import (
     StrategyConformance,
     distribute,
     equal,

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.strategy.array_spec import ArraySpec, check_signature, spec_of
-from mpistrat.strategy.dataset_rows import Rows, as_arrays
-from mpistrat.strategy.dataset_streams import (
+from mpistrat.strategy.input.array_spec import ArraySpec, check_signature, spec_of
+from mpistrat.strategy.input.dataset_rows import Rows, as_arrays
+from mpistrat.strategy.input.dataset_streams import (
     INFINITE,
     UNKNOWN,
     Epoch,
@@ -28,8 +28,8 @@ from mpistrat.strategy.dataset_streams import (
     sliced,
     sliced_length,
 )
+from mpistrat.strategy.input.prefetch import AUTOTUNE, Prefetcher
 from mpistrat.strategy.nest import map_nest
-from mpistrat.strategy.prefetch import AUTOTUNE, Prefetcher
 from mpistrat.types import Array, Nest
 
 __all__ = ["Dataset"]

@@ -11,7 +11,7 @@ import pytest
 
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.errors import ArgumentTypeError, ClosedError, MismatchError, UsageError
-from mpistrat.testing.backend_cases import BackendCases
+from mpistrat.testing.backends.cases import BackendCases
 
 __all__ = ["RefusalCases"]
 

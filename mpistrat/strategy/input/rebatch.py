@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.errors import UsageError
-from mpistrat.strategy.array_spec import ArraySpec
+from mpistrat.strategy.input.array_spec import ArraySpec
 from mpistrat.strategy.nest import flatten, map_nest
 from mpistrat.types import Nest
 

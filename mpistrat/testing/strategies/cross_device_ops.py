@@ -21,7 +21,7 @@ from mpistrat.strategy.cross_device_ops import (
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, Mirrored
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import (
+from mpistrat.testing.strategies.base import (
     StrategyConformance,
     distribute,
     equal,

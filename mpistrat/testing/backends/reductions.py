@@ -10,8 +10,8 @@ import pytest
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.collectives.rows import even_lengths
 from mpistrat.errors import UsageError
-from mpistrat.testing.backend_cases import BackendCases, setting
-from mpistrat.testing.backend_samples import (
+from mpistrat.testing.backends.cases import BackendCases, setting
+from mpistrat.testing.backends.samples import (
     DTYPES,
     SHAPES,
     assert_same,

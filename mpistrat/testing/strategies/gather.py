@@ -9,7 +9,7 @@ import pytest
 
 from mpistrat.strategy.context import get_replica_context
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import (
+from mpistrat.testing.strategies.base import (
     StrategyConformance,
     distribute,
     equal,

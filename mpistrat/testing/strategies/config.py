@@ -12,7 +12,7 @@ from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.variables import Variable
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import (
+from mpistrat.testing.strategies.base import (
     StrategyConformance,
     distribute,
     equal,

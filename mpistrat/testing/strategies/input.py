@@ -12,10 +12,10 @@ import pytest
 
 from mpistrat.data import AutoShardPolicy, Dataset
 from mpistrat.strategy.base import Strategy
-from mpistrat.strategy.input_context import InputContext, InputOptions, InputReplicationMode
+from mpistrat.strategy.input.input_context import InputContext, InputOptions, InputReplicationMode
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import StrategyConformance, equal, local_ids, rank_in
+from mpistrat.testing.strategies.base import StrategyConformance, equal, local_ids, rank_in
 from mpistrat.types import Array
 
 __all__ = ["InputConformance"]

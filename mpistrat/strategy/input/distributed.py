@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.strategy.array_spec import spec_of
-from mpistrat.strategy.datasets import Dataset
-from mpistrat.strategy.input_context import (
+from mpistrat.strategy.input.array_spec import spec_of
+from mpistrat.strategy.input.datasets import Dataset
+from mpistrat.strategy.input.input_context import (
     AutoShardPolicy,
     InputContext,
     InputOptions,
     InputReplicationMode,
 )
-from mpistrat.strategy.input_iterator import (
+from mpistrat.strategy.input.iterator import (
     MISSING,
     DistributedIterator,
     InputIterator,
     InputWorkers,
 )
-from mpistrat.strategy.input_source import (
+from mpistrat.strategy.input.source import (
     as_dataset,
     cut_raw,
     dataset_length,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.testing.backend_samples import (
+from mpistrat.testing.backends.samples import (
     DTYPES,
     expected_reduction,
     get_dtype,

@@ -10,7 +10,7 @@ import pytest
 
 from mpistrat import config
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.testing.backend_samples import DTYPES
+from mpistrat.testing.backends.samples import DTYPES
 
 __all__ = ["BackendCases", "Body", "run_body", "setting"]
 

@@ -20,7 +20,7 @@ from mpistrat.strategy.one_device import OneDeviceStrategy
 from mpistrat.strategy.values import DistributedValues, PerReplica
 from mpistrat.strategy.variables import Variable, variable_creator_scope
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import (
+from mpistrat.testing.strategies.base import (
     StrategyConformance,
     distribute,
     equal,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.strategy.array_spec import spec_of
-from mpistrat.strategy.datasets import Dataset
-from mpistrat.strategy.input_iterator import MISSING
-from mpistrat.strategy.rebatch import cut
+from mpistrat.strategy.input.array_spec import spec_of
+from mpistrat.strategy.input.datasets import Dataset
+from mpistrat.strategy.input.iterator import MISSING
+from mpistrat.strategy.input.rebatch import cut
 from mpistrat.types import Nest
 
 __all__ = [
@@ -60,7 +60,7 @@ def cut_raw(
     first: int = 0,
     count: int | None = None,
 ) -> list[Nest]:
-    """Cut a raw element as :func:`~mpistrat.strategy.rebatch.cut` does, and load the pieces."""
+    """Cut a raw element as ``rebatch.cut`` does, and load the pieces."""
     if isinstance(raw, int):  # the number of one row, which may have an axis to cut itself
         return cut(load(raw), pieces, first, count)
     # Cut first: of a batch that is still row numbers only the wanted rows are fetched.

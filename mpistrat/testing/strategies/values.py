@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from mpistrat.strategy.context import get_replica_context
-from mpistrat.strategy.input_context import ValueContext
+from mpistrat.strategy.input.input_context import ValueContext
 from mpistrat.strategy.values import DistributedValues, PerReplica
 from mpistrat.strategy.variables import Variable
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import StrategyConformance, distribute, equal, local_ids
+from mpistrat.testing.strategies.base import StrategyConformance, distribute, equal, local_ids
 
 __all__ = ["ValuesConformance"]
 

@@ -8,7 +8,7 @@ import pytest
 from mpistrat.strategy.context import get_replica_context
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import (
+from mpistrat.testing.strategies.base import (
     StrategyConformance,
     distribute,
     equal,

@@ -21,7 +21,7 @@ from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
 from mpistrat.strategy.variables import Variable, variable_creator_scope
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import StrategyConformance, equal, local_ids, rank_in
+from mpistrat.testing.strategies.base import StrategyConformance, equal, local_ids, rank_in
 
 __all__ = ["VariablesConformance"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.collectives.rows import even_lengths
-from mpistrat.testing.backend_cases import BackendCases
-from mpistrat.testing.backend_samples import SHAPES, assert_same, rows_of, sample
+from mpistrat.testing.backends.cases import BackendCases
+from mpistrat.testing.backends.samples import SHAPES, assert_same, rows_of, sample
 from mpistrat.types import Array
 
 __all__ = ["MovementCases"]

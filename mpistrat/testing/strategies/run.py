@@ -13,12 +13,12 @@ from mpistrat.strategy.context import (
     get_strategy,
     in_cross_replica_context,
 )
-from mpistrat.strategy.input_context import RunOptions
+from mpistrat.strategy.input.input_context import RunOptions
 from mpistrat.strategy.replica_context import ReplicaContext
 from mpistrat.strategy.values import PerReplica
 from mpistrat.strategy.variables import Variable
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.strategy_base import (
+from mpistrat.testing.strategies.base import (
     StrategyConformance,
     distribute,
     equal,

@@ -1,0 +1,1 @@
+"""The conformance class for backends of collectives (``conformance``), and its parts."""
