@@ -72,10 +72,10 @@ class Combiner:
 
     def check_op(self, reduce_op: ReduceOp | str) -> ReduceOp:
         """Return the member that `reduce_op` names; other ranks hear of it if there is none."""
-        if isinstance(reduce_op, ReduceOp):
-            return reduce_op
-        with self.communicator.checking():
+        try:
             return ReduceOp.of(reduce_op)
+        except UsageError as error:
+            self.communicator.refuse(error)
 
     def labelled(self, op: ReduceOp) -> AbstractContextManager[None]:
         """Say in a block that the communicator's calls reduce by `op`."""

@@ -34,6 +34,8 @@ class ReduceOp(enum.Enum):
         """
         if isinstance(value, cls):
             return value
+        if type(value) is str and value in _SPELLINGS:  # the usual ones, without an enum lookup
+            return _SPELLINGS[value]
         name = value if isinstance(value, str) else getattr(value, "value", None)
         if not isinstance(name, str):
             raise ArgumentTypeError(
@@ -46,3 +48,6 @@ class ReduceOp(enum.Enum):
             raise UsageError(
                 f"{name.upper()!r} is not a valid ReduceOp; expected 'SUM' or 'MEAN'"
             ) from None
+
+
+_SPELLINGS = {name: op for op in ReduceOp for name in (op.value, op.value.lower())}
