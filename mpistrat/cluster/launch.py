@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from types import TracebackType
+from typing import Any, NoReturn
 
 __all__ = ["end_job_on_early_failure", "expected_size", "was_launched"]
 
@@ -42,25 +43,39 @@ def end_job_on_early_failure() -> None:
 
     The other ranks may be in MPI_Init by then, waiting for this one without a deadline, and some
     launchers (MPICH's) do not mind a rank that exits without having started MPI. They do mind
-    one that ends by a signal. **Local.**
+    one that ends by a signal. After a failure between MPI's start and the first
+    strategy the job is aborted: nobody could be told. **Local.**
     """
     expected = expected_size()
     if expected is None or expected[1] == 1:
         return
-    failures: list[BaseException] = []
-    previous = sys.excepthook
+    failures: list[object] = []
+    owner, previous, leave = os.getpid(), sys.excepthook, sys.exit
 
     def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         failures.append(error)
         previous(kind, error, trace)
 
+    def note_exit(code: Any = None) -> NoReturn:
+        if code not in (None, 0) and not _mpi_is_started():
+            failures.append(code)
+        leave(code)
+
     def end() -> None:
-        module = sys.modules.get("mpi4py.MPI")
-        if failures and not (module is not None and module.Is_initialized()):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        if not failures or os.getpid() != owner:
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if not _mpi_is_started():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
+        elif any(isinstance(failure, BaseException) for failure in failures):
+            sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(1)
 
-    sys.excepthook = note
+    sys.excepthook, sys.exit = note, note_exit
     atexit.register(end)  # the first to be registered is the last to run
+
+
+def _mpi_is_started() -> bool:
+    module = sys.modules.get("mpi4py.MPI")
+    return module is not None and bool(module.Is_initialized())

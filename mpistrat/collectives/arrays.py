@@ -44,6 +44,11 @@ def as_array(value: ArrayLike) -> Array:
 
 
 def _convert(value: ArrayLike) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            "a masked array would lose its mask between ranks; send value.filled(...), or data"
+            " and mask as two arrays"
+        )
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
         try:
             return np.from_dlpack(value)

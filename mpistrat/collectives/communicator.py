@@ -123,9 +123,9 @@ class Communicator(Calls):
         except Exception as error:  # noqa: BLE001 - whatever it is, the peers must not wait
             self.refuse(error)
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException, is_end: bool = False) -> None:
         """Tell the peers that this rank failed outside of a collective. **Local.**"""
-        self._gate.fail(error)
+        self._gate.fail(error, is_end)
 
     def close(self, *, timeout: float | None = None) -> None:
         """Free the communicator, once all ranks are here. Idempotent.

@@ -18,6 +18,7 @@ __all__ = ["INVALID", "Signature", "caller", "describe", "digest", "mismatch_tex
 INVALID = 1
 """Digest of a call that its rank refused; all ranks refusing alike is no mismatch."""
 
+_STDLIB = str(Path(os.__file__).resolve().parent) + os.sep
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
@@ -54,7 +55,7 @@ def caller() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
+        if not name.startswith((_PACKAGE, _STDLIB, "<frozen")) or "site-packages" in name:
             return f"{name}:{frame.f_lineno} ({frame.f_code.co_name})"
         frame = frame.f_back  # type: ignore[assignment]
     return "unknown line"

@@ -35,7 +35,7 @@ from mpistrat.errors import (
 )
 from mpistrat.types import Array
 
-__all__ = ["Gate", "is_known"]
+__all__ = ["Gate"]
 
 _HEAD = 32
 _AGREED = 24
@@ -87,9 +87,10 @@ class Gate:
         self._last_failure = ""
         self._notices: dict[int, _Notice] = {}
         self.stalled: dict[int, int] = {}
-        self.leaving: set[int] = set()
+        self.leaving: dict[int, int] = {}
         self.announced = 0
         self._heard_from = [0] * self.size
+        self._known_error: Exception | None = None
         self._possible: set[tuple[str, np.dtype[Any]]] = set()
 
     def require(self, op: str, dtype: np.dtype[Any]) -> None:
@@ -128,6 +129,7 @@ class Gate:
     ) -> Generator[Request, None, None]:
         words = self._words
         self.sequence = words[0] = self.sequence + 1
+        self._known_error = None
         words[1] = digest
         words[2] = self.failures
         words[3] = extra
@@ -156,7 +158,7 @@ class Gate:
             yield from self._exchange(fingerprint.INVALID, 0, None, what)
         except MismatchError:
             pass  # the peers' calls were fine; ours is what has to be mended
-        raise _known(error)
+        raise self._known(error)
 
     def _explain(self, what: Signature | str) -> Generator[Request, None, NoReturn]:
         self.completed += 1
@@ -169,8 +171,8 @@ class Gate:
         message = fingerprint.mismatch_text(calls, self.rank)
         worst = int(failures.argmax())
         if failures[worst] > self.failures:
-            raise _known(PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst))
-        raise _known(MismatchError(message, calls))
+            raise self._known(PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst))
+        raise self._known(MismatchError(message, calls))
 
     def _gather_texts(self, text: str) -> Generator[Request, None, dict[int, str]]:
         mine = np.zeros(_TEXT, np.uint8)
@@ -180,6 +182,15 @@ class Gate:
         yield from self.backend.allgather(mine, everyone, [_TEXT] * self.size)
         rows = everyone.reshape(self.size, _TEXT)
         return {r: _decode(row.tobytes().rstrip(b"\0")) for r, row in enumerate(rows)}
+
+    def _known(self, error: Exception) -> Exception:
+        """Note an error that all ranks hear of together: it needs no notice of failure."""
+        self._known_error = error
+        return error
+
+    def is_known(self, error: BaseException) -> bool:
+        """Tell whether all ranks heard of `error` together, in the last call. **Local.**"""
+        return error is self._known_error
 
     # ------------------------------------------------------------------------------- health
 
@@ -193,9 +204,15 @@ class Gate:
                 f" {self.broken}; make a new strategy on all ranks, or end the job"
             )
 
-    def fail(self, error: BaseException) -> None:
-        """Tell the peers that a replica function raised on this rank. **Local.**"""
-        if self.size == 1 or self.broken is not None or self.closed or is_known(error):
+    def fail(self, error: BaseException, is_end: bool = False) -> None:
+        """Tell the peers that a replica function raised on this rank. **Local.**
+
+        An error that all ranks have just heard of together is nothing new to them, unless it
+        ends this rank's program.
+        """
+        if self.size == 1 or self.broken is not None or self.closed:
+            return
+        if self.is_known(error) and not is_end:
             return
         self.failures += 1
         self._last_failure = _short(error)
@@ -235,7 +252,7 @@ class Gate:
             if kind == _STALLED:
                 self.stalled[rank] = number
             elif kind == _LEAVING:
-                self.leaving.add(rank)
+                self.leaving[rank] = number
             else:
                 text = _decode(data[_NOTICE.size :])
                 self._notices[rank] = _Notice(kind, failures, number, origin, text)
@@ -268,6 +285,17 @@ class Gate:
                     f" ({self.backend.name}) cannot finish: rank {rank} {how} with {text}",
                     rank=origin,
                 )
+        self.check_leavers()
+
+    def check_leavers(self) -> None:
+        """Raise `PeerLostError` if a peer's program ended before the call waited in."""
+        for rank, number in sorted(self.leaving.items()):
+            if self.sequence > number:
+                raise PeerLostError(
+                    f"call {self.sequence} on rank {self.rank}/{self.size} ({self.backend.name})"
+                    f" cannot finish: the program of rank {rank} has ended with an error",
+                    rank=rank,
+                )
 
     def absent(self) -> Sequence[int]:
         """Return the ranks that did not say that they wait in this rank's call."""
@@ -283,17 +311,6 @@ class _Notices:
 
     def Test(self) -> bool:  # noqa: N802 - see Request
         return self._gate.has_heard(self._counts)
-
-
-def _known(error: Exception) -> Exception:
-    """Mark an error that all ranks hear of together: it needs no notice of failure."""
-    error.known_to_peers = True  # type: ignore[attr-defined]
-    return error
-
-
-def is_known(error: BaseException) -> bool:
-    """Tell whether all ranks heard of `error` together. **Local.**"""
-    return bool(getattr(error, "known_to_peers", False))
 
 
 def _short(error: BaseException) -> str:

@@ -20,7 +20,7 @@ from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.base import Capabilities, Request, Steps
 from mpistrat.collectives.reductions import DTYPES
-from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.errors import CommunicationError, CommunicationTimeoutError
 from mpistrat.types import Array
 
 __all__ = ["MpiBackend"]
@@ -70,7 +70,13 @@ class MpiBackend:
 
         if MPI.COMM_WORLD.size > 1:
             shutdown.install()
-        duplicate, request = comm.Idup()
+        try:
+            duplicate, request = comm.Idup()
+        except MPI.Exception as error:
+            raise CommunicationError(
+                f"MPI cannot make another communicator on rank {comm.rank}/{comm.size}: {error};"
+                " close() strategies that are not used any more"
+            ) from error
         end = time.monotonic() + timeout
         while not request.Test():
             if time.monotonic() > end:
@@ -116,7 +122,8 @@ class MpiBackend:
             self._comm.Isend([notice, self._mpi.BYTE], rank, _NOTICE_TAG) for rank in peers
         ]
         self._notices.append((requests, notice))
-        self._mpi.Request.Testall(requests)
+        while self._notices and self._mpi.Request.Testall(self._notices[0][0]):
+            self._notices.popleft()
 
     def heard(self) -> tuple[int, bytes] | None:
         """Receive a notice, if one is there."""

@@ -85,6 +85,10 @@ def narrow(op: str, total: Array, dtype: np.dtype[Any], size: int) -> Array:
     """Finish a reduction of `size` ranks: divide for a mean, round a half type once."""
     if op == "mean":
         total = np.divide(total, size, out=total)
+    elif op in ("min", "max") and total.dtype.kind == "f":
+        total = np.add(
+            total, 0.0, out=total
+        )  # -0.0 and 0.0 are equal, and MPI may give ranks either
     return total.astype(dtype, copy=False)
 
 

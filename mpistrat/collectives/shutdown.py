@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import sys
 import time
 from types import TracebackType
@@ -34,7 +35,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.open: dict[Communicator, None] = {}  # in the order in which they were made
-        self.has_failed = False
+        self.has_failed = self.is_child = False
         self.is_installed = False
         self.previous_hook: Any = None
 
@@ -44,6 +45,7 @@ class _Watch:
             self.previous_hook = sys.excepthook
             sys.excepthook = self.on_exception
             atexit.register(self.on_exit)
+            os.register_at_fork(after_in_child=self.forget_all)
 
     def on_exception(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -51,10 +53,21 @@ class _Watch:
         """Tell the peers about an exception that ends this program."""
         self.has_failed = True
         for communicator in self.open:
-            communicator.fail(error)
+            communicator.fail(error, is_end=True)
         self.previous_hook(kind, error, trace)
 
+    def forget_all(self) -> None:
+        """Have nothing to do with the job: this is a forked child, and no rank of it."""
+        for communicator in self.open:
+            communicator.gate.broken = (
+                "this process is a forked child, which is no rank of the job"
+            )
+        self.open.clear()
+        self.is_child = True
+
     def on_exit(self) -> None:
+        if self.is_child:
+            return
         communicators = list(self.open)
         if not communicators and not self.has_failed:
             return

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections import deque
+from numbers import Real
 from typing import Any, Generic, TypeVar
 
 from mpistrat import config
 from mpistrat.collectives.base import Request, Steps
-from mpistrat.collectives.gate import Gate, is_known
-from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
+from mpistrat.collectives.gate import Gate
+from mpistrat.errors import (
+    CommunicationError,
+    CommunicationTimeoutError,
+    MpistratError,
+    UsageError,
+)
 
 __all__ = ["Engine", "Work"]
 
@@ -35,7 +42,16 @@ class Work(Generic[T]):
         Whether it is over, successfully or not.
     """
 
-    __slots__ = ("_engine", "_error", "_label", "_request", "_result", "_steps", "done")
+    __slots__ = (
+        "_engine",
+        "_error",
+        "_is_told",
+        "_label",
+        "_request",
+        "_result",
+        "_steps",
+        "done",
+    )
 
     def __init__(self, engine: Engine, steps: Steps, label: str | None) -> None:
         self._engine = engine
@@ -44,6 +60,7 @@ class Work(Generic[T]):
         self._request: Request | None = None
         self._result: T | None = None
         self._error: Exception | None = None
+        self._is_told = False
         self.done = False
 
     def test(self) -> bool:
@@ -69,11 +86,22 @@ class Work(Generic[T]):
         MismatchError
             The ranks called different things.
         """
+        if timeout is not None and not (isinstance(timeout, Real) and timeout > 0):
+            raise UsageError(f"timeout={timeout!r}; expected seconds above 0, or None")
         if not self.done:
             self._engine.wait(self, timeout)
         if self._error is not None:
+            self._is_told = True
             raise self._error
         return self._result  # type: ignore[return-value]
+
+    def __del__(self) -> None:
+        """Show an error that nobody waited for; not by the log, which may be silent here."""
+        if self._error is not None and not self._is_told:
+            gate = self._engine.gate
+            sys.stderr.write(
+                f"[mpistrat] a call of rank {gate.rank} that nobody waited for: {self._error}\n"
+            )
 
     def advance(self) -> bool:
         """Go as far as is possible without waiting; return whether the call is over."""
@@ -93,6 +121,7 @@ class Work(Generic[T]):
     def give_up(self, error: Exception) -> None:
         """End the call with `error`, keeping alive what MPI may still write to."""
         _abandoned.append((self._request, self._steps))
+        self._is_told = True  # whoever gave up tells it
         self._error = error
         self.done = True
 
@@ -122,7 +151,7 @@ class Engine:
     def take(self, error: Exception) -> Exception:
         """Return the error of a call; one that only this rank has breaks the communicator."""
         gate = self.gate
-        if gate.size == 1 or is_known(error):
+        if gate.size == 1 or gate.is_known(error):
             return error
         if not isinstance(error, MpistratError):
             lost = CommunicationError(

@@ -17,11 +17,12 @@ __all__ = ["reduce_along"]
 
 
 def reduce_along(
-    values: Sequence[Any], axis: int | Sequence[int]
+    values: Sequence[Any], axis: int | Sequence[int], op: str
 ) -> tuple[DistributedValues, DistributedValues]:
     """Return (sums along `axis`, numbers of elements summed) of the replicas' values.
 
-    Sums are in the dtype of the accumulation: half types in float32.
+    Sums are in the dtype in which `op` ("sum" or "mean") accumulates: half types in float32,
+    integers and bool for a mean in float64.
 
     Lengths along `axis` may differ between replicas, so that a mean has the true divisor.
     """
@@ -30,7 +31,7 @@ def reduce_along(
     if any(array.ndim != arrays[0].ndim for array in arrays):
         dims = [array.ndim for array in arrays]
         raise UsageError(f"reduce: the replicas' values have {dims} dimensions; expected equal")
-    sums = [_sum(array, axes) for array in arrays]
+    sums = [_sum(array, axes, op) for array in arrays]
     counts = [
         np.array(np.prod([array.shape[a] for a in axes], dtype=np.int64)) for array in arrays
     ]
@@ -45,5 +46,5 @@ def _axes(axis: int | Sequence[int], ndim: int) -> tuple[int, ...]:
     return axes
 
 
-def _sum(array: Array, axes: tuple[int, ...]) -> Array:
-    return np.asarray(np.add.reduce(array, axis=axes, dtype=widened("sum", array.dtype)))
+def _sum(array: Array, axes: tuple[int, ...], op: str) -> Array:
+    return np.asarray(np.add.reduce(array, axis=axes, dtype=widened(op, array.dtype)))

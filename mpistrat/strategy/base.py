@@ -194,7 +194,7 @@ class Strategy:
         combiner = self._extended.combiner
         op = combiner.check_op(reduce_op)
         if axis is not None:
-            return map_nest(lambda leaf: combiner.reduce_axis(op, leaf, axis), value)
+            return combiner.reduce_axes(op, value, axis)
         if op is ReduceOp.MEAN or is_nested(value):
             return combiner.reduce_shared(op, value)
         return combiner.sum_one(op, value)

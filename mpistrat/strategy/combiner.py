@@ -67,6 +67,7 @@ class Combiner:
         self.num_local = num_local
         self.options = options
         is_default = type(cross_device_ops) is CollectiveAllReduce
+        self.is_uneven = False  # whether some ranks have one replica and others several
         self._sum = _Labelled(communicator, _LABELS[ReduceOp.SUM])
         self._is_plain = is_default and num_local == 1 and communicator.size > 1
 
@@ -80,6 +81,10 @@ class Combiner:
     def labelled(self, op: ReduceOp) -> AbstractContextManager[None]:
         """Say in a block that the communicator's calls reduce by `op`."""
         return _Labelled(self.communicator, _LABELS[op])
+
+    def labelled_as(self, label: str) -> AbstractContextManager[None]:
+        """Say in a block what the communicator's calls are made for."""
+        return _Labelled(self.communicator, label)
 
     def distributed(self, op: ReduceOp, value: Any) -> Any:
         """Return `value` as the replicas' values: a bare one is that of the only local replica.
@@ -117,7 +122,10 @@ class Combiner:
     ) -> Nest:
         """Combine each leaf over all replicas, packed; a nest of new arrays. **Collective.**"""
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
-        with _Labelled(self.communicator, label or _LABELS[op]):
+        label = label or _LABELS[op]
+        if structure is not None:  # leaves are matched by position, so the ranks must agree on it
+            label = f"{label}, nest {structure}"
+        with _Labelled(self.communicator, label):
             results = self._reduce_leaves(op, leaves, options or self.options)
         return results[0] if structure is None else structure.unflatten(results)
 
@@ -150,6 +158,7 @@ class Combiner:
         value: Any,
         axis: int | Sequence[int],
         options: CommunicationOptions | None = None,
+        where: str = "",
     ) -> Array:
         """Combine one value over all replicas and along `axis` of each. **Collective.**"""
         is_shared = self.num_local > 1 and not isinstance(value, DistributedValues)
@@ -157,9 +166,9 @@ class Combiner:
         if is_shared:
             values *= self.num_local
         with self.communicator.checking():
-            sums, counts = reduce_along(values, axis)
+            sums, counts = reduce_along(values, axis, op.value.lower())
         dtype = as_array(values[0]).dtype
-        label = f"{_LABELS[op]} along axis {axis}"
+        label = f"{_LABELS[op]} along axis {axis}{where}"
         if op is ReduceOp.SUM:
             total = self.reduce_nest(op, sums, options, label)
             return np.asarray(total.astype(dtype, copy=False))
@@ -167,12 +176,25 @@ class Combiner:
         mean = np.true_divide(total, count)
         return np.asarray(mean.astype(result_dtype("mean", dtype), copy=False))
 
+    def reduce_axes(self, op: ReduceOp, value: Nest, axis: int | Sequence[int]) -> Nest:
+        """Do :meth:`reduce_axis` for each leaf of a nest. **Collective.**"""
+        leaves, structure = flatten(value) if is_nested(value) else ([value], None)
+        where = "" if structure is None else f", nest {structure}"
+        results = [self.reduce_axis(op, leaf, axis, where=where) for leaf in leaves]
+        return results[0] if structure is None else structure.unflatten(results)
+
     def gather(self, value: Any, axis: int, options: CommunicationOptions | None = None) -> Array:
         """Concatenate one value over all replicas along `axis`. **Collective.**"""
-        if self.num_local > 1 and not isinstance(value, DistributedValues):
-            return np.asarray(value)
+        is_shared = self.num_local > 1 and not isinstance(value, DistributedValues)
         with self.communicator.checking():
             mine, axis = gather_local(value, axis)
+            if is_shared and self.is_uneven:
+                raise UsageError(
+                    f"gather of a bare value on a rank with {self.num_local} replicas, while"
+                    " others have one; expected a value for each replica, e.g. a result of run()"
+                )
+        if is_shared:
+            return mine
         if self.communicator.size == 1:
             return mine
         timeout = (options or self.options).timeout_seconds
@@ -186,7 +208,8 @@ class Combiner:
         """Tell whether `flag` is set on any rank. **Collective** if there are several."""
         if self.communicator.size == 1:
             return flag
-        return bool(self.communicator.allreduce(np.array(flag), "or"))
+        timeout = self.options.timeout_seconds
+        return bool(self.communicator.allreduce(np.array(flag), "or", timeout=timeout))
 
     def copies(self, value: Array) -> Mirrored:
         """Return one array for each local replica, none of them shared."""

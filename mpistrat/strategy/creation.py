@@ -10,13 +10,19 @@ from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.distributed_variables import MirroredVariable, SyncOnReadVariable
 from mpistrat.strategy.values import select_replica
-from mpistrat.strategy.variable_options import VariableSynchronization
+from mpistrat.strategy.variable_options import (
+    VariableAggregation,
+    VariableSynchronization,
+    check_options,
+)
 from mpistrat.strategy.variables import Variable
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
 
 __all__ = ["create", "create_merged"]
+
+_OWN = ("initial_value", "name")
 
 
 def create_merged(strategy: Strategy, **kwargs: Any) -> Variable:
@@ -39,12 +45,23 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
             f"variable {kwargs.get('name') or 'Variable'!r}: `NONE` variable synchronization mode"
             " is not supported by strategies with replicas; expected AUTO, ON_WRITE or ON_READ"
         )
-    kwargs["initial_value"] = _initial_value(
-        strategy, kwargs["initial_value"], kwargs.get("dtype")
-    )
+    with extended.communicator.checking():
+        _check(kwargs, synchronization)
+    # The ranks must agree on how it behaves; the value and the name are rank 0's and their own.
+    options = {name: kwargs[name] for name in sorted(kwargs) if name not in _OWN}
+    with extended.combiner.labelled_as(f"Variable with {options}"):
+        value = _initial_value(strategy, kwargs["initial_value"], kwargs.get("dtype"))
+    kwargs["initial_value"] = value
     components = [_component(index, **kwargs) for index in range(extended.num_local_replicas)]
     is_on_read = synchronization is VariableSynchronization.ON_READ
     return (SyncOnReadVariable if is_on_read else MirroredVariable)(strategy, components)
+
+
+def _check(kwargs: dict[str, Any], synchronization: VariableSynchronization) -> None:
+    """Check what `Variable` checks too, but before the other ranks are asked for anything."""
+    name, trainable = kwargs.get("name") or "Variable", kwargs.get("trainable")
+    aggregation = kwargs.get("aggregation", VariableAggregation.NONE)
+    check_options(name, synchronization, aggregation, trainable)
 
 
 def _initial_value(strategy: Strategy, value: Any, dtype: Any) -> Any:

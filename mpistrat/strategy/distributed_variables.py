@@ -159,7 +159,7 @@ class SyncOnReadVariable(DistributedVariable):
             first: Array = extended.combiner.broadcast_first(values.values[0])
             return first
         op = ReduceOp.SUM if self._aggregation is VariableAggregation.SUM else ReduceOp.MEAN
-        combined: Array = extended.combiner.reduce_one(op, values).astype(self.dtype, copy=False)
+        combined: Array = extended.combiner.reduce_one(op, values)
         return combined
 
     def _assign(self, method: str, value: ArrayLike) -> Variable:

@@ -18,7 +18,7 @@ from mpistrat.strategy.context import Mode
 from mpistrat.strategy.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import ReplicaContext
-from mpistrat.strategy.replica_threads import ReplicaThreads
+from mpistrat.strategy.replica_threads import ReplicaThreads, running
 from mpistrat.strategy.values import DistributedValues, Mirrored, regroup, select_replica
 from mpistrat.types import Array, Nest
 
@@ -67,7 +67,8 @@ class StrategyExtended:
         self.num_local_replicas = len(devices)
         counts = [len(devices)]
         if communicator.size > 1:
-            counts = communicator.allgather(np.array(counts)).tolist()
+            timeout = self.options.timeout_seconds
+            counts = communicator.allgather(np.array(counts), timeout=timeout).tolist()
         self.first_replica = sum(counts[: communicator.rank])
         self.num_replicas = sum(counts)
         ops = cross_device_ops or CollectiveAllReduce()
@@ -75,7 +76,7 @@ class StrategyExtended:
         self.cross_device_ops = ops if ops.communicator is None else copy.copy(ops)
         self.cross_device_ops.attach(communicator, self.num_replicas)
         self.combiner = Combiner(communicator, self.cross_device_ops, len(devices), self.options)
-        self._threads: ReplicaThreads | None = None
+        self.combiner.is_uneven = min(counts) == 1 < max(counts)
         self.bind(strategy)
 
     def bind(self, strategy: Strategy) -> None:
@@ -168,11 +169,7 @@ class StrategyExtended:
             args, kwargs = select_replica(0, args), select_replica(0, dict(kwargs))
             with context.enter(Mode(self._strategy, self.replica_contexts[0])):
                 return fn(*args, **kwargs)
-        outer, self._threads = self._threads, ReplicaThreads(self.replica_contexts)
-        try:
-            return regroup(self._threads.run(fn, args, kwargs))
-        finally:
-            self._threads = outer
+        return regroup(ReplicaThreads(self.replica_contexts).run(fn, args, kwargs))
 
     def hand_over(
         self,
@@ -182,8 +179,9 @@ class StrategyExtended:
         kwargs: dict[str, Any],
     ) -> Any:
         """Do a merge call of `replica`; see ``ReplicaContext.merge_call``."""
-        if self._threads is not None:
-            return self._threads.hand_over(replica, fn, args, kwargs)
+        run = running.get()
+        if run is not None:
+            return run.hand_over(replica, fn, args, kwargs)
         with context.enter(Mode(self._strategy, None)):
             return select_replica(0, fn(self._strategy, *args, **kwargs))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.communication_options import CommunicationOptions
-from mpistrat.strategy.nest import map_nest
+from mpistrat.strategy.nest import flatten, map_nest
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.types import Nest
@@ -160,7 +160,9 @@ def _all_gather(strategy: Strategy, value: Nest, axis: Any, options: Any) -> Nes
         mine = combiner.of_each_replica(leaf)
         return combiner.copies(combiner.gather(mine, axis, options))
 
-    return map_nest(gather, value)
+    leaves, structure = flatten(value)
+    with combiner.labelled_as(f"gather of nest {structure}"):
+        return structure.unflatten([gather(leaf) for leaf in leaves])
 
 
 def _check_equal(name: str, value: Any) -> None:

@@ -20,7 +20,12 @@ from mpistrat.strategy.lanes import run_in_lane
 from mpistrat.strategy.replica_context import ReplicaContext
 from mpistrat.strategy.values import regroup, select_replica
 
-__all__ = ["ReplicaThreads"]
+__all__ = ["ReplicaThreads", "running"]
+
+running: contextvars.ContextVar[ReplicaThreads | None] = contextvars.ContextVar(
+    "mpistrat_running", default=None
+)
+"""The call of ``run`` that this thread is a replica of."""
 
 
 class _Unwind(BaseException):
@@ -30,11 +35,15 @@ class _Unwind(BaseException):
 class _Replica:
     """One replica's thread, and what it hands over."""
 
-    def __init__(self, replica: ReplicaContext, call: Callable[[], Any]) -> None:
+    def __init__(
+        self, owner: ReplicaThreads, replica: ReplicaContext, call: Callable[[], Any]
+    ) -> None:
+        self._owner = owner
         self.replica = replica
         self._call = call
         self._resume, self._yielded = _closed_lock(), _closed_lock()
-        self._has_started = False
+        self._has_started = self._runs = False
+        self._ends = self._is_left = False  # whether it is to end, and without anyone waiting
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -44,38 +53,57 @@ class _Replica:
 
     def step(self) -> None:
         """Let the replica run until it ends or hands over."""
+        self._runs = True
         if not self._has_started:
             self._has_started = True
             run_in_lane(partial(contextvars.copy_context().run, self._main))
         else:
             self._resume.release()
         self._yielded.acquire()
+        self._runs = False
 
     def _main(self) -> Callable[[], None]:
+        running.set(self._owner)
         try:
             with context.enter(Mode(self.replica.strategy, self.replica)):
                 self.result = self._call()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of run()
             self.error = error
         self.done = True
-        return self._yielded.release
+        return self._tell
+
+    def _tell(self) -> None:
+        """Wake the thread of run(), if it still waits."""
+        if not self._is_left:
+            self._yielded.release()
 
     def hand_over(
         self, request: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
     ) -> Any:
         """Wait, in the replica's thread, for the merge function's answer."""
+        if self._ends:
+            raise _Unwind
         self.request = request
-        self._yielded.release()
+        self._tell()
         self._resume.acquire()
+        if self._ends:
+            raise _Unwind
         if self.thrown is not None:
             error, self.thrown = self.thrown, None
             raise error
         return self.answer
 
     def unwind(self) -> None:
-        """End a replica that waits."""
-        if self._has_started and not self.done:
-            self.thrown = _Unwind()
+        """End a replica that waits; one that still runs is left to end at its next hand-over.
+
+        It runs only if Ctrl-C interrupted run(), which must not wait for the user's code then.
+        """
+        self._ends = True
+        if self._runs:
+            self._is_left = True
+            if self._resume.locked():
+                self._resume.release()  # it may have been about to be resumed
+        elif self._has_started:
             while not self.done:
                 self.step()
 
@@ -93,7 +121,7 @@ class ReplicaThreads:
         """Return what `fn` returned on each replica, in replica order."""
         for index, replica in enumerate(self._contexts):
             call = _bind(fn, select_replica(index, args), select_replica(index, dict(kwargs)))
-            self._replicas.append(_Replica(replica, call))
+            self._replicas.append(_Replica(self, replica, call))
         try:
             while not all(replica.done for replica in self._replicas):
                 self._round()

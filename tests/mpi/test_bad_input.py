@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import mpistrat
-from mpistrat import MirroredStrategy, OneDeviceStrategy, Strategy, Variable, get_replica_context
+from mpistrat import (
+    MirroredStrategy,
+    OneDeviceStrategy,
+    Strategy,
+    Variable,
+    VariableSynchronization,
+    get_replica_context,
+)
 from mpistrat.errors import (
     ClosedError,
     CommunicationError,
@@ -110,6 +117,39 @@ def test_unequal_lengths_beside_the_gathered_axis() -> None:
 def test_unequal_number_of_leaves() -> None:
     with usable_after() as (strategy, rank, _), refused(MismatchError, "the ranks called"):
         strategy.reduce("SUM", [np.ones(2)] * (2 + min(rank, 1)), axis=None)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+def test_unequal_keys_of_a_nest(axis: int | None) -> None:
+    with usable_after() as (strategy, rank, _), refused(MismatchError, "nest"):
+        strategy.reduce("SUM", {"a": np.ones(2), "c" if rank else "b": np.ones(2)}, axis=axis)
+
+
+def test_unequal_options_of_variables() -> None:
+    kinds = (VariableSynchronization.AUTO, VariableSynchronization.ON_READ)
+    with (
+        usable_after() as (strategy, rank, _),
+        refused(MismatchError, "ON_READ"),
+        strategy.scope(),
+    ):
+        Variable(1.0, synchronization=kinds[min(rank, 1)])
+
+
+def test_gather_of_a_bare_value_with_uneven_replicas() -> None:
+    import mpi4py.MPI
+
+    rank = mpi4py.MPI.COMM_WORLD.rank
+    with MirroredStrategy([f"CPU:{i}" for i in range(1 + rank)]) as strategy:
+        with refused(ValueError, "bare value"):
+            strategy.gather(np.ones(2), axis=0)
+        with pytest.raises(ValueError, match="out of range"):
+            strategy.gather(np.ones(2), axis=7)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "x"])
+def test_deadlines_are_checked_on_all_ranks(timeout: Any) -> None:
+    with usable_after() as (strategy, _, _), refused(ValueError, "timeout="):
+        strategy.extended.communicator.allreduce(np.ones(1000), timeout=timeout)
 
 
 def test_unequal_order_of_calls() -> None:

@@ -333,3 +333,64 @@ def test_singleton_on_purpose() -> None:
     result = alone(**ANNOUNCED["Slurm"], MPISTRAT_ALLOW_SINGLETON="1")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("1 2.0\n")
+
+
+# ----------------------------------------------------------------- around the first strategy
+
+
+def bare(program: str) -> JobResult:
+    """Run `program` as it is on two ranks."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return run_job(["-c", program], 2, 20.0, env={"PYTHONPATH": path})
+
+
+@pytest.mark.parametrize("end", ["raise ValueError('no data here')", "sys.exit('no data here')"])
+def test_one_rank_ends_before_mpi_starts(end: str) -> None:
+    """The others are in MPI_Init, where nobody can tell them anything: the job ends."""
+    program = f"""
+import os, sys, mpistrat
+rank = int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK"))
+if rank == 1:
+    {end}
+mpistrat.MirroredStrategy()
+"""
+    result = bare(program)
+    assert result.returncode != 0
+    assert not result.timed_out
+    assert "no data here" in result.ranks[1].stderr
+
+
+def test_one_rank_raises_between_mpi_and_its_first_strategy() -> None:
+    program = """
+from mpi4py import MPI
+import mpistrat
+if MPI.COMM_WORLD.rank == 1:
+    raise ValueError("no data here")
+mpistrat.MirroredStrategy()
+"""
+    result = bare(program)
+    assert result.returncode != 0
+    assert not result.timed_out
+    assert "no data here" in result.ranks[1].stderr
+
+
+def test_a_forked_child_is_no_rank() -> None:
+    """A forked child leaves the job alone, and its calls are refused."""
+    program = """
+import os, sys, mpistrat
+strategy = mpistrat.MirroredStrategy()
+for code in (0, 3):
+    child = os.fork()
+    if child == 0:
+        try:
+            strategy.reduce("SUM", 1.0)
+        except RuntimeError as error:
+            assert "forked" in str(error)
+        os._exit(code)  # as multiprocessing does: MPI_Finalize is not for a child
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+assert strategy.reduce("SUM", 1.0) == 2.0
+print("well")
+"""
+    result = bare(program)
+    result.check()
+    assert all("well" in rank.stdout for rank in result.ranks)

@@ -26,7 +26,6 @@ def test_arrays_are_taken_as_they_are():
         ([], "float64", (0,)),
         ([[1, 2, 3]], "int64", (1, 3)),
         (range(4), "int64", (4,)),
-        (np.ma.array([1.0]), "float64", (1,)),
     ],
 )
 def test_values_become_arrays(value, dtype, shape):
@@ -175,3 +174,8 @@ def test_even_lengths(length, size):
 
 def test_names():
     assert all(hasattr(arrays, name) for name in arrays.__all__)
+
+
+def test_masked_arrays_would_lose_their_mask():
+    with pytest.raises(ArgumentTypeError, match="lose its mask"):
+        as_array(np.ma.array([1.0, 2.0], mask=[False, True]))

@@ -1,7 +1,10 @@
 """Local replicas that take turns: errors, unwinding, merge calls, context variables."""
 
 import functools
+import random
+import signal
 import threading
+import time
 from contextvars import ContextVar
 
 import numpy as np
@@ -293,3 +296,61 @@ def test_an_assignment_that_fails_in_replicas_can_be_caught(strategy):
 
     strategy.run(replica_fn)
     np.testing.assert_array_equal(variable, [3.0, 3.0])
+
+
+def test_an_unwound_replica_cannot_go_on():
+    """Collectives in the finally block of a replica that is being ended do nothing more."""
+    seen = []
+
+    def step():
+        context = replica()
+        if context.replica_id_in_sync_group == 1:
+            raise KeyError("second")
+        try:
+            context.all_reduce("SUM", 1.0)
+        finally:
+            seen.append(context.all_reduce("SUM", 5.0))
+
+    strategy = MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(KeyError):
+        strategy.run(step)
+    assert seen == []
+    assert strategy.reduce("SUM", strategy.run(lambda: 1.0 * index()), axis=None) == 1
+
+
+def test_two_threads_use_one_strategy():
+    strategy = MirroredStrategy(["CPU:0", "CPU:1"])
+    sums = []
+
+    def work():
+        sums.extend([strategy.run(lambda: replica().all_reduce("SUM", 1.0)) for _ in range(200)])
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(sums) == 400
+    assert all(value == 2 for one in sums for value in one.values)
+
+
+@pytest.mark.deadline(30)
+def test_interrupts_at_any_moment_leave_the_strategy_usable():
+    """Ctrl-C while replicas take turns: run() ends at once, and the next one works."""
+    strategy = MirroredStrategy(["CPU:0", "CPU:1"])
+    draw = random.Random(0)
+    caught = 0
+    for _ in range(60):
+        signal.setitimer(signal.ITIMER_PROF, draw.uniform(1e-4, 5e-3))
+        old = signal.signal(signal.SIGPROF, signal.default_int_handler)
+        try:
+            end = time.monotonic() + 0.01
+            while time.monotonic() < end:
+                strategy.run(lambda: replica().all_reduce("SUM", 1.0))
+        except KeyboardInterrupt:
+            caught += 1
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, old)
+        assert strategy.reduce("SUM", strategy.run(index), axis=None) == 1
+    assert caught > 30

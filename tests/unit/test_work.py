@@ -191,3 +191,18 @@ def test_given_up_transfers_are_kept_alive(engine):
     with pytest.raises(CommunicationTimeoutError):
         engine.start(steps(Countdown(10**9), None)).wait(timeout=0.05)
     assert len(module._abandoned) == held + 1
+
+
+def test_an_error_that_nobody_waits_for_is_shown(capfd):
+    import gc
+
+    def rank(comm):
+        communicator = Communicator(comm)
+        communicator.iallreduce([1.0] * (1 + comm.rank))
+        communicator.barrier()
+        gc.collect()
+
+    run_ranks(2, rank)
+    shown = capfd.readouterr().err
+    assert shown.count("nobody waited for") == 2
+    assert "shape=(2,)" in shown

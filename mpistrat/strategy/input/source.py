@@ -13,6 +13,7 @@ from mpistrat.strategy.input.array_spec import spec_of
 from mpistrat.strategy.input.datasets import Dataset
 from mpistrat.strategy.input.iterator import MISSING
 from mpistrat.strategy.input.rebatch import cut
+from mpistrat.strategy.nest import map_nest
 from mpistrat.types import Nest
 
 __all__ = [
@@ -50,7 +51,8 @@ def open_epoch(dataset: Any, epoch: int) -> tuple[Iterator[Any], Callable[[Any],
     """Return raw elements that can be cut, and what makes an element of one."""
     if isinstance(dataset, Dataset):
         return dataset.raw(epoch)
-    return map(as_element, dataset), lambda element: element
+    # Copies, so that a replica function may change its batch in place.
+    return map(as_element, dataset), lambda element: map_nest(np.array, element)
 
 
 def cut_raw(

@@ -16,7 +16,7 @@ from mpistrat.testing.strategies.base import (
     rank_in,
     together,
 )
-from mpistrat.types import Array
+from mpistrat.types import Array, ArrayLike
 
 __all__ = ["ReduceConformance"]
 
@@ -185,3 +185,20 @@ class ReduceConformance(StrategyConformance):
             total[:] = -1.0
             for replica, one in zip(local_ids(layout), value.values, strict=True):
                 equal(one, _row(replica))
+
+    @pytest.mark.parametrize(
+        ("value", "mean"),
+        [
+            (np.array([True, True, True, False]), 0.75),
+            (np.full(4, 2**30, np.int32), 2.0**30),
+            (np.full(4, 200, np.uint8), 200.0),
+            (np.full(4, 60000.0, np.float16), np.float16(60000.0)),
+        ],
+    )
+    def test_b33_mean_along_an_axis_does_not_overflow(
+        self, layout: Layout, value: Array, mean: ArrayLike
+    ) -> None:
+        """Accumulate integers and bool in float64, halves in float32."""
+        with self.strategy(layout) as strategy:
+            values = distribute(strategy, lambda replica: value)
+            equal(strategy.reduce("MEAN", values, axis=0), mean)
