@@ -6,68 +6,15 @@ import pytest
 from mpistrat import MirroredStrategy, Variable, VariableAggregation, get_replica_context
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.rank import rank_from_environment
+from mpistrat.testing.strategies.all_areas import AllAreasConformance
 from mpistrat.testing.strategies.base import distribute, equal
-from mpistrat.testing.strategies.config import ConfigConformance
-from mpistrat.testing.strategies.cross_device_ops import KINDS, CrossDeviceOpsConformance
-from mpistrat.testing.strategies.examples import ExamplesConformance
-from mpistrat.testing.strategies.extended import ExtendedConformance
-from mpistrat.testing.strategies.gather import GatherConformance
-from mpistrat.testing.strategies.input import InputConformance
-from mpistrat.testing.strategies.reduce import ReduceConformance
-from mpistrat.testing.strategies.run import RunConformance
-from mpistrat.testing.strategies.scope import ScopeConformance
-from mpistrat.testing.strategies.values import ValuesConformance
-from mpistrat.testing.strategies.variables import VariablesConformance
+from mpistrat.testing.strategies.cross_device_ops import KINDS
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 1), *LAYOUTS], ids=str)
-class OnLayouts:
+class TestMirrored(AllAreasConformance):
     def strategy(self, layout: Layout) -> MirroredStrategy:
         return MirroredStrategy(layout.device_names)
-
-
-class TestReduce(OnLayouts, ReduceConformance):
-    pass
-
-
-class TestRun(OnLayouts, RunConformance):
-    pass
-
-
-class TestScope(OnLayouts, ScopeConformance):
-    pass
-
-
-class TestGather(OnLayouts, GatherConformance):
-    pass
-
-
-class TestValues(OnLayouts, ValuesConformance):
-    pass
-
-
-class TestInput(OnLayouts, InputConformance):
-    pass
-
-
-class TestConfig(OnLayouts, ConfigConformance):
-    pass
-
-
-class TestExtended(OnLayouts, ExtendedConformance):
-    pass
-
-
-class TestVariables(OnLayouts, VariablesConformance):
-    pass
-
-
-class TestCrossDeviceOps(OnLayouts, CrossDeviceOpsConformance):
-    pass
-
-
-class TestExamples(OnLayouts, ExamplesConformance):
-    pass
 
 
 @pytest.mark.mpi(ranks=[2, 3])

@@ -15,64 +15,8 @@ from mpistrat.cluster_resolver import (
     TFConfigClusterResolver,
 )
 from mpistrat.testing.layouts import LAYOUTS, Layout
+from mpistrat.testing.strategies.all_areas import AllAreasConformance
 from mpistrat.testing.strategies.base import rank_in
-from mpistrat.testing.strategies.config import ConfigConformance
-from mpistrat.testing.strategies.cross_device_ops import CrossDeviceOpsConformance
-from mpistrat.testing.strategies.examples import ExamplesConformance
-from mpistrat.testing.strategies.extended import ExtendedConformance
-from mpistrat.testing.strategies.gather import GatherConformance
-from mpistrat.testing.strategies.input import InputConformance
-from mpistrat.testing.strategies.reduce import ReduceConformance
-from mpistrat.testing.strategies.run import RunConformance
-from mpistrat.testing.strategies.scope import ScopeConformance
-from mpistrat.testing.strategies.values import ValuesConformance
-from mpistrat.testing.strategies.variables import VariablesConformance
-
-
-@pytest.mark.parametrize("layout", [Layout(1, 1), *LAYOUTS], ids=str)
-class OnLayouts:
-    def strategy(self, layout: Layout) -> MultiWorkerMirroredStrategy:
-        return MultiWorkerMirroredStrategy(devices=layout.device_names)
-
-
-class TestReduce(OnLayouts, ReduceConformance):
-    pass
-
-
-class TestRun(OnLayouts, RunConformance):
-    pass
-
-
-class TestScope(OnLayouts, ScopeConformance):
-    pass
-
-
-class TestGather(OnLayouts, GatherConformance):
-    pass
-
-
-class TestValues(OnLayouts, ValuesConformance):
-    pass
-
-
-class TestInput(OnLayouts, InputConformance):
-    pass
-
-
-class TestExtended(OnLayouts, ExtendedConformance):
-    pass
-
-
-class TestVariables(OnLayouts, VariablesConformance):
-    pass
-
-
-class TestCrossDeviceOps(OnLayouts, CrossDeviceOpsConformance):
-    pass
-
-
-class TestExamples(OnLayouts, ExamplesConformance):
-    pass
 
 
 @contextmanager
@@ -88,8 +32,12 @@ def tf_config(cluster, task):
             os.environ["TF_CONFIG"] = before
 
 
-class TestConfig(OnLayouts, ConfigConformance):
+@pytest.mark.parametrize("layout", [Layout(1, 1), *LAYOUTS], ids=str)
+class TestMultiWorker(AllAreasConformance):
     resolver_class = ClusterResolver
+
+    def strategy(self, layout: Layout) -> MultiWorkerMirroredStrategy:
+        return MultiWorkerMirroredStrategy(devices=layout.device_names)
 
     def test_b110_the_resolver_given_is_the_resolver(self, layout: Layout) -> None:
         given = SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}), task_type="worker")
