@@ -6,12 +6,24 @@ import atexit
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, NoReturn
 
-__all__ = ["end_job_on_early_failure", "expected_size", "was_launched"]
+__all__ = [
+    "end_job_on_early_failure",
+    "expected_rank",
+    "expected_size",
+    "local_size",
+    "was_launched",
+]
 
 _SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID")
+_LOCAL_SIZE_VARIABLES = (
+    *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    *("PALS_LOCAL_SIZE",),
+)
 _LAUNCH_PREFIXES = (
     *("OMPI_COMM_WORLD_", "PMI_", "PMIX_", "PALS_", "MV2_COMM_", "FLUX_TASK_"),
     *("ALPS_APP_", "MPI_LOCALRANKID", "JSM_NAMESPACE_"),
@@ -29,26 +41,43 @@ def was_launched() -> bool:
 
 def expected_size() -> tuple[str, int] | None:
     """Return (variable, number of ranks) that the launcher announced, or None. **Local.**"""
-    names = [*_SIZE_VARIABLES]
-    if "SLURM_STEP_ID" in os.environ:
-        names += ["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]
-    for name in names:
-        if os.environ.get(name, "").isdigit():
-            return name, int(os.environ[name])
-    return None
+    in_step = ["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"] if _is_in_step() else []
+    return _number([*_SIZE_VARIABLES, *in_step])
+
+
+def expected_rank() -> tuple[str, int] | None:
+    """Return (variable, rank) that the launcher gave this process, or None. **Local.**"""
+    return _number([*_RANK_VARIABLES, *(["SLURM_PROCID"] if _is_in_step() else [])])
+
+
+def local_size() -> tuple[str, int] | None:
+    """Return (variable, number of ranks on this node), or None. **Local.**"""
+    return _number(_LOCAL_SIZE_VARIABLES)
+
+
+def _is_in_step() -> bool:
+    return "SLURM_STEP_ID" in os.environ
+
+
+def _number(names: Iterable[str]) -> tuple[str, int] | None:
+    values = ((name, os.environ.get(name, "")) for name in names)
+    return next(((name, int(value)) for name, value in values if value.isdigit()), None)
 
 
 def end_job_on_early_failure() -> None:
-    """Let a failure before MPI starts end the whole job, if this process is a rank of one.
+    """Let a rank that ends before MPI starts end the whole job, if others would wait for it.
 
-    The other ranks may be in MPI_Init by then, waiting for this one without a deadline, and some
-    launchers (MPICH's) do not mind a rank that exits without having started MPI. They do mind
-    one that ends by a signal. After a failure between MPI's start and the first
+    They may be in MPI_Init by then, without a deadline, and some launchers (MPICH's) do not mind
+    a rank that exits without having started MPI. They do mind one that ends by a signal. A
+    failure ends the job always, a good end only if another rank has begun to start MPI
+    (:mod:`mpistrat.cluster.roll_call`). After a failure between MPI's start and the first
     strategy the job is aborted: nobody could be told. **Local.**
     """
     expected = expected_size()
     if expected is None or expected[1] == 1:
         return
+    from mpistrat.cluster import roll_call  # noqa: F401 - it notes who started this process
+
     failures: list[object] = []
     owner, previous, leave = os.getpid(), sys.excepthook, sys.exit
 
@@ -62,18 +91,35 @@ def end_job_on_early_failure() -> None:
         leave(code)
 
     def end() -> None:
-        if not failures or os.getpid() != owner:
+        if os.getpid() != owner:
             return
-        sys.stdout.flush()
-        sys.stderr.flush()
         if not _mpi_is_started():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGTERM)
+            _end_without_mpi(is_failure=bool(failures))
         elif any(isinstance(failure, BaseException) for failure in failures):
+            _flush()
             sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(1)
 
     sys.excepthook, sys.exit = note, note_exit
     atexit.register(end)  # the first to be registered is the last to run
+
+
+def _end_without_mpi(is_failure: bool) -> None:
+    from mpistrat.cluster import roll_call
+
+    if is_failure:
+        roll_call.forget()
+    elif reason := roll_call.leave():
+        sys.stderr.write(f"[mpistrat] {reason}\n")
+    else:
+        return
+    _flush()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def _mpi_is_started() -> bool:

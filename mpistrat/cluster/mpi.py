@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from mpistrat import config
+from mpistrat.cluster import roll_call
 from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import ClusterError
@@ -25,14 +26,18 @@ def world() -> Any:
     Raises
     ------
     ClusterError
-        The launcher meant a job of several ranks, but MPI is missing or sees a smaller one.
+        The launcher meant a job of several ranks, but MPI is missing or sees a smaller one, or a
+        rank has ended already.
     """
     if not was_launched() and not _is_started():
         _note_allocation()
         return None
     expected = expected_size()
+    is_first = "mpi4py.MPI" not in sys.modules and not config.allows_singleton()
+    if is_first and expected is not None and expected[1] > 1:
+        roll_call.start()
     try:
-        from mpi4py import MPI
+        from mpi4py import MPI  # starts MPI, which waits for all ranks
     except (ImportError, RuntimeError) as error:
         if expected is None or expected[1] == 1:
             return None
@@ -40,6 +45,8 @@ def world() -> Any:
             f"the launcher started {expected[1]} ranks ({expected[0]}), but MPI cannot be loaded:"
             f" {error}; install an MPI library, e.g. pip install 'mpistrat[mpich]'"
         ) from error
+    if is_first:
+        roll_call.forget()
     _check_size(MPI.COMM_WORLD.size, expected)
     return MPI.COMM_WORLD
 
