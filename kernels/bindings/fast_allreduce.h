@@ -1,0 +1,33 @@
+#ifndef MPISTRAT_BINDINGS_FAST_ALLREDUCE_H_
+#define MPISTRAT_BINDINGS_FAST_ALLREDUCE_H_
+
+// `communicator.allreduce` for the common case, without a detour through Python: a NumPy array in
+// C order and native byte order, nothing else under way. What does not fit goes to the method in
+// Python, which has the same signature and the same answers.
+
+#include <Python.h>
+
+#include "node_handle.h"
+
+namespace mpistrat {
+
+// Create the type. Returns false with a Python error set.
+bool init_fast_allreduce();
+
+// Return a callable (array, op="sum", *, out=None, timeout=None).
+//
+// general   The Python method, for all that is not the common case.
+// digest    (array, op) -> int: the fingerprint of the call; asked once for each kind of call.
+// finish    (status, array, op, out) -> result: ends a call that did not end soon, or not well.
+PyObject* make_fast_allreduce(PyObject* node_object, NodeHandle* node, PyObject* general,
+                              PyObject* digest, PyObject* finish);
+
+// Tell which NumPy type number has `dtype`, of those that NumPy itself does not know.
+void register_dtype(int type_num, int dtype);
+
+// The MpistratDtype of an array's elements, or -1.
+int dtype_of(PyObject* array);
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_BINDINGS_FAST_ALLREDUCE_H_

@@ -1,0 +1,157 @@
+// The Python module mpistrat._kernels: the C functions of the kernels, with NumPy arrays.
+//
+// No defaults and no logic: both are Python's (mpistrat/collectives/shm.py).
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
+
+#include "fast_allreduce.h"
+#include "mpistrat/simd.h"
+#include "numpy_api.h"
+
+namespace nb = nanobind;
+using mpistrat::NodeHandle;
+
+namespace {
+
+// A node, the memory that it lives in, and the arrays of its call.
+struct Node : NodeHandle {
+  nb::object memory, held;
+  std::vector<MpistratPiece> sends, recvs;
+  std::vector<int64_t> send_bytes, recv_bytes;
+
+  Node(nb::object memory_of, size_t address, int rank_, int size_, int num_cpus)
+      : memory(std::move(memory_of)) {
+    rank = rank_;
+    size = size_;
+    node = mpistrat_node_open(reinterpret_cast<void*>(address), rank, size, num_cpus);
+    if (!node) throw std::bad_alloc();
+  }
+  ~Node() { mpistrat_node_close(node); }
+  Node(const Node&) = delete;
+};
+
+std::vector<MpistratPiece> pieces(const nb::sequence& arrays) {
+  std::vector<MpistratPiece> found;
+  for (nb::handle item : arrays) {
+    if (!PyArray_Check(item.ptr())) throw nb::type_error("expected NumPy arrays");
+    auto* array = reinterpret_cast<PyArrayObject*>(item.ptr());
+    found.push_back({PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))});
+  }
+  return found;
+}
+
+// Start a call whose arrays are held until the next one starts.
+void start(Node& self, int kind, bool crosses, int op, int dtype, int root, int64_t divisor,
+           const nb::sequence& send, const nb::sequence& recv, std::vector<int64_t> send_bytes,
+           std::vector<int64_t> recv_bytes, int64_t most_bytes, int payload_bytes) {
+  self.held = nb::make_tuple(send, recv);
+  self.sends = pieces(send);
+  self.recvs = pieces(recv);
+  self.send_bytes = std::move(send_bytes);
+  self.recv_bytes = std::move(recv_bytes);
+  MpistratSpec spec = {};
+  spec.kind = kind;
+  spec.crosses = crosses;
+  spec.op = op;
+  spec.dtype = dtype;
+  spec.root = root;
+  spec.divisor = divisor;
+  spec.payload_bytes = payload_bytes;
+  spec.send = self.sends.data();
+  spec.num_send = static_cast<int32_t>(self.sends.size());
+  spec.recv = self.recvs.data();
+  spec.num_recv = static_cast<int32_t>(self.recvs.size());
+  spec.send_bytes = self.send_bytes.data();
+  spec.recv_bytes = self.recv_bytes.data();
+  spec.most_bytes = most_bytes;
+  self.is_busy = true;
+  mpistrat_begin(self.node, &spec);
+}
+
+int wait(Node& self, uint64_t budget_ns) {
+  int status;
+  if (budget_ns == 0) {
+    status = mpistrat_wait(self.node, 0);
+  } else {
+    nb::gil_scoped_release release;
+    status = mpistrat_wait(self.node, budget_ns);
+  }
+  self.is_busy = status == MPISTRAT_WAITING;
+  return status;
+}
+
+nb::object bytes_view(const nb::object& owner, uint8_t* data, npy_intp rows, npy_intp columns) {
+  npy_intp shape[] = {rows, columns};
+  PyObject* view = rows ? PyArray_SimpleNewFromData(2, shape, NPY_UINT8, data)
+                        : PyArray_SimpleNewFromData(1, shape + 1, NPY_UINT8, data);
+  if (!view) throw nb::python_error();
+  nb::object array = nb::steal(view);
+  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view),
+                            nb::object(owner).release().ptr()))
+    throw nb::python_error();
+  return array;
+}
+
+std::vector<int> missing(Node& self) {
+  std::vector<uint8_t> flags(static_cast<size_t>(self.size));
+  mpistrat_missing(self.node, flags.data());
+  std::vector<int> ranks;
+  for (int rank = 0; rank < self.size; ++rank)
+    if (flags[static_cast<size_t>(rank)]) ranks.push_back(rank);
+  return ranks;
+}
+
+int add_region(Node& self, const std::vector<size_t>& bases, size_t nbytes) {
+  std::vector<void*> pointers;
+  for (size_t base : bases) pointers.push_back(reinterpret_cast<void*>(base));
+  return mpistrat_region_add(self.node, pointers.data(), nbytes);
+}
+
+nb::object fast_allreduce(nb::handle_t<Node> self, nb::handle general, nb::handle digest,
+                          nb::handle finish) {
+  Node* node = nb::cast<Node*>(self);
+  PyObject* made =
+      mpistrat::make_fast_allreduce(self.ptr(), node, general.ptr(), digest.ptr(), finish.ptr());
+  if (!made) throw nb::python_error();
+  return nb::steal(made);
+}
+
+}  // namespace
+
+NB_MODULE(_kernels, m) {
+  nb::set_leak_warnings(false);  // communicators may live until the interpreter ends
+  if (!mpistrat::init_fast_allreduce()) throw nb::python_error();
+  m.def("node_bytes", &mpistrat_node_bytes);
+  m.def("simd_name", &mpistrat_simd_name);
+  m.def("simd_select", [](const char* name) { return mpistrat_simd_select(name) != 0; });
+  m.def("can_reduce", [](int op, int dtype) { return mpistrat_can_reduce(op, dtype) != 0; });
+  m.def("register_dtype", &mpistrat::register_dtype);
+  m.def("dtype_of", [](nb::handle array) { return mpistrat::dtype_of(array.ptr()); });
+  nb::class_<Node>(m, "Node")
+      .def(nb::init<nb::object, size_t, int, int, int>())
+      .def("start", &start)
+      .def("wait", &wait)
+      .def("missing", &missing)
+      .def("add_region", &add_region)
+      .def("remove_region", [](Node& self, int id) { mpistrat_region_remove(self.node, id); })
+      .def("tune", [](Node& self, int64_t chunk, int64_t flat,
+                      int64_t stream) { mpistrat_tune(self.node, chunk, flat, stream); })
+      .def("fast_allreduce", &fast_allreduce)
+      .def("line",
+           [](nb::handle_t<Node> self) {
+             return bytes_view(nb::borrow(self), mpistrat_line(nb::cast<Node*>(self)->node), 0,
+                               MPISTRAT_LINE_BYTES);
+           })
+      .def("table",
+           [](nb::handle_t<Node> self) {
+             Node* node = nb::cast<Node*>(self);
+             return bytes_view(nb::borrow(self), const_cast<uint8_t*>(mpistrat_table(node->node)),
+                               node->size, MPISTRAT_LINE_BYTES);
+           })
+      .def_rw("is_ready", &Node::is_ready)
+      .def_ro("size", &Node::size)
+      .def_ro("is_busy", &Node::is_busy)
+      .def_rw("label", &Node::label)
+      .def_ro("fast_calls", &Node::fast_calls);
+}

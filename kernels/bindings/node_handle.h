@@ -1,0 +1,38 @@
+#ifndef MPISTRAT_BINDINGS_NODE_HANDLE_H_
+#define MPISTRAT_BINDINGS_NODE_HANDLE_H_
+
+#include <Python.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "mpistrat/shm.h"
+
+namespace mpistrat {
+
+// A node as Python holds it, and what its fast calls have to know.
+struct NodeHandle {
+  MpistratNode* node = nullptr;
+  int rank = 0, size = 0;
+  bool is_ready = false;  // whether Python allows fast calls: open, sound, nothing queued
+  bool is_busy = false;   // a call is under way
+  int64_t label = 0;      // a number for what the calls are made for
+  int64_t fast_calls = 0;
+  // The fast call under way.
+  MpistratSpec spec = {};
+  MpistratPiece send = {}, recv = {};
+
+  // Count one more call, and fill in the head of its line.
+  void fill_line(int64_t digest, int64_t extra) {
+    int64_t head[4];
+    std::memcpy(head, mpistrat_line(node), sizeof head);
+    ++head[0];  // head[2], the failures, is written by Python
+    head[1] = digest;
+    head[3] = extra;
+    std::memcpy(mpistrat_line(node), head, sizeof head);
+  }
+};
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_BINDINGS_NODE_HANDLE_H_

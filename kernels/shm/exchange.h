@@ -1,0 +1,68 @@
+#ifndef MPISTRAT_SHM_EXCHANGE_H_
+#define MPISTRAT_SHM_EXCHANGE_H_
+
+// One collective's data, in steps that all ranks take together:
+//
+//   produce(k): write what this rank brings into its own buffers;
+//   then the node publishes the step, and waits until all ranks have;
+//   consume(k): read what the others have published.
+//
+// Since a rank publishes step k + 1 only after it has consumed step k, two sets of buffers, used in
+// turn, are enough (layout.h), and a step costs one flag a rank.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "layout.h"
+#include "mpistrat/shm.h"
+#include "pieces.h"
+#include "regions.h"
+
+namespace mpistrat {
+
+struct Tuning {
+  int64_t chunk_bytes = 128 << 10;
+  int64_t flat_bytes = 16 << 10;    // reductions up to here are done whole by every rank
+  int64_t stream_bytes = 48 << 20;  // results from here on are written past the caches
+};
+
+// What an exchange sees of its node.
+struct Place {
+  Memory* memory;
+  int rank;
+  int size;
+  uint64_t counter;  // steps so far, over all calls; its parity says which buffers are in turn
+  int64_t sequence;  // of the call, if it crosses the gate
+  Tuning tuning;
+  Regions* regions;
+  // Room for one pointer a rank, and one more.
+  const void** sources;
+  void** targets;
+  uint8_t **sends, **recvs;
+
+  const Line& line(int of, int64_t sequence) const {
+    return memory->controls()[of].lines[sequence & 1];
+  }
+  uint8_t* slot(int of) const { return memory->buffers(size)[of].slots[counter & 1]; }
+  uint8_t* result(int of) const { return memory->buffers(size)[of].results[counter & 1]; }
+  uint8_t* last_result(int of) const { return memory->buffers(size)[of].results[~counter & 1]; }
+};
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual void produce(const Place&, int64_t /*step*/) {}
+  virtual void consume(const Place&, int64_t /*step*/) {}
+  int64_t steps = 1;
+};
+
+// Bytes of the `index`-th of pieces of `each` bytes that `total` is cut into; 0 past its end.
+inline int64_t piece_bytes(int64_t total, int64_t each, int64_t index) {
+  return std::clamp<int64_t>(total - index * each, 0, each);
+}
+
+inline int64_t num_pieces(int64_t total, int64_t each) { return (total + each - 1) / each; }
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_EXCHANGE_H_

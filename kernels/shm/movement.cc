@@ -1,0 +1,94 @@
+#include "movement.h"
+
+namespace mpistrat {
+
+Spread::Spread(const MpistratSpec& spec, const Place& place)
+    : spec_(spec),
+      send_(spec.send, spec.num_send),
+      recv_(spec.recv, spec.num_recv),
+      chunk_bytes_(place.tuning.chunk_bytes) {
+  int64_t most = 0, total = 0;
+  for (int of = 0; of < place.size; ++of) {
+    most = std::max(most, block_bytes(of));
+    total += block_bytes(of);
+  }
+  steps = std::max<int64_t>(num_pieces(most, chunk_bytes_), 1);
+  stream_ = total >= place.tuning.stream_bytes;
+}
+
+int64_t Spread::block_bytes(int of) const {
+  if (!is_source(of)) return 0;
+  return spec_.kind == MPISTRAT_BCAST ? recv_.nbytes() : spec_.recv_bytes[of];
+}
+
+int64_t Spread::block_start(int of) const {
+  int64_t start = 0;
+  if (spec_.kind != MPISTRAT_BCAST)
+    for (int before = 0; before < of; ++before) start += spec_.recv_bytes[before];
+  return start;
+}
+
+void Spread::produce(const Place& place, int64_t step) {
+  const int64_t n = piece_bytes(block_bytes(place.rank), chunk_bytes_, step);
+  // A root that gathers reads its own block from where it is.
+  const bool is_read = spec_.kind != MPISTRAT_GATHER || place.rank != spec_.root;
+  if (n > 0 && is_read) send_.copy_out(step * chunk_bytes_, place.slot(place.rank), n);
+}
+
+void Spread::consume(const Place& place, int64_t step) {
+  if (!is_reader(place.rank)) return;
+  const int64_t at = step * chunk_bytes_;
+  for (int i = 0; i < place.size; ++i) {
+    const int of = (place.rank + i) % place.size;
+    const int64_t n = piece_bytes(block_bytes(of), chunk_bytes_, step);
+    if (n == 0) continue;
+    if (of != place.rank) {
+      recv_.copy_in(block_start(of) + at, place.slot(of), n, stream_);
+    } else if (spec_.kind != MPISTRAT_BCAST) {  // a root broadcasts from where its result is
+      copy_own(block_start(of) + at, at, n);
+    }
+  }
+}
+
+void Spread::copy_own(int64_t to, int64_t from, int64_t nbytes) {
+  send_.for_each(from, nbytes, [&](const uint8_t* piece, int64_t n) {
+    recv_.copy_in(to, piece, n, stream_);
+    to += n;
+  });
+}
+
+Blocks::Blocks(const MpistratSpec& spec, const Place& place)
+    : spec_(spec), send_(spec.send, spec.num_send), recv_(spec.recv, spec.num_recv) {
+  const int64_t line = static_cast<int64_t>(kCacheLine);
+  part_bytes_ = std::max(place.tuning.chunk_bytes / place.size / line * line, line);
+  steps = std::max<int64_t>(num_pieces(spec.most_bytes, part_bytes_), 1);
+}
+
+void Blocks::produce(const Place& place, int64_t step) {
+  if (!is_source(place.rank)) return;
+  int64_t block = 0;
+  for (int of = 0; of < place.size; block += spec_.send_bytes[of++]) {
+    const int64_t n = piece_bytes(spec_.send_bytes[of], part_bytes_, step);
+    const int64_t at = block + step * part_bytes_;
+    if (n > 0) send_.copy_out(at, place.slot(place.rank) + of * part_bytes_, n);
+  }
+}
+
+void Blocks::consume(const Place& place, int64_t step) {
+  int64_t block = 0;
+  for (int of = 0; of < place.size; ++of) {
+    const int64_t whole = bytes_from(of);
+    const int64_t n = piece_bytes(whole, part_bytes_, step);
+    if (n > 0)
+      recv_.copy_in(block + step * part_bytes_, place.slot(of) + place.rank * part_bytes_, n,
+                    false);
+    block += whole;
+  }
+}
+
+int64_t Blocks::bytes_from(int of) const {
+  if (!is_source(of)) return 0;
+  return spec_.kind == MPISTRAT_ALLTOALL ? spec_.recv_bytes[of] : recv_.nbytes();
+}
+
+}  // namespace mpistrat

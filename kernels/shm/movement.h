@@ -1,0 +1,49 @@
+#ifndef MPISTRAT_SHM_MOVEMENT_H_
+#define MPISTRAT_SHM_MOVEMENT_H_
+
+// The collectives that move data and compute nothing, each by chunks through the slots.
+
+#include "exchange.h"
+
+namespace mpistrat {
+
+// bcast, allgather, gather: what a rank brings, all its readers read.
+class Spread : public Exchange {
+ public:
+  Spread(const MpistratSpec& spec, const Place& place);
+  void produce(const Place& place, int64_t step) override;
+  void consume(const Place& place, int64_t step) override;
+
+ private:
+  bool is_source(int rank) const { return spec_.kind != MPISTRAT_BCAST || rank == spec_.root; }
+  bool is_reader(int rank) const { return spec_.kind != MPISTRAT_GATHER || rank == spec_.root; }
+  // Bytes that `of` brings, and where they go in the result.
+  int64_t block_bytes(int of) const;
+  int64_t block_start(int of) const;
+  void copy_own(int64_t to, int64_t from, int64_t nbytes);
+
+  const MpistratSpec& spec_;
+  Pieces send_, recv_;
+  int64_t chunk_bytes_;
+  bool stream_ = false;
+};
+
+// scatter, alltoall: a rank brings a block for each reader, in slots cut in one part a rank.
+class Blocks : public Exchange {
+ public:
+  Blocks(const MpistratSpec& spec, const Place& place);
+  void produce(const Place& place, int64_t step) override;
+  void consume(const Place& place, int64_t step) override;
+
+ private:
+  bool is_source(int rank) const { return spec_.kind == MPISTRAT_ALLTOALL || rank == spec_.root; }
+  int64_t bytes_from(int of) const;
+
+  const MpistratSpec& spec_;
+  Pieces send_, recv_;
+  int64_t part_bytes_;
+};
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_MOVEMENT_H_

@@ -1,0 +1,166 @@
+#include "node.h"
+
+#include <cstring>
+
+namespace mpistrat {
+
+Node::Node(Memory* memory, int rank, int size, int num_cpus)
+    : place_{memory, rank, size, 0, 0, {}, &regions_, nullptr, nullptr, nullptr, nullptr},
+      waiting_(&memory->bell, size > num_cpus),
+      sources_(static_cast<size_t>(size)),
+      targets_(static_cast<size_t>(size) + 1),
+      sends_(static_cast<size_t>(size)),
+      recvs_(static_cast<size_t>(size)),
+      table_(static_cast<size_t>(size) * MPISTRAT_LINE_BYTES) {
+  place_.sources = sources_.data();
+  place_.targets = targets_.data();
+  place_.sends = sends_.data();
+  place_.recvs = recvs_.data();
+  // First touch: this rank's buffers lie in the memory next to its own processor.
+  std::memset(static_cast<void*>(&memory->buffers(size)[rank]), 0, sizeof(Buffers));
+}
+
+void Node::begin(const MpistratSpec& spec) {
+  spec_ = spec;
+  std::memcpy(&place_.sequence, line_, sizeof place_.sequence);
+  step_ = 0;
+  next_ = 0;
+  is_published_ = false;
+  switch (spec_.kind) {
+    case MPISTRAT_ALLREDUCE:
+    case MPISTRAT_REDUCE:
+      exchange_ = &data_.emplace<Reduction>(spec_, place_);
+      break;
+    case MPISTRAT_REDUCE_SCATTER:
+      exchange_ = &data_.emplace<ReduceScatter>(spec_, place_);
+      break;
+    case MPISTRAT_BCAST:
+    case MPISTRAT_ALLGATHER:
+    case MPISTRAT_GATHER:
+      exchange_ = &data_.emplace<Spread>(spec_, place_);
+      break;
+    case MPISTRAT_SCATTER:
+    case MPISTRAT_ALLTOALL:
+      exchange_ = &data_.emplace<Blocks>(spec_, place_);
+      break;
+    default:
+      spec_.crosses = 1;
+      exchange_ = &data_.emplace<Exchange>();
+  }
+}
+
+MpistratStatus Node::wait(uint64_t budget_ns) {
+  while (step_ < exchange_->steps) {
+    if (!is_published_) publish();
+    if (!waiting_.wait([this] { return have_all_come(); }, budget_ns)) return MPISTRAT_WAITING;
+    const bool agree = !is_line_step() || do_lines_agree();
+    if (agree) exchange_->consume(place_, step_);
+    if (spec_.kind == MPISTRAT_CROSS || !agree) fill_table();
+    ++step_;
+    ++place_.counter;
+    next_ = 0;
+    is_published_ = false;
+    if (!agree) return MPISTRAT_MISMATCH;
+  }
+  return MPISTRAT_DONE;
+}
+
+void Node::publish() {
+  exchange_->produce(place_, step_);
+  if (is_line_step()) {
+    show_line();
+  } else {
+    place_.memory->controls()[place_.rank].published.store(place_.counter + 1);
+  }
+  is_published_ = true;
+  waiting_.ring();
+}
+
+void Node::show_line() {
+  Line& mine = place_.memory->controls()[place_.rank].lines[place_.sequence & 1];
+  std::memcpy(mine.rest, line_ + sizeof place_.sequence, sizeof mine.rest);
+  if (spec_.kind == MPISTRAT_CROSS)
+    std::memcpy(mine.payload, line_ + MPISTRAT_HEAD_BYTES,
+                static_cast<size_t>(spec_.payload_bytes));
+  mine.sequence.store(place_.sequence);
+}
+
+bool Node::has_come(int rank) const {
+  if (rank == place_.rank) return true;
+  const Control& control = place_.memory->controls()[rank];
+  if (is_line_step()) return control.lines[place_.sequence & 1].sequence.load() == place_.sequence;
+  return control.published.load() > place_.counter;
+}
+
+bool Node::have_all_come() {
+  while (next_ < place_.size && has_come(next_)) ++next_;
+  return next_ == place_.size;
+}
+
+bool Node::do_lines_agree() {
+  for (int rank = 0; rank < place_.size; ++rank) {
+    const Line& line = place_.line(rank, place_.sequence);
+    if (std::memcmp(line.rest, line_ + sizeof place_.sequence,
+                    MPISTRAT_AGREED_BYTES - sizeof place_.sequence) != 0)
+      return false;
+  }
+  return true;
+}
+
+void Node::fill_table() {
+  for (int rank = 0; rank < place_.size; ++rank) {
+    const Line& line = place_.line(rank, place_.sequence);
+    uint8_t* row = table_.data() + rank * MPISTRAT_LINE_BYTES;
+    std::memcpy(row, &place_.sequence, sizeof place_.sequence);
+    std::memcpy(row + sizeof place_.sequence, line.rest, sizeof line.rest);
+    if (spec_.kind == MPISTRAT_CROSS)
+      std::memcpy(row + MPISTRAT_HEAD_BYTES, line.payload,
+                  static_cast<size_t>(spec_.payload_bytes));
+  }
+}
+
+void Node::missing(uint8_t* missing) const {
+  for (int rank = 0; rank < place_.size; ++rank) missing[rank] = !has_come(rank);
+}
+
+}  // namespace mpistrat
+
+// --------------------------------------------------------------------------------- the C functions
+
+struct MpistratNode : mpistrat::Node {
+  using Node::Node;
+};
+
+size_t mpistrat_node_bytes(int size) { return mpistrat::Memory::bytes(size); }
+
+MpistratNode* mpistrat_node_open(void* memory, int rank, int size, int num_cpus) {
+  return new (std::nothrow)
+      MpistratNode(static_cast<mpistrat::Memory*>(memory), rank, size, num_cpus);
+}
+
+void mpistrat_node_close(MpistratNode* node) { delete node; }
+
+uint8_t* mpistrat_line(MpistratNode* node) { return node->line(); }
+
+const uint8_t* mpistrat_table(MpistratNode* node) { return node->table(); }
+
+void mpistrat_begin(MpistratNode* node, const MpistratSpec* spec) { node->begin(*spec); }
+
+int mpistrat_wait(MpistratNode* node, uint64_t budget_ns) { return node->wait(budget_ns); }
+
+void mpistrat_missing(MpistratNode* node, uint8_t* missing) { node->missing(missing); }
+
+int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes) {
+  return node->add_region(bases, nbytes);
+}
+
+void mpistrat_region_remove(MpistratNode* node, int region) { node->regions().remove(region); }
+
+void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes,
+                   int64_t stream_bytes) {
+  mpistrat::Tuning& tuning = node->tuning();
+  tuning = {};
+  if (chunk_bytes > 0) tuning.chunk_bytes = std::min(chunk_bytes, mpistrat::kMaxChunk);
+  if (flat_bytes > 0) tuning.flat_bytes = std::min(flat_bytes, mpistrat::kMaxChunk / 4);
+  if (stream_bytes > 0) tuning.stream_bytes = stream_bytes;
+}

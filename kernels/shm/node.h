@@ -1,0 +1,65 @@
+#ifndef MPISTRAT_SHM_NODE_H_
+#define MPISTRAT_SHM_NODE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <variant>
+#include <vector>
+
+#include "exchange.h"
+#include "movement.h"
+#include "mpistrat/shm.h"
+#include "reduction.h"
+#include "waiting.h"
+
+namespace mpistrat {
+
+// One rank's end of the shared memory; see mpistrat/shm.h.
+class Node {
+ public:
+  Node(Memory* memory, int rank, int size, int num_cpus);
+
+  uint8_t* line() { return line_; }
+  const uint8_t* table() const { return table_.data(); }
+  Regions& regions() { return regions_; }
+  int add_region(void* const* bases, size_t nbytes) {
+    return regions_.add(bases, place_.size, place_.rank, nbytes);
+  }
+  Tuning& tuning() { return place_.tuning; }
+
+  void begin(const MpistratSpec& spec);
+  MpistratStatus wait(uint64_t budget_ns);
+  void missing(uint8_t* missing) const;
+
+ private:
+  bool is_line_step() const { return step_ == 0 && spec_.crosses; }
+  bool has_come(int rank) const;
+  bool have_all_come();
+  void publish();
+  void show_line();
+  bool do_lines_agree();
+  void fill_table();
+
+  Place place_;
+  Waiting waiting_;
+  Regions regions_;
+  std::vector<const void*> sources_;
+  std::vector<void*> targets_;
+  std::vector<uint8_t*> sends_, recvs_;
+  alignas(kCacheLine) uint8_t line_[MPISTRAT_LINE_BYTES] = {};
+  std::vector<uint8_t> table_;
+
+  // The call under way.
+  MpistratSpec spec_ = {};
+  std::variant<Exchange, Reduction, ReduceScatter, Spread, Blocks> data_;
+  Exchange* exchange_ = nullptr;
+  int64_t step_ = 0;
+  bool is_published_ = false;
+  int next_ = 0;  // the ranks before this one have come
+};
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_NODE_H_

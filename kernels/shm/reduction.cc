@@ -1,0 +1,206 @@
+#include "reduction.h"
+
+#include <cstring>
+
+namespace mpistrat {
+namespace {
+
+constexpr int64_t kProbeBytes = 64 << 10;  // shorter arrays gain nothing from being in place
+
+// What a rank says of its buffers in its line's payload.
+struct Addresses {
+  Address send, recv;
+};
+
+Addresses addresses_of(const Place& place, int64_t sequence, int rank) {
+  Addresses read;
+  std::memcpy(&read, place.line(rank, sequence).payload, sizeof read);
+  return read;
+}
+
+}  // namespace
+
+Reduction::Reduction(const MpistratSpec& spec, const Place& place)
+    : spec_(spec),
+      send_(spec.send, spec.num_send),
+      recv_(spec.recv, spec.num_recv),
+      nbytes_(send_.nbytes()),
+      chunk_bytes_(place.tuning.chunk_bytes),
+      itemsize_(static_cast<int64_t>(mpistrat_itemsize(spec.dtype))),
+      size_(place.size) {
+  is_inline_ = spec.crosses && nbytes_ <= MPISTRAT_INLINE_BYTES;
+  is_flat_ = nbytes_ * size_ <= 2 * place.tuning.flat_bytes && nbytes_ <= kMaxChunk;
+  is_flat_ = is_flat_ || is_inline_;
+  if (is_flat_) return;
+  probes_ = spec.crosses && spec.kind == MPISTRAT_ALLREDUCE && nbytes_ >= kProbeBytes &&
+            !place.regions->empty();
+  chunks_ = num_pieces(nbytes_, chunk_bytes_);
+  steps = (probes_ ? 1 : 0) + chunks_ + 1;
+  stream_ = nbytes_ >= place.tuning.stream_bytes;
+}
+
+Reduction::Slice Reduction::slice(int64_t chunk, int of) const {
+  const int64_t nbytes = piece_bytes(nbytes_, chunk_bytes_, chunk);
+  // Whole cache lines, so that no two ranks write to the same one.
+  const int64_t lines = num_pieces(nbytes, kCacheLine);
+  const int64_t each = num_pieces(lines, size_) * static_cast<int64_t>(kCacheLine);
+  return {std::min(of * each, nbytes), std::min((of + 1) * each, nbytes)};
+}
+
+void Reduction::produce(const Place& place, int64_t step) {
+  if (is_flat_) {
+    Line& line = place.memory->controls()[place.rank].lines[place.sequence & 1];
+    send_.copy_out(0, is_inline_ ? line.payload : place.slot(place.rank), nbytes_);
+  } else if (probes_ && step == 0) {
+    Line& line = place.memory->controls()[place.rank].lines[place.sequence & 1];
+    const uint8_t* send = send_.contiguous(0, nbytes_);
+    const uint8_t* recv = recv_.contiguous(0, nbytes_);
+    const Addresses mine{place.regions->find(send, nbytes_), place.regions->find(recv, nbytes_)};
+    std::memcpy(line.payload, &mine, sizeof mine);
+  } else {
+    bring(place, step - probes_);
+  }
+}
+
+void Reduction::consume(const Place& place, int64_t step) {
+  if (is_flat_) {
+    if (wants(place.rank)) reduce_flat(place);
+    return;
+  }
+  if (probes_ && step == 0) {
+    agree_on_places(place);
+    return;
+  }
+  const int64_t chunk = step - probes_;
+  if (chunk > 0 && !writes_in_place_ && wants(place.rank)) take(place, chunk - 1);
+  if (chunk < chunks_) reduce_slice(place, chunk);
+}
+
+// All ranks read the same lines, and so come to the same answer.
+void Reduction::agree_on_places(const Place& place) {
+  reads_in_place_ = writes_in_place_ = true;
+  for (int rank = 0; rank < size_; ++rank) {
+    const Addresses theirs = addresses_of(place, place.sequence, rank);
+    reads_in_place_ = reads_in_place_ && theirs.send.region >= 0;
+    writes_in_place_ = writes_in_place_ && theirs.recv.region >= 0;
+    place.sends[rank] = place.regions->resolve(theirs.send, rank);
+    place.recvs[rank] = place.regions->resolve(theirs.recv, rank);
+  }
+  if (!reads_in_place_ || !writes_in_place_) return;
+  chunk_bytes_ = nbytes_;  // there is nothing to keep in the cache: one chunk
+  chunks_ = 1;
+  steps = 3;
+}
+
+void Reduction::reduce(const Place& place, void* const* to, int num_to, const void* const* from,
+                       int64_t nbytes, int stream) const {
+  mpistrat_reduce(to, num_to, from, place.size, static_cast<size_t>(nbytes / itemsize_),
+                  spec_.dtype, spec_.op, spec_.divisor, stream);
+}
+
+void Reduction::reduce_flat(const Place& place) {
+  for (int of = 0; of < size_; ++of)
+    place.sources[of] = is_inline_ ? place.line(of, place.sequence).payload : place.slot(of);
+  if (void* to = recv_.contiguous(0, nbytes_)) {
+    reduce(place, &to, 1, place.sources, nbytes_, 0);
+    return;
+  }
+  alignas(kCacheLine) uint8_t total[MPISTRAT_INLINE_BYTES];
+  // This rank's own results are read by others only in the steps of long arrays.
+  void* into = is_inline_ ? total : place.result(place.rank);
+  reduce(place, &into, 1, place.sources, nbytes_, 0);
+  recv_.copy_in(0, into, nbytes_, false);
+}
+
+void Reduction::bring(const Place& place, int64_t chunk) {
+  if (reads_in_place_ || chunk >= chunks_) return;
+  const int64_t start = offset(chunk), nbytes = piece_bytes(nbytes_, chunk_bytes_, chunk);
+  const Slice mine = slice(chunk, place.rank);
+  uint8_t* slot = place.slot(place.rank);
+  // The own slice is reduced from where it is; only one that is in pieces has to be packed too.
+  const bool skips_mine = send_.contiguous(start + mine.begin, mine.nbytes()) != nullptr;
+  const int64_t until = skips_mine ? mine.begin : mine.end;
+  send_.copy_out(start, slot, until);
+  send_.copy_out(start + mine.end, slot + mine.end, nbytes - mine.end);
+}
+
+const uint8_t* Reduction::source(const Place& place, int64_t chunk, int of, Slice part) {
+  if (reads_in_place_) return place.sends[of] + offset(chunk) + part.begin;
+  if (of == place.rank) {
+    const uint8_t* own = send_.contiguous(offset(chunk) + part.begin, part.nbytes());
+    if (own) return own;
+  }
+  return place.slot(of) + part.begin;
+}
+
+int Reduction::destinations(const Place& place, int64_t chunk, Slice part, void** found) {
+  if (!writes_in_place_) {
+    found[0] = place.result(place.rank);
+    return 1;
+  }
+  int count = 0;
+  for (int of = 0; of < size_; ++of) {
+    void* to = place.recvs[of] + offset(chunk) + part.begin;
+    if (count == 0 || to != found[count - 1]) found[count++] = to;  // one copy a node, or one each
+  }
+  return count;
+}
+
+void Reduction::reduce_slice(const Place& place, int64_t chunk) {
+  const Slice mine = slice(chunk, place.rank);
+  if (mine.nbytes() == 0) return;
+  for (int of = 0; of < size_; ++of) place.sources[of] = source(place, chunk, of, mine);
+  int count = destinations(place, chunk, mine, place.targets);
+  const int64_t at = offset(chunk) + mine.begin;
+  if (writes_in_place_) {
+    reduce(place, place.targets, count, place.sources, mine.nbytes(), stream_);
+    return;
+  }
+  uint8_t* own = wants(place.rank) ? recv_.contiguous(at, mine.nbytes()) : nullptr;
+  if (own && !stream_) place.targets[count++] = own;
+  reduce(place, place.targets, count, place.sources, mine.nbytes(), 0);
+  if (wants(place.rank) && (!own || stream_))
+    recv_.copy_in(at, place.result(place.rank), mine.nbytes(), stream_);
+}
+
+void Reduction::take(const Place& place, int64_t chunk) {
+  for (int i = 1; i < size_; ++i) {
+    const int of = (place.rank + i) % size_;  // each rank begins with another one's memory
+    const Slice theirs = slice(chunk, of);
+    if (theirs.nbytes() > 0)
+      recv_.copy_in(offset(chunk) + theirs.begin, place.last_result(of), theirs.nbytes(), stream_);
+  }
+}
+
+ReduceScatter::ReduceScatter(const MpistratSpec& spec, const Place& place)
+    : spec_(spec), send_(spec.send, spec.num_send), recv_(spec.recv, spec.num_recv) {
+  const int64_t line = static_cast<int64_t>(kCacheLine);
+  part_bytes_ = std::max(place.tuning.chunk_bytes / place.size / line * line, line);
+  int64_t most = 0;
+  for (int of = 0; of < place.size; ++of) most = std::max(most, spec.send_bytes[of]);
+  steps = std::max<int64_t>(num_pieces(most, part_bytes_), 1);
+}
+
+void ReduceScatter::produce(const Place& place, int64_t step) {
+  int64_t block = 0;
+  for (int of = 0; of < place.size; block += spec_.send_bytes[of++]) {
+    const int64_t n = piece_bytes(spec_.send_bytes[of], part_bytes_, step);
+    const int64_t at = block + step * part_bytes_;
+    if (n > 0) send_.copy_out(at, place.slot(place.rank) + of * part_bytes_, n);
+  }
+}
+
+void ReduceScatter::consume(const Place& place, int64_t step) {
+  const int64_t n = piece_bytes(spec_.send_bytes[place.rank], part_bytes_, step);
+  if (n == 0) return;
+  for (int of = 0; of < place.size; ++of)
+    place.sources[of] = place.slot(of) + place.rank * part_bytes_;
+  void* to = recv_.contiguous(step * part_bytes_, n);
+  void* into = to ? to : place.result(place.rank);
+  mpistrat_reduce(&into, 1, place.sources, place.size,
+                  static_cast<size_t>(n) / mpistrat_itemsize(spec_.dtype), spec_.dtype, spec_.op,
+                  spec_.divisor, 0);
+  if (!to) recv_.copy_in(step * part_bytes_, into, n, false);
+}
+
+}  // namespace mpistrat

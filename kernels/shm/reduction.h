@@ -1,0 +1,70 @@
+#ifndef MPISTRAT_SHM_REDUCTION_H_
+#define MPISTRAT_SHM_REDUCTION_H_
+
+// allreduce and reduce.
+//
+// Short arrays are *flat*: every rank that wants the result reduces all of it, in one step. The
+// shortest ride in the lines. Long ones are cut in chunks, and each chunk in one slice a rank:
+//
+//   step k: copy chunk k into the slot; reduce one's slice of it; copy out the others' slices of
+//           chunk k - 1.
+//
+// So a chunk costs one flag, each rank reads its input once and writes its output once, and what
+// passes between the ranks stays in the shared cache. Of buffers that all ranks can read or write
+// in place (regions.h) the copies in or out are left out.
+
+#include "exchange.h"
+
+namespace mpistrat {
+
+class Reduction : public Exchange {
+ public:
+  Reduction(const MpistratSpec& spec, const Place& place);
+  void produce(const Place& place, int64_t step) override;
+  void consume(const Place& place, int64_t step) override;
+
+ private:
+  // Bytes [begin, end) of a chunk.
+  struct Slice {
+    int64_t begin, end;
+    int64_t nbytes() const { return end - begin; }
+  };
+  Slice slice(int64_t chunk, int of) const;
+  bool wants(int rank) const { return spec_.kind == MPISTRAT_ALLREDUCE || rank == spec_.root; }
+  int64_t offset(int64_t chunk) const { return chunk * chunk_bytes_; }
+
+  void agree_on_places(const Place& place);
+  void reduce_flat(const Place& place);
+  void bring(const Place& place, int64_t chunk);
+  void reduce_slice(const Place& place, int64_t chunk);
+  void take(const Place& place, int64_t chunk);
+  const uint8_t* source(const Place& place, int64_t chunk, int of, Slice part);
+  int destinations(const Place& place, int64_t chunk, Slice part, void** found);
+  void reduce(const Place& place, void* const* to, int num_to, const void* const* from,
+              int64_t nbytes, int stream) const;
+
+  const MpistratSpec& spec_;
+  Pieces send_, recv_;
+  int64_t nbytes_, chunk_bytes_, chunks_ = 0, itemsize_;
+  int size_;
+  bool is_inline_ = false, is_flat_ = false, probes_ = false;
+  bool reads_in_place_ = false, writes_in_place_ = false;
+  int stream_ = 0;
+};
+
+// reduce_scatter: every rank reduces its own block, from slots that are cut in one part a rank.
+class ReduceScatter : public Exchange {
+ public:
+  ReduceScatter(const MpistratSpec& spec, const Place& place);
+  void produce(const Place& place, int64_t step) override;
+  void consume(const Place& place, int64_t step) override;
+
+ private:
+  const MpistratSpec& spec_;
+  Pieces send_, recv_;
+  int64_t part_bytes_;
+};
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_REDUCTION_H_

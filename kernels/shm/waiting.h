@@ -1,0 +1,73 @@
+#ifndef MPISTRAT_SHM_WAITING_H_
+#define MPISTRAT_SHM_WAITING_H_
+
+// Waiting for another process: spin while it is likely to be quick, then offer the core, then
+// sleep. More ranks than cores must not collapse, and a rank that waits for long costs nothing.
+
+#include <atomic>
+#include <cstdint>
+
+#include "layout.h"
+
+namespace mpistrat {
+
+uint64_t now_ns();
+
+class Waiting {
+ public:
+  Waiting(Bell* bell, bool is_crowded) : bell_(bell), is_crowded_(is_crowded) {}
+
+  // Wait until `is_ready()` or for about `budget_ns`; return whether it is ready.
+  template <class Ready>
+  bool wait(Ready is_ready, uint64_t budget_ns);
+
+  // Wake who sleeps. To be called after the (sequentially consistent) store that they wait for.
+  void ring();
+
+ private:
+  static void pause();
+  static void yield();
+  void sleep(uint32_t rings, uint64_t at_most_ns);
+
+  Bell* bell_;
+  bool is_crowded_;  // more ranks than processors
+};
+
+namespace waiting {
+constexpr int kSpins = 64;                 // between looks at the clock
+constexpr uint64_t kSpinNs = 20'000;       // as long as most differences between ranks
+constexpr uint64_t kYieldNs = 1'000'000;   // a sleep and its wake-up cost about 50 us
+constexpr uint64_t kSleepNs = 20'000'000;  // at most, should a ring be lost
+}  // namespace waiting
+
+template <class Ready>
+bool Waiting::wait(Ready is_ready, uint64_t budget_ns) {
+  if (is_ready()) return true;
+  if (budget_ns == 0) return false;
+  const uint64_t start = now_ns();
+  for (uint64_t waited = 0; waited < budget_ns; waited = now_ns() - start) {
+    if (waited < waiting::kSpinNs && !is_crowded_) {
+      for (int i = 0; i < waiting::kSpins; ++i) {
+        pause();
+        if (is_ready()) return true;
+      }
+    } else if (waited < waiting::kYieldNs) {
+      yield();
+      if (is_ready()) return true;
+    } else {
+      // Count oneself in, then look again; a publisher stores, then looks for sleepers. All four
+      // operations are sequentially consistent, so one of the two sees the other.
+      const uint32_t rings = bell_->rings.load();
+      bell_->sleepers.fetch_add(1);
+      const bool ready = is_ready();
+      if (!ready) sleep(rings, budget_ns - waited);
+      bell_->sleepers.fetch_sub(1);
+      if (ready || is_ready()) return true;
+    }
+  }
+  return is_ready();
+}
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_WAITING_H_

@@ -1,0 +1,31 @@
+// The kernels for AVX2 and F16C. dispatch.cc sees to it that only such processors run them.
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "kernel_table.h"
+
+// For all that follows, in place of a compiler flag for this file alone.
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
+#else
+#pragma GCC target("avx2,f16c")
+#endif
+
+#define MPISTRAT_ISA avx2
+#define MPISTRAT_ISA_NAME "avx2"
+#define MPISTRAT_VECTOR_BYTES 32
+
+#include "impl_kernels.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+
+#endif  // __x86_64__

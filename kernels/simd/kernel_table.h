@@ -1,0 +1,49 @@
+#ifndef MPISTRAT_SIMD_KERNEL_TABLE_H_
+#define MPISTRAT_SIMD_KERNEL_TABLE_H_
+
+// What each instruction set offers, and who is in use.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mpistrat {
+
+constexpr int kNumDtypes = 15;
+constexpr int kNumOps = 7;
+
+// What is reduced: `num` arrays of `nbytes` bytes.
+struct Sources {
+  const char* const* data;
+  int num;
+  size_t nbytes;
+};
+
+// Reduce bytes [begin, begin + nbytes) of all sources into `out`, which stands for byte `begin` of
+// the destination. Both are multiples of the item size.
+using ReduceKernel = void (*)(char* out, const Sources& sources, size_t begin, size_t nbytes,
+                              int64_t divisor);
+
+// One reduction of one dtype; null where the op has no meaning.
+struct KernelTable {
+  const char* name;
+  ReduceKernel kernels[kNumOps][kNumDtypes];
+};
+
+namespace baseline {
+extern const KernelTable kTable;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const KernelTable kTable;
+}
+namespace avx512 {
+extern const KernelTable kTable;
+}
+#endif
+
+// The table in use.
+const KernelTable& kernel_table();
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SIMD_KERNEL_TABLE_H_

@@ -1,0 +1,143 @@
+// The C functions: which kernel runs on which piece, and who writes past the caches.
+
+#include <algorithm>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+#include "kernel_table.h"
+#include "mpistrat/simd.h"
+
+namespace mpistrat {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kBlock = 4096;  // a result on its way to several places waits in the L1 cache
+
+size_t bytes_to_next_line(const void* address) {
+  return -reinterpret_cast<uintptr_t>(address) % kLine;
+}
+
+#if defined(__x86_64__)
+
+// Non-temporal stores fill whole lines in a write-combining buffer, so that no line is read only
+// to be overwritten. 16 bytes at a time: wider ones are no faster, as memory is what they wait for.
+void stream_lines(char* to, const char* from, size_t nbytes) {
+  for (size_t i = 0; i < nbytes; i += kLine) {
+    const __m128i* source = reinterpret_cast<const __m128i*>(from + i);
+    __m128i* line = reinterpret_cast<__m128i*>(to + i);
+    const __m128i a = _mm_loadu_si128(source);
+    const __m128i b = _mm_loadu_si128(source + 1);
+    const __m128i c = _mm_loadu_si128(source + 2);
+    const __m128i d = _mm_loadu_si128(source + 3);
+    _mm_stream_si128(line, a);
+    _mm_stream_si128(line + 1, b);
+    _mm_stream_si128(line + 2, c);
+    _mm_stream_si128(line + 3, d);
+  }
+}
+
+// Streamed data become visible in any order; whoever is told that they are there must find them.
+void end_stream() { _mm_sfence(); }
+
+#else
+
+void stream_lines(char* to, const char* from, size_t nbytes) { std::memcpy(to, from, nbytes); }
+
+void end_stream() {}
+
+#endif
+
+void stream_copy(char* to, const char* from, size_t nbytes) {
+  const size_t head = std::min(bytes_to_next_line(to), nbytes);
+  const size_t lines = (nbytes - head) / kLine * kLine;
+  const size_t tail = head + lines;
+  std::memcpy(to, from, head);
+  stream_lines(to + head, from + head, lines);
+  std::memcpy(to + tail, from + tail, nbytes - tail);
+}
+
+// What a block needs to know of the call.
+struct Call {
+  ReduceKernel kernel;
+  char* const* destinations;
+  int num_destinations;
+  Sources sources;
+  int64_t divisor;
+};
+
+// The block is in the first destination, still in cache, when the others get it; only then may it
+// overwrite a source.
+void reduce_block(const Call& call, size_t begin, size_t nbytes) {
+  char* first = call.destinations[0] + begin;
+  call.kernel(first, call.sources, begin, nbytes, call.divisor);
+  for (int k = 1; k < call.num_destinations; ++k) {
+    std::memcpy(call.destinations[k] + begin, first, nbytes);
+  }
+}
+
+void stream_block(const Call& call, size_t begin, size_t nbytes) {
+  alignas(kLine) char block[kBlock];
+  call.kernel(block, call.sources, begin, nbytes, call.divisor);
+  for (int k = 0; k < call.num_destinations; ++k) {
+    stream_copy(call.destinations[k] + begin, block, nbytes);
+  }
+}
+
+// The first block ends where a line of the first destination does, so that no later block shares
+// a line with its neighbour, unless elements straddle lines.
+size_t first_block(const Call& call, size_t itemsize) {
+  const size_t head = bytes_to_next_line(call.destinations[0]);
+  return head % itemsize == 0 && head > 0 ? head : kBlock;
+}
+
+void reduce(const Call& call, size_t itemsize, bool stream) {
+  const size_t nbytes = call.sources.nbytes;
+  if (call.num_destinations == 1 && !stream) {
+    reduce_block(call, 0, nbytes);
+    return;
+  }
+  size_t block = std::min(first_block(call, itemsize), nbytes);
+  for (size_t begin = 0; begin < nbytes; begin += block, block = std::min(kBlock, nbytes - begin)) {
+    stream ? stream_block(call, begin, block) : reduce_block(call, begin, block);
+  }
+  if (stream) end_stream();
+}
+
+}  // namespace
+}  // namespace mpistrat
+
+extern "C" size_t mpistrat_itemsize(int dtype) {
+  static constexpr size_t kSizes[] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+  static_assert(sizeof kSizes / sizeof kSizes[0] == mpistrat::kNumDtypes, "one for each dtype");
+  return dtype < 0 || dtype >= mpistrat::kNumDtypes ? 0 : kSizes[dtype];
+}
+
+extern "C" int mpistrat_can_reduce(int op, int dtype) {
+  if (op < 0 || op >= mpistrat::kNumOps || mpistrat_itemsize(dtype) == 0) return 0;
+  return mpistrat::kernel_table().kernels[op][dtype] != nullptr;
+}
+
+extern "C" void mpistrat_reduce(void* const* destinations, int num_destinations,
+                                const void* const* sources, int num_sources, size_t count,
+                                int dtype, int op, int64_t divisor, int stream) {
+  if (!mpistrat_can_reduce(op, dtype)) return;
+  const size_t itemsize = mpistrat_itemsize(dtype);
+  const mpistrat::Sources all = {reinterpret_cast<const char* const*>(sources), num_sources,
+                                 count * itemsize};
+  const mpistrat::Call call = {mpistrat::kernel_table().kernels[op][dtype],
+                               reinterpret_cast<char* const*>(destinations), num_destinations, all,
+                               divisor};
+  mpistrat::reduce(call, itemsize, stream != 0);
+}
+
+extern "C" void mpistrat_copy(void* destination, const void* source, size_t nbytes, int stream) {
+  if (stream == 0) {
+    std::memcpy(destination, source, nbytes);
+    return;
+  }
+  mpistrat::stream_copy(static_cast<char*>(destination), static_cast<const char*>(source), nbytes);
+  mpistrat::end_stream();
+}

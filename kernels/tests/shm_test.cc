@@ -1,0 +1,245 @@
+// The collectives of a node, with threads as ranks: every kind, many sizes, random delays.
+
+#include "mpistrat/shm.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+using Values = std::vector<float>;
+
+// What one rank holds at index `i` of the block that it has for rank `to`; small whole numbers, so
+// that sums are exact in any order.
+float value(int rank, int to, int64_t i, int salt) {
+  return static_cast<float>((rank * 31 + to * 17 + i * 7 + salt) % 97);
+}
+
+struct Case {
+  int kind, size, root, salt;
+  std::vector<std::vector<int64_t>> counts;  // [from][to], elements
+  int num_pieces;
+  bool is_delayed;
+};
+
+struct Rank {
+  MpistratNode* node;
+  int rank;
+  int64_t sequence = 0;
+};
+
+int64_t total(const std::vector<int64_t>& counts) {
+  int64_t sum = 0;
+  for (int64_t n : counts) sum += n;
+  return sum;
+}
+
+std::vector<MpistratPiece> cut(Values& values, int count) {
+  std::vector<MpistratPiece> pieces;
+  const size_t n = values.size(), each = n / static_cast<size_t>(count);
+  for (int i = 0; i < count; ++i) {
+    const size_t begin = each * static_cast<size_t>(i);
+    const size_t end = i + 1 == count ? n : begin + each;
+    pieces.push_back({values.data() + begin, static_cast<int64_t>((end - begin) * sizeof(float))});
+  }
+  return pieces;
+}
+
+std::vector<int64_t> in_bytes(std::vector<int64_t> counts) {
+  for (int64_t& n : counts) n *= static_cast<int64_t>(sizeof(float));
+  return counts;
+}
+
+int64_t most(const Case& c) {
+  int64_t most = 0;
+  for (const auto& row : c.counts)
+    for (int64_t n : row) most = std::max(most, n);
+  return most * static_cast<int64_t>(sizeof(float));
+}
+
+// The counts of `send` and `recv` as this rank gives them.
+std::vector<int64_t> sent(const Case& c, int rank) {
+  switch (c.kind) {
+    case MPISTRAT_ALLREDUCE:
+    case MPISTRAT_REDUCE:
+    case MPISTRAT_BCAST:
+      return {c.counts[0][0]};
+    case MPISTRAT_REDUCE_SCATTER:
+      return c.counts[0];
+    case MPISTRAT_SCATTER:
+      return c.counts[static_cast<size_t>(c.root)];
+    case MPISTRAT_ALLTOALL:
+      return c.counts[static_cast<size_t>(rank)];
+    default:
+      return {c.counts[static_cast<size_t>(rank)][0]};
+  }
+}
+
+std::vector<int64_t> received(const Case& c, int rank) {
+  std::vector<int64_t> counts;
+  const auto me = static_cast<size_t>(rank);
+  switch (c.kind) {
+    case MPISTRAT_REDUCE_SCATTER:
+      return {c.counts[0][me]};
+    case MPISTRAT_SCATTER:
+      return {c.counts[static_cast<size_t>(c.root)][me]};
+    case MPISTRAT_ALLTOALL:
+      for (const auto& row : c.counts) counts.push_back(row[me]);
+      return counts;
+    case MPISTRAT_ALLGATHER:
+    case MPISTRAT_GATHER:
+      for (const auto& row : c.counts) counts.push_back(row[0]);
+      return counts;
+    default:
+      return {c.counts[0][0]};
+  }
+}
+
+Values inputs(const Case& c, int rank) {
+  Values values;
+  const auto counts = sent(c, rank);
+  for (size_t to = 0; to < counts.size(); ++to)
+    for (int64_t i = 0; i < counts[to]; ++i)
+      values.push_back(value(rank, static_cast<int>(to), i, c.salt));
+  return values;
+}
+
+// The answer, from the definition of each collective.
+Values expected(const Case& c, int rank) {
+  Values values;
+  const auto counts = received(c, rank);
+  for (size_t from = 0; from < counts.size(); ++from)
+    for (int64_t i = 0; i < counts[from]; ++i) {
+      float sum = 0;
+      switch (c.kind) {
+        case MPISTRAT_ALLREDUCE:
+        case MPISTRAT_REDUCE:
+          for (int r = 0; r < c.size; ++r) sum += value(r, 0, i, c.salt);
+          break;
+        case MPISTRAT_REDUCE_SCATTER:
+          for (int r = 0; r < c.size; ++r) sum += value(r, rank, i, c.salt);
+          break;
+        case MPISTRAT_BCAST:
+          sum = value(c.root, 0, i, c.salt);
+          break;
+        case MPISTRAT_SCATTER:
+          sum = value(c.root, rank, i, c.salt);
+          break;
+        case MPISTRAT_ALLTOALL:
+          sum = value(static_cast<int>(from), rank, i, c.salt);
+          break;
+        default:
+          sum = value(static_cast<int>(from), 0, i, c.salt);
+      }
+      values.push_back(sum);
+    }
+  return values;
+}
+
+void show(Rank& me, int64_t digest) {
+  const int64_t head[4] = {++me.sequence, digest, 0, me.rank};
+  std::memcpy(mpistrat_line(me.node), head, sizeof head);
+}
+
+int finish(Rank& me, const MpistratSpec& spec) {
+  mpistrat_begin(me.node, &spec);
+  int status = MPISTRAT_WAITING;
+  while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.node, 3'000'000);
+  return status;
+}
+
+void run_case(Rank& me, const Case& c, std::mt19937& random) {
+  Values send = inputs(c, me.rank), recv(static_cast<size_t>(total(received(c, me.rank))), -1);
+  if (c.kind == MPISTRAT_BCAST && me.rank == c.root) recv = send;
+  const auto sends = cut(send, c.num_pieces), recvs = cut(recv, c.num_pieces);
+  const auto send_bytes = in_bytes(sent(c, me.rank)), recv_bytes = in_bytes(received(c, me.rank));
+  if (c.is_delayed) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+  MpistratSpec spec = {};
+  spec.kind = c.kind;
+  spec.crosses = c.salt % 2;
+  spec.op = MPISTRAT_SUM;
+  spec.dtype = MPISTRAT_FLOAT32;
+  spec.root = c.root;
+  spec.send = sends.data();
+  spec.num_send = static_cast<int>(sends.size());
+  spec.recv = recvs.data();
+  spec.num_recv = static_cast<int>(recvs.size());
+  spec.send_bytes = send_bytes.data();
+  spec.recv_bytes = recv_bytes.data();
+  spec.most_bytes = most(c);
+  if (spec.crosses) show(me, c.kind);
+  CHECK(finish(me, spec) == MPISTRAT_DONE);
+  const bool is_rooted = c.kind == MPISTRAT_REDUCE || c.kind == MPISTRAT_GATHER;
+  if (!is_rooted || me.rank == c.root) CHECK(recv == expected(c, me.rank));
+}
+
+// A call that differs, then one that carries payloads: both leave the node usable.
+void run_gate(Rank& me, int size) {
+  MpistratSpec spec = {};
+  spec.kind = MPISTRAT_BCAST;
+  spec.crosses = 1;
+  show(me, me.rank == size - 1 ? 7 : 8);
+  CHECK(finish(me, spec) == (size > 1 ? MPISTRAT_MISMATCH : MPISTRAT_DONE));
+  spec.kind = MPISTRAT_CROSS;
+  spec.payload_bytes = 100;
+  show(me, 9);
+  std::memset(mpistrat_line(me.node) + MPISTRAT_HEAD_BYTES, me.rank + 1, 100);
+  CHECK(finish(me, spec) == MPISTRAT_DONE);
+  for (int rank = 0; rank < size; ++rank) {
+    const uint8_t* row = mpistrat_table(me.node) + rank * MPISTRAT_LINE_BYTES;
+    int64_t extra;
+    std::memcpy(&extra, row + MPISTRAT_AGREED_BYTES, sizeof extra);
+    CHECK(extra == rank);
+    CHECK(row[MPISTRAT_HEAD_BYTES] == rank + 1 && row[MPISTRAT_HEAD_BYTES + 99] == rank + 1);
+  }
+}
+
+Case random_case(int size, std::mt19937& random) {
+  static const int64_t kCounts[] = {0, 1, 3, 17, 56, 57, 1000, 4097, 32768, 32769, 100003};
+  Case c{static_cast<int>(1 + random() % 8),
+         size,
+         static_cast<int>(random() % size),
+         static_cast<int>(random() % 1000),
+         {},
+         static_cast<int>(1 + random() % 4),
+         random() % 2 == 0};
+  for (int from = 0; from < size; ++from) {
+    c.counts.emplace_back();
+    for (int to = 0; to < size; ++to)
+      c.counts.back().push_back(kCounts[random() % (sizeof kCounts / sizeof *kCounts)]);
+  }
+  return c;
+}
+
+void run_size(void* memory, int size, int num_cases) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([=] {
+      Rank me{mpistrat_node_open(memory, rank, size, 2), rank};
+      std::mt19937 same(42), own(static_cast<unsigned>(rank));
+      for (int i = 0; i < num_cases; ++i) run_case(me, random_case(size, same), own);
+      run_gate(me, size);
+      run_case(me, random_case(size, same), own);
+      mpistrat_node_close(me.node);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int num_cases = argc > 1 ? std::atoi(argv[1]) : 150;
+  for (int size = 1; size <= 8; size = size < 5 ? size + 1 : size + 3) {
+    void* memory = std::aligned_alloc(4096, (mpistrat_node_bytes(size) + 4095) / 4096 * 4096);
+    std::memset(memory, 0, mpistrat_node_bytes(size));
+    run_size(memory, size, num_cases);
+    std::free(memory);
+  }
+}

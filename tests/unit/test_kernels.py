@@ -1,0 +1,102 @@
+"""The C++ kernels' own tests, compiled and run plainly and under sanitizers.
+
+They need nothing of Python or MPI; each is a program that prints what is wrong and exits with 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+KERNELS = Path(__file__).parents[2] / "kernels"
+SOURCES = sorted(
+    file for layer in ("simd", "gate", "shm") for file in KERNELS.glob(f"{layer}/*.cc")
+)
+TESTS = sorted(KERNELS.glob("tests/*_test.cc"))
+
+# -ffp-contract=off: the instruction sets agree on every bit only without fused multiply-adds.
+# -g1: lines for the reports; more would take a third longer to compile.
+FLAGS = ["-std=c++17", "-g1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-pthread"]
+BUILDS = {
+    "plain": ["-O3"],
+    "thread": ["-O1", "-fsanitize=thread"],
+    "address,undefined": [
+        "-O1",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=undefined",
+    ],
+}
+COMPILE_S = 300
+RUN_S = 120
+
+Builder = Callable[[str], list[Path]]
+
+
+def compiler() -> list[str]:
+    """Return $CXX with its arguments or the usual compiler; skip the test if there is none."""
+    names = [os.environ.get("CXX", ""), "c++", "g++", "clang++"]
+    for command in map(shlex.split, names):
+        if command and shutil.which(command[0]):
+            return command
+    pytest.skip(f"found no C++ compiler: neither $CXX nor any of {', '.join(names[1:])}")
+
+
+def run(command: list[str | Path], deadline_s: float) -> None:
+    """Run `command`; fail with all that it said if it does, or if it takes too long."""
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=deadline_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        said = (error.stdout or b"").decode(errors="replace")
+        pytest.fail(f"{command[0]} was stopped after {deadline_s} s:\n{said}", pytrace=False)
+    if done.returncode != 0:
+        text = f"{shlex.join(map(str, command))} exited with {done.returncode}:\n{done.stdout}"
+        pytest.fail(text, pytrace=False)
+
+
+def compile_object(build: str, source: Path, folder: Path) -> Path:
+    target = folder / f"{source.parent.name}_{source.stem}.o"
+    include = f"-I{KERNELS / 'include'}"
+    run([*compiler(), *FLAGS, *BUILDS[build], include, "-c", source, "-o", target], COMPILE_S)
+    return target
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    """Return a function that gives the kernels' object files of a build, compiled once."""
+
+    @cache
+    def build_objects(build: str) -> list[Path]:
+        compiler()  # skips here, not in a thread
+        folder = tmp_path_factory.mktemp("kernels")
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(lambda source: compile_object(build, source, folder), SOURCES))
+
+    return build_objects
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda test: test.stem)
+@pytest.mark.parametrize("build", BUILDS)
+def test_kernels(build: str, test: Path, objects: Builder, tmp_path: Path) -> None:
+    libraries = objects(build)
+    main = compile_object(build, test, tmp_path)
+    program = tmp_path / test.stem
+    system = ["-lrt"] if sys.platform == "linux" else []  # shm_open, in an old C library
+    run([*compiler(), *FLAGS, *BUILDS[build], main, *libraries, "-o", program, *system], COMPILE_S)
+    run([program], RUN_S)
