@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,10 +26,13 @@ class Facts:
         A name that ranks share if and only if they share a machine.
     versions
         Versions and settings that must agree, by name.
+    uid
+        A number for the communicator that no other one has; rank 0's is taken.
     """
 
     host: str
     versions: dict[str, str] = field(default_factory=dict)
+    uid: int = 0
 
 
 def facts() -> Facts:
@@ -39,7 +43,7 @@ def facts() -> Facts:
         "numpy": np.__version__,
         **config.agreed_settings(),
     }
-    return Facts(host_name(), versions)
+    return Facts(host_name(), versions, secrets.randbits(62) + 2)
 
 
 def check(everyone: Sequence[Facts]) -> None:

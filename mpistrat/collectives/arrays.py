@@ -24,6 +24,8 @@ _NAMES = "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64, comple
 def as_array(value: ArrayLike) -> Array:
     """Return `value` as a NumPy array that can be sent, without a copy where that is possible.
 
+    Bools whose bytes are neither 0 nor 1 are copied; what is not 0 is true.
+
     Parameters
     ----------
     value
@@ -40,7 +42,13 @@ def as_array(value: ArrayLike) -> Array:
     array = value if type(value) is np.ndarray else _convert(value)
     if array.dtype not in _SUPPORTED:
         _check_dtype(array)
-    return array
+    return array if array.dtype.kind != "b" else _plain_bools(array)
+
+
+def _plain_bools(array: Array) -> Array:
+    """Return bools as bytes of 0 and 1: a view of other memory may hold any, and bits travel."""
+    numbers = array.view(np.uint8)
+    return array if numbers.max(initial=0) <= 1 else np.asarray(numbers != 0)
 
 
 def _convert(value: ArrayLike) -> Array:

@@ -8,25 +8,33 @@ asynchronous calls, and leaves every wait (and its deadline) to one loop in work
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from mpistrat.types import Array
 
-__all__ = ["Backend", "Capabilities", "Request", "Steps"]
+__all__ = ["Backend", "Capabilities", "LinesDiffer", "Request", "Steps"]
 
 
 class Request(Protocol):
     """A transfer under way; mpi4py's requests are such objects."""
 
     def Test(self) -> bool:  # noqa: N802 - MPI's spelling, so that MPI requests fit as they are
-        """Make progress; return True once the transfer is complete."""
+        """Make progress; return True once the transfer is complete.
+
+        A request may also have ``sleep(seconds)``, which does the same, but lets up to that time
+        pass, without the GIL, while nothing can be done.
+        """
         ...
 
 
 Steps: TypeAlias = Generator[Request, None, Any]
 """A collective under way: yields what it waits for, returns its result."""
+
+
+class LinesDiffer(Exception):  # noqa: N818 - no error yet: the gate finds out what it means
+    """Raised by a transfer that carried the gate's lines, and found that they differ."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,12 @@ class Capabilities:
         Whether transfers advance while Python computes.
     processes
         Whether ranks are processes, whose end the others must learn of.
+    exact
+        Whether reductions are NumPy's down to the last case: half types accumulate in float32 and
+        round once, integers wrap, NaN wins minima and maxima, and ``"mean"`` is an op. What
+        MPI libraries leave open is settled above backends without it (reductions.py, nans.py).
+    checks
+        Whether a transfer can carry the gate's lines itself (see ``guards_next``).
     """
 
     devices: tuple[str, ...]
@@ -55,10 +69,62 @@ class Capabilities:
     in_place: bool
     asynchronous: bool
     processes: bool = True
+    exact: bool = False
+    checks: bool = False
+
+
+class FastCalls(Protocol):
+    """The state of calls that a backend can make without the gate's and the engine's Python.
+
+    Attributes
+    ----------
+    is_ready
+        Whether such calls may be made: the communicator is open and sound, and nothing is queued.
+    label
+        A number for what the calls are made for.
+    fast_calls
+        How many were made.
+    """
+
+    is_ready: bool
+    label: int
+
+    @property
+    def fast_calls(self) -> int: ...
+
+    def allreduce(
+        self,
+        general: Callable[..., Array],
+        digest: Callable[[Array, str], int],
+        finish: Callable[[int, Array, str, Array], Array],
+    ) -> Callable[..., Array]:
+        """Return a callable in place of ``communicator.allreduce``.
+
+        Parameters
+        ----------
+        general
+            That method; called for all that is not the common case.
+        digest
+            Gives the fingerprint of a call from its array and op.
+        finish
+            Ends a call that did not end soon, or well, from its status, array, op and result.
+        """
+        ...
+
+    def carry_on(self, status: int) -> Steps:
+        """Go on with a call that did not end soon, or whose lines differ."""
+        ...
 
 
 class Backend(Protocol):
     """A carrier of collectives over one private communicator.
+
+    Attributes
+    ----------
+    fast
+        The state of calls that take a shorter way, or None.
+    guards_next
+        Set before a transfer that is to carry the gate's line; its backend has to say `checks`.
 
     All arrays are one-dimensional, C-contiguous, native-endian and on the host; `counts` are
     elements by rank. All ranks have agreed on the call before a transfer starts. ``recv`` and
@@ -68,6 +134,8 @@ class Backend(Protocol):
     name: str
     rank: int
     size: int
+    fast: FastCalls | None
+    guards_next: bool
 
     def capabilities(self) -> Capabilities:
         """Tell what this backend can do here."""
@@ -99,8 +167,16 @@ class Backend(Protocol):
         """Return the next notice that came in as (rank, notice), or None."""
         ...
 
+    def lost(self) -> Sequence[int]:
+        """Return the ranks whose processes are known to have ended."""
+        ...
+
     def allreduce(self, send: Array, recv: Array, op: str) -> Steps:
         """Reduce `send` over all ranks into every rank's `recv` (may be the same array)."""
+        ...
+
+    def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
+        """Reduce lists of arrays of one dtype as one array; for backends that `checks`."""
         ...
 
     def reduce(self, send: Array, recv: Array | None, op: str, root: int) -> Steps:

@@ -12,7 +12,7 @@ from mpistrat.collectives.arrays import as_array, flat
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.reductions import combine, narrow, result_dtype, widened
+from mpistrat.collectives.reductions import Carried, combine, narrow, result_dtype, widened
 from mpistrat.errors import UsageError
 from mpistrat.types import Array, ArrayLike
 
@@ -38,23 +38,44 @@ def allreduce_many(
 def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int) -> Steps:
     dtypes = tuple(source.dtype for source in sources)
     shapes = tuple(source.shape for source in sources)
-    base = "sum" if op == "mean" else op
-    plan = list(buckets(sources, op, nbytes))
     signature = Signature("allreduce_many", op, dtypes, shapes, bucket_bytes=nbytes)
+    if gate.checks:
+        return (yield from _by_pieces(gate, sources, op, signature))
+    how = [gate.carried(op, source.dtype) for source in sources]
+    plan = list(buckets(sources, op, nbytes))
     packed = [_pack(sources, members, op) for members in plan]
     if len(packed) == 1 and packed[0].nbytes <= gate.inline_bytes:
         yield from gate.cross(signature, payload=packed[0])
-        totals = [combine(base, gate.payloads(packed[0]))]
+        totals = [combine(how[0].op, gate.payloads(packed[0]))]
     else:
-        yield from gate.cross(signature, extra=nans.flag(base, *packed))
         totals = packed
-        for total, where in [(total, nans.mask(gate, total)) for total in packed]:
+        rules = [how[members[0]] for members in plan]
+        yield from gate.cross(signature, extra=any(map(nans.flag, rules, packed)))
+        masks = [nans.mask(gate, *pair) for pair in zip(rules, packed, strict=True)]
+        for rule, total, where in zip(rules, totals, masks, strict=True):
             if total.size:
-                yield from gate.backend.allreduce(total, total, base)
+                yield from gate.backend.allreduce(total, total, rule.op)
             if where is not None:
                 yield from gate.backend.allreduce(where, where, "or")
                 nans.put_back(total, where)
     return _unpack(sources, plan, totals, op, gate.size)
+
+
+def _by_pieces(gate: Gate, sources: list[Array], op: str, signature: Signature) -> Steps:
+    """Reduce without packing: the backend reads and writes the arrays where they lie."""
+    by_dtype: dict[Carried, list[int]] = {}
+    for index, source in enumerate(sources):
+        by_dtype.setdefault(gate.carried(op, source.dtype), []).append(index)
+    results: list[Array] = [np.empty(0)] * len(sources)
+    yield from gate.cross(signature)
+    for how, members in by_dtype.items():
+        sends = [flat(sources[i].astype(how.dtype, copy=False)) for i in members]
+        recvs = [np.empty(send.size, send.dtype) for send in sends]
+        yield from gate.backend.allreduce_pieces(sends, recvs, how.op)
+        for i, total in zip(members, recvs, strict=True):
+            dtype = result_dtype(op, sources[i].dtype)
+            results[i] = narrow(op, total, dtype, gate.size, how).reshape(sources[i].shape)
+    return results
 
 
 def buckets(sources: Sequence[Array], op: str, nbytes: int) -> Iterator[list[int]]:

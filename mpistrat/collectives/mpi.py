@@ -17,8 +17,8 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
-from mpistrat.collectives import shutdown
-from mpistrat.collectives.base import Capabilities, Request, Steps
+from mpistrat.collectives import ordering, shutdown
+from mpistrat.collectives.base import Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.reductions import DTYPES
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError
 from mpistrat.types import Array
@@ -43,6 +43,8 @@ class MpiBackend:
     """Collectives over a private duplicate of an mpi4py communicator."""
 
     name = "mpi"
+    fast: FastCalls | None = None
+    guards_next = False
 
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
@@ -50,6 +52,7 @@ class MpiBackend:
         self._mpi = MPI
         self._comm = comm
         self.rank, self.size = comm.rank, comm.size
+        self._gate: Any = None
         self._notices: deque[tuple[Any, bytes]] = deque()
         by_size = {1: MPI.BYTE, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
         self._moved = {**by_size, 16: MPI.C_DOUBLE_COMPLEX}
@@ -78,7 +81,10 @@ class MpiBackend:
                 " close() strategies that are not used any more"
             ) from error
         end = time.monotonic() + timeout
+        creation = ordering.Creation() if comm.size == MPI.COMM_WORLD.size else None
         while not request.Test():
+            if creation is not None:
+                creation.look()
             if time.monotonic() > end:
                 raise CommunicationTimeoutError(
                     f"rank {comm.rank}/{comm.size} waited {timeout:.0f} s for all ranks to make"
@@ -135,6 +141,10 @@ class MpiBackend:
         self._comm.Recv([buffer, self._mpi.BYTE], source, _NOTICE_TAG, status)
         return source, bytes(buffer[: status.Get_count(self._mpi.BYTE)])
 
+    def lost(self) -> Sequence[int]:
+        """Return none: this backend cannot know."""
+        return ()
+
     # -------------------------------------------------------------------------- reductions
 
     def _operation(self, array: Array, op: str) -> tuple[Array, Any]:
@@ -151,6 +161,11 @@ class MpiBackend:
         for part in _chunks(send.size):
             source = self._mpi.IN_PLACE if is_in_place else send[part]
             yield self._comm.Iallreduce(source, recv[part], mpi_op)
+
+    def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
+        """Reduce one by one."""
+        for one, total in zip(send, recv, strict=True):
+            yield from self.allreduce(one, total, op)
 
     def reduce(self, send: Array, recv: Array | None, op: str, root: int) -> Steps:
         """MPI_Ireduce by chunks."""

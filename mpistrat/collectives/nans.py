@@ -10,21 +10,22 @@ from __future__ import annotations
 import numpy as np
 
 from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.reductions import Carried
 from mpistrat.types import Array
 
 __all__ = ["flag", "mask", "put_back"]
 
 
-def flag(op: str, *arrays: Array) -> int:
-    """Return 1 if `op` could lose a NaN that one of `arrays` holds, else 0; for the gate line."""
-    if op not in ("min", "max"):
+def flag(how: Carried, *arrays: Array) -> int:
+    """Return 1 if a NaN that one of `arrays` holds could be lost, else 0; for the gate line."""
+    if not how.watches_nan:
         return 0
     return int(any(a.dtype.kind == "f" and np.isnan(a).any() for a in arrays))
 
 
-def mask(gate: Gate, array: Array) -> Array | None:
+def mask(gate: Gate, how: Carried, array: Array) -> Array | None:
     """Return where `array` is NaN if any rank raised the flag in the call just crossed."""
-    if array.dtype.kind != "f" or not gate.extras.any():
+    if not how.watches_nan or array.dtype.kind != "f" or not gate.extras.any():
         return None
     return np.isnan(array)
 

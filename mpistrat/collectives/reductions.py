@@ -8,14 +8,25 @@ float64 (as TensorFlow's is), summed as float64 so that it cannot overflow.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.types import Array
 
-__all__ = ["DTYPES", "OPS", "check_op", "combine", "narrow", "result_dtype", "widen", "widened"]
+__all__ = [
+    "DTYPES",
+    "OPS",
+    "Carried",
+    "carried",
+    "check_op",
+    "combine",
+    "narrow",
+    "result_dtype",
+    "widen",
+    "widened",
+]
 
 _UFUNCS: dict[str, np.ufunc] = {
     "sum": np.add,
@@ -81,11 +92,41 @@ def widen(op: str, array: Array) -> Array:
     return array.astype(widened(op, array.dtype), copy=False)
 
 
-def narrow(op: str, total: Array, dtype: np.dtype[Any], size: int) -> Array:
-    """Finish a reduction of `size` ranks: divide for a mean, round a half type once."""
-    if op == "mean":
+class Carried(NamedTuple):
+    """How a backend carries a reduction out: the op and dtype that it is given.
+
+    Attributes
+    ----------
+    watches_nan
+        Whether NaN must be looked after above the backend.
+    """
+
+    op: str
+    dtype: np.dtype[Any]
+    watches_nan: bool
+
+
+@lru_cache(maxsize=256)
+def carried(op: str, dtype: np.dtype[Any], is_exact: bool) -> Carried:
+    """Return how `op` of `dtype` is carried out by a backend that is exact, or is not."""
+    base = "sum" if op == "mean" else op
+    if not is_exact:
+        return Carried(base, widened(op, dtype), op in ("min", "max"))
+    if op == "mean" and dtype.kind in "biuc":  # NumPy divides complex numbers in its own way
+        return Carried("sum", widened(op, dtype), False)
+    return Carried(op, dtype, False)
+
+
+def narrow(
+    op: str, total: Array, dtype: np.dtype[Any], size: int, how: Carried | None = None
+) -> Array:
+    """Finish a reduction of `size` ranks: divide for a mean, round a half type once.
+
+    `how` it was carried out may have done that already.
+    """
+    if op == "mean" and (how is None or how.op != "mean"):
         total = np.divide(total, size, out=total)
-    elif op in ("min", "max") and total.dtype.kind == "f":
+    elif op in ("min", "max") and total.dtype.kind == "f" and (how is None or how.watches_nan):
         total = np.add(
             total, 0.0, out=total
         )  # -0.0 and 0.0 are equal, and MPI may give ranks either

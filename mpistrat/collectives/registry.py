@@ -8,7 +8,6 @@ from typing import Any, Protocol, cast
 
 from mpistrat import config
 from mpistrat.cluster import mpi
-from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives.base import Backend
 from mpistrat.errors import (
     ArgumentTypeError,
@@ -21,9 +20,9 @@ from mpistrat.errors import (
 
 __all__ = ["available_backends", "open_backend", "register_backend"]
 
-_LOG = get_logger(__name__)
-
 _BACKENDS = {
+    "auto": "mpistrat.collectives.plan:Auto",
+    "shm": "mpistrat.collectives.shm:ShmBackend",
     "mpi": "mpistrat.collectives.mpi:MpiBackend",
     "threads": "mpistrat.collectives.threads:ThreadsBackend",
 }
@@ -58,7 +57,7 @@ def register_backend(name: str, target: str) -> None:
 
 def available_backends() -> tuple[str, ...]:
     """Return the names of all registered backends."""
-    return tuple(sorted({*_BACKENDS, *_outside()}))
+    return tuple(sorted({*_BACKENDS, *_outside()} - {"auto"}))
 
 
 @lru_cache(maxsize=1)
@@ -91,19 +90,10 @@ def _class(comm: Any, name: str) -> BackendClass:
         raise ArgumentTypeError(f"backend={name!r} is a {type(name).__name__}; expected a str")
     if name == "auto":
         name = config.backend()
-    if name == "auto":
-        name = _choose(comm)
     backend_class = _load(name)
     if reason := backend_class.unavailable(comm):
         raise BackendUnavailableError(f"backend {name!r} cannot be used here: {reason}")
     return backend_class
-
-
-def _choose(comm: Any) -> str:
-    """Return the best backend for `comm`, and log the choice once."""
-    name = "mpi" if mpi.is_mpi_comm(comm) else "threads"
-    warn_once(_LOG, f"choice of {name}", f"backend 'auto' is {name!r}", level="INFO")
-    return name
 
 
 def _load(name: str) -> BackendClass:

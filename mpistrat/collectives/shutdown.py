@@ -126,7 +126,6 @@ def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
     """
     gate, start, limit = communicator.gate, time.monotonic(), config.timeout_s()
     while not work.test():
-        gate.listen()
         gate.check_peers()
         if time.monotonic() - start > limit:
             _LOG.warning("rank %d waits %.0f s for the others to end", gate.rank, limit)
@@ -142,7 +141,7 @@ def _leave(communicators: list[Communicator]) -> None:
     end = time.monotonic() + config.grace_s()
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
-            communicator.gate.leave()
+            communicator.gate.peers.say_leaving(communicator.gate.completed)
     while time.monotonic() < end and not _have_all_left(communicators):
         time.sleep(0.01)
     mpi.abort(1)
@@ -151,6 +150,6 @@ def _leave(communicators: list[Communicator]) -> None:
 def _have_all_left(communicators: list[Communicator]) -> bool:
     """Tell whether all peers said goodbye; without a communicator nobody can."""
     for communicator in communicators:
-        communicator.gate.listen()
-    missing = [c for c in communicators if len(c.gate.leaving) < c.size - 1]
+        communicator.gate.peers.listen()
+    missing = [c for c in communicators if len(c.gate.peers.leaving) < c.size - 1]
     return bool(communicators) and not missing

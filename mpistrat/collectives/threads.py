@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.base import Capabilities, Steps
+from mpistrat.collectives.base import Capabilities, FastCalls, Steps
 from mpistrat.collectives.reductions import DTYPES, OPS, combine
 from mpistrat.types import Array
 
@@ -87,6 +87,8 @@ class ThreadsBackend:
     """Collectives between threads (see the module)."""
 
     name = "threads"
+    fast: FastCalls | None = None
+    guards_next = False
 
     def __init__(self, comm: ThreadComm) -> None:
         self._world = comm.world
@@ -135,6 +137,10 @@ class ThreadsBackend:
         mail = self._world.mail[self.rank]
         return mail.popleft() if mail else None
 
+    def lost(self) -> Sequence[int]:
+        """Return none: this backend cannot know."""
+        return ()
+
     def _exchange(self, value: Any) -> Steps:
         self._round += 1
         number = self._round
@@ -146,6 +152,11 @@ class ThreadsBackend:
         """Reduce in rank order."""
         posts = yield from self._exchange(send.copy())
         recv[:] = combine(op, np.stack(posts))
+
+    def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
+        """Reduce one by one."""
+        for one, total in zip(send, recv, strict=True):
+            yield from self.allreduce(one, total, op)
 
     def reduce(self, send: Array, recv: Array | None, op: str, root: int) -> Steps:
         """Reduce in rank order at the root."""

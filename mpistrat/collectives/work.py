@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any, Generic, TypeVar
 
 from mpistrat import config
+from mpistrat.collectives import ordering
 from mpistrat.collectives.base import Request, Steps
 from mpistrat.collectives.gate import Gate
 from mpistrat.errors import (
@@ -27,6 +28,7 @@ T = TypeVar("T")
 _SPINS = 50  # tests in a row before the core is offered to others
 _LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
 _NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
+_SLEEP_S = 0.02  # at most, where the backend itself can wait
 _ANSWER_S = 1.0  # how long peers have to say that they wait too
 
 _abandoned: list[Any] = []
@@ -40,6 +42,8 @@ class Work(Generic[T]):
     ----------
     done
         Whether it is over, successfully or not.
+    request
+        What it waits for, once it has begun.
     """
 
     __slots__ = (
@@ -47,17 +51,17 @@ class Work(Generic[T]):
         "_error",
         "_is_told",
         "_label",
-        "_request",
         "_result",
         "_steps",
         "done",
+        "request",
     )
 
     def __init__(self, engine: Engine, steps: Steps, label: str | None) -> None:
         self._engine = engine
         self._steps = steps
         self._label = label
-        self._request: Request | None = None
+        self.request: Request | None = None
         self._result: T | None = None
         self._error: Exception | None = None
         self._is_told = False
@@ -107,8 +111,8 @@ class Work(Generic[T]):
         """Go as far as is possible without waiting; return whether the call is over."""
         self._engine.gate.label = self._label
         try:
-            while self._request is None or self._request.Test():
-                self._request = next(self._steps)
+            while self.request is None or self.request.Test():
+                self.request = next(self._steps)
         except StopIteration as stop:
             self._result = stop.value
         except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
@@ -120,23 +124,45 @@ class Work(Generic[T]):
 
     def give_up(self, error: Exception) -> None:
         """End the call with `error`, keeping alive what MPI may still write to."""
-        _abandoned.append((self._request, self._steps))
+        _abandoned.append((self.request, self._steps))
         self._is_told = True  # whoever gave up tells it
         self._error = error
         self.done = True
 
 
 class Engine:
-    """The queue of one communicator's works: the first one advances, the others wait."""
+    """The queue of one communicator's works: the first one advances, the others wait.
+
+    Attributes
+    ----------
+    is_foreign
+        Whether another thread than its maker has used it, too.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
+        self._started = 0
+        self.is_foreign = False
+        self._fast = gate.backend.fast
+        self._program = ordering.current()
+        self._program.add(self)
         self._queue: deque[Work[Any]] = deque()
         self._lock = threading.RLock()  # several threads may wait for works of their own
 
-    def start(self, steps: Steps, label: str | None = None) -> Work[Any]:
+    @property
+    def started(self) -> int:
+        """Number of works started, by this engine and past it."""
+        return self._started + (self._fast.fast_calls if self._fast is not None else 0)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether works are under way."""
+        return bool(self._queue)
+
+    def start(self, steps: Steps, label: str | None = None, is_counted: bool = True) -> Work[Any]:
         """Queue a call made for `label`; it begins at once if nothing is before it."""
         self.gate.check_open()
+        self._started += is_counted
         work: Work[Any] = Work(self, steps, label)
         try:
             with self._lock:
@@ -146,7 +172,15 @@ class Engine:
             work.give_up(_lost(error))
             self._give_up(error)
             raise
+        self.allow_fast_calls()
         return work
+
+    def allow_fast_calls(self) -> None:
+        """Let calls take the backend's shorter way if nothing speaks against it."""
+        if self._fast is not None:
+            gate = self.gate
+            is_open = gate.broken is None and not gate.closed and not gate.closing
+            self._fast.is_ready = is_open and not self._queue
 
     def take(self, error: Exception) -> Exception:
         """Return the error of a call; one that only this rank has breaks the communicator."""
@@ -171,7 +205,18 @@ class Engine:
             is_over = self._queue[0].advance()
             if is_over:
                 self._queue.popleft()
+                self.allow_fast_calls()
             return is_over
+
+    def _sleep(self, work: Work[Any], seconds: float) -> None:
+        """Let time pass, for as long as nothing can be done; best in the backend's own wait."""
+        with self._lock:
+            request = self._queue[0].request if self._queue else None
+        sleep = getattr(request, "sleep", None)
+        if sleep is None or self._program.has_pending(self):
+            time.sleep(_NAP_S)
+        elif not work.done:
+            sleep(seconds)
 
     def wait(self, work: Work[Any], timeout: float | None) -> None:
         """Run until `work` is over."""
@@ -188,8 +233,9 @@ class Engine:
 
     def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
         limit = config.timeout_s() if timeout is None else timeout
+        self.is_foreign |= self._program is not ordering.current()
         start = time.monotonic()
-        looks = 0
+        looks, say_at = 0, ordering.SAY_AFTER_S
         while not work.done:
             os.sched_yield()
             if self.poll():
@@ -198,31 +244,40 @@ class Engine:
             if looks % _LOOK_EVERY == 0:
                 waited = time.monotonic() - start
                 self._look_up(waited, limit)
+                if waited > say_at:
+                    say_at = float("inf")
+                    self._program.say(self.gate.uid, self._first(), self.gate.in_words())
                 if waited > _NAP_AFTER_S:
-                    looks = -1  # from now on every round naps and looks
-                    time.sleep(_NAP_S)
+                    looks = -1  # from now on every round sleeps and looks
+                    self._sleep(work, _SLEEP_S)
 
     def _look_up(self, waited: float, limit: float) -> None:
         """Check the deadline, and whether the peers can still come."""
         gate = self.gate
-        gate.listen()
         gate.check_peers()
-        asked = any(number == gate.sequence for number in gate.stalled.values())
-        if waited > limit or asked:
+        if not self.is_foreign:
+            self._program.progress(self)
+            if gate.uid:
+                self._program.check(gate.uid, self._first(), gate.in_words)
+        if waited > limit or gate.peers.is_asked(gate.sequence):
             raise self._stall(waited)
+
+    def _first(self) -> int:
+        """Return the number of the work that the others wait for."""
+        return self.started - len(self._queue) + 1
 
     def _stall(self, waited: float) -> CommunicationTimeoutError:
         """Find out who is missing: whoever waits here too answers within a moment."""
         gate = self.gate
-        gate.say_stalled()
+        gate.peers.say_stalled(gate.sequence)
         end = time.monotonic() + _ANSWER_S
-        while gate.absent() and time.monotonic() < end:
+        while gate.peers.absent(gate.sequence) and time.monotonic() < end:
             time.sleep(1e-3)
-            gate.listen()
-        missing = tuple(gate.absent())
+            gate.peers.listen()
+        missing = tuple(gate.peers.absent(gate.sequence))
         names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
         return CommunicationTimeoutError(
-            f"call {gate.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
+            f"{gate.in_words()} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
             f" {waited:.1f} s; ranks that did not come: {names}; look what these ranks do, or"
             " raise the limit with MPISTRAT_TIMEOUT or timeout=",
             missing,
@@ -230,6 +285,7 @@ class Engine:
 
     def _give_up(self, error: BaseException) -> None:
         self.gate.break_off(error)
+        self.allow_fast_calls()
         with self._lock:
             while self._queue:
                 self._queue.popleft().give_up(_lost(error))

@@ -232,6 +232,33 @@ strategy.reduce("SUM", 1.0, axis=None)
     assert "gave up" in result.ranks[2].stderr
 
 
+def test_two_strategies_called_in_different_orders() -> None:
+    body = """
+second = ms.MirroredStrategy()
+for one in (second, strategy) if rank == 1 else (strategy, second):
+    one.reduce("SUM", np.ones(300), axis=None)
+"""
+    result = run(body)
+    check_failed(result, "MismatchError", "in calls of different communicators", "<string>")
+    assert all(_seen_after_s(one.stderr) < SOON_S for one in result.ranks), result.output
+
+
+def test_one_rank_makes_another_strategy_while_the_others_reduce() -> None:
+    body = """
+if rank == 1:
+    second = ms.MirroredStrategy()
+strategy.reduce("SUM", np.ones(300), axis=None)
+"""
+    result = run(body)
+    check_failed(result, "MismatchError", "in calls of different communicators", "<string>")
+    assert all(_seen_after_s(one.stderr) < SOON_S for one in result.ranks), result.output
+
+
+def _seen_after_s(stderr: str) -> float:
+    """Return how long a rank took to see its error (see FOOTER)."""
+    return float(stderr.split("saw it after ")[1].split(maxsplit=1)[0])
+
+
 def test_one_rank_makes_no_strategy() -> None:
     before = """
 if rank_from_environment() == 1:

@@ -28,7 +28,7 @@ def test_all_ranks_that_fail_alike_can_go_on():
         for i in range(3):
             comm.fail(ValueError(f"step {i}"))
             assert usable(comm)
-        assert comm.gate.failures == 3
+        assert comm.gate.peers.failures == 3
         comm.close()
 
     run_ranks(3, rank)
@@ -76,7 +76,7 @@ def test_rank_that_failed_alone_and_goes_on_is_found_in_the_next_call():
 def test_a_single_rank_needs_no_peers():
     comm = Communicator(ThreadWorld(1).comms()[0])
     comm.fail(ValueError())
-    assert comm.gate.failures == 0
+    assert comm.gate.peers.failures == 0
     assert usable(comm)
 
 

@@ -36,7 +36,7 @@ def test_known_names():
 
 
 def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(BackendNotFoundError, match="'nope' is not known; expected auto, mpi, thr"):
+    with pytest.raises(BackendNotFoundError, match="'nope' is not known; expected auto, mpi, shm"):
         Communicator(backend="nope")
 
 

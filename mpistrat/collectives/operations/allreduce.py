@@ -7,7 +7,7 @@ from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, land
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.reductions import combine, narrow, result_dtype, widen
+from mpistrat.collectives.reductions import combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allreduce"]
@@ -24,18 +24,21 @@ def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps
 
 def _steps(gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
     signature = Signature("allreduce", op, source.dtype, source.shape)
-    send = flat(widen(op, source))
-    base = "sum" if op == "mean" else op
-    if send.nbytes <= gate.inline_bytes:
-        yield from gate.cross(signature, payload=send)
-        total = combine(base, gate.payloads(send))
-    else:
-        yield from gate.cross(signature, extra=nans.flag(base, send))
-        where = nans.mask(gate, send)
+    how = gate.carried(op, source.dtype)
+    send = flat(source.astype(how.dtype, copy=False))
+    if gate.checks:
         total = landing(out, send)
-        yield from gate.backend.allreduce(send, total, base)
+        yield from gate.guard(signature, gate.backend.allreduce(send, total, how.op))
+    elif send.nbytes <= gate.inline_bytes:
+        yield from gate.cross(signature, payload=send)
+        total = combine(how.op, gate.payloads(send))
+    else:
+        yield from gate.cross(signature, extra=nans.flag(how, send))
+        where = nans.mask(gate, how, send)
+        total = landing(out, send)
+        yield from gate.backend.allreduce(send, total, how.op)
         if where is not None:
             yield from gate.backend.allreduce(where, where, "or")
             nans.put_back(total, where)
-    total = narrow(op, total, result_dtype(op, source.dtype), gate.size)
+    total = narrow(op, total, result_dtype(op, source.dtype), gate.size, how)
     return deliver(total.reshape(source.shape), out)

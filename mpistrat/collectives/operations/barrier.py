@@ -17,6 +17,7 @@ def barrier(gate: Gate) -> Steps:
 
 def close(gate: Gate) -> Steps:
     """Cross the gate for the last time, and take in what the peers sent besides."""
-    yield from gate.cross(_CLOSE, extra=gate.announced)
+    gate.closing = True
+    yield from gate.cross(_CLOSE, extra=gate.peers.announced)
     yield from gate.collect(gate.extras.tolist())
     gate.closed = True

@@ -7,7 +7,7 @@ from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, land
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.reductions import narrow, result_dtype, widen
+from mpistrat.collectives.reductions import narrow, result_dtype
 from mpistrat.collectives.roots import check_root
 from mpistrat.types import Array, ArrayLike
 
@@ -26,17 +26,17 @@ def reduce(gate: Gate, array: ArrayLike, op: str, root: int, out: Array | None) 
 
 def _steps(gate: Gate, source: Array, op: str, root: int, out: Array | None) -> Steps:
     signature = Signature("reduce", op, source.dtype, source.shape, root)
-    send = flat(widen(op, source))
-    base = "sum" if op == "mean" else op
-    yield from gate.cross(signature, extra=nans.flag(base, send))
-    where = nans.mask(gate, send)
+    how = gate.carried(op, source.dtype)
+    send = flat(source.astype(how.dtype, copy=False))
+    yield from gate.cross(signature, extra=nans.flag(how, send))
+    where = nans.mask(gate, how, send)
     total = landing(out, send) if gate.rank == root else None
-    yield from gate.backend.reduce(send, total, base, root)
+    yield from gate.backend.reduce(send, total, how.op, root)
     if where is not None:
         yield from gate.backend.reduce(where, None if total is None else where, "or", root)
     if total is None:
         return None
     if where is not None:
         nans.put_back(total, where)
-    total = narrow(op, total, result_dtype(op, source.dtype), gate.size)
+    total = narrow(op, total, result_dtype(op, source.dtype), gate.size, how)
     return deliver(total.reshape(source.shape), out)

@@ -9,7 +9,7 @@ from mpistrat.collectives.arrays import as_array, check_axis
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.reductions import narrow, result_dtype, widen
+from mpistrat.collectives.reductions import narrow, result_dtype
 from mpistrat.collectives.rows import even_lengths, from_rows, row_counts, to_rows
 from mpistrat.types import Array, ArrayLike
 
@@ -27,16 +27,16 @@ def _steps(gate: Gate, source: Array, op: str, axis: int) -> Steps:
     signature = Signature("reduce_scatter", op, source.dtype, source.shape, None, axis)
     lengths = even_lengths(source.shape[axis], gate.size)
     counts = row_counts(lengths, source.shape, axis)
-    send = to_rows(widen(op, source), axis)
-    base = "sum" if op == "mean" else op
-    yield from gate.cross(signature, extra=nans.flag(base, send))
-    where = nans.mask(gate, send)
+    how = gate.carried(op, source.dtype)
+    send = to_rows(source.astype(how.dtype, copy=False), axis)
+    yield from gate.cross(signature, extra=nans.flag(how, send))
+    where = nans.mask(gate, how, send)
     piece = np.empty(counts[gate.rank], send.dtype)
     if send.size:
-        yield from gate.backend.reduce_scatter(send, piece, counts, base)
+        yield from gate.backend.reduce_scatter(send, piece, counts, how.op)
     if where is not None:
         mine = np.empty(piece.size, np.bool_)
         yield from gate.backend.reduce_scatter(where, mine, counts, "or")
         nans.put_back(piece, mine)
-    piece = narrow(op, piece, result_dtype(op, source.dtype), gate.size)
+    piece = narrow(op, piece, result_dtype(op, source.dtype), gate.size, how)
     return from_rows(piece, lengths[gate.rank], source, axis)

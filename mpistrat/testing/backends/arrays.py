@@ -71,6 +71,28 @@ class ArrayCases(BackendCases):
 
         self.run(size, body)
 
+    def test_bool_of_any_byte(self, size: int) -> None:
+        """What is not 0 is true, and results are bytes of 0 and 1 (as NumPy makes them)."""
+
+        def body(comm: Communicator) -> None:
+            for shape in ((), (12,), (400,)):
+                everyone = [_odd_bools(shape, rank) for rank in range(comm.size)]
+                mine, plain = everyone[comm.rank], [array != 0 for array in everyone]
+                for op in ops_for("bool"):
+                    want = expected_reduction(op, plain)
+                    _assert_same_bytes(comm.allreduce(mine, op), want, f"allreduce {op}")
+                    for packed in comm.allreduce_many([mine, mine], op):
+                        _assert_same_bytes(packed, want, f"allreduce_many {op}")
+                    total = comm.reduce(mine, op)
+                    if total is not None:
+                        _assert_same_bytes(total, want, f"reduce {op}")
+                    if shape:
+                        pieces = comm.allgather(comm.reduce_scatter(mine, op))
+                        _assert_same_bytes(pieces, want, f"reduce_scatter {op}")
+                assert_same(mine, _odd_bools(shape, comm.rank), "the input afterwards")
+
+        self.run(size, body)
+
     def test_scatter_and_alltoall_of_layouts(self, size: int) -> None:
         """Blocks are cut along the axis, not along the memory."""
 
@@ -176,6 +198,18 @@ class ArrayCases(BackendCases):
             assert comm.allreduce(1) == comm.size
 
         self.run(size, body)
+
+
+def _odd_bools(shape: tuple[int, ...], rank: int) -> Array:
+    """Return bools whose bytes are 0 to 4: no two ranks' true ones need share a bit."""
+    count = int(np.prod(shape, dtype=np.int64))
+    numbers = (np.arange(count) * 3 + rank + 1) % 5
+    return numbers.astype(np.uint8).view(np.bool_).reshape(shape)
+
+
+def _assert_same_bytes(got: Array, want: Array, what: str) -> None:
+    assert_same(got, want, what)
+    assert got.tobytes() == want.tobytes(), f"{what}: got the bytes {got.tobytes()[:20]!r}"
 
 
 def _outs(array: Array, dtype: np.dtype[Any]) -> Iterator[tuple[str, Array, Array]]:

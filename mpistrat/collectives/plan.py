@@ -1,0 +1,46 @@
+"""``backend="auto"``: which backend carries the collectives of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpistrat.cluster import mpi as cluster_mpi
+from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.collectives.base import Backend
+from mpistrat.collectives.mpi import MpiBackend
+from mpistrat.collectives.shm import ShmBackend, why_no_kernels
+from mpistrat.collectives.threads import ThreadsBackend
+from mpistrat.errors import BackendUnavailableError
+
+__all__ = ["Auto"]
+
+_LOG = get_logger(__name__)
+
+
+class Auto:
+    """The best backend for the ranks at hand: shared memory on one machine, else MPI."""
+
+    @classmethod
+    def unavailable(cls, comm: Any) -> str | None:
+        """Return None: there is always one."""
+        return None
+
+    @classmethod
+    def open(cls, comm: Any, timeout: float) -> Backend:
+        """Open the best backend; the same on all ranks. **Collective.**"""
+        if not cluster_mpi.is_mpi_comm(comm):
+            return ThreadsBackend.open(comm, timeout)
+        backend = cls._over(MpiBackend.open(comm, timeout), timeout)
+        warn_once(_LOG, f"choice of {backend.name}", f"backend 'auto' is {backend.name!r}", "INFO")
+        return backend
+
+    @classmethod
+    def _over(cls, mpi: MpiBackend, timeout: float) -> Backend:
+        if mpi.size == 1:
+            return mpi
+        try:
+            return ShmBackend.over(mpi, timeout)
+        except BackendUnavailableError as error:
+            level = "WARNING" if why_no_kernels() else "INFO"
+            warn_once(_LOG, "no shm", f"collectives use MPI alone: {error}", level)
+            return mpi

@@ -1,0 +1,13 @@
+"""Shared memory, on a job of three ranks and on the first one and two of them."""
+
+import pytest
+
+from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
+
+
+@pytest.mark.mpi(ranks=3)
+class TestShm(BackendConformance):
+    def run(self, size, body):
+        with job_communicator(size) as comm:
+            if comm is not None:
+                run_body(comm, "shm", body)
