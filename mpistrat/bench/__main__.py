@@ -10,7 +10,11 @@ import importlib
 import importlib.util
 import sys
 
-CASES = {"overhead": "mpistrat.bench.overhead"}
+CASES = {
+    "collectives": "mpistrat.bench.collectives",
+    "fused": "mpistrat.bench.fused",
+    "overhead": "mpistrat.bench.overhead",
+}
 
 _NEEDED = ("typer", "rich")
 

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import mpistrat
 __all__ = ["facts", "write_lines"]
 
 
+@cache
 def facts() -> dict[str, Any]:
     """Return the versions of what was measured, and the kind of machine; never its name."""
     return {
@@ -27,6 +29,7 @@ def facts() -> dict[str, Any]:
         **_mpi_versions(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
+        "host": _processor(),
     }
 
 
@@ -35,6 +38,16 @@ def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     shared = facts()
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps({**record, **shared}) + "\n" for record in records)
+
+
+def _processor() -> str:
+    """Return the name of the processor's model."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:  # not Linux
+        text = ""
+    models = (line.partition(":")[2] for line in text.splitlines() if line[:10] == "model name")
+    return next(models, "").strip() or platform.processor() or platform.machine()
 
 
 def _mpi_versions() -> dict[str, str | None]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
 from mpistrat import Communicator
 
-__all__ = ["Plan", "Timing", "measure"]
+__all__ = ["Plan", "Timing", "measure", "seconds", "take_turns"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Timing:
         return min(self.rounds_us)
 
     @property
+    def p99_us(self) -> float:
+        """99th percentile over the rounds."""
+        return float(np.percentile(self.rounds_us, 99))
+
+    @property
     def max_us(self) -> float:
         """Most over the rounds."""
         return max(self.rounds_us)
@@ -63,6 +69,10 @@ class Timing:
         """Return the differences, round by round: what disturbs a round disturbs both."""
         pairs = zip(self.rounds_us, other.rounds_us, strict=True)
         return Timing(tuple(mine - theirs for mine, theirs in pairs))
+
+    def speedup(self, other: Timing) -> float:
+        """Return how many times faster than `other` this is: the median of the rounds' ratios."""
+        return float(np.median(np.divide(other.rounds_us, self.rounds_us)))
 
     def record(self) -> dict[str, float]:
         """Return the figures for a JSON line."""
@@ -73,28 +83,53 @@ class Timing:
 def measure(
     functions: Mapping[str, Callable[[], object]], communicator: Communicator, plan: Plan
 ) -> dict[str, Timing]:
+    """Warm up, and time each function in every round, all with the same number of calls.
+
+    **Collective**: `functions` are the same on all ranks.
+    """
+    for function in functions.values():
+        seconds(function, plan.warmup)
+    repeats = [plan.repeats] * len(functions)
+    timings = take_turns(list(functions.values()), communicator, plan.rounds, repeats)
+    return dict(zip(functions, timings, strict=True))
+
+
+def take_turns(
+    functions: Sequence[Callable[[], object]],
+    communicator: Communicator,
+    rounds: int,
+    repeats: Sequence[int],
+) -> list[Timing]:
     """Time each function in every round; every rank gets the times of the slowest one.
 
     Every other round goes through the functions backwards, so that none is always the one that
     follows another. **Collective**: `functions` are the same on all ranks.
+
+    Parameters
+    ----------
+    functions
+        What is timed.
+    communicator
+        Where the ranks meet before each turn.
+    rounds
+        How often each function has its turn.
+    repeats
+        Calls in a turn of each function.
     """
-    for function in functions.values():
-        _seconds(function, plan.warmup)
-    mine = np.zeros((len(functions), plan.rounds))
-    turns = list(enumerate(functions.values()))
-    for round_ in range(plan.rounds):
-        for row, function in turns if round_ % 2 == 0 else reversed(turns):
+    mine = np.zeros((len(functions), rounds))
+    turns = list(zip(mine, functions, repeats, strict=True))
+    for round_ in range(rounds):
+        for row, function, count in turns if round_ % 2 == 0 else reversed(turns):
             communicator.barrier()
-            mine[row, round_] = _seconds(function, plan.repeats) / plan.repeats
+            row[round_] = seconds(function, count) / count
     slowest_us = communicator.allreduce(mine, "max") * 1e6
-    return {
-        name: Timing(tuple(times.tolist()))
-        for name, times in zip(functions, slowest_us, strict=True)
-    }
+    return [Timing(tuple(times.tolist())) for times in slowest_us]
 
 
-def _seconds(function: Callable[[], object], count: int) -> float:
+def seconds(function: Callable[[], object], count: int) -> float:
+    """Return how long `count` calls take."""
+    calls = repeat(None, count)
     start = time.perf_counter()
-    for _ in range(count):
+    for _ in calls:
         function()
     return time.perf_counter() - start

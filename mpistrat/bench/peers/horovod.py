@@ -1,0 +1,86 @@
+"""The peer ``horovod``: its all-reduce of PyTorch's tensors, or of TensorFlow's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from mpistrat import Communicator
+from mpistrat.bench.peers.base import load, why_not
+from mpistrat.bench.problem import Problem
+from mpistrat.cluster import mpi
+from mpistrat.types import Array
+
+__all__ = ["HorovodPeer"]
+
+_OPS = {"sum": "Sum", "mean": "Average", "prod": "Product", "min": "Min", "max": "Max"}
+_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+_FRAMEWORKS = ("torch", "tensorflow")
+
+
+class HorovodPeer:
+    """Horovod over MPI, for the first of PyTorch and TensorFlow that it was built for.
+
+    The tensors of PyTorch share the buffers' memory. TensorFlow's are copies made beforehand, and
+    it returns new ones. Lists of arrays are one grouped call.
+    """
+
+    name = "horovod"
+    takes_lists = True
+
+    def missing(self) -> str | None:
+        """See `Peer`."""
+        if why := why_not("horovod"):
+            return why
+        if mpi.world() is None:
+            return "no launcher started this process"
+        reasons = [why_not(f"horovod.{framework}") for framework in _FRAMEWORKS]
+        return None if None in reasons else f"it was built for neither framework: {reasons[0]}"
+
+    def setup(self, communicator: Communicator) -> None:
+        """See `Peer`."""
+        del communicator
+        self._framework = next(name for name in _FRAMEWORKS if not why_not(f"horovod.{name}"))
+        self._hvd = load(f"horovod.{self._framework}")
+        self._hvd.init(comm=mpi.world())
+
+    def function(self, problem: Problem) -> Callable[[], object] | None:
+        """See `Peer`. All-reduce only."""
+        task = problem.task
+        if (
+            task.op not in ("allreduce", "allreduce_many")
+            or task.reduction not in _OPS
+            or task.dtype.name not in _DTYPES
+            or (task.reduction == "mean" and task.dtype.kind != "f")
+        ):
+            return None
+        op = getattr(self._hvd, _OPS[task.reduction])
+        if task.op == "allreduce_many":
+            tensors = [self._tensor(array) for array in problem.arrays]
+            call = partial(self._hvd.grouped_allreduce, tensors, op=op, name="mpistrat")
+            return partial(_as_arrays, call)
+        if self._framework == "torch":
+            recv = self._tensor(problem.recv)
+            given = None if task.in_place else self._tensor(problem.send)
+            return partial(self._in_place, given, recv, op)
+        return partial(self._hvd.allreduce, self._tensor(problem.send), op=op, name="mpistrat")
+
+    def _tensor(self, array: Array | None) -> object:
+        if self._framework == "torch":
+            return load("torch").from_numpy(array)
+        return load("tensorflow").constant(array)
+
+    def _in_place(self, send: object, recv: object, op: object) -> None:
+        if send is not None:
+            recv.copy_(send)  # type: ignore[attr-defined]
+        self._hvd.allreduce_(recv, op=op, name="mpistrat")
+
+    def teardown(self) -> None:
+        """See `Peer`."""
+        self._hvd.shutdown()
+
+
+def _as_arrays(call: Callable[[], list[object]]) -> list[Array]:
+    return [np.asarray(tensor) for tensor in call()]
