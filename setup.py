@@ -11,7 +11,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 # Without contraction every instruction set gives the same bits (kernels/include/mpistrat/simd.h).
-_COMPILE = ["-std=c++17", "-O3", "-ffp-contract=off", "-fvisibility=hidden"]
+_COMPILE = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-strict-aliasing"]
 
 
 def _kernels() -> Extension:
@@ -19,15 +19,15 @@ def _kernels() -> Extension:
     import numpy as np
 
     binding = Path(nanobind.source_dir())
-    kernels = sorted(str(path) for path in Path("kernels").glob("[!t]*/*.cc"))
     headers = sorted(str(path) for path in Path("kernels").glob("**/*.h"))
     return Extension(
         "mpistrat._kernels",
-        sources=[*kernels, os.path.relpath(binding / "nb_combined.cpp")],
+        sources=sorted(str(path) for path in Path("kernels").glob("[!t]*/*.cc")),
         depends=headers,
         include_dirs=[
             "kernels/include",
             nanobind.include_dir(),
+            str(binding),
             str(binding.parent / "ext" / "robin_map" / "include"),
             np.get_include(),
         ],

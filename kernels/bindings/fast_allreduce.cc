@@ -20,6 +20,8 @@ constexpr uint64_t kStayNs = 2'000'000;      // then Python looks after deadline
 const char* const kOpNames[] = {"sum", "prod", "min", "max", "and", "or", "xor", "mean"};
 PyObject* op_names[8];
 PyObject *out_name, *op_name, *timeout_name;
+// The texts of records (mpistrat/collectives/recorder.py).
+enum { kAllreduceText = 1, kFirstOpText = 2, kFirstDtypeText = 10 };
 
 // What a fingerprint is made of.
 struct Kind {
@@ -143,9 +145,25 @@ int run(NodeHandle* node, const MpistratSpec& spec, int64_t nbytes) {
   return status;
 }
 
+void record(NodeHandle* node, int64_t sequence, int64_t nbytes, int op, int dtype) {
+  MpistratRecord call = {};
+  call.sequence = sequence;
+  call.nbytes = nbytes;
+  call.op = kAllreduceText;
+  call.reduction = kFirstOpText + op;
+  call.dtype = kFirstDtypeText + dtype;
+  call.label = static_cast<int32_t>(node->label);
+  mpistrat_record_begin(node->records, &call);
+}
+
+// Where a reader of records is called for, the next call goes through Python, which calls it.
+void record_end(NodeHandle* node) {
+  if (mpistrat_record_end(node->records, MPISTRAT_SUCCEEDED)) node->is_ready = false;
+}
+
 PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObject* out) {
-  int64_t digest;
-  if (!find_digest(self, call, &digest)) return nullptr;
+  int64_t digest = 0;
+  if (self->node->has_digests && !find_digest(self, call, &digest)) return nullptr;
   const int64_t nbytes = PyArray_NBYTES(call.array);
   const MpistratPiece send{PyArray_DATA(call.array), nbytes};
   const MpistratPiece recv{PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), nbytes};
@@ -161,9 +179,13 @@ PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObj
   spec.send = &self->node->send;
   spec.recv = &self->node->recv;
   spec.num_send = spec.num_recv = 1;
-  self->node->fill_line(digest, 0);
+  const int64_t sequence = self->node->fill_line(digest, 0);
+  if (self->node->records) record(self->node, sequence, nbytes, call.op, dtype);
   const int status = run(self->node, spec, nbytes);
-  if (status == MPISTRAT_DONE) return Py_NewRef(out);
+  if (status == MPISTRAT_DONE) {
+    if (self->node->records) record_end(self->node);
+    return Py_NewRef(out);
+  }
   PyObject* number = PyLong_FromLong(status);
   if (!number) return nullptr;
   PyObject* result = PyObject_CallFunctionObjArgs(

@@ -8,6 +8,7 @@
 #include "fast_allreduce.h"
 #include "mpistrat/simd.h"
 #include "numpy_api.h"
+#include "records.h"
 
 namespace nb = nanobind;
 using mpistrat::NodeHandle;
@@ -16,7 +17,7 @@ namespace {
 
 // A node, the memory that it lives in, and the arrays of its call.
 struct Node : NodeHandle {
-  nb::object memory, held;
+  nb::object memory, held, records_object;
   std::vector<MpistratPiece> sends, recvs;
   std::vector<int64_t> send_bytes, recv_bytes;
 
@@ -31,14 +32,31 @@ struct Node : NodeHandle {
   Node(const Node&) = delete;
 };
 
+MpistratPiece piece(nb::handle item) {
+  if (!PyArray_Check(item.ptr())) throw nb::type_error("expected NumPy arrays");
+  auto* array = reinterpret_cast<PyArrayObject*>(item.ptr());
+  return {PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))};
+}
+
 std::vector<MpistratPiece> pieces(const nb::sequence& arrays) {
   std::vector<MpistratPiece> found;
-  for (nb::handle item : arrays) {
-    if (!PyArray_Check(item.ptr())) throw nb::type_error("expected NumPy arrays");
-    auto* array = reinterpret_cast<PyArrayObject*>(item.ptr());
-    found.push_back({PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))});
-  }
+  for (nb::handle item : arrays) found.push_back(piece(item));
   return found;
+}
+
+// Write sources[0] op sources[1] op ... to `into`; all have as many bytes.
+void reduce(nb::handle into, const nb::sequence& sources, int op, int dtype, int64_t divisor) {
+  MpistratPiece target = piece(into);
+  std::vector<const void*> from;
+  for (const MpistratPiece& source : pieces(sources)) {
+    if (source.nbytes != target.nbytes) throw nb::value_error("the arrays differ in bytes");
+    from.push_back(source.data);
+  }
+  const size_t itemsize = mpistrat_itemsize(dtype);
+  if (itemsize == 0 || from.empty()) throw nb::value_error("no dtype of the kernels, or no source");
+  nb::gil_scoped_release release;
+  mpistrat_reduce(&target.data, 1, from.data(), static_cast<int>(from.size()),
+                  static_cast<size_t>(target.nbytes) / itemsize, dtype, op, divisor, 0);
 }
 
 // Start a call whose arrays are held until the next one starts.
@@ -108,6 +126,12 @@ int add_region(Node& self, const std::vector<size_t>& bases, size_t nbytes) {
   return mpistrat_region_add(self.node, pointers.data(), nbytes);
 }
 
+// Record fast calls in a ring from now on, or no more (None).
+void record_in(Node& self, const nb::object& records) {
+  self.records = records.is_none() ? nullptr : nb::cast<mpistrat::RecordsHandle&>(records).records;
+  self.records_object = records;
+}
+
 nb::object fast_allreduce(nb::handle_t<Node> self, nb::handle general, nb::handle digest,
                           nb::handle finish) {
   Node* node = nb::cast<Node*>(self);
@@ -126,18 +150,22 @@ NB_MODULE(_kernels, m) {
   m.def("simd_name", &mpistrat_simd_name);
   m.def("simd_select", [](const char* name) { return mpistrat_simd_select(name) != 0; });
   m.def("can_reduce", [](int op, int dtype) { return mpistrat_can_reduce(op, dtype) != 0; });
+  m.def("reduce", &reduce);
   m.def("register_dtype", &mpistrat::register_dtype);
   m.def("dtype_of", [](nb::handle array) { return mpistrat::dtype_of(array.ptr()); });
+  mpistrat::bind_records(m);
   nb::class_<Node>(m, "Node")
       .def(nb::init<nb::object, size_t, int, int, int>())
       .def("start", &start)
       .def("wait", &wait)
+      .def("detach", [](Node& self) { mpistrat_detach(self.node); })
       .def("missing", &missing)
       .def("add_region", &add_region)
       .def("remove_region", [](Node& self, int id) { mpistrat_region_remove(self.node, id); })
-      .def("tune", [](Node& self, int64_t chunk, int64_t flat,
-                      int64_t stream) { mpistrat_tune(self.node, chunk, flat, stream); })
+      .def("tune", [](Node& self, int64_t chunk, int64_t flat, int64_t whole,
+                      int64_t stream) { mpistrat_tune(self.node, chunk, flat, whole, stream); })
       .def("fast_allreduce", &fast_allreduce)
+      .def("record_in", &record_in, nb::arg().none())
       .def("line",
            [](nb::handle_t<Node> self) {
              return bytes_view(nb::borrow(self), mpistrat_line(nb::cast<Node*>(self)->node), 0,
@@ -153,5 +181,6 @@ NB_MODULE(_kernels, m) {
       .def_ro("size", &Node::size)
       .def_ro("is_busy", &Node::is_busy)
       .def_rw("label", &Node::label)
+      .def_rw("has_digests", &Node::has_digests)
       .def_ro("fast_calls", &Node::fast_calls);
 }

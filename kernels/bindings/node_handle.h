@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "mpistrat/gate.h"
 #include "mpistrat/shm.h"
 
 namespace mpistrat {
@@ -18,18 +19,21 @@ struct NodeHandle {
   bool is_busy = false;   // a call is under way
   int64_t label = 0;      // a number for what the calls are made for
   int64_t fast_calls = 0;
+  bool has_digests = true;             // whether calls are compared
+  MpistratRecords* records = nullptr;  // where fast calls are recorded, if they are
   // The fast call under way.
   MpistratSpec spec = {};
   MpistratPiece send = {}, recv = {};
 
-  // Count one more call, and fill in the head of its line.
-  void fill_line(int64_t digest, int64_t extra) {
+  // Count one more call, fill in the head of its line, and return its number.
+  int64_t fill_line(int64_t digest, int64_t extra) {
     int64_t head[4];
     std::memcpy(head, mpistrat_line(node), sizeof head);
     ++head[0];  // head[2], the failures, is written by Python
     head[1] = digest;
     head[3] = extra;
     std::memcpy(mpistrat_line(node), head, sizeof head);
+    return head[0];
   }
 };
 

@@ -21,9 +21,10 @@
 namespace mpistrat {
 
 struct Tuning {
-  int64_t chunk_bytes = 128 << 10;
-  int64_t flat_bytes = 16 << 10;    // reductions up to here are done whole by every rank
-  int64_t stream_bytes = 48 << 20;  // results from here on are written past the caches
+  int64_t chunk_bytes = 256 << 10;
+  int64_t flat_bytes = 64 << 10;    // all ranks' bytes up to here: one step, every rank reduces all
+  int64_t whole_bytes = 20 << 20;   // two ranks, up to here: every rank reduces whole chunks
+  int64_t stream_bytes = 20 << 20;  // results from here on are written past the caches
 };
 
 // What an exchange sees of its node.
@@ -31,7 +32,7 @@ struct Place {
   Memory* memory;
   int rank;
   int size;
-  uint64_t counter;  // steps so far, over all calls; its parity says which buffers are in turn
+  uint64_t counter;  // steps so far, over all calls; says which buffers are in turn
   int64_t sequence;  // of the call, if it crosses the gate
   Tuning tuning;
   Regions* regions;
@@ -43,9 +44,11 @@ struct Place {
   const Line& line(int of, int64_t sequence) const {
     return memory->controls()[of].lines[sequence & 1];
   }
-  uint8_t* slot(int of) const { return memory->buffers(size)[of].slots[counter & 1]; }
-  uint8_t* result(int of) const { return memory->buffers(size)[of].results[counter & 1]; }
-  uint8_t* last_result(int of) const { return memory->buffers(size)[of].results[~counter & 1]; }
+  uint8_t* slot(int of) const { return memory->buffers(size)[of].slots[counter % kSlots]; }
+  uint8_t* result(int of) const { return memory->buffers(size)[of].results[counter % kResults]; }
+  uint8_t* last_result(int of) const {
+    return memory->buffers(size)[of].results[(counter + 1) % kResults];
+  }
 };
 
 class Exchange {

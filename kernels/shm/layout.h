@@ -14,7 +14,8 @@ namespace mpistrat {
 
 constexpr size_t kCacheLine = 64;
 constexpr size_t kPage = 4096;
-constexpr int64_t kMaxChunk = 512 << 10;
+constexpr int64_t kMaxChunk = 256 << 10;
+constexpr uint64_t kSlots = 4, kResults = 2;
 
 // A rank's line. The first word is the flag: whoever has read `sequence` (acquire) may read the
 // rest, which was written before it (release).
@@ -40,11 +41,12 @@ struct alignas(kCacheLine) Bell {
   alignas(kCacheLine) std::atomic<uint32_t> rings;
 };
 
-// A rank's buffers, by parity of the step: a rank writes those of step c + 2 only after all
-// ranks have published step c + 1, and so have read those of step c.
+// A rank's buffers, used in turn, step by step. Two of each would do: a rank writes those of step
+// c + 2 only after all ranks have published step c + 1, and so have read those of step c. More
+// slots are a little faster, since lines that were read long ago are cheaper to write again.
 struct alignas(kPage) Buffers {
-  uint8_t slots[2][kMaxChunk];                // what this rank brings
-  uint8_t results[2][kMaxChunk / 2 + kPage];  // what it has reduced for the others
+  uint8_t slots[kSlots][kMaxChunk];      // what this rank brings
+  uint8_t results[kResults][kMaxChunk];  // what it has reduced for the others
 };
 
 struct Memory {

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "progress.h"
+
 namespace mpistrat {
 
 Node::Node(Memory* memory, int rank, int size, int num_cpus)
@@ -16,8 +18,6 @@ Node::Node(Memory* memory, int rank, int size, int num_cpus)
   place_.targets = targets_.data();
   place_.sends = sends_.data();
   place_.recvs = recvs_.data();
-  // First touch: this rank's buffers lie in the memory next to its own processor.
-  std::memset(static_cast<void*>(&memory->buffers(size)[rank]), 0, sizeof(Buffers));
 }
 
 void Node::begin(const MpistratSpec& spec) {
@@ -129,6 +129,7 @@ void Node::missing(uint8_t* missing) const {
 
 struct MpistratNode : mpistrat::Node {
   using Node::Node;
+  mpistrat::Progress progress{this};
 };
 
 size_t mpistrat_node_bytes(int size) { return mpistrat::Memory::bytes(size); }
@@ -146,9 +147,17 @@ const uint8_t* mpistrat_table(MpistratNode* node) { return node->table(); }
 
 void mpistrat_begin(MpistratNode* node, const MpistratSpec* spec) { node->begin(*spec); }
 
-int mpistrat_wait(MpistratNode* node, uint64_t budget_ns) { return node->wait(budget_ns); }
+int mpistrat_wait(MpistratNode* node, uint64_t budget_ns) {
+  return node->progress.has_call() ? node->progress.wait(budget_ns) : node->wait(budget_ns);
+}
 
-void mpistrat_missing(MpistratNode* node, uint8_t* missing) { node->missing(missing); }
+void mpistrat_detach(MpistratNode* node) {
+  if (!node->progress.has_call()) node->progress.take_over();
+}
+
+void mpistrat_missing(MpistratNode* node, uint8_t* missing) {
+  if (!node->progress.has_call()) node->missing(missing);
+}
 
 int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes) {
   return node->add_region(bases, nbytes);
@@ -156,11 +165,12 @@ int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes) {
 
 void mpistrat_region_remove(MpistratNode* node, int region) { node->regions().remove(region); }
 
-void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes,
+void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes, int64_t whole_bytes,
                    int64_t stream_bytes) {
   mpistrat::Tuning& tuning = node->tuning();
   tuning = {};
   if (chunk_bytes > 0) tuning.chunk_bytes = std::min(chunk_bytes, mpistrat::kMaxChunk);
   if (flat_bytes > 0) tuning.flat_bytes = std::min(flat_bytes, mpistrat::kMaxChunk / 4);
+  if (whole_bytes > 0) tuning.whole_bytes = whole_bytes;
   if (stream_bytes > 0) tuning.stream_bytes = stream_bytes;
 }

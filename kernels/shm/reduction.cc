@@ -5,18 +5,12 @@
 namespace mpistrat {
 namespace {
 
-constexpr int64_t kProbeBytes = 64 << 10;  // shorter arrays gain nothing from being in place
+constexpr int64_t kProbeBytes = 128 << 10;  // shorter arrays gain nothing from being in place
 
-// What a rank says of its buffers in its line's payload.
+// What a rank says of its buffers, in its slot.
 struct Addresses {
   Address send, recv;
 };
-
-Addresses addresses_of(const Place& place, int64_t sequence, int rank) {
-  Addresses read;
-  std::memcpy(&read, place.line(rank, sequence).payload, sizeof read);
-  return read;
-}
 
 }  // namespace
 
@@ -29,13 +23,13 @@ Reduction::Reduction(const MpistratSpec& spec, const Place& place)
       itemsize_(static_cast<int64_t>(mpistrat_itemsize(spec.dtype))),
       size_(place.size) {
   is_inline_ = spec.crosses && nbytes_ <= MPISTRAT_INLINE_BYTES;
-  is_flat_ = nbytes_ * size_ <= 2 * place.tuning.flat_bytes && nbytes_ <= kMaxChunk;
-  is_flat_ = is_flat_ || is_inline_;
+  is_flat_ = nbytes_ * size_ <= place.tuning.flat_bytes && nbytes_ <= kMaxChunk;
+  is_flat_ = is_inline_ || (is_flat_ && size_ != 2);
   if (is_flat_) return;
-  probes_ = spec.crosses && spec.kind == MPISTRAT_ALLREDUCE && nbytes_ >= kProbeBytes &&
-            !place.regions->empty();
+  probes_ = spec.kind == MPISTRAT_ALLREDUCE && nbytes_ >= kProbeBytes && !place.regions->empty();
   chunks_ = num_pieces(nbytes_, chunk_bytes_);
-  steps = (probes_ ? 1 : 0) + chunks_ + 1;
+  is_whole_ = size_ == 2 && nbytes_ <= place.tuning.whole_bytes;
+  steps = probes_ + chunks_ + !is_whole_;
   stream_ = nbytes_ >= place.tuning.stream_bytes;
 }
 
@@ -52,11 +46,10 @@ void Reduction::produce(const Place& place, int64_t step) {
     Line& line = place.memory->controls()[place.rank].lines[place.sequence & 1];
     send_.copy_out(0, is_inline_ ? line.payload : place.slot(place.rank), nbytes_);
   } else if (probes_ && step == 0) {
-    Line& line = place.memory->controls()[place.rank].lines[place.sequence & 1];
     const uint8_t* send = send_.contiguous(0, nbytes_);
     const uint8_t* recv = recv_.contiguous(0, nbytes_);
     const Addresses mine{place.regions->find(send, nbytes_), place.regions->find(recv, nbytes_)};
-    std::memcpy(line.payload, &mine, sizeof mine);
+    std::memcpy(place.slot(place.rank), &mine, sizeof mine);
   } else {
     bring(place, step - probes_);
   }
@@ -72,6 +65,10 @@ void Reduction::consume(const Place& place, int64_t step) {
     return;
   }
   const int64_t chunk = step - probes_;
+  if (is_whole_) {
+    if (wants(place.rank)) reduce_whole(place, chunk);
+    return;
+  }
   if (chunk > 0 && !writes_in_place_ && wants(place.rank)) take(place, chunk - 1);
   if (chunk < chunks_) reduce_slice(place, chunk);
 }
@@ -80,12 +77,16 @@ void Reduction::consume(const Place& place, int64_t step) {
 void Reduction::agree_on_places(const Place& place) {
   reads_in_place_ = writes_in_place_ = true;
   for (int rank = 0; rank < size_; ++rank) {
-    const Addresses theirs = addresses_of(place, place.sequence, rank);
+    Addresses theirs;
+    std::memcpy(&theirs, place.slot(rank), sizeof theirs);
     reads_in_place_ = reads_in_place_ && theirs.send.region >= 0;
     writes_in_place_ = writes_in_place_ && theirs.recv.region >= 0;
     place.sends[rank] = place.regions->resolve(theirs.send, rank);
     place.recvs[rank] = place.regions->resolve(theirs.recv, rank);
   }
+  if (!reads_in_place_ && !writes_in_place_) return;
+  is_whole_ = false;
+  steps = 1 + chunks_ + 1;
   if (!reads_in_place_ || !writes_in_place_) return;
   chunk_bytes_ = nbytes_;  // there is nothing to keep in the cache: one chunk
   chunks_ = 1;
@@ -115,7 +116,7 @@ void Reduction::reduce_flat(const Place& place) {
 void Reduction::bring(const Place& place, int64_t chunk) {
   if (reads_in_place_ || chunk >= chunks_) return;
   const int64_t start = offset(chunk), nbytes = piece_bytes(nbytes_, chunk_bytes_, chunk);
-  const Slice mine = slice(chunk, place.rank);
+  const Slice mine = is_whole_ ? Slice{nbytes, nbytes} : slice(chunk, place.rank);
   uint8_t* slot = place.slot(place.rank);
   // The own slice is reduced from where it is; only one that is in pieces has to be packed too.
   const bool skips_mine = send_.contiguous(start + mine.begin, mine.nbytes()) != nullptr;
@@ -126,7 +127,9 @@ void Reduction::bring(const Place& place, int64_t chunk) {
 
 const uint8_t* Reduction::source(const Place& place, int64_t chunk, int of, Slice part) {
   if (reads_in_place_) return place.sends[of] + offset(chunk) + part.begin;
-  if (of == place.rank) {
+  // The own slice is read from where it is, since no other rank writes there. A whole chunk is not:
+  // where both ranks reduce one shared array in place, the other may have written it by now.
+  if (of == place.rank && !is_whole_) {
     const uint8_t* own = send_.contiguous(offset(chunk) + part.begin, part.nbytes());
     if (own) return own;
   }
@@ -161,6 +164,15 @@ void Reduction::reduce_slice(const Place& place, int64_t chunk) {
   reduce(place, place.targets, count, place.sources, mine.nbytes(), 0);
   if (wants(place.rank) && (!own || stream_))
     recv_.copy_in(at, place.result(place.rank), mine.nbytes(), stream_);
+}
+
+void Reduction::reduce_whole(const Place& place, int64_t chunk) {
+  const Slice all{0, piece_bytes(nbytes_, chunk_bytes_, chunk)};
+  for (int of = 0; of < size_; ++of) place.sources[of] = source(place, chunk, of, all);
+  void* to = recv_.contiguous(offset(chunk), all.nbytes());
+  void* into = to ? to : place.result(place.rank);
+  reduce(place, &into, 1, place.sources, all.nbytes(), to ? stream_ : 0);
+  if (!to) recv_.copy_in(offset(chunk), into, all.nbytes(), stream_);
 }
 
 void Reduction::take(const Place& place, int64_t chunk) {

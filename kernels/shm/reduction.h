@@ -37,6 +37,7 @@ class Reduction : public Exchange {
   void reduce_flat(const Place& place);
   void bring(const Place& place, int64_t chunk);
   void reduce_slice(const Place& place, int64_t chunk);
+  void reduce_whole(const Place& place, int64_t chunk);
   void take(const Place& place, int64_t chunk);
   const uint8_t* source(const Place& place, int64_t chunk, int of, Slice part);
   int destinations(const Place& place, int64_t chunk, Slice part, void** found);
@@ -47,7 +48,7 @@ class Reduction : public Exchange {
   Pieces send_, recv_;
   int64_t nbytes_, chunk_bytes_, chunks_ = 0, itemsize_;
   int size_;
-  bool is_inline_ = false, is_flat_ = false, probes_ = false;
+  bool is_whole_ = false, is_inline_ = false, is_flat_ = false, probes_ = false;
   bool reads_in_place_ = false, writes_in_place_ = false;
   int stream_ = 0;
 };

@@ -33,6 +33,7 @@ struct Rank {
   MpistratNode* node;
   int rank;
   int64_t sequence = 0;
+  int calls = 0;
 };
 
 int64_t total(const std::vector<int64_t>& counts) {
@@ -150,6 +151,7 @@ void show(Rank& me, int64_t digest) {
 
 int finish(Rank& me, const MpistratSpec& spec) {
   mpistrat_begin(me.node, &spec);
+  if (++me.calls % 5 == 0) mpistrat_detach(me.node);  // the node's own thread goes on
   int status = MPISTRAT_WAITING;
   while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.node, 3'000'000);
   return status;
@@ -201,6 +203,48 @@ void run_gate(Rank& me, int size) {
   }
 }
 
+// Buffers that all ranks can reach: private or not, on the sending and the receiving side.
+void run_registered(Rank& me, int size, std::vector<Values>& sends, std::vector<Values>& recvs) {
+  const size_t n = sends[0].size(), nbytes = n * sizeof(float);
+  std::vector<void*> from, to, shared(static_cast<size_t>(size), recvs[0].data());
+  for (int rank = 0; rank < size; ++rank) {
+    from.push_back(sends[static_cast<size_t>(rank)].data());
+    to.push_back(recvs[static_cast<size_t>(rank) + 1].data());
+  }
+  const int regions[] = {mpistrat_region_add(me.node, from.data(), nbytes),
+                         mpistrat_region_add(me.node, to.data(), nbytes),
+                         mpistrat_region_add(me.node, shared.data(), nbytes)};
+  const auto own = static_cast<size_t>(me.rank);
+  Values mine(n), result(n);
+  for (int turn = 0; turn < 6; ++turn) {
+    float* send = turn % 2 ? mine.data() : sends[own].data();
+    float* recv = turn < 2   ? static_cast<float*>(to[own])
+                  : turn < 4 ? recvs[0].data()
+                             : result.data();
+    for (size_t i = 0; i < n; ++i) send[i] = value(me.rank, 0, static_cast<int64_t>(i), turn);
+    const MpistratPiece from_piece{send, static_cast<int64_t>(nbytes)};
+    const MpistratPiece to_piece{recv, static_cast<int64_t>(nbytes)};
+    MpistratSpec spec = {};
+    spec.kind = MPISTRAT_ALLREDUCE;
+    spec.crosses = turn % 3 != 0;
+    spec.dtype = MPISTRAT_FLOAT32;
+    spec.num_send = spec.num_recv = 1;
+    spec.send = &from_piece;
+    spec.recv = &to_piece;
+    if (spec.crosses) show(me, turn);
+    CHECK(finish(me, spec) == MPISTRAT_DONE);
+    for (size_t i = 0; i < n; ++i) {
+      float sum = 0;
+      for (int r = 0; r < size; ++r) sum += value(r, 0, static_cast<int64_t>(i), turn);
+      CHECK(recv[i] == sum);
+    }
+    MpistratSpec barrier = {};
+    show(me, 77);
+    CHECK(finish(me, barrier) == MPISTRAT_DONE);
+  }
+  for (int region : regions) mpistrat_region_remove(me.node, region);
+}
+
 Case random_case(int size, std::mt19937& random) {
   static const int64_t kCounts[] = {0, 1, 3, 17, 56, 57, 1000, 4097, 32768, 32769, 100003};
   Case c{static_cast<int>(1 + random() % 8),
@@ -219,13 +263,16 @@ Case random_case(int size, std::mt19937& random) {
 }
 
 void run_size(void* memory, int size, int num_cases) {
+  const auto n = static_cast<size_t>(size);
+  std::vector<Values> sends(n, Values(70001)), recvs(n + 1, Values(70001));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
-    threads.emplace_back([=] {
+    threads.emplace_back([&, rank] {
       Rank me{mpistrat_node_open(memory, rank, size, 2), rank};
       std::mt19937 same(42), own(static_cast<unsigned>(rank));
       for (int i = 0; i < num_cases; ++i) run_case(me, random_case(size, same), own);
       run_gate(me, size);
+      run_registered(me, size, sends, recvs);
       run_case(me, random_case(size, same), own);
       mpistrat_node_close(me.node);
     });
@@ -235,7 +282,7 @@ void run_size(void* memory, int size, int num_cases) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int num_cases = argc > 1 ? std::atoi(argv[1]) : 150;
+  const int num_cases = argc > 1 ? std::atoi(argv[1]) : 40;
   for (int size = 1; size <= 8; size = size < 5 ? size + 1 : size + 3) {
     void* memory = std::aligned_alloc(4096, (mpistrat_node_bytes(size) + 4095) / 4096 * 4096);
     std::memset(memory, 0, mpistrat_node_bytes(size));

@@ -89,6 +89,10 @@ void mpistrat_begin(MpistratNode* node, const MpistratSpec* spec);
 // MpistratStatus. Once it is not WAITING, the call is over.
 int mpistrat_wait(MpistratNode* node, uint64_t budget_ns);
 
+// Let a thread of the node's own carry on with the call under way, until mpistrat_wait() has told
+// its end. All memory that the call names must stay, and no other function be called meanwhile.
+void mpistrat_detach(MpistratNode* node);
+
 // Set missing[rank] to 1 for every rank that the call under way waits for, else 0.
 void mpistrat_missing(MpistratNode* node, uint8_t* missing);
 
@@ -99,8 +103,9 @@ void mpistrat_missing(MpistratNode* node, uint8_t* missing);
 int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes);
 void mpistrat_region_remove(MpistratNode* node, int region);
 
-// Bytes of a chunk in which long arrays travel, for tuning; 0: the built-in. Equal on all ranks.
-void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes,
+// Where one way of doing things gives way to another (Tuning in shm/exchange.h); 0: the built-in.
+// Equal on all ranks.
+void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes, int64_t whole_bytes,
                    int64_t stream_bytes);
 
 #ifdef __cplusplus

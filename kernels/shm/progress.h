@@ -1,0 +1,44 @@
+#ifndef MPISTRAT_SHM_PROGRESS_H_
+#define MPISTRAT_SHM_PROGRESS_H_
+
+// A thread that carries on with a call while its rank computes. It needs nothing of Python, and so
+// never waits for the interpreter's lock. It exists from the first call that is handed to it.
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+#include "node.h"
+
+namespace mpistrat {
+
+class Progress {
+ public:
+  explicit Progress(Node* node) : node_(node) {}
+  ~Progress();
+
+  // Take the call under way; from now on only wait() may be asked about it.
+  void take_over();
+
+  // Whether there is a call that was taken over, and whose end wait() has not told yet.
+  bool has_call() const { return has_call_; }
+
+  // Wait for about `budget_ns` until the call is over.
+  MpistratStatus wait(uint64_t budget_ns);
+
+ private:
+  void run();
+
+  Node* node_;
+  bool has_call_ = false;  // the owner's thread alone uses it
+  std::thread thread_;
+  std::mutex mutex_;  // protects what follows
+  std::condition_variable changed_;
+  MpistratStatus status_ = MPISTRAT_DONE;
+  bool stops_ = false;
+};
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_PROGRESS_H_
