@@ -13,6 +13,7 @@ import sys
 CASES = {
     "collectives": "mpistrat.bench.collectives",
     "fused": "mpistrat.bench.fused",
+    "tune": "mpistrat.bench.tune",
     "overhead": "mpistrat.bench.overhead",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -13,8 +12,6 @@ from mpistrat import Communicator
 from mpistrat.bench.answers import Task
 from mpistrat.bench.problem import Empty, Problem, make_problem
 from mpistrat.bench.session import Session
-from mpistrat.errors import UsageError
-from mpistrat.types import Array
 
 __all__ = ["Memory", "make_problems"]
 
@@ -60,10 +57,4 @@ def make_problems(
 
 
 def _empty(communicator: Communicator, is_shared: bool) -> Empty:
-    method: Callable[..., Array] | None = getattr(communicator, "empty", None)
-    if method is None:
-        raise UsageError(
-            f"{communicator!r} has no method empty(): this mpistrat has no registered buffers;"
-            " leave out --registered and --shared"
-        )
-    return partial(method, shared=True) if is_shared else method
+    return partial(communicator.empty, shared=is_shared)

@@ -24,7 +24,8 @@ class Request(Protocol):
         """Make progress; return True once the transfer is complete.
 
         A request may also have ``sleep(seconds)``, which does the same, but lets up to that time
-        pass, without the GIL, while nothing can be done.
+        pass, without the GIL, while nothing can be done; and ``detach()``, after which the
+        transfer advances by itself.
         """
         ...
 
@@ -81,13 +82,16 @@ class FastCalls(Protocol):
     is_ready
         Whether such calls may be made: the communicator is open and sound, and nothing is queued.
     label
-        A number for what the calls are made for.
+        A number for what the calls are made for (recorder.py).
+    has_digests
+        Whether calls are compared between the ranks.
     fast_calls
         How many were made.
     """
 
     is_ready: bool
     label: int
+    has_digests: bool
 
     @property
     def fast_calls(self) -> int: ...
@@ -109,6 +113,10 @@ class FastCalls(Protocol):
         finish
             Ends a call that did not end soon, or well, from its status, array, op and result.
         """
+        ...
+
+    def record_in(self, ring: Any) -> None:
+        """Record the calls in `ring` (recorder.py) from now on; None: no more."""
         ...
 
     def carry_on(self, status: int) -> Steps:
@@ -165,6 +173,13 @@ class Backend(Protocol):
 
     def heard(self) -> tuple[int, bytes] | None:
         """Return the next notice that came in as (rank, notice), or None."""
+        ...
+
+    def allocate(self, nbytes: int, is_shared: bool) -> Steps:
+        """Make memory that later transfers use without copies; return an array of bytes.
+
+        With `is_shared`, the ranks of a node have one range together.
+        """
         ...
 
     def lost(self) -> Sequence[int]:

@@ -21,6 +21,10 @@ class Calls(ABC):
     def _start(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
         """Check the arguments by calling `make`, and start the steps that it returns."""
 
+    @abstractmethod
+    def _start_behind(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
+        """Do the same, and let the call go on while Python computes, where the backend can."""
+
     # ---------------------------------------------------------------------------- reductions
 
     def allreduce(
@@ -53,13 +57,14 @@ class Calls(ABC):
         ----------
         MPI 5.0, section 6.9.6 (MPI_Allreduce).
         """
-        return self.iallreduce(array, op, out=out).wait(timeout)
+        work: Work[Array] = self._start(operations.allreduce, array, op, out)
+        return work.wait(timeout)
 
     def iallreduce(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
     ) -> Work[Array]:
         """Start :meth:`allreduce`."""
-        return self._start(operations.allreduce, array, op, out)
+        return self._start_behind(operations.allreduce, array, op, out)
 
     def allreduce_many(
         self,
@@ -102,13 +107,14 @@ class Calls(ABC):
 
         Arguments as in :meth:`allreduce`; `out` counts at the root only.
         """
-        return self.ireduce(array, op, root, out=out).wait(timeout)
+        work: Work[Array | None] = self._start(operations.reduce, array, op, root, out)
+        return work.wait(timeout)
 
     def ireduce(
         self, array: ArrayLike, op: str = "sum", root: int = 0, *, out: Array | None = None
     ) -> Work[Array | None]:
         """Start :meth:`reduce`."""
-        return self._start(operations.reduce, array, op, root, out)
+        return self._start_behind(operations.reduce, array, op, root, out)
 
     def reduce_scatter(
         self, array: ArrayLike, op: str = "sum", axis: int = 0, *, timeout: float | None = None
@@ -117,11 +123,12 @@ class Calls(ABC):
 
         The pieces are as even as can be: the first ``rows % size`` ranks get one row more.
         """
-        return self.ireduce_scatter(array, op, axis).wait(timeout)
+        work: Work[Array] = self._start(operations.reduce_scatter, array, op, axis)
+        return work.wait(timeout)
 
     def ireduce_scatter(self, array: ArrayLike, op: str = "sum", axis: int = 0) -> Work[Array]:
         """Start :meth:`reduce_scatter`."""
-        return self._start(operations.reduce_scatter, array, op, axis)
+        return self._start_behind(operations.reduce_scatter, array, op, axis)
 
     # ------------------------------------------------------------------------------ movement
 
@@ -147,11 +154,12 @@ class Calls(ABC):
         timeout
             Seconds to wait.
         """
-        return self.ibcast(array, root, out=out).wait(timeout)
+        work: Work[Array] = self._start(operations.bcast, array, root, out)
+        return work.wait(timeout)
 
     def ibcast(self, array: ArrayLike, root: int = 0, *, out: Array | None = None) -> Work[Array]:
         """Start :meth:`bcast`."""
-        return self._start(operations.bcast, array, root, out)
+        return self._start_behind(operations.bcast, array, root, out)
 
     def allgather(self, array: ArrayLike, axis: int = 0, *, timeout: float | None = None) -> Array:
         """Concatenate all ranks' arrays in rank order along `axis`; every rank gets the result.
@@ -159,21 +167,23 @@ class Calls(ABC):
         Lengths along `axis` may differ between ranks; all else must agree. 0-d arrays
         are refused.
         """
-        return self.iallgather(array, axis).wait(timeout)
+        work: Work[Array] = self._start(operations.allgather, array, axis)
+        return work.wait(timeout)
 
     def iallgather(self, array: ArrayLike, axis: int = 0) -> Work[Array]:
         """Start :meth:`allgather`."""
-        return self._start(operations.allgather, array, axis)
+        return self._start_behind(operations.allgather, array, axis)
 
     def gather(
         self, array: ArrayLike, root: int = 0, axis: int = 0, *, timeout: float | None = None
     ) -> Array | None:
         """Concatenate as :meth:`allgather` does; `root` gets the result, the others None."""
-        return self.igather(array, root, axis).wait(timeout)
+        work: Work[Array | None] = self._start(operations.gather, array, root, axis)
+        return work.wait(timeout)
 
     def igather(self, array: ArrayLike, root: int = 0, axis: int = 0) -> Work[Array | None]:
         """Start :meth:`gather`."""
-        return self._start(operations.gather, array, root, axis)
+        return self._start_behind(operations.gather, array, root, axis)
 
     def scatter(
         self,
@@ -187,11 +197,12 @@ class Calls(ABC):
 
         Ranks other than `root` pass None. Pieces are as in :meth:`reduce_scatter`.
         """
-        return self.iscatter(array, root, axis).wait(timeout)
+        work: Work[Array] = self._start(operations.scatter, array, root, axis)
+        return work.wait(timeout)
 
     def iscatter(self, array: ArrayLike | None, root: int = 0, axis: int = 0) -> Work[Array]:
         """Start :meth:`scatter`."""
-        return self._start(operations.scatter, array, root, axis)
+        return self._start_behind(operations.scatter, array, root, axis)
 
     def alltoall(
         self,
@@ -214,21 +225,62 @@ class Calls(ABC):
         timeout
             Seconds to wait.
         """
-        return self.ialltoall(array, splits, axis).wait(timeout)
+        work: Work[Array] = self._start(operations.alltoall, array, splits, axis)
+        return work.wait(timeout)
 
     def ialltoall(
         self, array: ArrayLike, splits: Sequence[int] | None = None, axis: int = 0
     ) -> Work[Array]:
         """Start :meth:`alltoall`."""
-        return self._start(operations.alltoall, array, splits, axis)
+        return self._start_behind(operations.alltoall, array, splits, axis)
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until all ranks are here."""
-        self.ibarrier().wait(timeout)
+        self._start(operations.barrier).wait(timeout)
 
     def ibarrier(self) -> Work[None]:
         """Start :meth:`barrier`."""
-        return self._start(operations.barrier)
+        return self._start_behind(operations.barrier)
+
+    def empty(
+        self,
+        shape: int | Sequence[int],
+        dtype: Any = float,
+        *,
+        shared: bool = False,
+        timeout: float | None = None,
+    ) -> Array:
+        """Return a new array that later calls read and write in place, without copies.
+
+        Parameters
+        ----------
+        shape
+            Equal on all ranks, as is `dtype`.
+        dtype
+            As for :func:`numpy.empty`.
+        shared
+            Whether the ranks of a node have one array together instead of one each: for results
+            that all only read. An ``allreduce`` that is given it as ``out`` writes it once.
+        timeout
+            Seconds to wait.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of zeros, or not initialised. Backends without registered memory give a plain array.
+
+        Raises
+        ------
+        BackendUnavailableError
+            There is not enough memory, or `shared` memory is wanted of a backend that has none.
+
+        Notes
+        -----
+        Long all-reduces from and to such arrays take about half the time. Its memory is
+        given back when all ranks have dropped the array, and one more is made.
+        """
+        work: Work[Array] = self._start(operations.empty, shape, dtype, shared)
+        return work.wait(timeout)
 
     def bcast_object(self, value: Any, root: int = 0, *, timeout: float | None = None) -> Any:
         """Return the root's `value` on every rank; pickled, so for small Python objects."""

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from mpistrat import config
 from mpistrat.cluster import log
 from mpistrat.cluster.topology import Topology
-from mpistrat.collectives import agreement, fingerprint, operations, shutdown
+from mpistrat.collectives import agreement, fingerprint, operations, shutdown, stacks, timeline
 from mpistrat.collectives.base import Backend, Steps
 from mpistrat.collectives.calls import Calls
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.recorder import CallRecord, text_number
 from mpistrat.collectives.registry import open_backend
+from mpistrat.collectives.stacks import Stacks
 from mpistrat.collectives.work import Engine, Work
 from mpistrat.errors import CommunicationError
 from mpistrat.types import Array
@@ -60,25 +63,32 @@ class Communicator(Calls):
         self._gate = Gate(self._backend)
         self._engine = Engine(self._gate)
         self._label: str | None = None
-        self._labels: dict[str | None, int] = {None: 0}
         is_job = self._backend.capabilities().processes and self.size > 1
         if is_job:
             shutdown.watch(self)
         if refusal is not None:
             self.refuse(refusal)
-        facts = self.allgather_object(agreement.facts())
+        facts = self.allgather_object(agreement.facts(stacks.start() if is_job else ""))
         agreement.check(facts)
         self._gate.uid = facts[0].uid
+        self._gate.has_digests = config.checks()
+        if not config.checks():
+            self._gate.recorder.stop()
         self._take_short_ways()
         self._topology = Topology.from_hosts(self.rank, [fact.host for fact in facts])
         if is_job:
             log.configure(self.rank, self.size, facts[self.rank].host)
+        timeline.follow(self, facts)
+        if is_job:
+            self._gate.stacks = Stacks(self._gate, facts)
 
     def _take_short_ways(self) -> None:
         """Replace methods by the backend's own, which do the same in the common case, sooner."""
         fast = self._backend.fast
         if fast is not None:
             vars(self)["allreduce"] = fast.allreduce(self.allreduce, self._digest, self._finish)
+            fast.has_digests = self._gate.has_digests
+            fast.record_in(self._gate.recorder.ring)
             self._engine.allow_fast_calls()
 
     def _digest(self, array: Array, op: str) -> int:
@@ -104,7 +114,7 @@ class Communicator(Calls):
     def label(self, label: str | None) -> None:
         self._label = label
         if self._backend.fast is not None:
-            self._backend.fast.label = self._labels.setdefault(label, len(self._labels))
+            self._backend.fast.label = text_number(label)
 
     @property
     def rank(self) -> int:
@@ -131,6 +141,14 @@ class Communicator(Calls):
         """Whether ``close()`` was called."""
         return self._gate.closed
 
+    def records(self) -> list[CallRecord]:
+        """Return the last calls of this communicator, the oldest first. **Local.**
+
+        At least the last ``MPISTRAT_RECORDS`` (default 256); none with ``MPISTRAT_CHECKS=0``. The
+        last ten are shown on standard error when an error breaks the communicator.
+        """
+        return self._gate.recorder.records()
+
     # -------------------------------------------------------------------------------- health
 
     def refuse(self, error: Exception) -> NoReturn:
@@ -155,6 +173,10 @@ class Communicator(Calls):
     def fail(self, error: BaseException, is_end: bool = False) -> None:
         """Tell the peers that this rank failed outside of a collective. **Local.**"""
         self._gate.fail(error, is_end)
+
+    def forget(self, reason: str) -> None:
+        """Refuse all calls from now on, the pending ones too, and tell nobody. **Local.**"""
+        self._engine.forget(reason)
 
     def close(self, *, timeout: float | None = None) -> None:
         """Free the communicator, once all ranks are here. Idempotent.
@@ -201,6 +223,11 @@ class Communicator(Calls):
         except Exception as error:  # noqa: BLE001 - the peers must hear of it, whatever it is
             steps = self._gate.refuse(error)
         return self._engine.start(steps, self._label)
+
+    def _start_behind(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
+        work = self._start(make, *arguments)
+        self._engine.detach(work)
+        return work
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size}, backend={self._backend.name!r})"

@@ -12,8 +12,15 @@ from mpistrat.collectives.arrays import as_array, flat
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.reductions import Carried, combine, narrow, result_dtype, widened
-from mpistrat.errors import UsageError
+from mpistrat.collectives.reductions import (
+    Carried,
+    carried,
+    combine,
+    narrow,
+    result_dtype,
+    widened,
+)
+from mpistrat.errors import BackendUnavailableError, UsageError
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allreduce_many", "buckets"]
@@ -41,7 +48,7 @@ def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int) -> Steps:
     signature = Signature("allreduce_many", op, dtypes, shapes, bucket_bytes=nbytes)
     if gate.checks:
         return (yield from _by_pieces(gate, sources, op, signature))
-    how = [gate.carried(op, source.dtype) for source in sources]
+    how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
     plan = list(buckets(sources, op, nbytes))
     packed = [_pack(sources, members, op) for members in plan]
     if len(packed) == 1 and packed[0].nbytes <= gate.inline_bytes:
@@ -62,20 +69,41 @@ def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int) -> Steps:
 
 
 def _by_pieces(gate: Gate, sources: list[Array], op: str, signature: Signature) -> Steps:
-    """Reduce without packing: the backend reads and writes the arrays where they lie."""
-    by_dtype: dict[Carried, list[int]] = {}
+    """Reduce without packing: the backend reads the arrays where they lie, dtype by dtype."""
+    groups: dict[Carried, list[int]] = {}
     for index, source in enumerate(sources):
-        by_dtype.setdefault(gate.carried(op, source.dtype), []).append(index)
+        groups.setdefault(gate.carried(op, source.dtype), []).append(index)
+    sends = [
+        [flat(sources[i].astype(how.dtype, copy=False)) for i in members]
+        for how, members in groups.items()
+    ]
+    sizes = [sum(array.nbytes for array in group) for group in sends]
+    blocks = [gate.results.lend(size) for size in sizes]
+    # Ranks may keep results for different times; if one needs new memory, all make some.
+    lacks = sum(1 << i for i, block in enumerate(blocks) if block is None)
+    yield from gate.cross(signature, extra=lacks)
     results: list[Array] = [np.empty(0)] * len(sources)
-    yield from gate.cross(signature)
-    for how, members in by_dtype.items():
-        sends = [flat(sources[i].astype(how.dtype, copy=False)) for i in members]
-        recvs = [np.empty(send.size, send.dtype) for send in sends]
-        yield from gate.backend.allreduce_pieces(sends, recvs, how.op)
-        for i, total in zip(members, recvs, strict=True):
-            dtype = result_dtype(op, sources[i].dtype)
-            results[i] = narrow(op, total, dtype, gate.size, how).reshape(sources[i].shape)
+    for number, (how, members) in enumerate(groups.items()):
+        if any(int(word) >> number & 1 for word in gate.extras):
+            gate.results.add((yield from _new_block(gate, sizes[number])))
+        memory = blocks[number]
+        if memory is None:
+            memory = gate.results.lend(sizes[number])
+        total = np.asarray(memory).view(how.dtype)
+        yield from gate.backend.allreduce_pieces(sends[number], [total], how.op)
+        start = 0
+        for i in members:
+            piece = total[start : start + sources[i].size].reshape(sources[i].shape)
+            results[i] = narrow(op, piece, result_dtype(op, sources[i].dtype), gate.size, how)
+            start += sources[i].size
     return results
+
+
+def _new_block(gate: Gate, nbytes: int) -> Steps:
+    try:
+        return (yield from gate.backend.allocate(nbytes, False))
+    except BackendUnavailableError:  # on all ranks alike; private memory is only slower
+        return np.empty(nbytes, np.uint8)
 
 
 def buckets(sources: Sequence[Array], op: str, nbytes: int) -> Iterator[list[int]]:

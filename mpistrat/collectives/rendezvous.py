@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,12 @@ import numpy as np
 from mpistrat.cluster.log import get_logger
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import segment
-from mpistrat.collectives.base import Backend, Steps
+from mpistrat.collectives.base import Backend, Request, Steps
 from mpistrat.collectives.segment import Segment
+from mpistrat.collectives.tuning import Tuning, find
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
 
-__all__ = ["Met", "Process", "exchange", "meet", "run"]
+__all__ = ["Met", "Process", "exchange", "meet", "run", "share"]
 
 _LOG = get_logger(__name__)
 _TEXT_BYTES = 512
@@ -33,10 +35,20 @@ class Process:
 
 @dataclass(frozen=True)
 class Met:
-    """What the ranks of one machine share."""
+    """What the ranks of one machine share.
+
+    Attributes
+    ----------
+    cpus
+        How many processors they may run on, all together.
+    tuning
+        Rank 0's, for all of them.
+    """
 
     segment: Segment
     processes: list[Process]
+    cpus: int
+    tuning: Tuning
 
 
 def meet(
@@ -60,15 +72,20 @@ def meet(
     BackendUnavailableError
         On all ranks: some cannot take part, or do not see the memory of rank 0.
     """
-    here = f"{host_name()}\t{os.getpid()}\t{_namespace()}\t{refusal or ''}"
-    rows = [row.split("\t", 3) for row in exchange(backend, here, timeout)]
+    here = "\t".join([host_name(), str(os.getpid()), _namespace(), f"{_cpus():x}", refusal or ""])
+    rows = [row.split("\t", 4) for row in run(exchange(backend, here), timeout, backend)]
     _check_rows(rows)
-    for in_memory in (True, False):
-        found, complaint = _share(backend, nbytes(backend.size), in_memory, timeout)
-        if found is not None:
-            return Met(found, [Process(int(pid), space) for _, pid, space, _ in rows])
-        _LOG.info("no shared memory by %s: %s", "memfd" if in_memory else "/dev/shm", complaint)
-    raise BackendUnavailableError(f"the ranks cannot share memory: {complaint}")
+    found = run(share(backend, nbytes(backend.size)), timeout, backend)
+    tuning = run(exchange(backend, find(backend.size).to_text()), timeout, backend)[0]
+    mask = 0
+    for row in rows:
+        mask |= int(row[3], 16)
+    return Met(
+        found,
+        [Process(int(pid), space) for _, pid, space, *_ in rows],
+        mask.bit_count(),
+        Tuning.from_mapping(json.loads(tuning)),
+    )
 
 
 def _check_rows(rows: list[list[str]]) -> None:
@@ -82,39 +99,65 @@ def _check_rows(rows: list[list[str]]) -> None:
         )
 
 
+def share(backend: Backend, nbytes: int) -> Steps:
+    """Make a segment that all ranks of this machine have mapped; return it. **Collective.**
+
+    Each rank holds an equal part of it next to its processor.
+
+    Raises
+    ------
+    BackendUnavailableError
+        On all ranks: there is not enough memory, or some do not see that of rank 0.
+    """
+    complaint = ""
+    for in_memory in (True, False):
+        segment, complaint = yield from _share(backend, nbytes, in_memory)
+        if segment is not None:
+            return segment
+        _LOG.info("no shared memory by %s: %s", "memfd" if in_memory else "/dev/shm", complaint)
+    raise BackendUnavailableError(f"the ranks cannot share {nbytes} bytes of memory: {complaint}")
+
+
 def _share(
-    backend: Backend, nbytes: int, in_memory: bool, timeout: float
-) -> tuple[Segment | None, str]:
+    backend: Backend, nbytes: int, in_memory: bool
+) -> Generator[Request, None, tuple[Segment | None, str]]:
     """Try one kind of segment; returns it, or None and the reason, alike on all ranks."""
-    mine, offer = None, ""
+    made: Segment | None = None
+    offer = complaint = ""
     if backend.rank == 0:
         try:
-            mine = segment.create(nbytes, in_memory)
-            offer = f"{mine.path}\t{mine.nonce}"
+            made = segment.create(nbytes, in_memory)
+            offer = f"{made.path}\t{made.nonce}"
         except OSError as error:
-            offer = f"\t{error}"
-    path, found = exchange(backend, offer, timeout)[0].split("\t", 1)
-    complaint = ""
-    if not path:
-        complaint = found
-    elif backend.rank != 0:
-        try:
-            mine = segment.open_existing(path, nbytes, found)
-        except OSError as error:
-            complaint = f"rank {backend.rank}: {error}"
-    complaints = [text for text in exchange(backend, complaint, timeout) if text]
-    if mine is not None:
-        mine.release_name()
-    return (None, complaints[0]) if complaints else (mine, "")
+            complaint = f"rank 0: {error}"
+    offers = yield from exchange(backend, offer)
+    if offers[0]:
+        made, complaint = _take_part(backend, nbytes, offers[0], made)
+    complaints = [text for text in (yield from exchange(backend, complaint)) if text]
+    if made is not None:
+        made.release_name()
+    return (None, complaints[0]) if complaints else (made, "")
 
 
-def exchange(backend: Backend, text: str, timeout: float) -> list[str]:
+def _take_part(
+    backend: Backend, nbytes: int, offer: str, made: Segment | None
+) -> tuple[Segment | None, str]:
+    path, nonce = offer.split("\t")
+    try:
+        made = made or segment.open_existing(path, nbytes, nonce)
+        made.reserve(backend.rank, backend.size)
+    except OSError as error:
+        return made, f"rank {backend.rank}: {error}"
+    return made, ""
+
+
+def exchange(backend: Backend, text: str) -> Generator[Request, None, list[str]]:
     """Return all ranks' texts (at most 512 bytes), by rank. **Collective.**"""
     mine = np.zeros(_TEXT_BYTES, np.uint8)
     data = np.frombuffer(text.encode()[:_TEXT_BYTES], np.uint8)
     mine[: data.size] = data
     table = np.empty(_TEXT_BYTES * backend.size, np.uint8)
-    run(backend.allgather(mine, table, [_TEXT_BYTES] * backend.size), timeout, backend)
+    yield from backend.allgather(mine, table, [_TEXT_BYTES] * backend.size)
     rows = table.reshape(backend.size, _TEXT_BYTES)
     return [row.tobytes().rstrip(b"\0").decode("utf-8", "replace") for row in rows]
 
@@ -134,6 +177,13 @@ def run(steps: Steps, timeout: float, backend: Backend) -> Any:
                 time.sleep(1e-5)
     except StopIteration as stop:
         return stop.value
+
+
+def _cpus() -> int:
+    """Return the set of processors that this rank may use, as bits."""
+    if not hasattr(os, "sched_getaffinity"):
+        return (1 << (os.cpu_count() or 1)) - 1
+    return sum(1 << cpu for cpu in os.sched_getaffinity(0))
 
 
 def _namespace() -> str:

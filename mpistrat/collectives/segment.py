@@ -2,8 +2,8 @@
 
 It has no name that could be left behind: a file in memory (``memfd``), which the others open
 through the maker's ``/proc`` entry; or, where that is forbidden, one in ``/dev/shm`` that is
-unlinked as soon as all have mapped it. It is allocated in full when it is made, so that a
-``/dev/shm`` that is too small is an error then, and no SIGBUS later.
+unlinked as soon as all have mapped it. Every rank allocates its part at once: so a ``/dev/shm``
+that is too small is an error then, and no SIGBUS later; and the part is near the rank's processor.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ import os
 import secrets
 from pathlib import Path
 
+import numpy as np
+
+from mpistrat.types import Array
+
 __all__ = ["Segment", "create", "open_existing"]
 
 _NONCE_BYTES = 16
+_PAGE = mmap.PAGESIZE
 
 
 class Segment:
@@ -44,8 +49,27 @@ class Segment:
         """Hexadecimal digits that no other segment has."""
         return self._map[self.nbytes :].hex()
 
+    def reserve(self, part: int, parts: int) -> None:
+        """Allocate one of `parts` equal parts.
+
+        Raises
+        ------
+        OSError
+            There is not enough memory.
+        """
+        pages = -(-self.nbytes // _PAGE)
+        start = pages * part // parts * _PAGE
+        # Not beyond its end: it would grow, and those who open it later take it for another file.
+        end = min(pages * (part + 1) // parts * _PAGE, self.nbytes + _NONCE_BYTES)
+        if end > start:
+            os.posix_fallocate(self._fd, start, end - start)
+
+    def view(self, start: int, nbytes: int) -> Array:
+        """Return a range as an array of bytes, which keeps the segment mapped."""
+        return np.asarray(_Range(self, start, nbytes))
+
     def release_name(self) -> None:
-        """Make it unreachable for others; to be called once all have mapped it."""
+        """Make it unreachable for others; to be called once all have mapped and reserved it."""
         if self._fd < 0:
             return
         os.close(self._fd)
@@ -70,13 +94,16 @@ def create(nbytes: int, in_memory: bool = True) -> Segment:
         There is not enough memory, or the system has no such files.
     """
     if in_memory:
+        if not hasattr(os, "memfd_create"):  # this Python was built for systems without it
+            raise OSError("this Python has no os.memfd_create")
         fd = os.memfd_create("mpistrat")
         path = f"/proc/{os.getpid()}/fd/{fd}"
     else:
         path = f"/dev/shm/mpistrat-{os.getpid()}-{secrets.token_hex(8)}"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(fd, 0, nbytes + _NONCE_BYTES)
+        os.truncate(fd, nbytes + _NONCE_BYTES)
+        os.posix_fallocate(fd, nbytes, _NONCE_BYTES)
         os.pwrite(fd, secrets.token_bytes(_NONCE_BYTES), nbytes)
         return Segment(fd, path, nbytes)
     except BaseException:
@@ -99,9 +126,22 @@ def open_existing(path: str, nbytes: int, nonce: str) -> Segment:
         if os.fstat(fd).st_size != nbytes + _NONCE_BYTES:
             raise OSError(f"{path} is another file here")
         segment = Segment(fd, path, nbytes)
-    finally:
+        if segment.nonce != nonce:
+            raise OSError(f"{path} is another segment here")
+    except BaseException:
         os.close(fd)
-    segment._fd = -1
-    if segment.nonce != nonce:
-        raise OSError(f"{path} is another segment here")
+        raise
     return segment
+
+
+class _Range:
+    """Memory of a segment, as NumPy takes it in."""
+
+    def __init__(self, segment: Segment, start: int, nbytes: int) -> None:
+        self._segment = segment
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (segment.address + start, False),
+        }

@@ -7,9 +7,8 @@ the data, so that a check costs no message.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -22,10 +21,12 @@ from mpistrat.collectives.base import Capabilities, FastCalls, LinesDiffer, Requ
 from mpistrat.collectives.liveness import Liveness
 from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.reductions import DTYPES, OPS
+from mpistrat.collectives.registered import Registered
+from mpistrat.collectives.tuning import Tuning
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
-__all__ = ["ShmBackend", "kernels", "why_no_kernels"]
+__all__ = ["ShmBackend", "kernels", "reduce_arrays", "why_no_kernels"]
 
 # MpistratKind, MpistratStatus, MpistratOp and MpistratDtype of kernels/include/mpistrat.
 _CROSS, _ALLREDUCE, _REDUCE, _REDUCE_SCATTER, _BCAST, _ALLGATHER = 0, 1, 2, 3, 4, 5
@@ -60,6 +61,14 @@ def why_no_kernels() -> str | None:
     return _load()[1] or None
 
 
+def reduce_arrays(into: Array, sources: Sequence[Array], op: str, divisor: int = 1) -> None:
+    """Reduce `sources` in order, divide by `divisor`, and write `into`, which may be one of them.
+
+    **Local.** All are contiguous, of one dtype and size.
+    """
+    kernels().reduce(into, sources, _OPS[op], kernels().dtype_of(into), divisor)
+
+
 class ShmBackend:
     """Collectives through shared memory; every rank is on this machine."""
 
@@ -68,8 +77,10 @@ class ShmBackend:
     def __init__(self, mpi: MpiBackend, node: Any, liveness: Liveness) -> None:
         self._mpi, self._node, self._liveness = mpi, node, liveness
         self.rank, self.size = mpi.rank, mpi.size
+        self.letters = mpi.letters
         self.guards_next = False
         self.fast: FastCalls | None = _FastCalls(node)
+        self._registered = Registered(node)
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
@@ -92,9 +103,15 @@ class ShmBackend:
     def over(cls, mpi: MpiBackend, timeout: float) -> ShmBackend:
         """Make the backend of ranks that MPI has brought together. **Collective.**"""
         found = rendezvous.meet(mpi, _node_bytes, why_no_kernels(), timeout)
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        node = kernels().Node(found.segment, found.segment.address, mpi.rank, mpi.size, cpus)
-        return cls(mpi, node, Liveness(found.processes, mpi.rank))
+        memory = found.segment
+        node = kernels().Node(memory, memory.address, mpi.rank, mpi.size, found.cpus)
+        backend = cls(mpi, node, Liveness(found.processes, mpi.rank))
+        backend.tune(found.tuning)
+        return backend
+
+    def tune(self, tuning: Tuning) -> None:
+        """Set where one way gives way to another; the same on all ranks. **Local.**"""
+        self._node.tune(*astuple(tuning))
 
     def capabilities(self) -> Capabilities:
         """Everything, as NumPy would do it."""
@@ -103,7 +120,7 @@ class ShmBackend:
             DTYPES | {"float16", "bfloat16"},
             frozenset(OPS),
             in_place=True,
-            asynchronous=False,
+            asynchronous=True,
             exact=True,
             checks=True,
         )
@@ -135,6 +152,10 @@ class ShmBackend:
         """Return the ranks that the call under way waits for."""
         ranks: list[int] = self._node.missing() if self._node.is_busy else []
         return ranks
+
+    def allocate(self, nbytes: int, is_shared: bool) -> Steps:
+        """Make registered memory (registered.py)."""
+        return self._registered.allocate(self, nbytes, is_shared)
 
     # -------------------------------------------------------------------------- the calls
 
@@ -184,6 +205,16 @@ class ShmBackend:
     def reduce_scatter(self, send: Array, recv: Array, counts: Sequence[int], op: str) -> Steps:
         """Reduce by blocks."""
         return self._transfer(_REDUCE_SCATTER, [send], [recv], op=op, send_counts=counts)
+
+    def reduce_scatter_pieces(
+        self, send: Sequence[Array], recv: Array, counts: Sequence[int], op: str
+    ) -> Steps:
+        """Reduce a list of arrays of one dtype as if it were one array, by blocks."""
+        return self._transfer(_REDUCE_SCATTER, send, [recv], op=op, send_counts=counts)
+
+    def allgather_pieces(self, send: Array, recv: Sequence[Array], counts: Sequence[int]) -> Steps:
+        """Gather into a list of arrays as if it were one array."""
+        return self._transfer(_ALLGATHER, [send], recv, recv_counts=counts)
 
     def alltoall(
         self, send: Array, recv: Array, send_counts: Sequence[int], recv_counts: Sequence[int]
@@ -245,6 +276,11 @@ class _Call:
     def Test(self) -> bool:  # noqa: N802 - see Request
         return self.sleep(0.0)
 
+    def detach(self) -> None:
+        """Let a native thread carry on with the call."""
+        if self._spec is None and self.status == _WAITING:
+            self._node.detach()
+
     def sleep(self, seconds: float) -> bool:
         """Advance for about `seconds`; return whether the call is over."""
         if self._spec is not None:
@@ -280,6 +316,19 @@ class _FastCalls:
     @label.setter
     def label(self, value: int) -> None:
         self._node.label = value
+
+    @property
+    def has_digests(self) -> bool:
+        """Whether calls are compared between the ranks."""
+        return bool(self._node.has_digests)
+
+    @has_digests.setter
+    def has_digests(self, value: bool) -> None:
+        self._node.has_digests = value
+
+    def record_in(self, ring: Any) -> None:
+        """Record the calls from now on."""
+        self._node.record_in(ring)
 
     @property
     def fast_calls(self) -> int:

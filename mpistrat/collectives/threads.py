@@ -15,6 +15,7 @@ import numpy as np
 
 from mpistrat.collectives.base import Capabilities, FastCalls, Steps
 from mpistrat.collectives.reductions import DTYPES, OPS, combine
+from mpistrat.collectives.registered import private_memory
 from mpistrat.types import Array
 
 __all__ = ["ThreadComm", "ThreadWorld", "ThreadsBackend"]
@@ -136,6 +137,10 @@ class ThreadsBackend:
         """Take the next notice from the mail."""
         mail = self._world.mail[self.rank]
         return mail.popleft() if mail else None
+
+    def allocate(self, nbytes: int, is_shared: bool) -> Steps:
+        """Return private memory: there is no other."""
+        return private_memory(self, nbytes, is_shared)
 
     def lost(self) -> Sequence[int]:
         """Return none: this backend cannot know."""

@@ -318,15 +318,6 @@ def test_registered_buffers_come_from_each_backend(monkeypatch):
         assert common.recv is not own["auto"].recv
 
 
-def test_buffers_cannot_be_registered_where_there_is_no_way(monkeypatch):
-    monkeypatch.delattr(Communicator, "empty", raising=False)
-    with open_session(["auto"], []) as session:
-        same, common = make_problems(task(), session, Memory.PRIVATE)
-        assert same["auto"] is common
-        with pytest.raises(UsageError, match=r"has no method empty\(\)"):
-            make_problems(task(), session, Memory.REGISTERED)
-
-
 # ------------------------------------------------------------------------------------ rows
 
 

@@ -11,6 +11,7 @@ from mpistrat.collectives.operations.allreduce import allreduce
 from mpistrat.collectives.operations.alltoall import alltoall
 from mpistrat.collectives.operations.barrier import barrier, close
 from mpistrat.collectives.operations.bcast import bcast
+from mpistrat.collectives.operations.empty import empty
 from mpistrat.collectives.operations.gather import gather
 from mpistrat.collectives.operations.reduce import reduce
 from mpistrat.collectives.operations.reduce_scatter import reduce_scatter
@@ -23,6 +24,7 @@ __all__ = [
     "barrier",
     "bcast",
     "close",
+    "empty",
     "gather",
     "reduce",
     "reduce_scatter",

@@ -23,7 +23,7 @@ def allgather(gate: Gate, array: ArrayLike, axis: int) -> Steps:
 def _steps(gate: Gate, source: Array, axis: int) -> Steps:
     agreed = row_signature(source.shape, axis)
     signature = Signature("allgather", None, source.dtype, agreed, None, axis)
-    yield from gate.cross(signature, extra=source.shape[axis])
+    yield from gate.cross(signature, extra=source.shape[axis], nbytes=source.nbytes)
     lengths = gate.extras.tolist()
     counts = row_counts(lengths, source.shape, axis)
     everything = np.empty(sum(counts), source.dtype)

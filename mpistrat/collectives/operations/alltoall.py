@@ -49,7 +49,8 @@ def _lengths(rows: int, splits: Sequence[int] | None, size: int) -> list[int]:
 
 def _steps(gate: Gate, source: Array, lengths: list[int], axis: int) -> Steps:
     agreed = row_signature(source.shape, axis)
-    yield from gate.cross(Signature("alltoall", None, source.dtype, agreed, None, axis))
+    signature = Signature("alltoall", None, source.dtype, agreed, None, axis)
+    yield from gate.cross(signature, nbytes=source.nbytes)
     incoming = np.empty(gate.size, np.int64)
     ones = [1] * gate.size
     yield from gate.backend.alltoall(np.array(lengths, np.int64), incoming, ones, ones)

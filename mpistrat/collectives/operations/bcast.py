@@ -23,11 +23,16 @@ def bcast(gate: Gate, array: ArrayLike, root: int, out: Array | None) -> Steps:
 
 
 def _steps(gate: Gate, source: Array, root: int, out: Array | None) -> Steps:
-    yield from gate.cross(Signature("bcast", None, source.dtype, source.shape, root))
+    signature = Signature("bcast", None, source.dtype, source.shape, root)
     send = flat(source)
     buffer = landing(out, send)
     if gate.rank == root:
         np.copyto(buffer, send)
-    if buffer.size:
-        yield from gate.backend.bcast(buffer, root)
+    transfer = gate.backend.bcast(buffer, root)
+    if gate.checks:
+        yield from gate.guard(signature, transfer)
+    else:
+        yield from gate.cross(signature)
+        if buffer.size:
+            yield from transfer
     return deliver(buffer.reshape(source.shape), out)

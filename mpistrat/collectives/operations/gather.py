@@ -25,7 +25,7 @@ def gather(gate: Gate, array: ArrayLike, root: int, axis: int) -> Steps:
 def _steps(gate: Gate, source: Array, root: int, axis: int) -> Steps:
     agreed = row_signature(source.shape, axis)
     signature = Signature("gather", None, source.dtype, agreed, root, axis)
-    yield from gate.cross(signature, extra=source.shape[axis])
+    yield from gate.cross(signature, extra=source.shape[axis], nbytes=source.nbytes)
     lengths = gate.extras.tolist()
     counts = row_counts(lengths, source.shape, axis)
     everything = np.empty(sum(counts), source.dtype) if gate.rank == root else None

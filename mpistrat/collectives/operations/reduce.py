@@ -28,10 +28,15 @@ def _steps(gate: Gate, source: Array, op: str, root: int, out: Array | None) -> 
     signature = Signature("reduce", op, source.dtype, source.shape, root)
     how = gate.carried(op, source.dtype)
     send = flat(source.astype(how.dtype, copy=False))
-    yield from gate.cross(signature, extra=nans.flag(how, send))
-    where = nans.mask(gate, how, send)
     total = landing(out, send) if gate.rank == root else None
-    yield from gate.backend.reduce(send, total, how.op, root)
+    transfer = gate.backend.reduce(send, total, how.op, root)
+    where = None
+    if gate.checks:
+        yield from gate.guard(signature, transfer)
+    else:
+        yield from gate.cross(signature, extra=nans.flag(how, send))
+        where = nans.mask(gate, how, send)
+        yield from transfer
     if where is not None:
         yield from gate.backend.reduce(where, None if total is None else where, "or", root)
     if total is None:

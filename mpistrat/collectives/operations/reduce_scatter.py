@@ -29,11 +29,16 @@ def _steps(gate: Gate, source: Array, op: str, axis: int) -> Steps:
     counts = row_counts(lengths, source.shape, axis)
     how = gate.carried(op, source.dtype)
     send = to_rows(source.astype(how.dtype, copy=False), axis)
-    yield from gate.cross(signature, extra=nans.flag(how, send))
-    where = nans.mask(gate, how, send)
     piece = np.empty(counts[gate.rank], send.dtype)
-    if send.size:
-        yield from gate.backend.reduce_scatter(send, piece, counts, how.op)
+    transfer = gate.backend.reduce_scatter(send, piece, counts, how.op)
+    where = None
+    if gate.checks:
+        yield from gate.guard(signature, transfer)
+    else:
+        yield from gate.cross(signature, extra=nans.flag(how, send))
+        where = nans.mask(gate, how, send)
+        if send.size:
+            yield from transfer
     if where is not None:
         mine = np.empty(piece.size, np.bool_)
         yield from gate.backend.reduce_scatter(where, mine, counts, "or")

@@ -38,7 +38,8 @@ def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int) -> Steps:
 
 
 def _steps(gate: Gate, source: Array | None, root: int, axis: int) -> Steps:
-    yield from gate.cross(Signature("scatter", None, None, None, root, axis))
+    nbytes = 0 if source is None else source.nbytes
+    yield from gate.cross(Signature("scatter", None, None, None, root, axis), nbytes=nbytes)
     shape, dtype = yield from bcast_object(gate, _form(source), root)
     axis %= len(shape)
     lengths = even_lengths(shape[axis], gate.size)

@@ -1,0 +1,104 @@
+"""The case ``tune``: find where one way through shared memory gives way to another; keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from mpistrat import Communicator, config
+from mpistrat.bench.timing import Plan, measure
+from mpistrat.collectives import tuning
+from mpistrat.collectives.shm import ShmBackend
+from mpistrat.collectives.tuning import Tuning
+from mpistrat.errors import BackendError
+from mpistrat.types import Array
+
+__all__ = ["command"]
+
+_KIB, _MIB = 1 << 10, 1 << 20
+_NEVER = 1 << 50
+_GAIN = 0.97  # a change has to be faster by this factor; less is noise
+_CHUNKS = (64 * _KIB, 128 * _KIB, 256 * _KIB)
+_FLAT = tuple(2**power * _KIB for power in range(2, 9))
+_WHOLE = tuple(2**power * _KIB for power in range(7, 17))
+_STREAM = tuple(2**power * _MIB for power in range(1, 8))
+
+
+def command(
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each candidate.")] = 9,
+    out: Annotated[
+        Path | None, typer.Option(help="Table to write; default MPISTRAT_TUNING or the cache.")
+    ] = None,
+) -> None:
+    """Measure all-reduces on one machine and write what is fastest, for jobs of as many ranks."""
+    communicator = Communicator(backend="shm")
+    console = Console(quiet=communicator.rank != 0, highlight=False)
+    if communicator.size < 2:
+        raise BackendError("bench tune: one rank; start it with mpirun, on as many as jobs have")
+    trial = _Trial(communicator, console, rounds)
+    best = Tuning()
+    for nbytes in _CHUNKS:
+        best = trial.better(4 * _MIB, best, replace(best, chunk_bytes=nbytes))
+    best = replace(best, flat_bytes=trial.last(best, "flat_bytes", _FLAT))
+    if communicator.size == 2:  # with more ranks nobody reduces whole chunks
+        best = replace(best, whole_bytes=trial.last(best, "whole_bytes", _WHOLE))
+    best = replace(best, stream_bytes=trial.first(best, "stream_bytes", _STREAM))
+    if communicator.rank == 0:
+        file = out or config.tuning_file()
+        tuning.write(file, communicator.size, best)
+        console.print(f"{tuning.key(communicator.size)}: {best.to_text()}\nwritten to {file}")
+    communicator.close()
+
+
+class _Trial:
+    """Comparisons of two tunings by all-reduces of float32. **Collective.**"""
+
+    def __init__(self, communicator: Communicator, console: Console, rounds: int) -> None:
+        self._communicator, self._console, self._rounds = communicator, console, rounds
+
+    def last(self, base: Tuning, name: str, sizes: Sequence[int]) -> int:
+        """Return the longest of `sizes` (of all ranks, if flat) at which the way below wins."""
+        limit = 1
+        for nbytes in sizes:
+            length = nbytes // self._communicator.size if name == "flat_bytes" else nbytes
+            without, way = (replace(base, **{name: value}) for value in (1, _NEVER))
+            if self.better(length, without, way) is without:
+                break
+            limit = nbytes
+        return limit
+
+    def first(self, base: Tuning, name: str, sizes: Sequence[int]) -> int:
+        """Return the shortest of `sizes` from which on the way above wins."""
+        for nbytes in sizes:
+            without, way = (replace(base, **{name: value}) for value in (_NEVER, 1))
+            if self.better(nbytes, without, way) is way:
+                return nbytes
+        return _NEVER
+
+    def better(self, nbytes: int, one: Tuning, other: Tuning) -> Tuning:
+        """Return `other` if it is clearly faster for arrays of `nbytes`, else `one`."""
+        source = np.ones(max(1, nbytes // 4), np.float32)
+        result = np.empty_like(source)
+        sides = {
+            name: partial(self._run, source, result, way)
+            for name, way in (("one", one), ("other", other))
+        }
+        repeats = max(2, min(2000, 40 * _MIB // (nbytes + 20 * _KIB)))
+        times = measure(sides, self._communicator, Plan(self._rounds, repeats, 2))
+        ratio = times["other"].median_us / times["one"].median_us
+        chosen = other if ratio < _GAIN else one
+        self._console.print(f"{nbytes} bytes: {ratio:.2f} of the time with {other.to_text()}")
+        return chosen
+
+    def _run(self, source: Array, result: Array, tuning_: Tuning) -> None:
+        backend = self._communicator.backend
+        if isinstance(backend, ShmBackend):
+            backend.tune(tuning_)
+        self._communicator.allreduce(source, out=result)
