@@ -10,6 +10,11 @@ MPISTRAT_LOG             WARNING     level of the log
 MPISTRAT_LOG_RANKS       0           ranks that log: ``all`` or a comma list
 MPISTRAT_FUSION_BYTES    33554432    size of the buckets that lists of arrays are packed into
 MPISTRAT_ALLOW_SINGLETON 0           1: run alone although the launcher meant a larger job
+MPISTRAT_CHECKS          1           0: do not compare calls, keep no records (for measurements)
+MPISTRAT_RECORDS         256         calls that each communicator's flight recorder keeps at least
+MPISTRAT_TIMELINE                    file for a timeline of all calls (collectives/timeline.py)
+MPISTRAT_TUNING                      table of ``bench tune``; default in the user's cache folder
+MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node (to test with)
 ======================== =========== ==========================================================
 
 The tests know two more: ``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI, and
@@ -22,12 +27,14 @@ that must agree on all ranks are compared at start (:mod:`mpistrat.collectives.a
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from mpistrat.errors import UsageError
 
 DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_GRACE_S = 5.0
 DEFAULT_FUSION_BYTES = 32 << 20
+DEFAULT_RECORDS = 256
 
 MAX_COUNT = 2**30
 """Elements in one MPI message; longer arrays go in chunks (Open MPI refuses more than 2³¹-1)."""
@@ -38,7 +45,22 @@ INLINE_BYTES = 192
 INLINE_MAX_RANKS = 32
 """Above this size the gate's lines carry no payload: their table grows with ranks²."""
 
-AGREED = ("MPISTRAT_BACKEND", "MPISTRAT_FUSION_BYTES")
+SHORT_BYTES = 8 << 10
+"""Up to here one rank of a node carries a reduction over the wire; above, every one its slice."""
+
+RING_BYTES = 16 << 10
+"""The shortest messages of a ring; below, an array's reduction takes fewer steps over the wire."""
+
+RING_MOST_BYTES = 60 << 10
+"""The longest ones: MPI libraries send up to 64 KiB over TCP without asking the receiver first."""
+
+AGREED = (
+    "MPISTRAT_BACKEND",
+    "MPISTRAT_CHECKS",
+    "MPISTRAT_FUSION_BYTES",
+    "MPISTRAT_NODE_SIZE",
+    "MPISTRAT_TIMELINE",
+)
 """Variables that must have the same value on every rank."""
 
 
@@ -96,6 +118,38 @@ def log_ranks() -> frozenset[int] | None:
 def allows_singleton() -> bool:
     """Tell whether one process may run although its launcher meant a larger job."""
     return os.environ.get("MPISTRAT_ALLOW_SINGLETON", "0") == "1"
+
+
+def checks() -> bool:
+    """Tell whether the ranks compare what they call, and keep records.
+
+    Off is for measurements: calls that differ then give wrong results or hang.
+    """
+    return os.environ.get("MPISTRAT_CHECKS", "1") != "0"
+
+
+def records() -> int:
+    """Return how many calls a communicator remembers at least."""
+    return int(_number("MPISTRAT_RECORDS", DEFAULT_RECORDS))
+
+
+def timeline() -> str:
+    """Return the file of the timeline, or "" for none."""
+    return os.environ.get("MPISTRAT_TIMELINE", "")
+
+
+def tuning_file() -> Path:
+    """Return where the table of tunings is (collectives/tuning.py)."""
+    cache = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
+    return Path(os.environ.get("MPISTRAT_TUNING", "") or Path(cache) / "mpistrat" / "tuning.json")
+
+
+def node_size() -> int:
+    """Return how many ranks pretend to be a node of their own, or 0."""
+    text = os.environ.get("MPISTRAT_NODE_SIZE", "") or "0"
+    if not text.isdigit():
+        raise UsageError(f"MPISTRAT_NODE_SIZE={text!r}: expected a whole number, or 0 for none")
+    return int(text)
 
 
 def agreed_settings() -> dict[str, str]:

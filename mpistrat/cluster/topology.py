@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from mpistrat import config
 
 __all__ = ["Topology", "host_name"]
 
 
 def host_name() -> str:
-    """Return the name of this machine (Slurm's name of the node where there is one)."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    """Return the name of this machine (Slurm's name of the node where there is one).
+
+    With ``MPISTRAT_NODE_SIZE`` ranks of one machine pretend to be on several.
+    """
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    module = sys.modules.get("mpi4py.MPI")
+    ranks = config.node_size()
+    if ranks and module is not None:
+        name += f"+{module.COMM_WORLD.rank // ranks}"
+    return name
 
 
 @dataclass(frozen=True)

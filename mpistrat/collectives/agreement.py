@@ -11,6 +11,7 @@ import numpy as np
 
 from mpistrat import __version__, config
 from mpistrat.cluster.topology import host_name
+from mpistrat.collectives import timeline
 from mpistrat.errors import ClusterError
 
 __all__ = ["Facts", "check", "facts"]
@@ -28,14 +29,20 @@ class Facts:
         Versions and settings that must agree, by name.
     uid
         A number for the communicator that no other one has; rank 0's is taken.
+    clock
+        What makes its monotonic clock the time since 2025 (timeline.py).
+    address
+        Where its process answers those who miss it (stacks.py), or "".
     """
 
     host: str
     versions: dict[str, str] = field(default_factory=dict)
     uid: int = 0
+    clock: int = 0
+    address: str = ""
 
 
-def facts() -> Facts:
+def facts(address: str = "") -> Facts:
     """Return what this rank has to say. **Local.**"""
     versions = {
         "python": ".".join(platform.python_version_tuple()[:2]),
@@ -43,7 +50,7 @@ def facts() -> Facts:
         "numpy": np.__version__,
         **config.agreed_settings(),
     }
-    return Facts(host_name(), versions, secrets.randbits(62) + 2)
+    return Facts(host_name(), versions, secrets.randbits(62) + 2, timeline.clock(), address)
 
 
 def check(everyone: Sequence[Facts]) -> None:

@@ -11,6 +11,7 @@ What the ranks know of each other's health besides is in peers.py.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Sequence
 from typing import Any, NoReturn
 
@@ -21,7 +22,10 @@ from mpistrat.collectives import fingerprint
 from mpistrat.collectives.base import Backend, LinesDiffer, Request, Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.peers import Peers, cut, decode, short
+from mpistrat.collectives.recorder import Kind, Recorder, kind_of, text_number
 from mpistrat.collectives.reductions import Carried, carried, check_op
+from mpistrat.collectives.results import ResultPool
+from mpistrat.collectives.stacks import Stacks
 from mpistrat.errors import (
     BackendError,
     ClosedError,
@@ -37,6 +41,9 @@ _HEAD = 32
 _AGREED = 24
 _TEXT = 1024
 
+_REFUSED = Kind(fingerprint.INVALID, text_number("a refused call"), 0, 0, 0, 0)
+_UNCHECKED = Kind(0, 0, 0, 0, 0, 0)
+
 
 class Gate:
     """One communicator's sequence of calls, and what is known of its peers' health.
@@ -45,6 +52,14 @@ class Gate:
     ----------
     checks
         Whether transfers of this backend can carry the lines themselves (:meth:`guard`).
+    recorder
+        The records of the last calls.
+    has_digests
+        Whether the ranks compare what they call (``MPISTRAT_CHECKS``).
+    results
+        Memory for the results of fused calls.
+    stacks
+        How to ask ranks that are missing what they do, where that is possible.
     peers
         What is known of the other ranks' health.
     uid
@@ -58,6 +73,9 @@ class Gate:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.peers = Peers(backend)
+        self.recorder = Recorder(backend.rank, backend.size)
+        self.has_digests = True
+        self.stacks: Stacks | None = None
         self.uid = 0
         self.rank, self.size = backend.rank, backend.size
         inline = config.INLINE_BYTES if self.size <= config.INLINE_MAX_RANKS else 0
@@ -75,6 +93,7 @@ class Gate:
         self._closed = self.closing = False
         self._what: Signature | str = "its creation"
         self._known: tuple[Exception | None, int] = (None, 0)
+        self.results = ResultPool()
         self._possible: set[tuple[str, np.dtype[Any]]] = set()
 
     @property
@@ -129,13 +148,18 @@ class Gate:
     # ------------------------------------------------------------------ the exchange of lines
 
     def cross(
-        self, signature: Signature, extra: int = 0, payload: Array | None = None
+        self,
+        signature: Signature,
+        extra: int = 0,
+        payload: Array | None = None,
+        nbytes: int | None = None,
     ) -> Generator[Request, None, None]:
         """Wait until all ranks are at this call, and check that it is the same one.
 
-        Afterwards ``extras`` and :meth:`payloads` hold what the ranks brought.
+        Afterwards ``extras`` and :meth:`payloads` hold what the ranks brought. `nbytes` is what
+        this rank brings, for the record of calls whose signature does not tell.
         """
-        self._show(signature, fingerprint.digest(signature, self.label), extra)
+        self._show(signature, self._kind(signature), extra, nbytes)
         yield from self._exchange(payload)
 
     def guard(self, signature: Signature, transfer: Steps) -> Steps:
@@ -143,7 +167,7 @@ class Gate:
 
         For backends that `checks`. No data is delivered if the ranks' calls differ.
         """
-        self._show(signature, fingerprint.digest(signature, self.label))
+        self._show(signature, self._kind(signature))
         self.backend.guards_next = True
         return (yield from self._finish(transfer))
 
@@ -153,16 +177,22 @@ class Gate:
         self._is_crossing = True
         return (yield from self._finish(transfer))
 
-    def _show(self, what: Signature | str, digest: int, extra: int = 0) -> None:
-        """Count one more call, and fill in this rank's line."""
+    def _kind(self, signature: Signature) -> Kind:
+        return kind_of(signature, self.label) if self.has_digests else _UNCHECKED
+
+    def _show(
+        self, what: Signature | str, kind: Kind, extra: int = 0, nbytes: int | None = None
+    ) -> None:
+        """Count one more call, record it, and fill in this rank's line."""
         self._what = what
         self._known = (None, 0)
         words = self._words
         words[0] += 1
-        words[1] = digest
+        words[1] = kind.digest
         words[2] = self.peers.failures
         words[3] = extra
         self._is_crossing = True
+        self.recorder.begin(int(words[0]), kind, nbytes)
 
     def _exchange(self, payload: Array | None = None) -> Generator[Request, None, None]:
         if payload is not None:
@@ -199,11 +229,11 @@ class Gate:
         """
         what = f"a call that it refused: {type(error).__name__}: {error}"
         try:
-            self._show(what, fingerprint.INVALID)
+            self._show(what, _REFUSED)
             yield from self._exchange()
         except MismatchError:
             pass  # the peers' calls were fine; ours is what has to be mended
-        raise self._tell(error)
+        raise self.tell(error)
 
     def _explain(self) -> Generator[Request, None, NoReturn]:
         self._is_crossing = False
@@ -215,8 +245,8 @@ class Gate:
         message = fingerprint.mismatch_text(calls, self.rank)
         worst = int(failures.argmax())
         if failures[worst] > self.peers.failures:
-            raise self._tell(PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst))
-        raise self._tell(MismatchError(message, calls))
+            raise self.tell(PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst))
+        raise self.tell(MismatchError(message, calls))
 
     def in_words(self) -> str:
         """Return the call under way as a user would write it, with its number. **Local.**"""
@@ -235,8 +265,8 @@ class Gate:
         rows = everyone.reshape(self.size, _TEXT)
         return {r: decode(row.tobytes().rstrip(b"\0")) for r, row in enumerate(rows)}
 
-    def _tell(self, error: Exception) -> Exception:
-        """Note an error that all ranks hear of together: it needs no notice of failure."""
+    def tell(self, error: Exception) -> Exception:
+        """Note an error that all ranks hear of together: it needs no notice. **Local.**"""
         self._known = (error, self.sequence)
         return error
 
@@ -253,7 +283,8 @@ class Gate:
         if self.broken is not None:
             raise CommunicationError(
                 f"the communicator is broken on rank {self.rank}/{self.size} since:"
-                f" {self.broken}; make a new strategy on all ranks, or end the job"
+                f" {self.broken}; make a new strategy on all ranks, or end the job (the last calls"
+                " are on standard error, and in communicator.records())"
             )
 
     def fail(self, error: BaseException, is_end: bool = False) -> None:
@@ -273,6 +304,15 @@ class Gate:
         if self.broken is None and not self.closed:
             self.broken = short(error)
             self.peers.say_broken(error, self.sequence - 1)
+            self.recorder.end(is_done=False)
+            self.tell_last_calls()
+
+    def tell_last_calls(self) -> None:
+        """Show the last calls on standard error, once. **Local.**"""
+        self.recorder.drain(is_end=True)
+        if self.size > 1:
+            # Not by the log, which may be silent here.
+            sys.stderr.write(self.recorder.dump())
 
     def collect(self, counts: Sequence[int]) -> Generator[Request, None, None]:
         """Wait until `counts` notices of each rank were taken in.

@@ -8,6 +8,7 @@ for each pair of ranks.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import ordering, shutdown
 from mpistrat.collectives.base import Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.reductions import DTYPES
+from mpistrat.collectives.registered import private_memory
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError
 from mpistrat.types import Array
 
@@ -35,7 +37,7 @@ _OPS = {
     "xor": "BXOR",
 }
 _BOOL_OPS = {**_OPS, "sum": "BOR", "max": "BOR", "prod": "BAND", "min": "BAND"}
-_NOTICE_TAG, _DATA_TAG = 1, 2
+_NOTICE_TAG, _DATA_TAG, _QUESTION_TAG, _ANSWER_TAG = 1, 2, 0x7001, 0x7002
 _NOTICE_BYTES = 2048
 
 
@@ -56,6 +58,8 @@ class MpiBackend:
         self._notices: deque[tuple[Any, bytes]] = deque()
         by_size = {1: MPI.BYTE, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
         self._moved = {**by_size, 16: MPI.C_DOUBLE_COMPLEX}
+        may_thread = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        self.letters = Letters(comm) if may_thread else None
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
@@ -93,6 +97,14 @@ class MpiBackend:
             time.sleep(1e-4)
         duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         return cls(duplicate)
+
+    def split(self, color: int | None) -> MpiBackend | None:
+        """Make a backend of the ranks that give the same `color`; None for those without one.
+
+        **Collective**, and it blocks (MPI has no other): only right after the ranks have met.
+        """
+        comm = self._comm.Split(self._mpi.UNDEFINED if color is None else color, self.rank)
+        return None if comm == self._mpi.COMM_NULL else MpiBackend(comm)
 
     def capabilities(self) -> Capabilities:
         """List what every MPI library offers."""
@@ -140,6 +152,10 @@ class MpiBackend:
         source = status.Get_source()
         self._comm.Recv([buffer, self._mpi.BYTE], source, _NOTICE_TAG, status)
         return source, bytes(buffer[: status.Get_count(self._mpi.BYTE)])
+
+    def allocate(self, nbytes: int, is_shared: bool) -> Steps:
+        """Return private memory: there is no other."""
+        return private_memory(self, nbytes, is_shared)
 
     def lost(self) -> Sequence[int]:
         """Return none: this backend cannot know."""
@@ -253,6 +269,27 @@ class MpiBackend:
         incoming.pop(self.rank)[:] = outgoing.pop(self.rank)
         yield from self._transfer(outgoing, incoming)
 
+    def isend(self, array: Array, rank: int, tag: int) -> Request:
+        """Start to send `array`, of at most 2³¹ - 1 bytes; for a backend's own messages."""
+        request: Request = self._comm.Isend([array.view(np.uint8), self._mpi.BYTE], rank, tag)
+        return request
+
+    def irecv(self, array: Array, rank: int, tag: int) -> Request:
+        """Start to receive what :meth:`isend` sends."""
+        request: Request = self._comm.Irecv([array.view(np.uint8), self._mpi.BYTE], rank, tag)
+        return request
+
+    def test_some(self, requests: Sequence[Any]) -> Sequence[int]:
+        """Test several requests at once; return the indices of those that are complete."""
+        try:
+            found: Sequence[int] | None = self._mpi.Request.Testsome(requests)
+        except self._mpi.Exception as error:
+            raise CommunicationError(
+                f"rank {self.rank}/{self.size}: MPI cannot finish a message ({error}); the process"
+                " of a rank may have ended, look at what the others say"
+            ) from error
+        return found or ()
+
     def _transfer(self, outgoing: dict[int, Array], incoming: dict[int, Array]) -> Steps:
         """Send and receive pieces of any length, chunk by chunk, all pairs at once."""
         requests = [
@@ -269,9 +306,66 @@ class MpiBackend:
 
     def close(self) -> None:
         """Free the duplicate."""
+        if self.letters is not None:
+            self.letters.close()
         if self._gate is not None:
             self._gate.Free()
         self._comm.Free()
+
+
+class Letters:
+    """Questions to ranks of other machines, and answers; any thread may use them (stacks.py)."""
+
+    def __init__(self, comm: Any) -> None:
+        from mpi4py import MPI
+
+        self._mpi, self._comm = MPI, comm
+        self._sent: list[tuple[Any, bytes]] = []
+        self._lock = threading.Lock()  # between its use and the end of the communicator
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the communicator can be used."""
+        return self._comm is not None
+
+    def ask(self, rank: int, question: bytes) -> None:
+        """Send a question."""
+        self._send(rank, question, _QUESTION_TAG)
+
+    def answer(self, rank: int, answer: bytes) -> None:
+        """Send an answer."""
+        self._send(rank, answer, _ANSWER_TAG)
+
+    def receive_question(self) -> tuple[int, bytes] | None:
+        """Return who asked, and what; None if nobody did."""
+        return self._receive(_QUESTION_TAG)
+
+    def receive_answer(self) -> tuple[int, bytes] | None:
+        """Return who answered, and what; None if nobody did."""
+        return self._receive(_ANSWER_TAG)
+
+    def _send(self, rank: int, data: bytes, tag: int) -> None:
+        with self._lock:
+            if self._comm is not None:
+                request = self._comm.Isend([data, self._mpi.BYTE], rank, tag)
+                self._sent.append((request, data))
+
+    def _receive(self, tag: int) -> tuple[int, bytes] | None:
+        with self._lock:
+            status = self._mpi.Status()
+            if self._comm is None or self._mpi.Is_finalized():
+                return None
+            message = self._comm.Improbe(self._mpi.ANY_SOURCE, tag, status)
+            if message is None:
+                return None
+            buffer = bytearray(status.Get_count(self._mpi.BYTE))
+            message.Recv([buffer, self._mpi.BYTE])
+            return status.Get_source(), bytes(buffer)
+
+    def close(self) -> None:
+        """Use the communicator no more: it is about to be freed."""
+        with self._lock:
+            self._comm = None
 
 
 def _chunks(count: int) -> Iterator[slice]:

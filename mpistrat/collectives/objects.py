@@ -30,7 +30,7 @@ def allgather_object(gate: Gate, value: Any) -> Steps:
 
 
 def _bcast(gate: Gate, data: bytes, root: int) -> Steps:
-    yield from gate.cross(Signature("bcast_object", root=root), extra=len(data))
+    yield from gate.cross(Signature("bcast_object", root=root), extra=len(data), nbytes=len(data))
     buffer = np.empty(int(gate.extras[root]), np.uint8)
     if gate.rank == root:
         buffer[:] = np.frombuffer(data, np.uint8)
@@ -39,7 +39,7 @@ def _bcast(gate: Gate, data: bytes, root: int) -> Steps:
 
 
 def _allgather(gate: Gate, data: bytes) -> Steps:
-    yield from gate.cross(Signature("allgather_object"), extra=len(data))
+    yield from gate.cross(Signature("allgather_object"), extra=len(data), nbytes=len(data))
     counts = gate.extras.tolist()
     everything = np.empty(sum(counts), np.uint8)
     yield from gate.backend.allgather(np.frombuffer(data, np.uint8), everything, counts)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from mpistrat.cluster import mpi as cluster_mpi
-from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.cluster.log import configure, get_logger, warn_once
+from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.base import Backend
+from mpistrat.collectives.hierarchical import HierarchicalBackend
 from mpistrat.collectives.mpi import MpiBackend
-from mpistrat.collectives.shm import ShmBackend, why_no_kernels
+from mpistrat.collectives.nodes import Nodes
+from mpistrat.collectives.shm import ShmBackend
 from mpistrat.collectives.threads import ThreadsBackend
 from mpistrat.errors import BackendUnavailableError
 
@@ -18,7 +21,11 @@ _LOG = get_logger(__name__)
 
 
 class Auto:
-    """The best backend for the ranks at hand: shared memory on one machine, else MPI."""
+    """The best backend for the ranks at hand.
+
+    On one machine shared memory; on several the same with rings of messages between them, also
+    where each has one rank, since MPI's own reductions are slower; MPI where there are no kernels.
+    """
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
@@ -39,8 +46,11 @@ class Auto:
         if mpi.size == 1:
             return mpi
         try:
+            nodes = Nodes.find(mpi, timeout)
+            if nodes.count > 1:
+                return HierarchicalBackend.over(mpi, nodes, timeout)
             return ShmBackend.over(mpi, timeout)
         except BackendUnavailableError as error:
-            level = "WARNING" if why_no_kernels() else "INFO"
-            warn_once(_LOG, "no shm", f"collectives use MPI alone: {error}", level)
+            configure(mpi.rank, mpi.size, host_name())  # so that one rank says it, with its name
+            warn_once(_LOG, "no shm", f"collectives use MPI alone: {error}")
             return mpi

@@ -23,6 +23,7 @@ __all__ = ["available_backends", "open_backend", "register_backend"]
 _BACKENDS = {
     "auto": "mpistrat.collectives.plan:Auto",
     "shm": "mpistrat.collectives.shm:ShmBackend",
+    "hierarchical": "mpistrat.collectives.hierarchical:HierarchicalBackend",
     "mpi": "mpistrat.collectives.mpi:MpiBackend",
     "threads": "mpistrat.collectives.threads:ThreadsBackend",
 }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mpistrat import config
 from mpistrat.cluster import mpi
 from mpistrat.cluster.log import get_logger
+from mpistrat.collectives import stacks, timeline
 from mpistrat.errors import CommunicationError
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ class _Watch:
     def forget_all(self) -> None:
         """Have nothing to do with the job: this is a forked child, and no rank of it."""
         for communicator in self.open:
-            communicator.gate.broken = (
-                "this process is a forked child, which is no rank of the job"
-            )
+            communicator.forget("this process is a forked child, which is no rank of the job")
         self.open.clear()
         self.is_child = True
 
@@ -70,12 +69,16 @@ class _Watch:
             return
         communicators = list(self.open)
         if not communicators and not self.has_failed:
+            timeline.finish(is_well=True)
             return
         still_open = [c for c in communicators if not c.is_closed]
         if not self.has_failed:
             _tell_why(communicators)
         healthy = not self.has_failed and all(c.gate.broken is None for c in communicators)
-        if not (healthy and _close_all(still_open)):
+        is_well = healthy and _close_all(still_open)
+        timeline.finish(is_well)
+        stacks.stop()
+        if not is_well:
             _leave(communicators)
 
 
@@ -141,6 +144,7 @@ def _leave(communicators: list[Communicator]) -> None:
     end = time.monotonic() + config.grace_s()
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
+            communicator.gate.tell_last_calls()
             communicator.gate.peers.say_leaving(communicator.gate.completed)
     while time.monotonic() < end and not _have_all_left(communicators):
         time.sleep(0.01)

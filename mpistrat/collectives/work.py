@@ -115,7 +115,9 @@ class Work(Generic[T]):
                 self.request = next(self._steps)
         except StopIteration as stop:
             self._result = stop.value
+            self._engine.gate.recorder.end(is_done=True)
         except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
+            self._engine.gate.recorder.end(is_done=False)
             self._error = self._engine.take(error)
         else:
             return False
@@ -197,6 +199,14 @@ class Engine:
         gate.break_off(error)
         return error
 
+    def detach(self, work: Work[Any]) -> None:
+        """Let the backend carry on with `work` by itself, if it is the first one and can be."""
+        with self._lock:
+            if self._queue and self._queue[0] is work:
+                detach = getattr(work.request, "detach", None)
+                if detach is not None:
+                    detach()
+
     def poll(self) -> bool:
         """Advance the first work; return whether it is over."""
         with self._lock:
@@ -260,7 +270,9 @@ class Engine:
             if gate.uid:
                 self._program.check(gate.uid, self._first(), gate.in_words)
         if waited > limit or gate.peers.is_asked(gate.sequence):
-            raise self._stall(waited)
+            error = self._stall(waited)
+            gate.check_peers()  # who asked may have given up since, which says more
+            raise error
 
     def _first(self) -> int:
         """Return the number of the work that the others wait for."""
@@ -276,12 +288,19 @@ class Engine:
             gate.peers.listen()
         missing = tuple(gate.peers.absent(gate.sequence))
         names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
+        doing = gate.stacks.ask(missing) if missing and gate.stacks is not None else ""
         return CommunicationTimeoutError(
             f"{gate.in_words()} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
             f" {waited:.1f} s; ranks that did not come: {names}; look what these ranks do, or"
-            " raise the limit with MPISTRAT_TIMEOUT or timeout=",
+            f" raise the limit with MPISTRAT_TIMEOUT or timeout={doing}",
             missing,
         )
+
+    def forget(self, reason: str) -> None:
+        """Have nothing to do with the calls under way: this process is no rank. **Local.**"""
+        self.gate.broken = reason
+        while self._queue:
+            self._queue.popleft().give_up(CommunicationError(reason))
 
     def _give_up(self, error: BaseException) -> None:
         self.gate.break_off(error)

@@ -48,7 +48,7 @@ def test_differences_are_listed_by_rank():
 
 def test_communicator_refuses_on_every_rank(monkeypatch):
     versions = iter(["1", "2", "1"])
-    monkeypatch.setattr(agreement, "facts", lambda: Facts("host", {"numpy": next(versions)}))
+    monkeypatch.setattr(agreement, "facts", lambda _: Facts("host", {"numpy": next(versions)}))
 
     def rank(handle):
         with pytest.raises(ClusterError, match=r"numpy: [12] on ranks"):

@@ -11,6 +11,7 @@ from mpistrat.errors import UsageError
 NUMBERS = [
     ("MPISTRAT_TIMEOUT", config.timeout_s, 300.0),
     ("MPISTRAT_GRACE", config.grace_s, 5.0),
+    ("MPISTRAT_RECORDS", config.records, 256),
     ("MPISTRAT_FUSION_BYTES", config.fusion_bytes, 33554432),
 ]
 
@@ -66,6 +67,14 @@ def test_singletons_are_allowed_by_1_alone(monkeypatch):
     for text, allowed in (("1", True), ("0", False), ("", False), ("yes", False)):
         monkeypatch.setenv("MPISTRAT_ALLOW_SINGLETON", text)
         assert config.allows_singleton() is allowed
+
+
+def test_checks_are_turned_off_by_0_alone(monkeypatch):
+    assert config.checks()
+    assert config.timeline() == ""
+    for text, on in (("0", False), ("1", True), ("", True)):
+        monkeypatch.setenv("MPISTRAT_CHECKS", text)
+        assert config.checks() is on
 
 
 def test_agreed_settings_are_those_that_are_set(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 import mpistrat
 
 NAMES = """
-Backend Capabilities Communicator CrossDeviceOps DistributedDataset DistributedIterator
+Backend CallRecord Capabilities Communicator CrossDeviceOps DistributedDataset DistributedIterator
 DistributedValues HierarchicalCopyAllReduce InputContext InputIterator InputOptions
 InputReplicationMode Mirrored MirroredStrategy MultiWorkerMirroredStrategy NcclAllReduce
 OneDeviceStrategy PerReplica ReduceOp ReductionToOneDevice ReplicaContext RunOptions Strategy

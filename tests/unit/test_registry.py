@@ -36,7 +36,8 @@ def test_known_names():
 
 
 def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(BackendNotFoundError, match="'nope' is not known; expected auto, mpi, shm"):
+    known = "expected auto, hierarchical, mpi, shm"
+    with pytest.raises(BackendNotFoundError, match=f"'nope' is not known; {known}"):
         Communicator(backend="nope")
 
 
