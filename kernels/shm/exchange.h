@@ -21,7 +21,7 @@
 namespace mpistrat {
 
 struct Tuning {
-  int64_t chunk_bytes = 256 << 10;
+  int64_t chunk_bytes = 128 << 10;
   int64_t flat_bytes = 64 << 10;    // all ranks' bytes up to here: one step, every rank reduces all
   int64_t whole_bytes = 20 << 20;   // two ranks, up to here: every rank reduces whole chunks
   int64_t stream_bytes = 20 << 20;  // results from here on are written past the caches

@@ -127,13 +127,12 @@ void Reduction::bring(const Place& place, int64_t chunk) {
 
 const uint8_t* Reduction::source(const Place& place, int64_t chunk, int of, Slice part) {
   if (reads_in_place_) return place.sends[of] + offset(chunk) + part.begin;
-  // The own slice is read from where it is, since no other rank writes there. A whole chunk is not:
-  // where both ranks reduce one shared array in place, the other may have written it by now.
-  if (of == place.rank && !is_whole_) {
-    const uint8_t* own = send_.contiguous(offset(chunk) + part.begin, part.nbytes());
-    if (own) return own;
-  }
-  return place.slot(of) + part.begin;
+  if (of != place.rank) return place.slot(of) + part.begin;
+  // What is one's own is read from where it is, which is faster than from the slot. But where both
+  // ranks reduce a whole chunk of one shared array in place, the other may have written it by now.
+  const uint8_t* own = send_.contiguous(offset(chunk) + part.begin, part.nbytes());
+  const bool may_change = is_whole_ && place.regions->find(own, part.nbytes()).region >= 0;
+  return own && !may_change ? own : place.slot(of) + part.begin;
 }
 
 int Reduction::destinations(const Place& place, int64_t chunk, Slice part, void** found) {

@@ -271,7 +271,8 @@ class Engine:
                 self._program.check(gate.uid, self._first(), gate.in_words)
         if waited > limit or gate.peers.is_asked(gate.sequence):
             error = self._stall(waited)
-            gate.check_peers()  # who asked may have given up since, which says more
+            if not error.missing and waited <= limit:
+                gate.check_peers()  # whoever asked has given up since, which says more
             raise error
 
     def _first(self) -> int:
