@@ -1,5 +1,7 @@
 #include "progress.h"
 
+#include <unistd.h>
+
 #include <chrono>
 
 namespace mpistrat {
@@ -10,45 +12,54 @@ constexpr uint64_t kTurnNs = 20'000'000;  // so long it may take until the threa
 }  // namespace
 
 Progress::~Progress() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stops_ = true;
+  if (!shared_) return;
+  if (getpid() != owner_) {
+    shared_.release();  // a forked child has no such thread, and its lock may be held for ever
+    return;
   }
-  changed_.notify_all();
-  thread_.join();
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->stops = true;
+  }
+  shared_->changed.notify_all();
+  shared_->thread.join();
 }
 
 void Progress::take_over() {
   has_call_ = true;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    status_ = MPISTRAT_WAITING;
+  if (!shared_) {
+    shared_ = std::make_unique<Shared>();
+    owner_ = getpid();
+    shared_->thread = std::thread([this] { run(); });
   }
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  changed_.notify_all();
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->status = MPISTRAT_WAITING;
+  }
+  shared_->changed.notify_all();
 }
 
 MpistratStatus Progress::wait(uint64_t budget_ns) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_for(lock, std::chrono::nanoseconds(budget_ns),
-                    [this] { return status_ != MPISTRAT_WAITING; });
-  has_call_ = status_ == MPISTRAT_WAITING;
-  return status_;
+  std::unique_lock<std::mutex> lock(shared_->mutex);
+  shared_->changed.wait_for(lock, std::chrono::nanoseconds(budget_ns),
+                            [this] { return shared_->status != MPISTRAT_WAITING; });
+  has_call_ = shared_->status == MPISTRAT_WAITING;
+  return shared_->status;
 }
 
 void Progress::run() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!stops_) {
-    if (status_ != MPISTRAT_WAITING) {
-      changed_.wait(lock);
+  Shared& shared = *shared_;
+  std::unique_lock<std::mutex> lock(shared.mutex);
+  while (!shared.stops) {
+    if (shared.status != MPISTRAT_WAITING) {
+      shared.changed.wait(lock);
       continue;
     }
     lock.unlock();
     const MpistratStatus status = node_->wait(kTurnNs);
     lock.lock();
-    status_ = status;
-    if (status != MPISTRAT_WAITING) changed_.notify_all();
+    shared.status = status;
+    if (status != MPISTRAT_WAITING) shared.changed.notify_all();
   }
 }
 

@@ -4,8 +4,11 @@
 // A thread that carries on with a call while its rank computes. It needs nothing of Python, and so
 // never waits for the interpreter's lock. It exists from the first call that is handed to it.
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -30,13 +33,19 @@ class Progress {
  private:
   void run();
 
+  // What both threads use.
+  struct Shared {
+    std::thread thread;
+    std::mutex mutex;  // protects what follows
+    std::condition_variable changed;
+    MpistratStatus status = MPISTRAT_DONE;
+    bool stops = false;
+  };
+
   Node* node_;
   bool has_call_ = false;  // the owner's thread alone uses it
-  std::thread thread_;
-  std::mutex mutex_;  // protects what follows
-  std::condition_variable changed_;
-  MpistratStatus status_ = MPISTRAT_DONE;
-  bool stops_ = false;
+  pid_t owner_ = 0;
+  std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace mpistrat

@@ -85,12 +85,18 @@ class FastCalls(Protocol):
         A number for what the calls are made for (recorder.py).
     has_digests
         Whether calls are compared between the ranks.
+    is_busy
+        Whether one is under way (or any other call of the backend).
     fast_calls
         How many were made.
     """
 
     is_ready: bool
     label: int
+
+    @property
+    def is_busy(self) -> bool: ...
+
     has_digests: bool
 
     @property
@@ -119,8 +125,8 @@ class FastCalls(Protocol):
         """Record the calls in `ring` (recorder.py) from now on; None: no more."""
         ...
 
-    def carry_on(self, status: int) -> Steps:
-        """Go on with a call that did not end soon, or whose lines differ."""
+    def carry_on(self, status: int, *arrays: Array) -> Steps:
+        """Go on with a call that did not end soon, or whose lines differ; keeps its arrays."""
         ...
 
 

@@ -63,6 +63,7 @@ class Communicator(Calls):
         self._gate = Gate(self._backend)
         self._engine = Engine(self._gate)
         self._label: str | None = None
+        self._at_risk: tuple[Array, Array] | None = None
         is_job = self._backend.capabilities().processes and self.size > 1
         if is_job:
             shutdown.watch(self)
@@ -99,8 +100,10 @@ class Communicator(Calls):
         fast = self._backend.fast
         if fast is None:
             raise AssertionError("only fast calls end here")
-        steps = self._gate.resume(_allreduce(array, op), fast.carry_on(status))
+        self._at_risk = (array, out)  # if this fails, the kernels may still write to them
+        steps = self._gate.resume(_allreduce(array, op), fast.carry_on(status, array, out))
         self._engine.start(steps, self._label, is_counted=False).wait()
+        self._at_risk = None
         return out
 
     # ------------------------------------------------------------------------------ who am I

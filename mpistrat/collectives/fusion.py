@@ -20,7 +20,7 @@ from mpistrat.collectives.reductions import (
     result_dtype,
     widened,
 )
-from mpistrat.errors import BackendUnavailableError, UsageError
+from mpistrat.errors import UsageError
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allreduce_many", "buckets"]
@@ -77,19 +77,10 @@ def _by_pieces(gate: Gate, sources: list[Array], op: str, signature: Signature) 
         [flat(sources[i].astype(how.dtype, copy=False)) for i in members]
         for how, members in groups.items()
     ]
-    sizes = [sum(array.nbytes for array in group) for group in sends]
-    blocks = [gate.results.lend(size) for size in sizes]
-    # Ranks may keep results for different times; if one needs new memory, all make some.
-    lacks = sum(1 << i for i, block in enumerate(blocks) if block is None)
-    yield from gate.cross(signature, extra=lacks)
+    yield from gate.cross(signature)
     results: list[Array] = [np.empty(0)] * len(sources)
     for number, (how, members) in enumerate(groups.items()):
-        if any(int(word) >> number & 1 for word in gate.extras):
-            gate.results.add((yield from _new_block(gate, sizes[number])))
-        memory = blocks[number]
-        if memory is None:
-            memory = gate.results.lend(sizes[number])
-        total = np.asarray(memory).view(how.dtype)
+        total = gate.results.lend(sum(array.nbytes for array in sends[number])).view(how.dtype)
         yield from gate.backend.allreduce_pieces(sends[number], [total], how.op)
         start = 0
         for i in members:
@@ -97,13 +88,6 @@ def _by_pieces(gate: Gate, sources: list[Array], op: str, signature: Signature) 
             results[i] = narrow(op, piece, result_dtype(op, sources[i].dtype), gate.size, how)
             start += sources[i].size
     return results
-
-
-def _new_block(gate: Gate, nbytes: int) -> Steps:
-    try:
-        return (yield from gate.backend.allocate(nbytes, False))
-    except BackendUnavailableError:  # on all ranks alike; private memory is only slower
-        return np.empty(nbytes, np.uint8)
 
 
 def buckets(sources: Sequence[Array], op: str, nbytes: int) -> Iterator[list[int]]:

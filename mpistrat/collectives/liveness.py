@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 from collections.abc import Sequence
 
 from mpistrat.collectives.rendezvous import Process
@@ -21,6 +22,7 @@ class Liveness:
         self._owner = os.getpid()
         self._ranks: dict[int, int] = {}
         self._poll = select.poll()
+        self._lock = threading.Lock()
         self._ended: set[int] = set()
         for peer, process in enumerate(processes):
             if peer != rank and process.namespace == processes[rank].namespace:
@@ -39,8 +41,11 @@ class Liveness:
 
     def ended(self) -> Sequence[int]:
         """Return the ranks whose processes have ended."""
-        for fd, _ in self._poll.poll(0):
-            self._ended.add(self._ranks[fd])
+        if self._lock.acquire(blocking=False):  # one thread at a time may poll
+            try:
+                self._ended.update(self._ranks[fd] for fd, _ in self._poll.poll(0))
+            finally:
+                self._lock.release()
         return sorted(self._ended)
 
     def close(self) -> None:

@@ -146,11 +146,12 @@ class MpiBackend:
     def heard(self) -> tuple[int, bytes] | None:
         """Receive a notice, if one is there."""
         status = self._mpi.Status()
-        if not self._comm.Iprobe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status):
+        message = self._comm.Improbe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status)
+        if message is None:
             return None
         buffer = bytearray(_NOTICE_BYTES)
         source = status.Get_source()
-        self._comm.Recv([buffer, self._mpi.BYTE], source, _NOTICE_TAG, status)
+        message.Recv([buffer, self._mpi.BYTE], status)
         return source, bytes(buffer[: status.Get_count(self._mpi.BYTE)])
 
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:

@@ -8,6 +8,7 @@ kernels it is one in Python. Both hold numbers; the texts that they stand for ar
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ _TEXTS = [
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 ]
 _NUMBERS = {text: number for number, text in enumerate(_TEXTS)}
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,12 @@ def text_number(text: str | None) -> int:
     """Return the number that stands for `text` in records."""
     number = _NUMBERS.get(text or "")
     if number is None:
-        _TEXTS.append(text or "")
-        number = _NUMBERS.setdefault(text or "", len(_TEXTS) - 1)
+        with _lock:
+            number = _NUMBERS.get(text or "")
+            if number is None:
+                number = len(_TEXTS)
+                _TEXTS.append(text or "")
+                _NUMBERS[text or ""] = number
     return number
 
 

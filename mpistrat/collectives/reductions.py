@@ -135,4 +135,7 @@ def narrow(
 
 def combine(op: str, rows: Array) -> Array:
     """Reduce axis 0 of `rows` in order, in their own dtype."""
-    return np.asarray(_UFUNCS[op].reduce(rows, axis=0, dtype=rows.dtype))
+    total = np.array(rows[0])
+    for row in rows[1:]:  # not ufunc.reduce, which begins with a zero and so loses its sign
+        _UFUNCS[op](total, row, out=total)
+    return total

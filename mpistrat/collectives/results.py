@@ -1,7 +1,7 @@
 """Memory for the results of fused calls, used again once no result in it is in use any more.
 
-New memory costs more than a reduction: each of its pages has to be found and cleared first. And
-memory that is registered can be written by all ranks in place.
+New memory costs more than a reduction: each of its pages has to be found and cleared first. It is
+the rank's own, not shared: a forked child must not see, or change, the results of its parent.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from mpistrat.types import Array
 
 __all__ = ["ResultPool"]
 
+_MOST_FREE = 4
 _LEAST_BYTES = 128 << 10  # what is smaller comes from memory that the process has already
 
 
@@ -23,26 +24,20 @@ class ResultPool:
     def __init__(self) -> None:
         self._free: list[Array] = []
 
-    def lend(self, nbytes: int) -> Array | None:
-        """Return `nbytes` that nobody else uses; None if there is no block for them."""
+    def lend(self, nbytes: int) -> Array:
+        """Return `nbytes` that nobody else uses."""
         if nbytes < _LEAST_BYTES:
             return np.empty(nbytes, np.uint8)
         sizes = [(block.size, index) for index, block in enumerate(self._free)]
         fitting = [one for one in sizes if nbytes <= one[0] <= 2 * nbytes]
-        if not fitting:
-            return None
-        block = self._free.pop(min(fitting)[1])
+        block = self._free.pop(min(fitting)[1]) if fitting else np.empty(nbytes, np.uint8)
         loan = _Loan(block, nbytes)
-        weakref.finalize(loan, self._free.append, block).atexit = False
+        weakref.finalize(loan, self._take_back, block).atexit = False
         return np.asarray(loan)
 
-    def add(self, block: Array) -> None:
-        """Take in a block of bytes."""
+    def _take_back(self, block: Array) -> None:
         self._free.append(block)
-
-    def clear(self) -> None:
-        """Drop the blocks that are not lent out."""
-        self._free.clear()
+        del self._free[:-_MOST_FREE]  # sizes that are no longer asked for go first
 
 
 class _Loan:

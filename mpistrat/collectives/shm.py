@@ -309,6 +309,11 @@ class _FastCalls:
         self._node.is_ready = value
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a call of the node is under way."""
+        return bool(self._node.is_busy)
+
+    @property
     def label(self) -> int:
         """What the calls are made for, as a number."""
         return int(self._node.label)
@@ -339,10 +344,11 @@ class _FastCalls:
         """Return the compiled callable."""
         return self._node.fast_allreduce(general, digest, finish)
 
-    def carry_on(self, status: int) -> Steps:
-        """Go on with a call."""
+    def carry_on(self, status: int, *arrays: Array) -> Steps:
+        """Go on with a call; whoever gives it up keeps these steps, and so its arrays."""
         call = _Call(self._node, None, status)
         yield call
+        del arrays
         if call.status == _MISMATCH:
             raise LinesDiffer
 

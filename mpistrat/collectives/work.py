@@ -165,8 +165,11 @@ class Engine:
         """Queue a call made for `label`; it begins at once if nothing is before it."""
         self.gate.check_open()
         self._started += is_counted
+        self.is_foreign |= self._program is not ordering.current()
         work: Work[Any] = Work(self, steps, label)
         try:
+            if is_counted:
+                self._wait_for_fast_call()
             with self._lock:
                 if self._queue or not work.advance():
                     self._queue.append(work)
@@ -176,6 +179,16 @@ class Engine:
             raise
         self.allow_fast_calls()
         return work
+
+    def _wait_for_fast_call(self) -> None:
+        """Let a fast call of another thread go first, which began first and is in no queue.
+
+        It ends, or takes its place, within milliseconds.
+        """
+        if self._fast is not None:
+            self._fast.is_ready = False
+            while self._fast.is_busy and not self._queue:
+                time.sleep(_NAP_S)
 
     def allow_fast_calls(self) -> None:
         """Let calls take the backend's shorter way if nothing speaks against it."""
@@ -208,8 +221,13 @@ class Engine:
                     detach()
 
     def poll(self) -> bool:
-        """Advance the first work; return whether it is over."""
-        with self._lock:
+        """Advance the first work; return whether it is over.
+
+        One thread at a time does that; the others have nothing to do.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
             if not self._queue:
                 return True
             is_over = self._queue[0].advance()
@@ -217,16 +235,18 @@ class Engine:
                 self._queue.popleft()
                 self.allow_fast_calls()
             return is_over
+        finally:
+            self._lock.release()
 
     def _sleep(self, work: Work[Any], seconds: float) -> None:
         """Let time pass, for as long as nothing can be done; best in the backend's own wait."""
-        with self._lock:
+        with self._lock:  # for all of it: only one thread may drive the backend
             request = self._queue[0].request if self._queue else None
-        sleep = getattr(request, "sleep", None)
-        if sleep is None or self._program.has_pending(self):
-            time.sleep(_NAP_S)
-        elif not work.done:
-            sleep(seconds)
+            sleep = getattr(request, "sleep", None)
+            if sleep is not None and not work.done and not self._program.has_pending(self):
+                sleep(seconds)
+                return
+        time.sleep(_NAP_S)
 
     def wait(self, work: Work[Any], timeout: float | None) -> None:
         """Run until `work` is over."""
@@ -243,7 +263,6 @@ class Engine:
 
     def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
         limit = config.timeout_s() if timeout is None else timeout
-        self.is_foreign |= self._program is not ordering.current()
         start = time.monotonic()
         looks, say_at = 0, ordering.SAY_AFTER_S
         while not work.done:
@@ -254,7 +273,7 @@ class Engine:
             if looks % _LOOK_EVERY == 0:
                 waited = time.monotonic() - start
                 self._look_up(waited, limit)
-                if waited > say_at:
+                if waited > say_at and not self.is_foreign:
                     say_at = float("inf")
                     self._program.say(self.gate.uid, self._first(), self.gate.in_words())
                 if waited > _NAP_AFTER_S:

@@ -1,0 +1,93 @@
+"""Two threads of a rank that share a communicator, or have one each: right sums, and no hang."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mpistrat.collectives import Communicator, ordering
+
+pytestmark = pytest.mark.mpi(ranks=2, timeout_s=40)
+
+
+class Thread(threading.Thread):
+    """A thread whose error is raised where it is joined."""
+
+    def __init__(self, body: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self._body, self.error = body, None
+
+    def run(self) -> None:
+        try:
+            self._body()
+        except BaseException as error:  # noqa: BLE001 - raised by end()
+            self.error = error
+
+    def end(self) -> None:
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+
+def test_a_thread_looks_after_its_own_call_while_another_waits() -> None:
+    with Communicator() as comm:
+        x = np.arange(2 << 20, dtype=np.float32)[::2] % 1000
+        for _ in range(4):
+            comm.barrier()
+            if comm.rank == 1:
+                time.sleep(0.06)
+                total = comm.allreduce(x, timeout=10)
+                comm.iallreduce(np.ones(3)).wait(10)
+            else:
+                thread = Thread(lambda: look_after(comm))
+                thread.start()
+                total = comm.allreduce(x, timeout=10)
+                thread.end()
+            np.testing.assert_array_equal(total, 2 * x)
+
+
+def look_after(comm: Communicator) -> None:
+    time.sleep(0.01)
+    work = comm.iallreduce(np.ones(3))
+    while not work.test():
+        pass
+    np.testing.assert_array_equal(work.wait(10), np.full(3, 2.0))
+
+
+def test_a_call_that_began_later_in_another_thread_comes_later() -> None:
+    first, second = np.ones(8), np.ones((3, 5), np.float32)[:, ::2]
+    with Communicator() as comm:
+        for _ in range(5):
+            comm.barrier()
+            if comm.rank == 1:
+                time.sleep(0.05)
+                comm.allreduce(first)
+                comm.allreduce(second)
+                continue
+            begun = threading.Event()
+            threads = [
+                Thread(lambda: (begun.set(), comm.allreduce(first))),  # noqa: B023 - ends in the loop
+                Thread(lambda: (begun.wait(), time.sleep(0.02), comm.allreduce(second))),  # noqa: B023
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.end()
+
+
+def test_threads_with_a_communicator_each_may_wait_for_long() -> None:
+    """Neither waits for the other rank's other thread, although it looks like that."""
+    with Communicator() as one, Communicator() as other:
+        pause = 2 * ordering.SAY_AFTER_S
+
+        def body() -> None:
+            time.sleep(pause if one.rank == 0 else 0)
+            other.allreduce(np.ones(4))
+
+        thread = Thread(body)
+        thread.start()
+        time.sleep(pause if one.rank == 1 else 0)
+        one.allreduce(np.ones(4))
+        thread.end()
