@@ -3,6 +3,7 @@
 // No defaults and no logic: both are Python's (mpistrat/collectives/shm.py).
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include "fast_allreduce.h"
@@ -111,13 +112,16 @@ nb::object bytes_view(const nb::object& owner, uint8_t* data, npy_intp rows, npy
   return array;
 }
 
-std::vector<int> missing(Node& self) {
-  std::vector<uint8_t> flags(static_cast<size_t>(self.size));
-  mpistrat_missing(self.node, flags.data());
-  std::vector<int> ranks;
-  for (int rank = 0; rank < self.size; ++rank)
-    if (flags[static_cast<size_t>(rank)]) ranks.push_back(rank);
-  return ranks;
+// What other processes read to see whether they can: (address, value).
+std::pair<uint64_t, uint64_t> token(Node& self) {
+  std::pair<uint64_t, uint64_t> found;
+  mpistrat_token(self.node, &found.first, &found.second);
+  return found;
+}
+
+void reach(Node& self, const std::vector<int32_t>& pids) {
+  if (pids.size() != static_cast<size_t>(self.size)) throw nb::value_error("expected a pid a rank");
+  mpistrat_reach(self.node, pids.data());
 }
 
 int add_region(Node& self, const std::vector<size_t>& bases, size_t nbytes) {
@@ -150,6 +154,9 @@ NB_MODULE(_kernels, m) {
   m.def("simd_name", &mpistrat_simd_name);
   m.def("simd_select", [](const char* name) { return mpistrat_simd_select(name) != 0; });
   m.def("can_reduce", [](int op, int dtype) { return mpistrat_can_reduce(op, dtype) != 0; });
+  m.def("has_token", [](int32_t pid, uint64_t address, uint64_t value) {
+    return mpistrat_has_token(pid, address, value) != 0;
+  });
   m.def("reduce", &reduce);
   m.def("register_dtype", &mpistrat::register_dtype);
   m.def("dtype_of", [](nb::handle array) { return mpistrat::dtype_of(array.ptr()); });
@@ -159,11 +166,13 @@ NB_MODULE(_kernels, m) {
       .def("start", &start)
       .def("wait", &wait)
       .def("detach", [](Node& self) { mpistrat_detach(self.node); })
-      .def("missing", &missing)
+      .def("token", &token)
+      .def("reach", &reach)
       .def("add_region", &add_region)
       .def("remove_region", [](Node& self, int id) { mpistrat_region_remove(self.node, id); })
-      .def("tune", [](Node& self, int64_t chunk, int64_t flat, int64_t whole,
-                      int64_t stream) { mpistrat_tune(self.node, chunk, flat, whole, stream); })
+      .def("tune",
+           [](Node& self, int64_t chunk, int64_t flat, int64_t whole, int64_t stream,
+              int64_t remote) { mpistrat_tune(self.node, chunk, flat, whole, stream, remote); })
       .def("fast_allreduce", &fast_allreduce)
       .def("record_in", &record_in, nb::arg().none())
       .def("line",

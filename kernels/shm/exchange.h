@@ -5,7 +5,7 @@
 //
 //   produce(k): write what this rank brings into its own buffers;
 //   then the node publishes the step, and waits until all ranks have;
-//   consume(k): read what the others have published.
+//   consume(k): read what the others have published, all at once or in portions.
 //
 // Since a rank publishes step k + 1 only after it has consumed step k, two sets of buffers, used in
 // turn, are enough (layout.h), and a step costs one flag a rank.
@@ -20,11 +20,15 @@
 
 namespace mpistrat {
 
+class Remote;
+struct Peer;
+
 struct Tuning {
   int64_t chunk_bytes = 128 << 10;
   int64_t flat_bytes = 64 << 10;    // all ranks' bytes up to here: one step, every rank reduces all
   int64_t whole_bytes = 20 << 20;   // two ranks, up to here: every rank reduces whole chunks
   int64_t stream_bytes = 20 << 20;  // results from here on are written past the caches
+  int64_t remote_bytes = 512 << 10;  // private arrays from here on are read where they are
 };
 
 // What an exchange sees of its node.
@@ -36,10 +40,11 @@ struct Place {
   int64_t sequence;  // of the call, if it crosses the gate
   Tuning tuning;
   Regions* regions;
+  const Remote* remote;
   // Room for one pointer a rank, and one more.
   const void** sources;
   void** targets;
-  uint8_t **sends, **recvs;
+  Peer* peers;  // one for each rank
 
   const Line& line(int of, int64_t sequence) const {
     return memory->controls()[of].lines[sequence & 1];
@@ -57,6 +62,7 @@ class Exchange {
   virtual void produce(const Place&, int64_t /*step*/) {}
   virtual void consume(const Place&, int64_t /*step*/) {}
   int64_t steps = 1;
+  bool is_partial = false;  // set by consume: the step is not done, it is to be called again
 };
 
 // Bytes of the `index`-th of pieces of `each` bytes that `total` is cut into; 0 past its end.

@@ -7,17 +7,15 @@
 namespace mpistrat {
 
 Node::Node(Memory* memory, int rank, int size, int num_cpus)
-    : place_{memory, rank, size, 0, 0, {}, &regions_, nullptr, nullptr, nullptr, nullptr},
+    : place_{memory, rank, size, 0, 0, {}, &regions_, &remote_, nullptr, nullptr, nullptr},
       waiting_(&memory->bell, size > num_cpus),
       sources_(static_cast<size_t>(size)),
       targets_(static_cast<size_t>(size) + 1),
-      sends_(static_cast<size_t>(size)),
-      recvs_(static_cast<size_t>(size)),
+      peers_(static_cast<size_t>(size)),
       table_(static_cast<size_t>(size) * MPISTRAT_LINE_BYTES) {
   place_.sources = sources_.data();
   place_.targets = targets_.data();
-  place_.sends = sends_.data();
-  place_.recvs = recvs_.data();
+  place_.peers = peers_.data();
 }
 
 void Node::begin(const MpistratSpec& spec) {
@@ -25,7 +23,7 @@ void Node::begin(const MpistratSpec& spec) {
   std::memcpy(&place_.sequence, line_, sizeof place_.sequence);
   step_ = 0;
   next_ = 0;
-  is_published_ = false;
+  is_published_ = is_consuming_ = false;
   switch (spec_.kind) {
     case MPISTRAT_ALLREDUCE:
     case MPISTRAT_REDUCE:
@@ -52,17 +50,37 @@ void Node::begin(const MpistratSpec& spec) {
 MpistratStatus Node::wait(uint64_t budget_ns) {
   while (step_ < exchange_->steps) {
     if (!is_published_) publish();
-    if (!waiting_.wait([this] { return have_all_come(); }, budget_ns)) return MPISTRAT_WAITING;
-    const bool agree = !is_line_step() || do_lines_agree();
-    if (agree) exchange_->consume(place_, step_);
-    if (spec_.kind == MPISTRAT_CROSS || !agree) fill_table();
-    ++step_;
-    ++place_.counter;
-    next_ = 0;
-    is_published_ = false;
-    if (!agree) return MPISTRAT_MISMATCH;
+    if (!is_consuming_) {
+      if (!waiting_.wait([this] { return have_all_come(); }, budget_ns)) return MPISTRAT_WAITING;
+      if (is_line_step() && !do_lines_agree()) {
+        fill_table();
+        end_step();
+        return MPISTRAT_MISMATCH;
+      }
+    }
+    if (!consume(budget_ns)) return MPISTRAT_WAITING;
+    if (spec_.kind == MPISTRAT_CROSS) fill_table();
+    end_step();
   }
   return MPISTRAT_DONE;
+}
+
+// Consume the step in hand; returns whether it is done. Others wait for it, so it goes on for as
+// long as the budget allows.
+bool Node::consume(uint64_t budget_ns) {
+  exchange_->consume(place_, step_);
+  if (!exchange_->is_partial) return true;
+  is_consuming_ = true;
+  const uint64_t start = now_ns();
+  while (exchange_->is_partial && now_ns() - start < budget_ns) exchange_->consume(place_, step_);
+  return !exchange_->is_partial;
+}
+
+void Node::end_step() {
+  ++step_;
+  ++place_.counter;
+  next_ = 0;
+  is_published_ = is_consuming_ = false;
 }
 
 void Node::publish() {
@@ -119,10 +137,6 @@ void Node::fill_table() {
   }
 }
 
-void Node::missing(uint8_t* missing) const {
-  for (int rank = 0; rank < place_.size; ++rank) missing[rank] = !has_come(rank);
-}
-
 }  // namespace mpistrat
 
 // --------------------------------------------------------------------------------- the C functions
@@ -155,9 +169,17 @@ void mpistrat_detach(MpistratNode* node) {
   if (!node->progress.has_call()) node->progress.take_over();
 }
 
-void mpistrat_missing(MpistratNode* node, uint8_t* missing) {
-  if (!node->progress.has_call()) node->missing(missing);
+void mpistrat_token(MpistratNode* node, uint64_t* address, uint64_t* value) {
+  const uint64_t* token = node->remote().token();
+  *address = reinterpret_cast<uint64_t>(token);
+  *value = *token;
 }
+
+int mpistrat_has_token(int32_t pid, uint64_t address, uint64_t value) {
+  return mpistrat::Remote::has(pid, address, value);
+}
+
+void mpistrat_reach(MpistratNode* node, const int32_t* pids) { node->reach(pids); }
 
 int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes) {
   return node->add_region(bases, nbytes);
@@ -166,11 +188,12 @@ int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes) {
 void mpistrat_region_remove(MpistratNode* node, int region) { node->regions().remove(region); }
 
 void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes, int64_t whole_bytes,
-                   int64_t stream_bytes) {
+                   int64_t stream_bytes, int64_t remote_bytes) {
   mpistrat::Tuning& tuning = node->tuning();
   tuning = {};
   if (chunk_bytes > 0) tuning.chunk_bytes = std::min(chunk_bytes, mpistrat::kMaxChunk);
   if (flat_bytes > 0) tuning.flat_bytes = std::min(flat_bytes, mpistrat::kMaxChunk / 4);
   if (whole_bytes > 0) tuning.whole_bytes = whole_bytes;
   if (stream_bytes > 0) tuning.stream_bytes = stream_bytes;
+  if (remote_bytes > 0) tuning.remote_bytes = remote_bytes;
 }

@@ -12,6 +12,7 @@
 #include "movement.h"
 #include "mpistrat/shm.h"
 #include "reduction.h"
+#include "remote.h"
 #include "waiting.h"
 
 namespace mpistrat {
@@ -27,16 +28,19 @@ class Node {
   int add_region(void* const* bases, size_t nbytes) {
     return regions_.add(bases, place_.size, place_.rank, nbytes);
   }
+  Remote& remote() { return remote_; }
+  void reach(const int32_t* pids) { remote_.open(pids, place_.size); }
   Tuning& tuning() { return place_.tuning; }
 
   void begin(const MpistratSpec& spec);
   MpistratStatus wait(uint64_t budget_ns);
-  void missing(uint8_t* missing) const;
 
  private:
   bool is_line_step() const { return step_ == 0 && spec_.crosses; }
   bool has_come(int rank) const;
   bool have_all_come();
+  bool consume(uint64_t budget_ns);
+  void end_step();
   void publish();
   void show_line();
   bool do_lines_agree();
@@ -45,9 +49,10 @@ class Node {
   Place place_;
   Waiting waiting_;
   Regions regions_;
+  Remote remote_;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
-  std::vector<uint8_t*> sends_, recvs_;
+  std::vector<Peer> peers_;
   alignas(kCacheLine) uint8_t line_[MPISTRAT_LINE_BYTES] = {};
   std::vector<uint8_t> table_;
 
@@ -56,7 +61,7 @@ class Node {
   std::variant<Exchange, Reduction, ReduceScatter, Spread, Blocks> data_;
   Exchange* exchange_ = nullptr;
   int64_t step_ = 0;
-  bool is_published_ = false;
+  bool is_published_ = false, is_consuming_ = false;
   int next_ = 0;  // the ranks before this one have come
 };
 

@@ -12,8 +12,15 @@
 
 namespace mpistrat {
 
+// Memory that lies in one piece.
+struct Stretch {
+  uint8_t* data;
+  int64_t nbytes;
+};
+
 class Pieces {
  public:
+  Pieces() = default;
   Pieces(const MpistratPiece* pieces, int count) : pieces_(pieces), count_(count) {}
 
   int64_t nbytes() const {
@@ -27,6 +34,12 @@ class Pieces {
     seek(offset);
     const bool fits = at_ < count_ && offset + nbytes <= start_ + pieces_[at_].nbytes;
     return fits ? data(offset) : nullptr;
+  }
+
+  // What lies in one piece from `offset` on, which must be before the end.
+  Stretch stretch(int64_t offset) {
+    seek(offset);
+    return {data(offset), start_ + pieces_[at_].nbytes - offset};
   }
 
   void copy_out(int64_t offset, void* destination, int64_t nbytes) {
@@ -68,8 +81,8 @@ class Pieces {
     while (at_ < count_ && offset >= start_ + pieces_[at_].nbytes) start_ += pieces_[at_++].nbytes;
   }
 
-  const MpistratPiece* pieces_;
-  int count_;
+  const MpistratPiece* pieces_ = nullptr;
+  int count_ = 0;
   int at_ = 0;         // the piece that was used last
   int64_t start_ = 0;  // its offset
 };

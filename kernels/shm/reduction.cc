@@ -2,15 +2,12 @@
 
 #include <cstring>
 
+#include "remote.h"
+
 namespace mpistrat {
 namespace {
 
 constexpr int64_t kProbeBytes = 128 << 10;  // shorter arrays gain nothing from being in place
-
-// What a rank says of its buffers, in its slot.
-struct Addresses {
-  Address send, recv;
-};
 
 }  // namespace
 
@@ -21,16 +18,19 @@ Reduction::Reduction(const MpistratSpec& spec, const Place& place)
       nbytes_(send_.nbytes()),
       chunk_bytes_(place.tuning.chunk_bytes),
       itemsize_(static_cast<int64_t>(mpistrat_itemsize(spec.dtype))),
-      size_(place.size) {
+      size_(place.size),
+      pull_(spec, nbytes_, place.size) {
   is_inline_ = spec.crosses && nbytes_ <= MPISTRAT_INLINE_BYTES;
   is_flat_ = nbytes_ * size_ <= place.tuning.flat_bytes && nbytes_ <= kMaxChunk;
   is_flat_ = is_inline_ || (is_flat_ && size_ != 2);
   if (is_flat_) return;
-  probes_ = spec.kind == MPISTRAT_ALLREDUCE && nbytes_ >= kProbeBytes && !place.regions->empty();
+  const bool has_regions = nbytes_ >= kProbeBytes && !place.regions->empty();
+  const bool can_reach = nbytes_ >= place.tuning.remote_bytes && place.remote->is_open();
+  before_ = spec.kind == MPISTRAT_ALLREDUCE && size_ > 1 && (has_regions || can_reach);
   chunks_ = num_pieces(nbytes_, chunk_bytes_);
   is_whole_ = size_ == 2 && nbytes_ <= place.tuning.whole_bytes;
-  steps = probes_ + chunks_ + !is_whole_;
   stream_ = nbytes_ >= place.tuning.stream_bytes;
+  go_by_slots();
 }
 
 Reduction::Slice Reduction::slice(int64_t chunk, int of) const {
@@ -45,13 +45,11 @@ void Reduction::produce(const Place& place, int64_t step) {
   if (is_flat_) {
     Line& line = place.memory->controls()[place.rank].lines[place.sequence & 1];
     send_.copy_out(0, is_inline_ ? line.payload : place.slot(place.rank), nbytes_);
-  } else if (probes_ && step == 0) {
-    const uint8_t* send = send_.contiguous(0, nbytes_);
-    const uint8_t* recv = recv_.contiguous(0, nbytes_);
-    const Addresses mine{place.regions->find(send, nbytes_), place.regions->find(recv, nbytes_)};
-    std::memcpy(place.slot(place.rank), &mine, sizeof mine);
-  } else {
-    bring(place, step - probes_);
+  } else if (step < before_) {
+    if (step == 0) pull_.offer(place, &send_, &recv_);
+    if (step == 1) Pull::answer(place, can_read_);
+  } else if (!pulls_) {
+    bring(place, step - before_);
   }
 }
 
@@ -60,11 +58,10 @@ void Reduction::consume(const Place& place, int64_t step) {
     if (wants(place.rank)) reduce_flat(place);
     return;
   }
-  if (probes_ && step == 0) {
-    agree_on_places(place);
-    return;
-  }
-  const int64_t chunk = step - probes_;
+  if (step < before_) prepare(place, step);
+  if (pulls_) pull(place, step);
+  if (step < before_ || pulls_) return;
+  const int64_t chunk = step - before_;
   if (is_whole_) {
     if (wants(place.rank)) reduce_whole(place, chunk);
     return;
@@ -73,24 +70,37 @@ void Reduction::consume(const Place& place, int64_t step) {
   if (chunk < chunks_) reduce_slice(place, chunk);
 }
 
-// All ranks read the same lines, and so come to the same answer.
-void Reduction::agree_on_places(const Place& place) {
-  reads_in_place_ = writes_in_place_ = true;
-  for (int rank = 0; rank < size_; ++rank) {
-    Addresses theirs;
-    std::memcpy(&theirs, place.slot(rank), sizeof theirs);
-    reads_in_place_ = reads_in_place_ && theirs.send.region >= 0;
-    writes_in_place_ = writes_in_place_ && theirs.recv.region >= 0;
-    place.sends[rank] = place.regions->resolve(theirs.send, rank);
-    place.recvs[rank] = place.regions->resolve(theirs.recv, rank);
+void Reduction::go_by_slots() { steps = before_ + chunks_ + !is_whole_; }
+
+// Find a way that all ranks can go. All read the same slots, and so come to the same answer.
+void Reduction::prepare(const Place& place, int64_t step) {
+  if (step == 0) {
+    look(place);
+  } else if (!pulls_) {
+    pulls_ = Pull::do_all_agree(place);
+    steps = Pull::is_one_result(place) ? 3 : 4;
+    if (!pulls_) go_by_slots();
   }
-  if (!reads_in_place_ && !writes_in_place_) return;
-  is_whole_ = false;
-  steps = 1 + chunks_ + 1;
-  if (!reads_in_place_ || !writes_in_place_) return;
-  chunk_bytes_ = nbytes_;  // there is nothing to keep in the cache: one chunk
-  chunks_ = 1;
-  steps = 3;
+}
+
+void Reduction::look(const Place& place) {
+  const Pull::Found found = pull_.look(place);
+  if (found.can_read) {
+    before_ = 2;
+    can_read_ = pull_.try_to_read(place);
+  } else {
+    reads_in_place_ = found.maps_sends;
+    writes_in_place_ = found.maps_recvs;
+    is_whole_ = is_whole_ && !reads_in_place_ && !writes_in_place_;
+    if (reads_in_place_ && writes_in_place_) chunk_bytes_ = nbytes_;  // nothing to keep in caches
+    chunks_ = num_pieces(nbytes_, chunk_bytes_);
+  }
+  go_by_slots();
+}
+
+void Reduction::pull(const Place& place, int64_t step) {
+  if (step == 1) is_partial = !pull_.reduce(place, &send_, &recv_, stream_);
+  if (step == 2) is_partial = steps > 3 && !pull_.take(place, &recv_, stream_);
 }
 
 void Reduction::reduce(const Place& place, void* const* to, int num_to, const void* const* from,
@@ -126,7 +136,7 @@ void Reduction::bring(const Place& place, int64_t chunk) {
 }
 
 const uint8_t* Reduction::source(const Place& place, int64_t chunk, int of, Slice part) {
-  if (reads_in_place_) return place.sends[of] + offset(chunk) + part.begin;
+  if (reads_in_place_) return place.peers[of].send + offset(chunk) + part.begin;
   if (of != place.rank) return place.slot(of) + part.begin;
   // What is one's own is read from where it is, which is faster than from the slot. But where both
   // ranks reduce a whole chunk of one shared array in place, the other may have written it by now.
@@ -142,7 +152,7 @@ int Reduction::destinations(const Place& place, int64_t chunk, Slice part, void*
   }
   int count = 0;
   for (int of = 0; of < size_; ++of) {
-    void* to = place.recvs[of] + offset(chunk) + part.begin;
+    void* to = place.peers[of].recv + offset(chunk) + part.begin;
     if (count == 0 || to != found[count - 1]) found[count++] = to;  // one copy a node, or one each
   }
   return count;

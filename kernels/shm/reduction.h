@@ -10,10 +10,12 @@
 //           chunk k - 1.
 //
 // So a chunk costs one flag, each rank reads its input once and writes its output once, and what
-// passes between the ranks stays in the shared cache. Of buffers that all ranks can read or write
-// in place (regions.h) the copies in or out are left out.
+// passes between the ranks stays in the shared cache. Arrays that all ranks can read where they are
+// need no slots (pulling.h); where that holds for the sources or the results alone (regions.h), the
+// copies in or out are left out.
 
 #include "exchange.h"
+#include "pulling.h"
 
 namespace mpistrat {
 
@@ -33,7 +35,10 @@ class Reduction : public Exchange {
   bool wants(int rank) const { return spec_.kind == MPISTRAT_ALLREDUCE || rank == spec_.root; }
   int64_t offset(int64_t chunk) const { return chunk * chunk_bytes_; }
 
-  void agree_on_places(const Place& place);
+  void prepare(const Place& place, int64_t step);
+  void look(const Place& place);
+  void go_by_slots();
+  void pull(const Place& place, int64_t step);
   void reduce_flat(const Place& place);
   void bring(const Place& place, int64_t chunk);
   void reduce_slice(const Place& place, int64_t chunk);
@@ -48,9 +53,12 @@ class Reduction : public Exchange {
   Pieces send_, recv_;
   int64_t nbytes_, chunk_bytes_, chunks_ = 0, itemsize_;
   int size_;
-  bool is_whole_ = false, is_inline_ = false, is_flat_ = false, probes_ = false;
+  bool is_whole_ = false, is_inline_ = false, is_flat_ = false;
   bool reads_in_place_ = false, writes_in_place_ = false;
+  bool pulls_ = false, can_read_ = false;
+  int64_t before_ = 0;  // steps before the first chunk
   int stream_ = 0;
+  Pull pull_;
 };
 
 // reduce_scatter: every rank reduces its own block, from slots that are cut in one part a rank.

@@ -28,6 +28,7 @@ _GAIN = 0.97  # a change has to be faster by this factor; less is noise
 _CHUNKS = (64 * _KIB, 128 * _KIB, 256 * _KIB)
 _FLAT = tuple(2**power * _KIB for power in range(2, 9))
 _WHOLE = tuple(2**power * _KIB for power in range(7, 17))
+_REMOTE = tuple(2**power * _KIB for power in range(7, 15))
 _STREAM = tuple(2**power * _MIB for power in range(1, 8))
 
 
@@ -49,6 +50,7 @@ def command(
     best = replace(best, flat_bytes=trial.last(best, "flat_bytes", _FLAT))
     if communicator.size == 2:  # with more ranks nobody reduces whole chunks
         best = replace(best, whole_bytes=trial.last(best, "whole_bytes", _WHOLE))
+    best = replace(best, remote_bytes=trial.first(best, "remote_bytes", _REMOTE))
     best = replace(best, stream_bytes=trial.first(best, "stream_bytes", _STREAM))
     if communicator.rank == 0:
         file = out or config.tuning_file()

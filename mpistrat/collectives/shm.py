@@ -20,6 +20,7 @@ from mpistrat.collectives import rendezvous
 from mpistrat.collectives.base import Capabilities, FastCalls, LinesDiffer, Request, Steps
 from mpistrat.collectives.liveness import Liveness
 from mpistrat.collectives.mpi import MpiBackend
+from mpistrat.collectives.reaching import reach
 from mpistrat.collectives.reductions import DTYPES, OPS
 from mpistrat.collectives.registered import Registered
 from mpistrat.collectives.tuning import Tuning
@@ -70,9 +71,16 @@ def reduce_arrays(into: Array, sources: Sequence[Array], op: str, divisor: int =
 
 
 class ShmBackend:
-    """Collectives through shared memory; every rank is on this machine."""
+    """Collectives through shared memory; every rank is on this machine.
+
+    Attributes
+    ----------
+    reads_peers
+        Whether long arrays are read where they are, by the kernel (reaching.py).
+    """
 
     name = "shm"
+    reads_peers = False
 
     def __init__(self, mpi: MpiBackend, node: Any, liveness: Liveness) -> None:
         self._mpi, self._node, self._liveness = mpi, node, liveness
@@ -107,6 +115,7 @@ class ShmBackend:
         node = kernels().Node(memory, memory.address, mpi.rank, mpi.size, found.cpus)
         backend = cls(mpi, node, Liveness(found.processes, mpi.rank))
         backend.tune(found.tuning)
+        backend.reads_peers = reach(mpi, kernels(), node, found.processes, timeout)
         return backend
 
     def tune(self, tuning: Tuning) -> None:
@@ -147,11 +156,6 @@ class ShmBackend:
     def lost(self) -> Sequence[int]:
         """Return the ranks whose processes have ended."""
         return self._liveness.ended()
-
-    def missing(self) -> Sequence[int]:
-        """Return the ranks that the call under way waits for."""
-        ranks: list[int] = self._node.missing() if self._node.is_busy else []
-        return ranks
 
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
         """Make registered memory (registered.py)."""

@@ -36,12 +36,15 @@ class Tuning:
         Up to so many bytes, each of two ranks reduces all of a chunk instead of half of it.
     stream_bytes
         From so many bytes on, results are written past the caches.
+    remote_bytes
+        From so many bytes on, private arrays are read where they are, if the system allows it.
     """
 
     chunk_bytes: int = 0
     flat_bytes: int = 0
     whole_bytes: int = 0
     stream_bytes: int = 0
+    remote_bytes: int = 0
 
     def to_text(self) -> str:
         """Return one line of text."""

@@ -93,9 +93,6 @@ int mpistrat_wait(MpistratNode* node, uint64_t budget_ns);
 // its end. All memory that the call names must stay, and no other function be called meanwhile.
 void mpistrat_detach(MpistratNode* node);
 
-// Set missing[rank] to 1 for every rank that the call under way waits for, else 0.
-void mpistrat_missing(MpistratNode* node, uint8_t* missing);
-
 // Make memory known that all ranks have mapped, so that calls on it skip their copies. All ranks
 // add the same regions in the same order. bases[rank]: where this process has mapped the
 // `nbytes` that are rank's part; equal for all ranks if the region is one that all share.
@@ -103,10 +100,16 @@ void mpistrat_missing(MpistratNode* node, uint8_t* missing);
 int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes);
 void mpistrat_region_remove(MpistratNode* node, int region);
 
+// Private memory of the other ranks is read where it is once every rank has been told to, which it
+// must not be before each could read every other one's token: a value at an address of its process.
+void mpistrat_token(MpistratNode* node, uint64_t* address, uint64_t* value);
+int mpistrat_has_token(int32_t pid, uint64_t address, uint64_t value);  // 1 if it can be read
+void mpistrat_reach(MpistratNode* node, const int32_t* pids);           // by rank
+
 // Where one way of doing things gives way to another (Tuning in shm/exchange.h); 0: the built-in.
 // Equal on all ranks.
 void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes, int64_t whole_bytes,
-                   int64_t stream_bytes);
+                   int64_t stream_bytes, int64_t remote_bytes);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,42 @@
+#ifndef MPISTRAT_SHM_REMOTE_H_
+#define MPISTRAT_SHM_REMOTE_H_
+
+// Private memory of other processes, read by the kernel (process_vm_readv): what one rank has and
+// another one needs is copied once, straight to where it is wanted, and through no slot.
+//
+// Systems may forbid it (kernel.yama.ptrace_scope, seccomp, other users, other PID namespaces), so
+// the ranks try first, and use it only if each can read every other one's token.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "pieces.h"
+
+namespace mpistrat {
+
+class Remote {
+ public:
+  Remote();
+
+  // A number in this rank's memory that no other process has at the same address.
+  const uint64_t* token() const { return &token_; }
+
+  // Whether `value` is what process `pid` has at `address`.
+  static bool has(int32_t pid, uint64_t address, uint64_t value);
+
+  // Use it from now on; pids[rank] are the ranks' processes.
+  void open(const int32_t* pids, int size) { pids_.assign(pids, pids + size); }
+  bool is_open() const { return !pids_.empty(); }
+
+  // Copy `nbytes` of rank's `pieces`, from `offset` on, to `to`. Returns whether that was possible.
+  bool read(int rank, Pieces* pieces, int64_t offset, int64_t nbytes, void* to) const;
+
+ private:
+  uint64_t token_;
+  std::vector<int32_t> pids_;
+};
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_REMOTE_H_

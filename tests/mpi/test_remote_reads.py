@@ -1,0 +1,163 @@
+"""Long private arrays, which the ranks of a node read where they are (kernels/shm/pulling.h)."""
+
+import ctypes
+import mmap
+import os
+
+import numpy as np
+import pytest
+
+from mpistrat.collectives import Communicator, shm
+from mpistrat.collectives.tuning import Tuning
+from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
+
+COUNTS = (1, 63, 64, 4097, 300_007)
+_MEMFD_SECRET = 447
+
+
+def world():
+    """Return the job; on the ranks only, since importing mpi4py starts MPI."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+def reading(remote_bytes=1):
+    """Return a communicator whose ranks read each other's arrays from `remote_bytes` on."""
+    comm = Communicator(world(), "shm")
+    comm.backend.tune(Tuning(flat_bytes=1, remote_bytes=remote_bytes))
+    return comm
+
+
+def inputs(comm, count, name="float32"):
+    return [sample(name, (count,), rank) for rank in range(comm.size)]
+
+
+def secret(nbytes):
+    """Return memory that the kernel reads for nobody; skip if this system has none."""
+    fd = ctypes.CDLL(None, use_errno=True).syscall(_MEMFD_SECRET, 0)
+    if fd < 0:
+        pytest.skip(f"memfd_secret: {os.strerror(ctypes.get_errno())}")
+    os.ftruncate(fd, nbytes)
+    memory = mmap.mmap(fd, nbytes)
+    os.close(fd)
+    return np.frombuffer(memory, np.uint8)
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_ranks_of_one_user_read_each_other():
+    with Communicator(world(), "shm") as comm:
+        assert comm.backend.reads_peers
+
+
+@pytest.mark.mpi(ranks=[2, 3, 5])
+@pytest.mark.parametrize("name", ["bool", "int8", "bfloat16", "float32", "complex128"])
+def test_same_bits_as_through_slots(name):
+    op = "max" if name == "bool" else "sum"
+    with reading() as comm:
+        for count in COUNTS:
+            mine = inputs(comm, count, name)[comm.rank]
+            comm.backend.tune(Tuning(remote_bytes=1 << 50))
+            by_slots = comm.allreduce(mine, op)
+            comm.backend.tune(Tuning(flat_bytes=1, remote_bytes=1))
+            assert comm.allreduce(mine, op).tobytes() == by_slots.tobytes(), count
+            assert comm.allreduce(mine, op, out=mine) is mine
+            assert mine.tobytes() == by_slots.tobytes(), count
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_parts_of_arrays_at_other_offsets_on_each_rank():
+    with reading() as comm:
+        whole = np.full(200_000, -1.0, np.float32)
+        for count in (17, 5_000, 150_001):
+            arrays = inputs(comm, count)
+            part = whole[7 * comm.rank + 1 :][:count]
+            part[:] = arrays[comm.rank]
+            comm.allreduce(part, out=part)
+            assert_same(part, expected_reduction("sum", arrays), str(count))
+            part[:] = -1.0
+            assert (whole == -1.0).all()
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_a_result_that_overlaps_its_source():
+    with reading() as comm:
+        memory = np.zeros(100_000, np.float32)
+        source, result = memory[:-1], memory[1:]
+        source[:] = inputs(comm, source.size)[comm.rank]
+        comm.allreduce(source, out=result)
+        assert_same(result, expected_reduction("sum", inputs(comm, source.size)), "overlapping")
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_lists_of_arrays_in_more_pieces_than_one_read_takes():
+    shapes = [(i % 13,) for i in range(500)] + [(40_001,), ()]
+    with reading() as comm:
+        lists = [
+            [sample("float64", shape, rank + 7 * i) for i, shape in enumerate(shapes)]
+            for rank in range(comm.size)
+        ]
+        totals = comm.allreduce_many(lists[comm.rank])
+        for total, *arrays in zip(totals, *lists, strict=True):
+            assert_same(total, expected_reduction("sum", arrays), str(total.shape))
+
+
+@pytest.mark.mpi(ranks=2)
+def test_more_pieces_than_a_rank_can_tell():
+    with reading() as comm:
+        arrays = [np.float64(comm.rank + i) for i in range(20_000)]
+        totals = comm.allreduce_many(arrays)
+        assert [float(total) for total in totals] == [2.0 * i + 1 for i in range(20_000)]
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+@pytest.mark.parametrize("kind", ["source", "result", "both"])
+def test_memory_of_one_rank_that_nobody_can_read(kind):
+    with reading() as comm:
+        count = 50_003
+        arrays = inputs(comm, count)
+        send, recv = arrays[comm.rank], np.empty(count, np.float32)
+        if comm.rank == 1:
+            nbytes = -(-send.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+            if kind in ("source", "both"):
+                send = secret(nbytes)[: send.nbytes].view(np.float32)
+                send[:] = arrays[1]
+            if kind in ("result", "both"):
+                recv = secret(nbytes)[: send.nbytes].view(np.float32)
+        for _ in range(3):
+            comm.allreduce(send, out=recv)
+            assert_same(recv, expected_reduction("sum", arrays), kind)
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_one_rank_that_may_not_read():
+    """All ranks then use slots, and the log says who may not read whom."""
+
+    class Forbidden:
+        def __getattr__(self, name):
+            return getattr(kernels, name)
+
+        def has_token(self, pid, address, value):
+            return False
+
+    kernels = shm.kernels()
+    with pytest.MonkeyPatch.context() as patch:
+        if world().Get_rank() == 1:
+            patch.setattr(shm, "kernels", Forbidden)
+        comm = Communicator(world(), "shm")
+    with comm:
+        assert not comm.backend.reads_peers
+        arrays = inputs(comm, 1_000_003)
+        total = comm.allreduce(arrays[comm.rank])
+        assert_same(total, expected_reduction("sum", arrays), "through slots")
+
+
+@pytest.mark.mpi(ranks=2)
+def test_mismatch_is_told_before_anything_is_read():
+    from mpistrat.errors import MismatchError
+
+    with reading() as comm:
+        array = np.zeros(100_000 + comm.rank, np.float32)
+        with pytest.raises(MismatchError):
+            comm.allreduce(array)
+        assert comm.allreduce(np.ones(100_000, np.float32))[-1] == comm.size
