@@ -1,6 +1,7 @@
 #define MPISTRAT_IMPORTS_NUMPY
 #include "fast_allreduce.h"
 
+#include <nanobind/nanobind.h>
 #include <structmember.h>
 
 #include <array>
@@ -17,6 +18,7 @@ constexpr int kMaxDims = 6;
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
 constexpr uint64_t kStayNs = 2'000'000;      // then Python looks after deadlines and signals
+constexpr int kLoseTries = 8;                // each is lost to one more interrupt at most
 const char* const kOpNames[] = {"sum", "prod", "min", "max", "and", "or", "xor", "mean"};
 PyObject* op_names[8];
 PyObject *out_name, *op_name, *timeout_name;
@@ -41,7 +43,7 @@ struct Kind {
 struct FastAllreduce {
   PyObject_HEAD;
   vectorcallfunc vectorcall;
-  PyObject *node_object, *general, *digest, *finish;
+  PyObject *node_object, *general, *digest, *finish, *lose;
   NodeHandle* node;
   struct Known {
     Kind kind;
@@ -131,7 +133,7 @@ bool find_digest(FastAllreduce* self, const Arguments& call, int64_t* digest) {
 }
 
 int run(NodeHandle* node, const MpistratSpec& spec, int64_t nbytes) {
-  node->is_busy = true;
+  node->is_busy = node->is_fast = true;
   ++node->fast_calls;
   mpistrat_begin(node->node, &spec);
   int status = MPISTRAT_WAITING;
@@ -161,6 +163,24 @@ void record_end(NodeHandle* node) {
   if (mpistrat_record_end(node->records, MPISTRAT_SUCCEEDED)) node->is_ready = false;
 }
 
+// End a call in Python; tell `lose` of an error, again if one more interrupt strikes that.
+PyObject* finish(FastAllreduce* self, const Arguments& call, int status, int64_t sequence,
+                 PyObject* out) {
+  auto* array = reinterpret_cast<PyObject*>(call.array);
+  PyObject* result = PyObject_CallFunction(self->finish, "iOOO", status, array, call.op_text, out);
+  if (result) return result;
+  nanobind::python_error error;
+  for (int i = 0; i < kLoseTries; ++i) {
+    result = PyObject_CallFunction(self->lose, "LOOO", static_cast<long long>(sequence),
+                                   error.value().ptr(), array, out);
+    if (result) break;
+    PyErr_WriteUnraisable(self->lose);
+  }
+  Py_XDECREF(result);
+  error.restore();
+  return nullptr;
+}
+
 PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObject* out) {
   int64_t digest = 0;
   if (self->node->has_digests && !find_digest(self, call, &digest)) return nullptr;
@@ -186,12 +206,8 @@ PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObj
     if (self->node->records) record_end(self->node);
     return Py_NewRef(out);
   }
-  PyObject* number = PyLong_FromLong(status);
-  if (!number) return nullptr;
-  PyObject* result = PyObject_CallFunctionObjArgs(
-      self->finish, number, reinterpret_cast<PyObject*>(call.array), call.op_text, out, nullptr);
-  Py_DECREF(number);
-  return result;
+  self->node->is_ready = false;  // until this call is in the queue: another would pass it
+  return finish(self, call, status, sequence, out);
 }
 
 PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -221,6 +237,7 @@ void dealloc(PyObject* object) {
   Py_CLEAR(self->general);
   Py_CLEAR(self->digest);
   Py_CLEAR(self->finish);
+  Py_CLEAR(self->lose);
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -232,6 +249,7 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->general);
   Py_VISIT(self->digest);
   Py_VISIT(self->finish);
+  Py_VISIT(self->lose);
   return 0;
 }
 
@@ -240,6 +258,7 @@ int clear(PyObject* object) {
   Py_CLEAR(self->general);
   Py_CLEAR(self->digest);
   Py_CLEAR(self->finish);
+  Py_CLEAR(self->lose);
   return 0;
 }
 
@@ -273,7 +292,7 @@ bool init_fast_allreduce() {
 }
 
 PyObject* make_fast_allreduce(PyObject* node_object, NodeHandle* node, PyObject* general,
-                              PyObject* digest, PyObject* finish) {
+                              PyObject* digest, PyObject* finish, PyObject* lose) {
   PyObject* object = fast_type->tp_alloc(fast_type, 0);
   if (!object) return nullptr;
   auto* self = reinterpret_cast<FastAllreduce*>(object);
@@ -282,6 +301,7 @@ PyObject* make_fast_allreduce(PyObject* node_object, NodeHandle* node, PyObject*
   self->general = Py_NewRef(general);
   self->digest = Py_NewRef(digest);
   self->finish = Py_NewRef(finish);
+  self->lose = Py_NewRef(lose);
   self->node = node;
   return object;
 }

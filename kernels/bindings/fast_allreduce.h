@@ -19,8 +19,10 @@ bool init_fast_allreduce();
 // general   The Python method, for all that is not the common case.
 // digest    (array, op) -> int: the fingerprint of the call; asked once for each kind of call.
 // finish    (status, array, op, out) -> result: ends a call that did not end soon, or not well.
+// lose      (sequence, error, array, out): told of each error of `finish`, before it is raised. An
+//           interrupt may come before `finish` has done anything.
 PyObject* make_fast_allreduce(PyObject* node_object, NodeHandle* node, PyObject* general,
-                              PyObject* digest, PyObject* finish);
+                              PyObject* digest, PyObject* finish, PyObject* lose);
 
 // Tell which NumPy type number has `dtype`, of those that NumPy itself does not know.
 void register_dtype(int type_num, int dtype);

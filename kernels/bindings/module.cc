@@ -85,6 +85,7 @@ void start(Node& self, int kind, bool crosses, int op, int dtype, int root, int6
   spec.recv_bytes = self.recv_bytes.data();
   spec.most_bytes = most_bytes;
   self.is_busy = true;
+  self.is_fast = false;
   mpistrat_begin(self.node, &spec);
 }
 
@@ -137,10 +138,10 @@ void record_in(Node& self, const nb::object& records) {
 }
 
 nb::object fast_allreduce(nb::handle_t<Node> self, nb::handle general, nb::handle digest,
-                          nb::handle finish) {
+                          nb::handle finish, nb::handle lose) {
   Node* node = nb::cast<Node*>(self);
-  PyObject* made =
-      mpistrat::make_fast_allreduce(self.ptr(), node, general.ptr(), digest.ptr(), finish.ptr());
+  PyObject* made = mpistrat::make_fast_allreduce(self.ptr(), node, general.ptr(), digest.ptr(),
+                                                 finish.ptr(), lose.ptr());
   if (!made) throw nb::python_error();
   return nb::steal(made);
 }
@@ -189,6 +190,7 @@ NB_MODULE(_kernels, m) {
       .def_rw("is_ready", &Node::is_ready)
       .def_ro("size", &Node::size)
       .def_ro("is_busy", &Node::is_busy)
+      .def_ro("is_fast", &Node::is_fast)
       .def_rw("label", &Node::label)
       .def_rw("has_digests", &Node::has_digests)
       .def_ro("fast_calls", &Node::fast_calls);

@@ -17,6 +17,7 @@ struct NodeHandle {
   int rank = 0, size = 0;
   bool is_ready = false;  // whether Python allows fast calls: open, sound, nothing queued
   bool is_busy = false;   // a call is under way
+  bool is_fast = false;   // it is, or the last one was, a fast call
   int64_t label = 0;      // a number for what the calls are made for
   int64_t fast_calls = 0;
   bool has_digests = true;             // whether calls are compared

@@ -87,6 +87,8 @@ class FastCalls(Protocol):
         Whether calls are compared between the ranks.
     is_busy
         Whether one is under way (or any other call of the backend).
+    is_under_way
+        Whether one is under way.
     fast_calls
         How many were made.
     """
@@ -96,6 +98,9 @@ class FastCalls(Protocol):
 
     @property
     def is_busy(self) -> bool: ...
+
+    @property
+    def is_under_way(self) -> bool: ...
 
     has_digests: bool
 
@@ -107,6 +112,7 @@ class FastCalls(Protocol):
         general: Callable[..., Array],
         digest: Callable[[Array, str], int],
         finish: Callable[[int, Array, str, Array], Array],
+        lose: Callable[[int, BaseException, Array, Array], None],
     ) -> Callable[..., Array]:
         """Return a callable in place of ``communicator.allreduce``.
 
@@ -118,6 +124,9 @@ class FastCalls(Protocol):
             Gives the fingerprint of a call from its array and op.
         finish
             Ends a call that did not end soon, or well, from its status, array, op and result.
+        lose
+            Told of each error of `finish` before it is raised, which may be an interrupt that
+            kept `finish` from doing anything: its call's number, the error, array and result.
         """
         ...
 

@@ -87,7 +87,9 @@ class Communicator(Calls):
         """Replace methods by the backend's own, which do the same in the common case, sooner."""
         fast = self._backend.fast
         if fast is not None:
-            vars(self)["allreduce"] = fast.allreduce(self.allreduce, self._digest, self._finish)
+            vars(self)["allreduce"] = fast.allreduce(
+                self.allreduce, self._digest, self._finish, self._lose
+            )
             fast.has_digests = self._gate.has_digests
             fast.record_in(self._gate.recorder.ring)
             self._engine.allow_fast_calls()
@@ -105,6 +107,11 @@ class Communicator(Calls):
         self._engine.start(steps, self._label, is_counted=False).wait()
         self._at_risk = None
         return out
+
+    def _lose(self, sequence: int, error: BaseException, array: Array, out: Array) -> None:
+        """See to it that peers hear of a fast call whose end failed here, whatever the error."""
+        self._at_risk = (array, out)
+        self._engine.lose(sequence, error)
 
     # ------------------------------------------------------------------------------ who am I
 

@@ -85,6 +85,7 @@ class Gate:
         self.extras = self._table[:, _AGREED:_HEAD].view(np.int64)[:, 0]
         self._agreed = self._table[:, :_AGREED]
         self._is_crossing = False
+        self._resumed = 0
         can = backend.capabilities()
         self.checks = can.checks and self.size > 1
         self._is_exact = can.exact and self.size > 1
@@ -104,7 +105,9 @@ class Gate:
     @property
     def completed(self) -> int:
         """Number of calls whose lines were exchanged."""
-        return self.sequence - self._is_crossing
+        fast = self.backend.fast
+        is_under_way = self._is_crossing or (fast is not None and fast.is_under_way)
+        return self.sequence - is_under_way
 
     @property
     def broken(self) -> str | None:
@@ -173,9 +176,14 @@ class Gate:
 
     def resume(self, signature: Signature, transfer: Steps) -> Steps:
         """Go on with a call that the backend began, lines and all, without this gate."""
+        self._resumed = self.sequence
         self._what = signature
         self._is_crossing = True
         return (yield from self._finish(transfer))
+
+    def has_resumed(self, sequence: int) -> bool:
+        """Tell whether :meth:`resume` has begun with call `sequence`. **Local.**"""
+        return self._resumed >= sequence
 
     def _kind(self, signature: Signature) -> Kind:
         return kind_of(signature, self.label) if self.has_digests else _UNCHECKED

@@ -318,6 +318,11 @@ class _FastCalls:
         return bool(self._node.is_busy)
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether a fast call is under way."""
+        return bool(self._node.is_busy and self._node.is_fast)
+
+    @property
     def label(self) -> int:
         """What the calls are made for, as a number."""
         return int(self._node.label)
@@ -344,9 +349,9 @@ class _FastCalls:
         """How many were made."""
         return int(self._node.fast_calls)
 
-    def allreduce(self, general: Any, digest: Any, finish: Any) -> Any:
+    def allreduce(self, general: Any, digest: Any, finish: Any, lose: Any) -> Any:
         """Return the compiled callable."""
-        return self._node.fast_allreduce(general, digest, finish)
+        return self._node.fast_allreduce(general, digest, finish, lose)
 
     def carry_on(self, status: int, *arrays: Array) -> Steps:
         """Go on with a call; whoever gives it up keeps these steps, and so its arrays."""

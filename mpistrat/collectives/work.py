@@ -28,6 +28,7 @@ T = TypeVar("T")
 _SPINS = 50  # tests in a row before the core is offered to others
 _LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
 _NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
+_NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
 _SLEEP_S = 0.02  # at most, where the backend itself can wait
 _ANSWER_S = 1.0  # how long peers have to say that they wait too
 
@@ -184,11 +185,26 @@ class Engine:
         """Let a fast call of another thread go first, which began first and is in no queue.
 
         It ends, or takes its place, within milliseconds.
+
+        Raises
+        ------
+        CommunicationError
+            It does not, or the communicator broke meanwhile.
         """
-        if self._fast is not None:
-            self._fast.is_ready = False
-            while self._fast.is_busy and not self._queue:
-                time.sleep(_NAP_S)
+        if self._fast is None:
+            return
+        self._fast.is_ready = False
+        for _ in range(_NAPS):
+            if not self._fast.is_busy or self._queue:
+                return
+            self.gate.check_open()
+            time.sleep(_NAP_S)
+        gate = self.gate
+        raise CommunicationError(
+            f"call {gate.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name}), an"
+            " allreduce of another thread, has neither ended nor taken its place in the queue:"
+            " that thread was interrupted or stopped; look what it does"
+        )
 
     def allow_fast_calls(self) -> None:
         """Let calls take the backend's shorter way if nothing speaks against it."""
@@ -321,6 +337,16 @@ class Engine:
         self.gate.broken = reason
         while self._queue:
             self._queue.popleft().give_up(CommunicationError(reason))
+
+    def lose(self, sequence: int, error: BaseException) -> None:
+        """Give up fast call `sequence`, which raised `error`, if nobody looks after it now.
+
+        An interrupt does that: before the call is in the queue, or before it is waited for.
+        **Local.**
+        """
+        is_interrupt = not isinstance(error, Exception)
+        if not self.gate.has_resumed(sequence) or (is_interrupt and self.is_pending):
+            self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
         self.gate.break_off(error)

@@ -156,8 +156,18 @@ else:
     time.sleep(1.5)
 strategy.reduce("SUM", 1.0, axis=None)
 """,
+        # The rank is ahead of the others in a row of short calls, in Python or in C++.
+        """
+if rank == 1:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+array = np.ones(3)
+while True:
+    strategy.extended.communicator.allreduce(array)
+    if rank == 0:
+        time.sleep(1e-3)
+""",
     ],
-    ids=["while it computes", "while it waits"],
+    ids=["while it computes", "while it waits", "in short calls"],
 )
 def test_interrupt_of_one_rank(body: str) -> None:
     check_failed(run(body), "KeyboardInterrupt")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -139,6 +140,15 @@ def test_crossing_counts_calls_and_carries_extras_and_payload():
     assert gate.extras.tolist() == [41]
     np.testing.assert_array_equal(gate.payloads(payload), [[1.5, -2.0]])
     assert gate.payloads(np.empty(0)).shape == (1, 0)
+
+
+def test_fast_call_under_way_is_not_completed():
+    gate = gate_of_one()
+    assert list(gate.cross(Signature("a"))) == []
+    gate.backend.fast = SimpleNamespace(is_under_way=True)
+    assert (gate.sequence, gate.completed) == (1, 0)
+    gate._is_crossing = True  # it is one call all the same
+    assert gate.completed == 0
 
 
 def test_what_ranks_bring_is_seen_by_all():

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -182,6 +183,35 @@ def test_interrupted_wait_breaks_the_communicator_and_tells_the_peers():
         comm.close()
 
     run_ranks(2, rank)
+
+
+def fast_call(is_busy=True):
+    return SimpleNamespace(is_ready=True, is_busy=is_busy, is_under_way=is_busy, fast_calls=1)
+
+
+def test_fast_call_that_never_ends_is_not_waited_for_without_end(engine, monkeypatch):
+    from mpistrat.collectives import work as module
+
+    monkeypatch.setattr(module, "_NAPS", 10)
+    engine._fast = fast_call()
+    with pytest.raises(CommunicationError, match="has neither ended nor taken its place"):
+        engine.start(steps(Countdown(0), None))
+    assert "has neither ended" in engine.gate.broken
+    assert not engine._fast.is_ready
+
+
+def test_fast_call_that_broke_is_not_waited_for(engine):
+    engine._fast = fast_call()
+    threading.Timer(0.05, engine.gate.break_off, [KeyboardInterrupt()]).start()
+    with pytest.raises(CommunicationError, match="since: KeyboardInterrupt"):
+        engine.start(steps(Countdown(0), None))
+
+
+def test_fast_call_that_ends_lets_the_next_one_begin(engine):
+    engine._fast = fast_call()
+    threading.Timer(0.05, setattr, [engine._fast, "is_busy", False]).start()
+    assert engine.start(steps(Countdown(0), 3)).wait() == 3
+    assert engine._fast.is_ready
 
 
 def test_given_up_transfers_are_kept_alive(engine):

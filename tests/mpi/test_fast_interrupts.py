@@ -1,0 +1,145 @@
+"""Ctrl-C in a fast all-reduce: the rank breaks off, and no peer waits for it in vain."""
+
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from mpistrat.collectives import Communicator, shutdown
+from mpistrat.collectives.work import Engine
+from mpistrat.errors import CommunicationError, PeerLostError
+
+pytestmark = pytest.mark.mpi(ranks=2, timeout_s=40)
+
+
+class Interrupt:
+    """A trace function that raises KeyboardInterrupt, as Ctrl-C does, in one line.
+
+    It counts the lines that run from the moment on when a fast call comes back from C++.
+    """
+
+    def __init__(self, line):
+        self._left, self._is_on = line, False
+        self.place = None
+
+    def __call__(self, frame, event, argument):
+        self._is_on |= frame.f_code is Communicator._finish.__code__
+        if self._is_on and event in ("call", "line"):
+            self._left -= 1
+            if self._left < 0:
+                self.place = frame.f_code
+                raise KeyboardInterrupt
+        return self
+
+    def call(self, function, argument):
+        sys.settrace(self)
+        try:
+            function(argument)
+        finally:
+            sys.settrace(None)
+
+
+def interrupt(comm, array, line):
+    """Call a fast all-reduce and interrupt it; return the function that it was in."""
+    trace = Interrupt(line)
+    with pytest.raises(KeyboardInterrupt):
+        trace.call(comm.allreduce, array)
+    return trace.place
+
+
+def see_the_end(comm, array):
+    """Call what rank 0 has given up; a short call can end well, since its data is there."""
+    with pytest.raises(PeerLostError, match="rank 0 gave up with KeyboardInterrupt"):
+        np.array_equal(comm.allreduce(array), comm.allreduce(array))
+
+
+def drop(comm):
+    """Close a broken communicator, and let the job end well all the same."""
+    comm.close()
+    shutdown.forget(comm)
+
+
+@pytest.mark.parametrize("count", [3, 9000])
+def test_interrupt_in_every_line_until_the_call_is_waited_for(count):
+    array, line, is_waited_for = np.ones(count), 0, False
+    with Communicator() as steady:
+        while not steady.allreduce(is_waited_for, "or"):
+            comm = Communicator()
+            if comm.rank == 0:
+                is_waited_for = interrupt(comm, array, line) is Engine.wait.__code__
+                with pytest.raises(CommunicationError, match=r"broken.*KeyboardInterrupt"):
+                    comm.allreduce(array)
+            else:
+                time.sleep(0.02)  # so that the call comes back from C++
+                see_the_end(comm, array)
+            line += 1
+            drop(comm)
+    assert line > 10
+
+
+@pytest.mark.parametrize("count", [3, 200_000])
+def test_signal_while_cpp_waits(count):
+    comm, array = Communicator(), np.ones(count)
+    if comm.rank == 0:
+        before = signal.signal(signal.SIGUSR2, signal.default_int_handler)
+        threading.Thread(target=strike, args=(comm,), daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            comm.allreduce(array)
+        signal.signal(signal.SIGUSR2, before)
+    else:
+        time.sleep(0.1)
+        see_the_end(comm, array)
+    drop(comm)
+
+
+def strike(comm):
+    """Wait for a fast call that has let the GIL go, and send a signal to its thread."""
+    while not comm.backend.fast.is_under_way:
+        time.sleep(0)
+    assert comm.gate.completed == comm.gate.sequence - 1
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR2)
+
+
+def test_another_interrupt_while_the_first_is_seen_to():
+    comm, array = Communicator(), np.ones(3)
+    if comm.rank == 0:
+        say, interrupts = comm.gate.break_off, iter([KeyboardInterrupt, KeyboardInterrupt])
+
+        def break_off(error):
+            for interrupt in interrupts:
+                raise interrupt
+            say(error)
+
+        comm.gate.break_off = break_off
+        interrupt(comm, array, 0)
+        assert "KeyboardInterrupt" in comm.gate.broken
+    else:
+        time.sleep(0.1)
+        see_the_end(comm, array)
+    drop(comm)
+
+
+def test_a_call_of_another_thread_behind_it():
+    comm, array = Communicator(), np.ones(3)
+    if comm.rank == 0:
+        errors = []
+
+        def call():
+            while not comm.backend.fast.is_under_way:
+                time.sleep(0)
+            with pytest.raises(CommunicationError) as error:
+                comm.barrier()
+            errors.append(error.value)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        interrupt(comm, array, 0)
+        thread.join()
+        assert len(errors) == 1
+    else:
+        time.sleep(0.1)
+        see_the_end(comm, array)
+    drop(comm)
