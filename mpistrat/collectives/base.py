@@ -14,7 +14,13 @@ from typing import Any, Protocol, TypeAlias
 
 from mpistrat.types import Array
 
-__all__ = ["Backend", "Capabilities", "LinesDiffer", "Request", "Steps"]
+__all__ = ["HEAD_BYTES", "Backend", "Capabilities", "LinesDiffer", "Request", "Steps"]
+
+HEAD_BYTES = 32
+"""Length of the four words of a gate line (gate.py), without the payload behind them.
+
+MPISTRAT_HEAD_BYTES of kernels/include/mpistrat/shm.h.
+"""
 
 
 class Request(Protocol):

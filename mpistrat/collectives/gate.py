@@ -19,7 +19,7 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives import fingerprint
-from mpistrat.collectives.base import Backend, LinesDiffer, Request, Steps
+from mpistrat.collectives.base import HEAD_BYTES, Backend, LinesDiffer, Request, Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.peers import Peers, cut, decode, short
 from mpistrat.collectives.recorder import Kind, Recorder, kind_of, text_number
@@ -37,7 +37,6 @@ from mpistrat.types import Array
 
 __all__ = ["Gate"]
 
-_HEAD = 32
 _AGREED = 24
 _TEXT = 1024
 
@@ -80,9 +79,9 @@ class Gate:
         self.rank, self.size = backend.rank, backend.size
         inline = config.INLINE_BYTES if self.size <= config.INLINE_MAX_RANKS else 0
         self.inline_bytes = inline
-        self._line, self._table = backend.open_gate(_HEAD + inline)
-        self._words = self._line[:_HEAD].view(np.int64)
-        self.extras = self._table[:, _AGREED:_HEAD].view(np.int64)[:, 0]
+        self._line, self._table = backend.open_gate(HEAD_BYTES + inline)
+        self._words = self._line[:HEAD_BYTES].view(np.int64)
+        self.extras = self._table[:, _AGREED:HEAD_BYTES].view(np.int64)[:, 0]
         self._agreed = self._table[:, :_AGREED]
         self._is_crossing = False
         self._resumed = 0
@@ -204,7 +203,7 @@ class Gate:
 
     def _exchange(self, payload: Array | None = None) -> Generator[Request, None, None]:
         if payload is not None:
-            self._line[_HEAD : _HEAD + payload.nbytes] = payload.view(np.uint8)
+            self._line[HEAD_BYTES : HEAD_BYTES + payload.nbytes] = payload.view(np.uint8)
         if self.size == 1:
             self._table[0] = self._line
         else:
@@ -227,7 +226,7 @@ class Gate:
 
     def payloads(self, like: Array) -> Array:
         """Return all ranks' payloads, shape (size, like.size), dtype of `like`; a view."""
-        return self._table[:, _HEAD : _HEAD + like.nbytes].view(like.dtype)
+        return self._table[:, HEAD_BYTES : HEAD_BYTES + like.nbytes].view(like.dtype)
 
     def refuse(self, error: Exception) -> Steps:
         """Take this rank's part in a call whose arguments it refuses, then raise `error`.

@@ -15,12 +15,12 @@ as the least node has.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mpistrat import config
-from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import rendezvous
 from mpistrat.collectives.base import Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.lines import Lines
@@ -28,10 +28,9 @@ from mpistrat.collectives.links import Links
 from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.nodes import Nodes
 from mpistrat.collectives.reducing import Reduction
-from mpistrat.collectives.reductions import DTYPES, OPS
 from mpistrat.collectives.registered import private_memory
 from mpistrat.collectives.segments import Segment, Segments
-from mpistrat.collectives.shm import ShmBackend
+from mpistrat.collectives.shm import CAPABILITIES, ShmBackend
 from mpistrat.collectives.spreading import Spread
 from mpistrat.collectives.stages import Pipeline
 from mpistrat.errors import BackendUnavailableError
@@ -46,6 +45,7 @@ class HierarchicalBackend:
     """Collectives by shared memory on the nodes, and rings of messages between them."""
 
     name = "hierarchical"
+    unavailable = staticmethod(MpiBackend.unavailable)
     fast: FastCalls | None = None
     guards_next = False
 
@@ -53,13 +53,6 @@ class HierarchicalBackend:
         self._mpi, self._links = mpi, links
         self.rank, self.size = mpi.rank, mpi.size
         self.letters = mpi.letters
-
-    @classmethod
-    def unavailable(cls, comm: Any) -> str | None:
-        """Return why MPI cannot carry the data of `comm`."""
-        if not cluster_mpi.is_mpi_comm(comm):
-            return MpiBackend.unavailable(comm)
-        return None
 
     @classmethod
     def open(cls, comm: Any, timeout: float) -> HierarchicalBackend | ShmBackend:
@@ -106,15 +99,8 @@ class HierarchicalBackend:
         return cls(mpi, Links(nodes, node, lane))
 
     def capabilities(self) -> Capabilities:
-        """Everything, as NumPy would do it."""
-        return Capabilities(
-            ("CPU",),
-            DTYPES | {"float16", "bfloat16"},
-            frozenset(OPS),
-            in_place=True,
-            asynchronous=False,
-            exact=True,
-        )
+        """Everything but what only one node can do."""
+        return replace(CAPABILITIES, asynchronous=False, checks=False)
 
     # ---------------------------------------------------------------------------- the gate
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpistrat.collectives.base import Request, Steps
+from mpistrat.collectives.base import HEAD_BYTES, Request, Steps
 from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.nodes import Nodes
 from mpistrat.collectives.shm import ShmBackend
 from mpistrat.collectives.stages import Stage
 
 __all__ = ["Lines"]
-
-_HEAD = 32
 
 
 class Lines:
@@ -57,13 +55,13 @@ class Lines:
     def _exchange(self) -> Steps:
         if self._node is not None:
             yield self._node.post()
-        if self.line.size > _HEAD or not (yield from self._are_all_equal()):
+        if self.line.size > HEAD_BYTES or not (yield from self._are_all_equal()):
             yield from self._gather()
         else:
             self.table[:] = self.line
 
     def _are_all_equal(self) -> Steps:
-        words = self._local[:, :_HEAD].copy().view(np.int64)
+        words = self._local[:, :HEAD_BYTES].copy().view(np.int64)
         least = np.concatenate([words.min(axis=0), (~words).min(axis=0)])  # ~ turns the order
         if self._leaders is not None:
             yield from self._leaders.allreduce(least, least, "min")

@@ -15,9 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import rendezvous
-from mpistrat.collectives.base import Capabilities, FastCalls, LinesDiffer, Request, Steps
+from mpistrat.collectives.base import (
+    HEAD_BYTES,
+    Capabilities,
+    FastCalls,
+    LinesDiffer,
+    Request,
+    Steps,
+)
 from mpistrat.collectives.liveness import Liveness
 from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.reaching import reach
@@ -27,7 +33,7 @@ from mpistrat.collectives.tuning import Tuning
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
-__all__ = ["ShmBackend", "kernels", "reduce_arrays", "why_no_kernels"]
+__all__ = ["CAPABILITIES", "ShmBackend", "kernels", "reduce_arrays", "why_no_kernels"]
 
 # MpistratKind, MpistratStatus, MpistratOp and MpistratDtype of kernels/include/mpistrat.
 _CROSS, _ALLREDUCE, _REDUCE, _REDUCE_SCATTER, _BCAST, _ALLGATHER = 0, 1, 2, 3, 4, 5
@@ -35,6 +41,16 @@ _GATHER, _SCATTER, _ALLTOALL = 6, 7, 8
 _DONE, _WAITING, _MISMATCH = 0, 1, 2
 _OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "and": 4, "or": 5, "xor": 6}
 _BFLOAT16 = 10
+
+CAPABILITIES = Capabilities(
+    ("CPU",),
+    DTYPES | {"float16", "bfloat16"},
+    frozenset(OPS),
+    in_place=True,
+    asynchronous=True,
+    exact=True,
+    checks=True,
+)
 
 
 @lru_cache(maxsize=1)
@@ -81,6 +97,7 @@ class ShmBackend:
 
     name = "shm"
     reads_peers = False
+    unavailable = staticmethod(MpiBackend.unavailable)
 
     def __init__(self, mpi: MpiBackend, node: Any, liveness: Liveness) -> None:
         self._mpi, self._node, self._liveness = mpi, node, liveness
@@ -89,13 +106,6 @@ class ShmBackend:
         self.guards_next = False
         self.fast: FastCalls | None = _FastCalls(node)
         self._registered = Registered(node)
-
-    @classmethod
-    def unavailable(cls, comm: Any) -> str | None:
-        """Return why the ranks of `comm` cannot share memory, as far as this rank knows."""
-        if not cluster_mpi.is_mpi_comm(comm):
-            return MpiBackend.unavailable(comm)
-        return None
 
     @classmethod
     def open(cls, comm: Any, timeout: float) -> ShmBackend:
@@ -124,21 +134,13 @@ class ShmBackend:
 
     def capabilities(self) -> Capabilities:
         """Everything, as NumPy would do it."""
-        return Capabilities(
-            ("CPU",),
-            DTYPES | {"float16", "bfloat16"},
-            frozenset(OPS),
-            in_place=True,
-            asynchronous=True,
-            exact=True,
-            checks=True,
-        )
+        return CAPABILITIES
 
     # ---------------------------------------------------------------------------- the gate
 
     def open_gate(self, nbytes: int) -> tuple[Array, Array]:
         """Return the line and the table in the kernels' own memory."""
-        self._payload_bytes = nbytes - 32
+        self._payload_bytes = nbytes - HEAD_BYTES
         return self._node.line()[:nbytes], self._node.table()[:, :nbytes]
 
     def post(self) -> Request:
