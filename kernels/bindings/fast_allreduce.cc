@@ -147,15 +147,24 @@ int run(NodeHandle* node, const MpistratSpec& spec, int64_t nbytes) {
   return status;
 }
 
-void record(NodeHandle* node, int64_t sequence, int64_t nbytes, int op, int dtype) {
-  MpistratRecord call = {};
-  call.sequence = sequence;
-  call.nbytes = nbytes;
-  call.op = kAllreduceText;
-  call.reduction = kFirstOpText + op;
-  call.dtype = kFirstDtypeText + dtype;
-  call.label = static_cast<int32_t>(node->label);
-  mpistrat_record_begin(node->records, &call);
+// What is said to the kernels and to the records of a call.
+Allreduce describe(const NodeHandle& node, PyArrayObject* array, int op, int dtype) {
+  Allreduce found;
+  found.op = op;
+  found.dtype = dtype;
+  found.spec.kind = MPISTRAT_ALLREDUCE;
+  found.spec.crosses = 1;
+  found.spec.op = op == kMean ? MPISTRAT_SUM : op;
+  found.spec.dtype = dtype;
+  found.spec.divisor = op == kMean ? node.size : 1;
+  found.spec.num_send = found.spec.num_recv = 1;
+  found.send = {PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))};
+  found.record.nbytes = found.send.nbytes;
+  found.record.op = kAllreduceText;
+  found.record.reduction = kFirstOpText + op;
+  found.record.dtype = kFirstDtypeText + dtype;
+  found.record.label = static_cast<int32_t>(node.label);
+  return found;
 }
 
 // Where a reader of records is called for, the next call goes through Python, which calls it.
@@ -184,30 +193,21 @@ PyObject* finish(FastAllreduce* self, const Arguments& call, int status, int64_t
 PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObject* out) {
   int64_t digest = 0;
   if (self->node->has_digests && !find_digest(self, call, &digest)) return nullptr;
-  const int64_t nbytes = PyArray_NBYTES(call.array);
-  const MpistratPiece send{PyArray_DATA(call.array), nbytes};
-  const MpistratPiece recv{PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), nbytes};
-  MpistratSpec& spec = self->node->spec;
-  spec = {};
-  spec.kind = MPISTRAT_ALLREDUCE;
-  spec.crosses = 1;
-  spec.op = call.op == kMean ? MPISTRAT_SUM : call.op;
-  spec.dtype = dtype;
-  spec.divisor = call.op == kMean ? self->node->size : 1;
-  self->node->send = send;
-  self->node->recv = recv;
-  spec.send = &self->node->send;
-  spec.recv = &self->node->recv;
-  spec.num_send = spec.num_recv = 1;
-  const int64_t sequence = self->node->fill_line(digest, 0);
-  if (self->node->records) record(self->node, sequence, nbytes, call.op, dtype);
-  const int status = run(self->node, spec, nbytes);
+  NodeHandle* node = self->node;
+  Allreduce& mine = node->call;
+  mine = describe(*node, call.array, call.op, dtype);
+  mine.recv = {PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), mine.send.nbytes};
+  mine.spec.send = &mine.send;
+  mine.spec.recv = &mine.recv;
+  mine.record.sequence = node->fill_line(digest, 0);
+  if (node->records) mpistrat_record_begin(node->records, &mine.record);
+  const int status = run(node, mine.spec, mine.send.nbytes);
   if (status == MPISTRAT_DONE) {
-    if (self->node->records) record_end(self->node);
+    if (node->records) record_end(node);
     return Py_NewRef(out);
   }
-  self->node->is_ready = false;  // until this call is in the queue: another would pass it
-  return finish(self, call, status, sequence, out);
+  node->is_ready = false;  // until this call is in the queue: another would pass it
+  return finish(self, call, status, mine.record.sequence, out);
 }
 
 PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -304,6 +304,19 @@ PyObject* make_fast_allreduce(PyObject* node_object, NodeHandle* node, PyObject*
   self->lose = Py_NewRef(lose);
   self->node = node;
   return object;
+}
+
+Allreduce common_allreduce(const NodeHandle& node, PyObject* array, PyObject* op, PyObject* out) {
+  auto* source = reinterpret_cast<PyArrayObject*>(array);
+  const int number = find_op(op);
+  if (number < 0 || !PyArray_CheckExact(array) || !is_plain(source)) return {};
+  if (out != Py_None && !fits(out, source)) return {};
+  const int dtype = dtype_of(array);
+  if (!can(number, dtype)) return {};
+  Allreduce found = describe(node, source, number, dtype);
+  if (out != Py_None)
+    found.recv = {PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), found.send.nbytes};
+  return found;
 }
 
 void register_dtype(int type_num, int dtype) {

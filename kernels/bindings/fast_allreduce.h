@@ -24,6 +24,9 @@ bool init_fast_allreduce();
 PyObject* make_fast_allreduce(PyObject* node_object, NodeHandle* node, PyObject* general,
                               PyObject* digest, PyObject* finish, PyObject* lose);
 
+// Take the arguments of a call apart; `out` is an array or None, which leaves `recv` empty.
+Allreduce common_allreduce(const NodeHandle& node, PyObject* array, PyObject* op, PyObject* out);
+
 // Tell which NumPy type number has `dtype`, of those that NumPy itself does not know.
 void register_dtype(int type_num, int dtype);
 

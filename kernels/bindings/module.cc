@@ -101,6 +101,24 @@ int wait(Node& self, uint64_t budget_ns) {
   return status;
 }
 
+// Queue an all-reduce of the common case and return its number; None if it is none.
+nb::object submit(Node& self, nb::handle array, nb::handle op, nb::handle out, int64_t digest) {
+  mpistrat::Allreduce call = mpistrat::common_allreduce(self, array.ptr(), op.ptr(), out.ptr());
+  if (call.op < 0) return nb::none();
+  call.spec.send = &call.send;
+  call.spec.recv = &call.recv;
+  return nb::int_(mpistrat_submit(self.node, &call.spec, digest, self.records, &call.record));
+}
+
+bool is_common(Node& self, nb::handle array, nb::handle op, nb::handle out) {
+  return mpistrat::common_allreduce(self, array.ptr(), op.ptr(), out.ptr()).op >= 0;
+}
+
+int collect(Node& self, int64_t number, uint64_t budget_ns) {
+  nb::gil_scoped_release release;
+  return mpistrat_collect(self.node, number, budget_ns);
+}
+
 nb::object bytes_view(const nb::object& owner, uint8_t* data, npy_intp rows, npy_intp columns) {
   npy_intp shape[] = {rows, columns};
   PyObject* view = rows ? PyArray_SimpleNewFromData(2, shape, NPY_UINT8, data)
@@ -167,6 +185,11 @@ NB_MODULE(_kernels, m) {
       .def("start", &start)
       .def("wait", &wait)
       .def("detach", [](Node& self) { mpistrat_detach(self.node); })
+      .def("is_common", &is_common, nb::arg(), nb::arg(), nb::arg().none())
+      .def("submit", &submit)
+      .def("collect", &collect)
+      .def("resume", [](Node& self) { mpistrat_resume(self.node); })
+      .def("drop", [](Node& self) { mpistrat_drop(self.node); })
       .def("token", &token)
       .def("reach", &reach)
       .def("add_region", &add_region)
@@ -189,7 +212,8 @@ NB_MODULE(_kernels, m) {
            })
       .def_rw("is_ready", &Node::is_ready)
       .def_ro("size", &Node::size)
-      .def_ro("is_busy", &Node::is_busy)
+      .def_prop_ro("is_busy",
+                   [](Node& self) { return self.is_busy || mpistrat_is_queue_busy(self.node); })
       .def_ro("is_fast", &Node::is_fast)
       .def_rw("label", &Node::label)
       .def_rw("has_digests", &Node::has_digests)

@@ -11,6 +11,14 @@
 
 namespace mpistrat {
 
+// An all-reduce of the common case, as the kernels and the records want it; `op` -1 if it is none.
+struct Allreduce {
+  int op = -1, dtype = -1;  // op 7 is the mean: a sum, divided
+  MpistratSpec spec = {};   // its pieces are these:
+  MpistratPiece send = {}, recv = {};
+  MpistratRecord record = {};
+};
+
 // A node as Python holds it, and what its fast calls have to know.
 struct NodeHandle {
   MpistratNode* node = nullptr;
@@ -22,9 +30,7 @@ struct NodeHandle {
   int64_t fast_calls = 0;
   bool has_digests = true;             // whether calls are compared
   MpistratRecords* records = nullptr;  // where fast calls are recorded, if they are
-  // The fast call under way.
-  MpistratSpec spec = {};
-  MpistratPiece send = {}, recv = {};
+  Allreduce call = {};                 // the fast one under way
 
   // Count one more call, fill in the head of its line, and return its number.
   int64_t fill_line(int64_t digest, int64_t extra) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "progress.h"
+#include "queue.h"
 
 namespace mpistrat {
 
@@ -141,9 +142,13 @@ void Node::fill_table() {
 
 // --------------------------------------------------------------------------------- the C functions
 
-struct MpistratNode : mpistrat::Node {
+struct MpistratNode : mpistrat::Node, mpistrat::Caller {
   using Node::Node;
+  uint8_t* line() override { return Node::line(); }
+  void begin(const MpistratSpec& spec) override { Node::begin(spec); }
+  int advance(uint64_t budget_ns) override { return Node::wait(budget_ns); }
   mpistrat::Progress progress{this};
+  mpistrat::Queue queue{this};
 };
 
 size_t mpistrat_node_bytes(int size) { return mpistrat::Memory::bytes(size); }
@@ -154,6 +159,21 @@ MpistratNode* mpistrat_node_open(void* memory, int rank, int size, int num_cpus)
 }
 
 void mpistrat_node_close(MpistratNode* node) { delete node; }
+
+int64_t mpistrat_submit(MpistratNode* node, const MpistratSpec* spec, int64_t digest,
+                        MpistratRecords* records, const MpistratRecord* record) {
+  return node->queue.submit({*spec, *spec->send, *spec->recv, digest, *record}, records);
+}
+
+int mpistrat_collect(MpistratNode* node, int64_t number, uint64_t budget_ns) {
+  return node->queue.wait(number, budget_ns);
+}
+
+int mpistrat_is_queue_busy(MpistratNode* node) { return node->queue.is_busy(); }
+
+void mpistrat_resume(MpistratNode* node) { node->queue.resume(); }
+
+void mpistrat_drop(MpistratNode* node) { node->queue.drop(); }
 
 uint8_t* mpistrat_line(MpistratNode* node) { return node->line(); }
 

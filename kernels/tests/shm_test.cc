@@ -264,6 +264,44 @@ Case random_case(int size, std::mt19937& random) {
   return c;
 }
 
+// Calls that follow each other by themselves; one differs, and those behind it wait until resumed.
+void run_queue(Rank& me, int size, MpistratRecords* records) {
+  constexpr int kCalls = 6, kBad = 3;
+  const int64_t n = 5000;
+  std::vector<Values> data;
+  for (int i = 0; i < kCalls; ++i) data.emplace_back(n, static_cast<float>(me.rank + i));
+  std::vector<int64_t> numbers;
+  for (int i = 0; i < kCalls; ++i) {
+    const MpistratPiece piece{data[static_cast<size_t>(i)].data(), n * 4};
+    MpistratSpec spec = {};
+    spec.kind = MPISTRAT_ALLREDUCE;
+    spec.dtype = MPISTRAT_FLOAT32;
+    spec.num_send = spec.num_recv = 1;
+    spec.send = spec.recv = &piece;
+    const int64_t digest = i == kBad ? 100 + me.rank : i;
+    const MpistratRecord record = {};
+    numbers.push_back(mpistrat_submit(me.node, &spec, digest, records, &record));
+  }
+  me.sequence += kCalls;
+  if (me.rank % 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < kCalls; ++i) {
+    int status = MPISTRAT_WAITING;
+    while (status == MPISTRAT_WAITING)
+      status = mpistrat_collect(me.node, numbers[static_cast<size_t>(i)], 100'000);
+    const bool differs = i == kBad && size > 1;
+    CHECK(status == (differs ? MPISTRAT_MISMATCH : MPISTRAT_DONE));
+    if (differs) {
+      CHECK(!mpistrat_is_queue_busy(me.node));
+      mpistrat_resume(me.node);
+    } else {
+      const auto sum = static_cast<float>(size * (size - 1) / 2 + size * i);
+      CHECK(data[static_cast<size_t>(i)] == Values(n, sum));
+    }
+  }
+  CHECK(!mpistrat_is_queue_busy(me.node));
+  CHECK(mpistrat_records_count(records) % kCalls == 0);
+}
+
 // Let long arrays be read through the kernel, as if the threads were processes. A sanitizer sees
 // nothing of such reads, so this is checked besides the slots and not in their place.
 void reach(Rank& me, int size) {
@@ -288,12 +326,15 @@ void run_size(void* memory, int size, int num_cases) {
       std::mt19937 same(42), own(static_cast<unsigned>(rank));
       for (int i = 0; i < num_cases; ++i) run_case(me, random_case(size, same), own);
       run_gate(me, size);
+      MpistratRecords* records = mpistrat_records_open(64);
+      for (int i = 0; i < 20; ++i) run_queue(me, size, records);
       run_registered(me, size, sends, recvs);
       run_case(me, random_case(size, same), own);
       reach(me, size);
       for (int i = 0; i < num_cases; ++i) run_case(me, random_case(size, same), own);
       run_registered(me, size, sends, recvs);
       mpistrat_node_close(me.node);
+      mpistrat_records_close(records);
     });
   for (std::thread& thread : threads) thread.join();
 }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from mpistrat.types import Array
+from mpistrat.types import Array, ArrayLike
 
 __all__ = ["HEAD_BYTES", "Backend", "Capabilities", "LinesDiffer", "Request", "Steps"]
 
@@ -80,6 +80,31 @@ class Capabilities:
     checks: bool = False
 
 
+class QueuedCall(Protocol):
+    """A call that its backend begins by itself, as soon as the one before it is over.
+
+    Attributes
+    ----------
+    array
+        What is sent.
+    """
+
+    @property
+    def array(self) -> Array: ...
+
+    def start(self, digest: int) -> None:
+        """Queue it; it shows `digest` as its fingerprint."""
+        ...
+
+    def transfer(self) -> Steps:
+        """Wait until it is over; return its result. Keeps its arrays."""
+        ...
+
+    def let_others_begin(self) -> None:
+        """Let those after it begin, which wait if the ranks' calls differed."""
+        ...
+
+
 class FastCalls(Protocol):
     """The state of calls that a backend can make without the gate's and the engine's Python.
 
@@ -134,6 +159,14 @@ class FastCalls(Protocol):
             Told of each error of `finish` before it is raised, which may be an interrupt that
             kept `finish` from doing anything: its call's number, the error, array and result.
         """
+        ...
+
+    def queue(self, array: ArrayLike, op: str, out: Array | None) -> QueuedCall | None:
+        """Return an all-reduce for ``start``; None if it is not of the common case."""
+        ...
+
+    def drop(self) -> None:
+        """Forget the queued calls that have not begun."""
         ...
 
     def record_in(self, ring: Any) -> None:

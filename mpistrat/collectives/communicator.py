@@ -19,7 +19,7 @@ from mpistrat.collectives.registry import open_backend
 from mpistrat.collectives.stacks import Stacks
 from mpistrat.collectives.work import Engine, Work
 from mpistrat.errors import CommunicationError
-from mpistrat.types import Array
+from mpistrat.types import Array, ArrayLike
 
 __all__ = ["Communicator"]
 
@@ -238,6 +238,17 @@ class Communicator(Calls):
         work = self._start(make, *arguments)
         self._engine.detach(work)
         return work
+
+    def _start_ahead(self, array: ArrayLike, op: str, out: Array | None) -> Work[Array] | None:
+        fast, gate = self._backend.fast, self._gate
+        if fast is None or not self._engine.can_go_ahead:
+            return None
+        call = fast.queue(array, op, out)
+        if call is None:
+            return None
+        signature = _allreduce(call.array, op)
+        digest = gate.digest(signature, self._label)
+        return self._engine.start_ahead(call, digest, gate.follow(signature, call), self._label)
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size}, backend={self._backend.name!r})"

@@ -19,7 +19,14 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives import fingerprint
-from mpistrat.collectives.base import HEAD_BYTES, Backend, LinesDiffer, Request, Steps
+from mpistrat.collectives.base import (
+    HEAD_BYTES,
+    Backend,
+    LinesDiffer,
+    QueuedCall,
+    Request,
+    Steps,
+)
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.peers import Peers, cut, decode, short
 from mpistrat.collectives.recorder import Kind, Recorder, kind_of, text_number
@@ -183,6 +190,18 @@ class Gate:
     def has_resumed(self, sequence: int) -> bool:
         """Tell whether :meth:`resume` has begun with call `sequence`. **Local.**"""
         return self._resumed >= sequence
+
+    def follow(self, signature: Signature, call: QueuedCall) -> Steps:
+        """Go on with a call that the backend begins by itself, once those before it are over."""
+        try:
+            return (yield from self.resume(signature, call.transfer()))
+        except MismatchError:
+            call.let_others_begin()
+            raise
+
+    def digest(self, signature: Signature, label: str | None) -> int:
+        """Return what a line shows of a call. **Local.**"""
+        return kind_of(signature, label).digest if self.has_digests else _UNCHECKED.digest
 
     def _kind(self, signature: Signature) -> Kind:
         return kind_of(signature, self.label) if self.has_digests else _UNCHECKED

@@ -31,7 +31,7 @@ from mpistrat.collectives.reductions import DTYPES, OPS
 from mpistrat.collectives.registered import Registered
 from mpistrat.collectives.tuning import Tuning
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.types import Array
+from mpistrat.types import Array, ArrayLike
 
 __all__ = ["CAPABILITIES", "ShmBackend", "kernels", "reduce_arrays", "why_no_kernels"]
 
@@ -299,6 +299,40 @@ class _Call:
         return self.status != _WAITING
 
 
+class _QueuedCall:
+    """See `QueuedCall` of base.py; it is its own request."""
+
+    def __init__(self, node: Any, array: Array, op: str, result: Array) -> None:
+        self._node, self._op, self._result = node, op, result
+        self.array = array
+        self._number: int | None = None
+        self._status = _WAITING
+
+    def start(self, digest: int) -> None:
+        """Queue it."""
+        self._number = self._node.submit(self.array, self._op, self._result, digest)
+
+    def Test(self) -> bool:  # noqa: N802 - see Request
+        return self.sleep(0.0)
+
+    def sleep(self, seconds: float) -> bool:
+        """Let the time pass; return whether the call is over."""
+        if self._status == _WAITING and self._number is not None:
+            self._status = self._node.collect(self._number, int(seconds * 1e9))
+        return self._status != _WAITING
+
+    def transfer(self) -> Steps:
+        """Wait until the call is over; return its result."""
+        yield self
+        if self._status == _MISMATCH:
+            raise LinesDiffer
+        return self._result
+
+    def let_others_begin(self) -> None:
+        """Let those after it begin."""
+        self._node.resume()
+
+
 class _FastCalls:
     """See `FastCalls` of base.py."""
 
@@ -354,6 +388,16 @@ class _FastCalls:
     def allreduce(self, general: Any, digest: Any, finish: Any, lose: Any) -> Any:
         """Return the compiled callable."""
         return self._node.fast_allreduce(general, digest, finish, lose)
+
+    def queue(self, array: ArrayLike, op: str, out: Array | None) -> _QueuedCall | None:
+        """Return an all-reduce that the kernels begin by themselves, or None."""
+        if not isinstance(array, np.ndarray) or not self._node.is_common(array, op, out):
+            return None
+        return _QueuedCall(self._node, array, op, np.empty_like(array) if out is None else out)
+
+    def drop(self) -> None:
+        """Forget the queued calls that have not begun."""
+        self._node.drop()
 
     def carry_on(self, status: int, *arrays: Array) -> Steps:
         """Go on with a call; whoever gives it up keeps these steps, and so its arrays."""

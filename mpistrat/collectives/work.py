@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from mpistrat import config
 from mpistrat.collectives import ordering
-from mpistrat.collectives.base import Request, Steps
+from mpistrat.collectives.base import QueuedCall, Request, Steps
 from mpistrat.collectives.gate import Gate
 from mpistrat.errors import (
     CommunicationError,
@@ -29,6 +29,7 @@ _SPINS = 50  # tests in a row before the core is offered to others
 _LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
 _NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
 _NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
+_STAY_S = 2e-3  # at first, and
 _SLEEP_S = 0.02  # at most, where the backend itself can wait
 _ANSWER_S = 1.0  # how long peers have to say that they wait too
 
@@ -45,6 +46,8 @@ class Work(Generic[T]):
         Whether it is over, successfully or not.
     request
         What it waits for, once it has begun.
+    is_ahead
+        Whether the backend begins, ends and records it by itself.
     """
 
     __slots__ = (
@@ -55,11 +58,15 @@ class Work(Generic[T]):
         "_result",
         "_steps",
         "done",
+        "is_ahead",
         "request",
     )
 
-    def __init__(self, engine: Engine, steps: Steps, label: str | None) -> None:
+    def __init__(
+        self, engine: Engine, steps: Steps, label: str | None, is_ahead: bool = False
+    ) -> None:
         self._engine = engine
+        self.is_ahead = is_ahead
         self._steps = steps
         self._label = label
         self.request: Request | None = None
@@ -116,14 +123,21 @@ class Work(Generic[T]):
                 self.request = next(self._steps)
         except StopIteration as stop:
             self._result = stop.value
-            self._engine.gate.recorder.end(is_done=True)
+            self._record_end(is_done=True)
         except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
-            self._engine.gate.recorder.end(is_done=False)
+            self._record_end(is_done=False)
             self._error = self._engine.take(error)
         else:
             return False
         self.done = True
         return True
+
+    def _record_end(self, is_done: bool) -> None:
+        recorder = self._engine.gate.recorder
+        if self.is_ahead:
+            recorder.drain()
+        else:
+            recorder.end(is_done)
 
     def give_up(self, error: Exception) -> None:
         """End the call with `error`, keeping alive what MPI may still write to."""
@@ -179,6 +193,32 @@ class Engine:
             self._give_up(error)
             raise
         self.allow_fast_calls()
+        return work
+
+    @property
+    def can_go_ahead(self) -> bool:
+        """Whether a call may be left to the backend: all that are pending are, too."""
+        return not self._queue or self._queue[-1].is_ahead
+
+    def start_ahead(
+        self, call: QueuedCall, digest: int, steps: Steps, label: str | None
+    ) -> Work[Any] | None:
+        """Leave `call` to the backend; `steps` end it. None if it has to wait for Python."""
+        self.gate.check_open()
+        self.is_foreign |= self._program is not ordering.current()
+        work: Work[Any] = Work(self, steps, label, is_ahead=True)
+        try:
+            self._wait_for_fast_call()
+            with self._lock:
+                if not self.can_go_ahead:  # another thread was faster
+                    return None
+                self._started += 1
+                self._queue.append(work)  # first: an interrupt must not lose its arrays
+                call.start(digest)
+        except BaseException as error:
+            work.give_up(_lost(error))
+            self._give_up(error)
+            raise
         return work
 
     def _wait_for_fast_call(self) -> None:
@@ -256,17 +296,24 @@ class Engine:
 
     def _sleep(self, work: Work[Any], seconds: float) -> None:
         """Let time pass, for as long as nothing can be done; best in the backend's own wait."""
+        if not self._stay(work, seconds):
+            time.sleep(_NAP_S)
+
+    def _stay(self, work: Work[Any], seconds: float) -> bool:
+        """Let the backend itself wait for up to `seconds`; return whether it can."""
         with self._lock:  # for all of it: only one thread may drive the backend
             request = self._queue[0].request if self._queue else None
             sleep = getattr(request, "sleep", None)
-            if sleep is not None and not work.done and not self._program.has_pending(self):
-                sleep(seconds)
-                return
-        time.sleep(_NAP_S)
+            if sleep is None or work.done or self._program.has_pending(self):
+                return False
+            sleep(seconds)
+            return True
 
     def wait(self, work: Work[Any], timeout: float | None) -> None:
         """Run until `work` is over."""
         try:
+            if not self.poll():
+                self._stay(work, _STAY_S)
             spins = 0
             while not work.done:
                 if not self.poll():
@@ -351,6 +398,8 @@ class Engine:
     def _give_up(self, error: BaseException) -> None:
         self.gate.break_off(error)
         self.allow_fast_calls()
+        if self._fast is not None:
+            self._fast.drop()
         with self._lock:
             while self._queue:
                 self._queue.popleft().give_up(_lost(error))

@@ -186,7 +186,9 @@ def test_interrupted_wait_breaks_the_communicator_and_tells_the_peers():
 
 
 def fast_call(is_busy=True):
-    return SimpleNamespace(is_ready=True, is_busy=is_busy, is_under_way=is_busy, fast_calls=1)
+    return SimpleNamespace(
+        is_ready=True, is_busy=is_busy, is_under_way=is_busy, fast_calls=1, drop=lambda: None
+    )
 
 
 def test_fast_call_that_never_ends_is_not_waited_for_without_end(engine, monkeypatch):

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mpistrat/gate.h"
 #include "mpistrat/types.h"
 
 #ifdef __cplusplus
@@ -92,6 +93,21 @@ int mpistrat_wait(MpistratNode* node, uint64_t budget_ns);
 // Let a thread of the node's own carry on with the call under way, until mpistrat_wait() has told
 // its end. All memory that the call names must stay, and no other function be called meanwhile.
 void mpistrat_detach(MpistratNode* node);
+
+// All-reduces that follow each other by themselves, in a thread of the node's own, while no other
+// function of the node is called but these and line, table and tune. Each crosses the gate.
+//
+// Add one, with one piece each, and return its number. `record` is kept in `records` unless that is
+// NULL. If one does not end well, no other begins until resume.
+int64_t mpistrat_submit(MpistratNode* node, const MpistratSpec* spec, int64_t digest,
+                        MpistratRecords* records, const MpistratRecord* record);
+// Wait for about `budget_ns` until it is over; returns an MpistratStatus. In the order of numbers.
+int mpistrat_collect(MpistratNode* node, int64_t number, uint64_t budget_ns);
+// 1 while some are under way, or will be without another word; then no other call may begin.
+int mpistrat_is_queue_busy(MpistratNode* node);
+void mpistrat_resume(MpistratNode* node);
+// Forget those that have not begun.
+void mpistrat_drop(MpistratNode* node);
 
 // Make memory known that all ranks have mapped, so that calls on it skip their copies. All ranks
 // add the same regions in the same order. bases[rank]: where this process has mapped the

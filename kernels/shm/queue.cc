@@ -1,0 +1,145 @@
+#include "queue.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "waiting.h"
+
+namespace mpistrat {
+namespace {
+
+constexpr uint64_t kTurnNs = 2'000'000;  // so long it may take until the thread makes way
+constexpr std::chrono::microseconds kPatience(200);  // for one who waits at once to come
+
+}  // namespace
+
+Queue::~Queue() {
+  if (!shared_) return;
+  if (getpid() != owner_) {
+    shared_.release();  // a forked child has no such thread, and its lock may be held for ever
+    return;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->stops = true;
+  }
+  shared_->changed.notify_all();
+  shared_->thread.join();
+}
+
+int64_t Queue::submit(const Queued& call, MpistratRecords* records) {
+  if (!shared_) {
+    shared_ = std::make_unique<Shared>();
+    owner_ = getpid();
+    shared_->thread = std::thread([this] { run(); });
+  }
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->records = records;
+    shared_->calls.push_back(call);
+  }
+  shared_->changed.notify_all();
+  return num_submitted_++;
+}
+
+int Queue::wait(int64_t number, uint64_t budget_ns) {
+  Shared& shared = *shared_;
+  Lock lock(shared.mutex);
+  ++shared.num_waiting;
+  const uint64_t start = now_ns();
+  for (uint64_t left = budget_ns; shared.num_over <= number;) {
+    if (!shared.is_driven && shared.is_busy())
+      drive(&lock, left);
+    else if (left > 0)
+      shared.changed.wait_for(lock, std::chrono::nanoseconds(left));
+    const uint64_t waited = now_ns() - start;
+    if (waited >= budget_ns) break;
+    left = budget_ns - waited;
+  }
+  if (--shared.num_waiting == 0 && shared.is_busy()) shared.changed.notify_all();
+  if (shared.num_over <= number) return MPISTRAT_WAITING;
+  // The queue is held after one that did not end well, so that is the last one.
+  return shared.num_over == number + 1 ? shared.status : static_cast<int>(MPISTRAT_DONE);
+}
+
+bool Queue::is_busy() {
+  if (!shared_) return false;
+  const Lock lock(shared_->mutex);
+  return shared_->is_busy();
+}
+
+void Queue::resume() {
+  if (!shared_) return;
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->is_held = false;
+  }
+  shared_->changed.notify_all();
+}
+
+void Queue::drop() {
+  if (!shared_) return;
+  const std::lock_guard<std::mutex> lock(shared_->mutex);
+  shared_->calls.resize(shared_->has_begun ? 1 : 0);
+}
+
+void Queue::run() {
+  Shared& shared = *shared_;
+  Lock lock(shared.mutex);
+  const auto is_wanted = [&] {
+    return shared.stops || (shared.is_busy() && !shared.is_driven && shared.num_waiting == 0);
+  };
+  while (!shared.stops) {
+    if (!is_wanted()) {
+      shared.changed.wait(lock, is_wanted);
+      shared.changed.wait_for(lock, kPatience, [&] { return !is_wanted(); });
+      continue;
+    }
+    drive(&lock, kTurnNs);
+  }
+}
+
+// Advance the first call, with the lock open meanwhile.
+void Queue::drive(Lock* lock, uint64_t budget_ns) {
+  shared_->is_driven = true;
+  if (!shared_->has_begun) begin(&shared_->calls.front());
+  lock->unlock();
+  const int status = caller_->advance(budget_ns);
+  lock->lock();
+  shared_->is_driven = false;
+  if (status != MPISTRAT_WAITING) end(status);
+  if (shared_->num_waiting > 0) shared_->changed.notify_all();
+}
+
+// The spec refers to the call itself: what is added to a deque's end moves nothing in it.
+void Queue::begin(Queued* call) {
+  shared_->has_begun = true;
+  int64_t head[MPISTRAT_HEAD_BYTES / 8];
+  std::memcpy(head, caller_->line(), sizeof head);
+  ++head[0];  // head[2], the failures, is written by Python
+  head[1] = call->digest;
+  head[3] = 0;
+  std::memcpy(caller_->line(), head, sizeof head);
+  call->record.sequence = head[0];
+  if (shared_->records) mpistrat_record_begin(shared_->records, &call->record);
+  call->spec.crosses = 1;
+  call->spec.send = &call->send;
+  call->spec.recv = &call->recv;
+  call->spec.num_send = call->spec.num_recv = 1;
+  caller_->begin(call->spec);
+}
+
+void Queue::end(int status) {
+  const bool is_done = status == MPISTRAT_DONE;
+  if (shared_->records)
+    mpistrat_record_end(shared_->records, is_done ? MPISTRAT_SUCCEEDED : MPISTRAT_FAILED);
+  shared_->status = status;
+  shared_->is_held = !is_done;
+  shared_->has_begun = false;
+  shared_->calls.pop_front();
+  ++shared_->num_over;
+}
+
+}  // namespace mpistrat
