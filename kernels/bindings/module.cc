@@ -3,6 +3,7 @@
 // No defaults and no logic: both are Python's (mpistrat/collectives/shm.py).
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
@@ -149,6 +150,13 @@ int add_region(Node& self, const std::vector<size_t>& bases, size_t nbytes) {
   return mpistrat_region_add(self.node, pointers.data(), nbytes);
 }
 
+// `figures` in the order of MpistratTuning.
+void tune(Node& self, int kind, bool halves, const std::array<int64_t, 5>& figures) {
+  if (kind < 0 || kind >= MPISTRAT_NUM_KINDS) throw nb::value_error("no such kind of call");
+  const MpistratTuning tuning{figures[0], figures[1], figures[2], figures[3], figures[4]};
+  mpistrat_tune(self.node, kind, halves, &tuning);
+}
+
 // Record fast calls in a ring from now on, or no more (None).
 void record_in(Node& self, const nb::object& records) {
   self.records = records.is_none() ? nullptr : nb::cast<mpistrat::RecordsHandle&>(records).records;
@@ -194,9 +202,7 @@ NB_MODULE(_kernels, m) {
       .def("reach", &reach)
       .def("add_region", &add_region)
       .def("remove_region", [](Node& self, int id) { mpistrat_region_remove(self.node, id); })
-      .def("tune",
-           [](Node& self, int64_t chunk, int64_t flat, int64_t whole, int64_t stream,
-              int64_t remote) { mpistrat_tune(self.node, chunk, flat, whole, stream, remote); })
+      .def("tune", &tune)
       .def("fast_allreduce", &fast_allreduce)
       .def("record_in", &record_in, nb::arg().none())
       .def("line",

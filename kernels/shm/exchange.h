@@ -23,22 +23,16 @@ namespace mpistrat {
 class Remote;
 struct Peer;
 
-struct Tuning {
-  int64_t chunk_bytes = 128 << 10;
-  int64_t flat_bytes = 64 << 10;    // all ranks' bytes up to here: one step, every rank reduces all
-  int64_t whole_bytes = 20 << 20;   // two ranks, up to here: every rank reduces whole chunks
-  int64_t stream_bytes = 20 << 20;  // results from here on are written past the caches
-  int64_t remote_bytes = 512 << 10;  // private arrays from here on are read where they are
-};
+constexpr MpistratTuning kTuning{128 << 10, 64 << 10, 20 << 20, 20 << 20, 4 << 20};
 
 // What an exchange sees of its node.
 struct Place {
   Memory* memory;
   int rank;
   int size;
-  uint64_t counter;  // steps so far, over all calls; says which buffers are in turn
-  int64_t sequence;  // of the call, if it crosses the gate
-  Tuning tuning;
+  uint64_t counter;       // steps so far, over all calls; says which buffers are in turn
+  int64_t sequence;       // of the call, if it crosses the gate
+  MpistratTuning tuning;  // of the call
   Regions* regions;
   const Remote* remote;
   // Room for one pointer a rank, and one more.

@@ -17,11 +17,14 @@ Node::Node(Memory* memory, int rank, int size, int num_cpus)
   place_.sources = sources_.data();
   place_.targets = targets_.data();
   place_.peers = peers_.data();
+  for (auto& tunings : tunings_) tunings[0] = tunings[1] = kTuning;
 }
 
 void Node::begin(const MpistratSpec& spec) {
   spec_ = spec;
   std::memcpy(&place_.sequence, line_, sizeof place_.sequence);
+  const bool is_half = spec_.dtype == MPISTRAT_FLOAT16 || spec_.dtype == MPISTRAT_BFLOAT16;
+  place_.tuning = tunings_[spec_.kind][is_half];
   step_ = 0;
   next_ = 0;
   is_published_ = is_consuming_ = false;
@@ -46,6 +49,17 @@ void Node::begin(const MpistratSpec& spec) {
       spec_.crosses = 1;
       exchange_ = &data_.emplace<Exchange>();
   }
+}
+
+void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
+  const auto choose = [](int64_t given, int64_t built_in) { return given > 0 ? given : built_in; };
+  tunings_[kind][halves] = {
+      std::min(choose(tuning.chunk_bytes, kTuning.chunk_bytes), kMaxChunk),
+      std::min(choose(tuning.flat_bytes, kTuning.flat_bytes), kMaxChunk / 4),
+      choose(tuning.whole_bytes, kTuning.whole_bytes),
+      choose(tuning.stream_bytes, kTuning.stream_bytes),
+      choose(tuning.remote_bytes, kTuning.remote_bytes),
+  };
 }
 
 MpistratStatus Node::wait(uint64_t budget_ns) {
@@ -207,13 +221,6 @@ int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes) {
 
 void mpistrat_region_remove(MpistratNode* node, int region) { node->regions().remove(region); }
 
-void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes, int64_t whole_bytes,
-                   int64_t stream_bytes, int64_t remote_bytes) {
-  mpistrat::Tuning& tuning = node->tuning();
-  tuning = {};
-  if (chunk_bytes > 0) tuning.chunk_bytes = std::min(chunk_bytes, mpistrat::kMaxChunk);
-  if (flat_bytes > 0) tuning.flat_bytes = std::min(flat_bytes, mpistrat::kMaxChunk / 4);
-  if (whole_bytes > 0) tuning.whole_bytes = whole_bytes;
-  if (stream_bytes > 0) tuning.stream_bytes = stream_bytes;
-  if (remote_bytes > 0) tuning.remote_bytes = remote_bytes;
+void mpistrat_tune(MpistratNode* node, int kind, int halves, const MpistratTuning* tuning) {
+  node->tune(kind, halves != 0, *tuning);
 }

@@ -30,7 +30,7 @@ class Node {
   }
   Remote& remote() { return remote_; }
   void reach(const int32_t* pids) { remote_.open(pids, place_.size); }
-  Tuning& tuning() { return place_.tuning; }
+  void tune(int kind, bool halves, const MpistratTuning& tuning);
 
   void begin(const MpistratSpec& spec);
   MpistratStatus wait(uint64_t budget_ns);
@@ -50,6 +50,7 @@ class Node {
   Waiting waiting_;
   Regions regions_;
   Remote remote_;
+  MpistratTuning tunings_[MPISTRAT_NUM_KINDS][2];  // by kind; of half types, or of the others
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
   std::vector<Peer> peers_;

@@ -313,7 +313,9 @@ void reach(Rank& me, int size) {
   CHECK(!mpistrat_has_token(pid, 8, value));
   const std::vector<int32_t> pids(static_cast<size_t>(size), pid);
   mpistrat_reach(me.node, pids.data());
-  mpistrat_tune(me.node, 0, 0, 0, 0, 1);
+  MpistratTuning tuning = {};
+  tuning.remote_bytes = 1;
+  mpistrat_tune(me.node, MPISTRAT_ALLREDUCE, 0, &tuning);
 }
 
 void run_size(void* memory, int size, int num_cases) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Generator
@@ -13,10 +12,10 @@ import numpy as np
 
 from mpistrat.cluster.log import get_logger
 from mpistrat.cluster.topology import host_name
-from mpistrat.collectives import segment
+from mpistrat.collectives import segment, tuning
 from mpistrat.collectives.base import Backend, Request, Steps
 from mpistrat.collectives.segment import Segment
-from mpistrat.collectives.tuning import Tuning, find
+from mpistrat.collectives.tuning import Tunings
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
 
 __all__ = ["Met", "Process", "exchange", "meet", "run", "share"]
@@ -41,14 +40,14 @@ class Met:
     ----------
     cpus
         How many processors they may run on, all together.
-    tuning
+    tunings
         Rank 0's, for all of them.
     """
 
     segment: Segment
     processes: list[Process]
     cpus: int
-    tuning: Tuning
+    tunings: Tunings
 
 
 def meet(
@@ -76,7 +75,8 @@ def meet(
     rows = [row.split("\t", 4) for row in run(exchange(backend, here), timeout, backend)]
     _check_rows(rows)
     found = run(share(backend, nbytes(backend.size)), timeout, backend)
-    tuning = run(exchange(backend, find(backend.size).to_text()), timeout, backend)[0]
+    mine = tuning.to_text(tuning.find(backend.size) if backend.rank == 0 else {})
+    tunings = tuning.from_text(run(_told(backend, mine), timeout, backend))
     mask = 0
     for row in rows:
         mask |= int(row[3], 16)
@@ -84,7 +84,7 @@ def meet(
         found,
         [Process(int(pid), space) for _, pid, space, *_ in rows],
         mask.bit_count(),
-        Tuning.from_mapping(json.loads(tuning)),
+        tunings,
     )
 
 
@@ -160,6 +160,16 @@ def exchange(backend: Backend, text: str) -> Generator[Request, None, list[str]]
     yield from backend.allgather(mine, table, [_TEXT_BYTES] * backend.size)
     rows = table.reshape(backend.size, _TEXT_BYTES)
     return [row.tobytes().rstrip(b"\0").decode("utf-8", "replace") for row in rows]
+
+
+def _told(backend: Backend, text: str) -> Generator[Request, None, str]:
+    """Return rank 0's text, of any length. **Collective.**"""
+    data = np.frombuffer(text.encode(), np.uint8)
+    length = np.array([data.size])
+    yield from backend.bcast(length, 0)
+    data = data.copy() if backend.rank == 0 else np.empty(length[0], np.uint8)
+    yield from backend.bcast(data, 0)
+    return data.tobytes().decode()
 
 
 def run(steps: Steps, timeout: float, backend: Backend) -> Any:

@@ -29,7 +29,7 @@ from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.reaching import reach
 from mpistrat.collectives.reductions import DTYPES, OPS
 from mpistrat.collectives.registered import Registered
-from mpistrat.collectives.tuning import Tuning
+from mpistrat.collectives.tuning import CALLS, HALVES, Tuning, Tunings
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array, ArrayLike
 
@@ -124,13 +124,18 @@ class ShmBackend:
         memory = found.segment
         node = kernels().Node(memory, memory.address, mpi.rank, mpi.size, found.cpus)
         backend = cls(mpi, node, Liveness(found.processes, mpi.rank))
-        backend.tune(found.tuning)
+        backend.tune(found.tunings)
         backend.reads_peers = reach(mpi, kernels(), node, found.processes, timeout)
         return backend
 
-    def tune(self, tuning: Tuning) -> None:
-        """Set where one way gives way to another; the same on all ranks. **Local.**"""
-        self._node.tune(*astuple(tuning))
+    def tune(self, tunings: Tunings) -> None:
+        """Set where one way gives way to another; the same on all ranks. **Local.**
+
+        What `tunings` does not name gets the built-in figures.
+        """
+        for kind, call in enumerate(CALLS, start=_ALLREDUCE):
+            for is_half, name in enumerate([call, call + HALVES]):
+                self._node.tune(kind, is_half == 1, astuple(tunings.get(name, Tuning())))
 
     def capabilities(self) -> Capabilities:
         """Everything, as NumPy would do it."""

@@ -1,7 +1,8 @@
 """Where one way through shared memory gives way to another, measured for a machine.
 
-``python -m mpistrat.bench tune`` writes a table; rank 0's entry for its processor and number of
-ranks holds for all ranks of a node. Without one, built-in figures hold.
+``python -m mpistrat.bench tune`` writes a table, by processor and number of ranks on a node, then
+by kind of call and of dtype; rank 0's holds for all ranks of a node. Without one, built-in figures
+do.
 """
 
 from __future__ import annotations
@@ -12,14 +13,34 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mpistrat import config
 from mpistrat.cluster.log import get_logger, warn_once
 
-__all__ = ["Tuning", "find", "key", "read", "write"]
+__all__ = [
+    "CALLS",
+    "HALVES",
+    "Tuning",
+    "Tunings",
+    "find",
+    "from_text",
+    "key",
+    "read",
+    "to_text",
+    "write",
+]
 
 _LOG = get_logger(__name__)
+
+CALLS = (
+    *("allreduce", "reduce", "reduce_scatter", "bcast"),
+    *("allgather", "gather", "scatter", "alltoall"),
+)
+"""Names of entries, in the order of MpistratKind from 1 on (kernels/include/mpistrat/shm.h)."""
+
+HALVES = " of halves"
+"""What the names of entries for float16 and bfloat16 end with."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +67,6 @@ class Tuning:
     stream_bytes: int = 0
     remote_bytes: int = 0
 
-    def to_text(self) -> str:
-        """Return one line of text."""
-        return json.dumps(asdict(self))
-
     @classmethod
     def from_mapping(cls, entry: Mapping[str, Any]) -> Tuning:
         """Return the tuning of a table's entry.
@@ -67,6 +84,30 @@ class Tuning:
             if not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name}={value!r}: expected a whole number of bytes")
         return found
+
+
+Tunings: TypeAlias = dict[str, Tuning]
+"""By name; what has no entry has the built-in figures."""
+
+
+def to_text(tunings: Tunings) -> str:
+    """Return one line of text."""
+    return json.dumps({name: asdict(tuning) for name, tuning in tunings.items()})
+
+
+def from_text(text: str) -> Tunings:
+    """Return what `to_text` wrote."""
+    return _from_table(json.loads(text))
+
+
+def _from_table(table: Any) -> Tunings:
+    if not isinstance(table, dict):
+        raise ValueError(f"expected an object by kind of call, got a {type(table).__name__}")
+    names = {*CALLS, *(name + HALVES for name in CALLS)}
+    unknown = sorted(set(table) - names)
+    if unknown:
+        raise ValueError(f"it has entries {unknown}; expected some of {sorted(names)}")
+    return {name: Tuning.from_mapping(entry) for name, entry in table.items()}
 
 
 @lru_cache(maxsize=1)
@@ -95,25 +136,24 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
     return table
 
 
-def write(file: Path, ranks: int, tuning: Tuning) -> None:
+def write(file: Path, ranks: int, tunings: Tunings) -> None:
     """Put the entry of this machine and `ranks` into `file`, and keep the others."""
     table = read(file)
-    table[key(ranks)] = asdict(tuning)
+    table[key(ranks)] = json.loads(to_text(tunings))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n")
 
 
-def find(ranks: int) -> Tuning:
-    """Return the entry for `ranks` ranks on this machine, or the built-in figures. **Local.**"""
+def find(ranks: int) -> Tunings:
+    """Return the entry for `ranks` ranks on this machine; {} without one. **Local.**"""
     file: Path | str = "MPISTRAT_TUNING"
     try:
         file = config.tuning_file()
-        entry = read(file).get(key(ranks))
-        return Tuning() if entry is None else Tuning.from_mapping(entry)
+        return _from_table(read(file).get(key(ranks), {}))
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: nobody's home folder
         warn_once(
             _LOG,
             f"tuning {file}",
             f"{file} is no table of tunings: {error}; run python -m mpistrat.bench tune again",
         )
-        return Tuning()
+        return {}

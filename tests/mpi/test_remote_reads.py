@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator, shm
-from mpistrat.collectives.tuning import Tuning
+from mpistrat.collectives.tuning import HALVES, Tuning
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 
 COUNTS = (1, 63, 64, 4097, 300_007)
@@ -25,8 +25,14 @@ def world():
 def reading(remote_bytes=1):
     """Return a communicator whose ranks read each other's arrays from `remote_bytes` on."""
     comm = Communicator(world(), "shm")
-    comm.backend.tune(Tuning(flat_bytes=1, remote_bytes=remote_bytes))
+    tune(comm, remote_bytes)
     return comm
+
+
+def tune(comm, remote_bytes):
+    """Let all-reduces read arrays where they are from `remote_bytes` on."""
+    way = Tuning(flat_bytes=1, remote_bytes=remote_bytes)
+    comm.backend.tune({"allreduce": way, "allreduce" + HALVES: way})
 
 
 def inputs(comm, count, name="float32"):
@@ -57,9 +63,9 @@ def test_same_bits_as_through_slots(name):
     with reading() as comm:
         for count in COUNTS:
             mine = inputs(comm, count, name)[comm.rank]
-            comm.backend.tune(Tuning(remote_bytes=1 << 50))
+            tune(comm, 1 << 50)
             by_slots = comm.allreduce(mine, op)
-            comm.backend.tune(Tuning(flat_bytes=1, remote_bytes=1))
+            tune(comm, 1)
             assert comm.allreduce(mine, op).tobytes() == by_slots.tobytes(), count
             assert comm.allreduce(mine, op, out=mine) is mine
             assert mine.tobytes() == by_slots.tobytes(), count

@@ -30,7 +30,8 @@ enum MpistratKind {
   MPISTRAT_ALLGATHER = 5,
   MPISTRAT_GATHER = 6,
   MPISTRAT_SCATTER = 7,
-  MPISTRAT_ALLTOALL = 8
+  MPISTRAT_ALLTOALL = 8,
+  MPISTRAT_NUM_KINDS = 9
 };
 
 enum MpistratStatus { MPISTRAT_DONE = 0, MPISTRAT_WAITING = 1, MPISTRAT_MISMATCH = 2 };
@@ -122,10 +123,18 @@ void mpistrat_token(MpistratNode* node, uint64_t* address, uint64_t* value);
 int mpistrat_has_token(int32_t pid, uint64_t address, uint64_t value);  // 1 if it can be read
 void mpistrat_reach(MpistratNode* node, const int32_t* pids);           // by rank
 
-// Where one way of doing things gives way to another (Tuning in shm/exchange.h); 0: the built-in.
+// Where one way of doing things gives way to another; 0: the built-in figure.
+typedef struct {
+  int64_t chunk_bytes;   // what of a long array is exchanged in one step
+  int64_t flat_bytes;    // all ranks' bytes up to here: one step, every rank reduces all
+  int64_t whole_bytes;   // two ranks, up to here: every rank reduces whole chunks
+  int64_t stream_bytes;  // results from here on are written past the caches
+  int64_t remote_bytes;  // private arrays from here on are read where they are
+} MpistratTuning;
+
+// Use it for calls of `kind` from now on, on float16 and bfloat16 if `halves`, else on the rest.
 // Equal on all ranks.
-void mpistrat_tune(MpistratNode* node, int64_t chunk_bytes, int64_t flat_bytes, int64_t whole_bytes,
-                   int64_t stream_bytes, int64_t remote_bytes);
+void mpistrat_tune(MpistratNode* node, int kind, int halves, const MpistratTuning* tuning);
 
 #ifdef __cplusplus
 }
