@@ -1,6 +1,6 @@
 """Ranks that end well before MPI starts: all of them may; if one does, the others must not hang.
 
-Failures before MPI starts are in test_failures.py.
+Failures before MPI starts are in test_first_strategy.py.
 """
 
 import os

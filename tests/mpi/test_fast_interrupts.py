@@ -1,5 +1,6 @@
 """Ctrl-C in a fast all-reduce: the rank breaks off, and no peer waits for it in vain."""
 
+import os
 import signal
 import sys
 import threading
@@ -8,9 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from mpistrat.collectives import Communicator, shutdown
+from mpistrat.collectives import Communicator
 from mpistrat.collectives.work import Engine
 from mpistrat.errors import CommunicationError, PeerLostError
+from mpistrat.testing.fast_calls import assert_equal, check, drop, open_communicator
 
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=40)
 
@@ -56,18 +58,12 @@ def see_the_end(comm, array):
         np.array_equal(comm.allreduce(array), comm.allreduce(array))
 
 
-def drop(comm):
-    """Close a broken communicator, and let the job end well all the same."""
-    comm.close()
-    shutdown.forget(comm)
-
-
 @pytest.mark.parametrize("count", [3, 9000])
 def test_interrupt_in_every_line_until_the_call_is_waited_for(count):
     array, line, is_waited_for = np.ones(count), 0, False
-    with Communicator() as steady:
+    with open_communicator() as steady:
         while not steady.allreduce(is_waited_for, "or"):
-            comm = Communicator()
+            comm = open_communicator()
             if comm.rank == 0:
                 is_waited_for = interrupt(comm, array, line) is Engine.wait.__code__
                 with pytest.raises(CommunicationError, match=r"broken.*KeyboardInterrupt"):
@@ -82,7 +78,7 @@ def test_interrupt_in_every_line_until_the_call_is_waited_for(count):
 
 @pytest.mark.parametrize("count", [3, 200_000])
 def test_signal_while_cpp_waits(count):
-    comm, array = Communicator(), np.ones(count)
+    comm, array = open_communicator(), np.ones(count)
     if comm.rank == 0:
         before = signal.signal(signal.SIGUSR2, signal.default_int_handler)
         threading.Thread(target=strike, args=(comm,), daemon=True).start()
@@ -104,7 +100,7 @@ def strike(comm):
 
 
 def test_another_interrupt_while_the_first_is_seen_to():
-    comm, array = Communicator(), np.ones(3)
+    comm, array = open_communicator(), np.ones(3)
     if comm.rank == 0:
         say, interrupts = comm.gate.break_off, iter([KeyboardInterrupt, KeyboardInterrupt])
 
@@ -123,7 +119,7 @@ def test_another_interrupt_while_the_first_is_seen_to():
 
 
 def test_a_call_of_another_thread_behind_it():
-    comm, array = Communicator(), np.ones(3)
+    comm, array = open_communicator(), np.ones(3)
     if comm.rank == 0:
         errors = []
 
@@ -143,3 +139,39 @@ def test_a_call_of_another_thread_behind_it():
         time.sleep(0.1)
         see_the_end(comm, array)
     drop(comm)
+
+
+@pytest.mark.parametrize("count", [3, 200_000])
+def test_interrupt_while_it_waits(count):
+    comm = open_communicator()
+    x = np.ones(count)
+    comm.allreduce(x)
+    if comm.rank == 0:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            comm.allreduce(x)
+        assert time.monotonic() - start < 2
+        with pytest.raises(CommunicationError, match=r"broken.*KeyboardInterrupt"):
+            comm.allreduce(x)
+    else:
+        time.sleep(0.6)
+        with pytest.raises(PeerLostError, match="rank 0 gave up with KeyboardInterrupt"):
+            comm.barrier()
+    drop(comm)
+
+
+def test_a_signal_that_is_handled_while_it_waits():
+    with open_communicator() as comm:
+        seen = []
+        before = signal.signal(signal.SIGUSR2, lambda *_: seen.append(time.monotonic()))
+        start = time.monotonic()
+        if comm.rank == 0:
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+        else:
+            time.sleep(0.5)
+        assert_equal(comm.allreduce(np.ones(2)), np.full(2, 2.0))
+        signal.signal(signal.SIGUSR2, before)
+        if comm.rank == 0:
+            assert seen[0] - start < 0.4  # at once, and not when the other rank came
+        check(comm, np.ones(2), is_fast=True)

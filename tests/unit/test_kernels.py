@@ -96,7 +96,7 @@ CASES = [
     pytest.param(build, test, id=f"{build}-{test.stem}")
     for build in BUILDS
     for test in TESTS
-    if (build, test.stem) != ("thread", "simd_test")
+    if build != "thread" or not test.stem.startswith("simd_")
 ]
 
 
