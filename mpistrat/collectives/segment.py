@@ -22,6 +22,7 @@ __all__ = ["Segment", "create", "open_existing"]
 
 _NONCE_BYTES = 16
 _PAGE = mmap.PAGESIZE
+_POPULATE_WRITE = 23  # of madvise, Linux 5.14
 
 
 class Segment:
@@ -61,8 +62,17 @@ class Segment:
         start = pages * part // parts * _PAGE
         # Not beyond its end: it would grow, and those who open it later take it for another file.
         end = min(pages * (part + 1) // parts * _PAGE, self.nbytes + _NONCE_BYTES)
-        if end > start:
+        if end > start and not self._touch(start, end - start):
             os.posix_fallocate(self._fd, start, end - start)
+
+    def _touch(self, start: int, nbytes: int) -> bool:
+        """Allocate a range in huge pages if the system has them; return False if it can't."""
+        try:
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+            self._map.madvise(_POPULATE_WRITE, start, nbytes)
+        except (AttributeError, OSError):  # too old, or full: the other way says which
+            return False
+        return True
 
     def view(self, start: int, nbytes: int) -> Array:
         """Return a range as an array of bytes, which keeps the segment mapped."""
