@@ -7,12 +7,9 @@ Spread::Spread(const MpistratSpec& spec, const Place& place)
       send_(spec.send, spec.num_send),
       recv_(spec.recv, spec.num_recv),
       chunk_bytes_(place.tuning.chunk_bytes) {
-  int64_t most = 0, total = 0;
-  for (int of = 0; of < place.size; ++of) {
-    most = std::max(most, block_bytes(of));
-    total += block_bytes(of);
-  }
-  steps = std::max<int64_t>(num_pieces(most, chunk_bytes_), 1);
+  int64_t total = 0;
+  for (int of = 0; of < place.size; ++of) total += block_bytes(of);
+  steps = std::max<int64_t>(num_pieces(most_bytes(place), chunk_bytes_), 1);
   stream_ = total >= place.tuning.stream_bytes;
 }
 
@@ -57,6 +54,20 @@ void Spread::copy_own(int64_t to, int64_t from, int64_t nbytes) {
   });
 }
 
+int64_t Spread::most_bytes(const Place& place) const {
+  int64_t most = 0;
+  for (int of = 0; of < place.size; ++of) most = std::max(most, block_bytes(of));
+  return most;
+}
+
+bool Spread::pull(const Place& place) {
+  if (!is_reader(place.rank)) return true;
+  return copy_.copy_sources(place, &send_, &recv_, [&](int of) {
+    const bool is_there = spec_.kind == MPISTRAT_BCAST && of == place.rank;
+    return PulledCopy::Range{0, is_there ? 0 : block_bytes(of), block_start(of)};
+  });
+}
+
 Blocks::Blocks(const MpistratSpec& spec, const Place& place)
     : spec_(spec), send_(spec.send, spec.num_send), recv_(spec.recv, spec.num_recv) {
   const int64_t line = static_cast<int64_t>(kCacheLine);
@@ -84,6 +95,17 @@ void Blocks::consume(const Place& place, int64_t step) {
                     false);
     block += whole;
   }
+}
+
+bool Blocks::pull(const Place& place) {
+  return copy_.copy_sources(place, &send_, &recv_, [&](int of) {
+    PulledCopy::Range range{0, bytes_from(of), 0};
+    if (range.nbytes == 0) return range;
+    const int64_t* sent = of == place.rank ? spec_.send_bytes : place.peers[of].send_bytes;
+    for (int before = 0; before < place.rank; ++before) range.from += sent[before];
+    for (int before = 0; before < of; ++before) range.to += bytes_from(before);
+    return range;
+  });
 }
 
 int64_t Blocks::bytes_from(int of) const {

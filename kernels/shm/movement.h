@@ -4,6 +4,7 @@
 // The collectives that move data and compute nothing, each by chunks through the slots.
 
 #include "exchange.h"
+#include "pulling.h"
 
 namespace mpistrat {
 
@@ -13,6 +14,12 @@ class Spread : public Exchange {
   Spread(const MpistratSpec& spec, const Place& place);
   void produce(const Place& place, int64_t step) override;
   void consume(const Place& place, int64_t step) override;
+
+  // What Pulled needs (pulled.h).
+  Pieces* send() { return &send_; }
+  Pieces* recv() { return &recv_; }
+  int64_t most_bytes(const Place& place) const;
+  bool pull(const Place& place);
 
  private:
   bool is_source(int rank) const { return spec_.kind != MPISTRAT_BCAST || rank == spec_.root; }
@@ -26,6 +33,7 @@ class Spread : public Exchange {
   Pieces send_, recv_;
   int64_t chunk_bytes_;
   bool stream_ = false;
+  PulledCopy copy_;
 };
 
 // scatter, alltoall: a rank brings a block for each reader, in slots cut in one part a rank.
@@ -35,6 +43,12 @@ class Blocks : public Exchange {
   void produce(const Place& place, int64_t step) override;
   void consume(const Place& place, int64_t step) override;
 
+  // What Pulled needs (pulled.h).
+  Pieces* send() { return &send_; }
+  Pieces* recv() { return &recv_; }
+  int64_t most_bytes(const Place&) const { return spec_.most_bytes; }
+  bool pull(const Place& place);
+
  private:
   bool is_source(int rank) const { return spec_.kind == MPISTRAT_ALLTOALL || rank == spec_.root; }
   int64_t bytes_from(int of) const;
@@ -42,6 +56,7 @@ class Blocks : public Exchange {
   const MpistratSpec& spec_;
   Pieces send_, recv_;
   int64_t part_bytes_;
+  PulledCopy copy_;
 };
 
 }  // namespace mpistrat

@@ -34,16 +34,18 @@ void Node::begin(const MpistratSpec& spec) {
       exchange_ = &data_.emplace<Reduction>(spec_, place_);
       break;
     case MPISTRAT_REDUCE_SCATTER:
-      exchange_ = &data_.emplace<ReduceScatter>(spec_, place_);
+      exchange_ = &data_.emplace<Pulled<ReduceScatter>>(spec_, place_);
       break;
-    case MPISTRAT_BCAST:
+    case MPISTRAT_BCAST:  // whose slots are filled and read at the same time, which is as fast
+      exchange_ = &data_.emplace<Spread>(spec_, place_);
+      break;
     case MPISTRAT_ALLGATHER:
     case MPISTRAT_GATHER:
-      exchange_ = &data_.emplace<Spread>(spec_, place_);
+      exchange_ = &data_.emplace<Pulled<Spread>>(spec_, place_);
       break;
     case MPISTRAT_SCATTER:
     case MPISTRAT_ALLTOALL:
-      exchange_ = &data_.emplace<Blocks>(spec_, place_);
+      exchange_ = &data_.emplace<Pulled<Blocks>>(spec_, place_);
       break;
     default:
       spec_.crosses = 1;

@@ -11,6 +11,7 @@
 #include "exchange.h"
 #include "movement.h"
 #include "mpistrat/shm.h"
+#include "pulled.h"
 #include "reduction.h"
 #include "remote.h"
 #include "waiting.h"
@@ -59,7 +60,8 @@ class Node {
 
   // The call under way.
   MpistratSpec spec_ = {};
-  std::variant<Exchange, Reduction, ReduceScatter, Spread, Blocks> data_;
+  std::variant<Exchange, Reduction, Spread, Pulled<ReduceScatter>, Pulled<Spread>, Pulled<Blocks>>
+      data_;
   Exchange* exchange_ = nullptr;
   int64_t step_ = 0;
   bool is_published_ = false, is_consuming_ = false;

@@ -9,6 +9,13 @@ namespace {
 
 constexpr int64_t kProbeBytes = 128 << 10;  // shorter arrays gain nothing from being in place
 
+// Whether all results are one array, of which each rank writes its slice.
+bool has_one_result(const Place& place) {
+  for (int rank = 0; rank < place.size; ++rank)
+    if (!place.peers[rank].recv || place.peers[rank].recv != place.peers[0].recv) return false;
+  return true;
+}
+
 }  // namespace
 
 Reduction::Reduction(const MpistratSpec& spec, const Place& place)
@@ -19,7 +26,8 @@ Reduction::Reduction(const MpistratSpec& spec, const Place& place)
       chunk_bytes_(place.tuning.chunk_bytes),
       itemsize_(static_cast<int64_t>(mpistrat_itemsize(spec.dtype))),
       size_(place.size),
-      pull_(spec, nbytes_, place.size) {
+      offers_(spec),
+      reduction_(spec) {
   is_inline_ = spec.crosses && nbytes_ <= MPISTRAT_INLINE_BYTES;
   is_flat_ = nbytes_ * size_ <= place.tuning.flat_bytes && nbytes_ <= kMaxChunk;
   is_flat_ = is_inline_ || (is_flat_ && size_ != 2);
@@ -46,8 +54,8 @@ void Reduction::produce(const Place& place, int64_t step) {
     Line& line = place.memory->controls()[place.rank].lines[place.sequence & 1];
     send_.copy_out(0, is_inline_ ? line.payload : place.slot(place.rank), nbytes_);
   } else if (step < before_) {
-    if (step == 0) pull_.offer(place, &send_, &recv_);
-    if (step == 1) Pull::answer(place, can_read_);
+    if (step == 0) offers_.offer(place, &send_, &recv_);
+    if (step == 1) Offers::answer(place, can_read_);
   } else if (!pulls_) {
     bring(place, step - before_);
   }
@@ -77,30 +85,43 @@ void Reduction::prepare(const Place& place, int64_t step) {
   if (step == 0) {
     look(place);
   } else if (!pulls_) {
-    pulls_ = Pull::do_all_agree(place);
-    steps = Pull::is_one_result(place) ? 3 : 4;
-    if (!pulls_) go_by_slots();
+    pulls_ = Offers::do_all_agree(place);
+    if (pulls_) steps = has_one_result(place) ? 3 : 4;
   }
 }
 
 void Reduction::look(const Place& place) {
-  const Pull::Found found = pull_.look(place);
-  if (found.can_read) {
+  const Offers::Found found = offers_.look(place);
+  reads_in_place_ = found.maps_sends;
+  writes_in_place_ = found.maps_recvs;
+  const bool is_long = nbytes_ >= place.tuning.remote_bytes && place.remote->is_open();
+  if (found.can_read && is_long && !(reads_in_place_ && writes_in_place_)) {
     before_ = 2;
-    can_read_ = pull_.try_to_read(place);
-  } else {
-    reads_in_place_ = found.maps_sends;
-    writes_in_place_ = found.maps_recvs;
-    is_whole_ = is_whole_ && !reads_in_place_ && !writes_in_place_;
-    if (reads_in_place_ && writes_in_place_) chunk_bytes_ = nbytes_;  // nothing to keep in caches
-    chunks_ = num_pieces(nbytes_, chunk_bytes_);
+    can_read_ = Offers::try_to_read(place, true);
   }
+  // These hold if that comes to nothing, too.
+  is_whole_ = is_whole_ && !reads_in_place_ && !writes_in_place_;
+  if (reads_in_place_ && writes_in_place_) chunk_bytes_ = nbytes_;  // nothing to keep in caches
+  chunks_ = num_pieces(nbytes_, chunk_bytes_);
   go_by_slots();
 }
 
+int64_t Reduction::slice_begin(int of) const {
+  const int64_t lines = num_pieces(num_pieces(nbytes_, kCacheLine), size_);
+  return std::min(of * lines * static_cast<int64_t>(kCacheLine), nbytes_);
+}
+
 void Reduction::pull(const Place& place, int64_t step) {
-  if (step == 1) is_partial = !pull_.reduce(place, &send_, &recv_, stream_);
-  if (step == 2) is_partial = steps > 3 && !pull_.take(place, &recv_, stream_);
+  if (step == 1) {
+    is_partial = !reduction_.reduce(place, &send_, &recv_, slice_begin(place.rank),
+                                    slice_begin(place.rank + 1), 0, stream_);
+  } else if (step == 2 && steps > 3) {
+    const auto slice = [&](int of) {
+      const int64_t begin = slice_begin(of);
+      return PulledCopy::Range{begin, slice_begin(of + 1) - begin, begin};
+    };
+    is_partial = !copy_.copy_results(place, &recv_, slice, stream_);
+  }
 }
 
 void Reduction::reduce(const Place& place, void* const* to, int num_to, const void* const* from,
@@ -194,12 +215,24 @@ void Reduction::take(const Place& place, int64_t chunk) {
 }
 
 ReduceScatter::ReduceScatter(const MpistratSpec& spec, const Place& place)
-    : spec_(spec), send_(spec.send, spec.num_send), recv_(spec.recv, spec.num_recv) {
+    : spec_(spec),
+      send_(spec.send, spec.num_send),
+      recv_(spec.recv, spec.num_recv),
+      reduction_(spec) {
   const int64_t line = static_cast<int64_t>(kCacheLine);
   part_bytes_ = std::max(place.tuning.chunk_bytes / place.size / line * line, line);
-  int64_t most = 0;
-  for (int of = 0; of < place.size; ++of) most = std::max(most, spec.send_bytes[of]);
-  steps = std::max<int64_t>(num_pieces(most, part_bytes_), 1);
+  steps = std::max<int64_t>(num_pieces(most_bytes(place), part_bytes_), 1);
+}
+
+int64_t ReduceScatter::most_bytes(const Place& place) const {
+  return *std::max_element(spec_.send_bytes, spec_.send_bytes + place.size);
+}
+
+bool ReduceScatter::pull(const Place& place) {
+  int64_t begin = 0;
+  for (int before = 0; before < place.rank; ++before) begin += spec_.send_bytes[before];
+  const int64_t end = begin + spec_.send_bytes[place.rank];
+  return reduction_.reduce(place, &send_, &recv_, begin, end, begin, 0);
 }
 
 void ReduceScatter::produce(const Place& place, int64_t step) {

@@ -10,9 +10,11 @@
 //           chunk k - 1.
 //
 // So a chunk costs one flag, each rank reads its input once and writes its output once, and what
-// passes between the ranks stays in the shared cache. Arrays that all ranks can read where they are
-// need no slots (pulling.h); where that holds for the sources or the results alone (regions.h), the
-// copies in or out are left out.
+// passes between the ranks stays in the shared cache.
+//
+// Of registered arrays (regions.h) the copies in, or out, or both are left out. If not all are
+// registered, but each rank can read the others' arrays where they are (offers.h), it reduces its
+// slice of all of them to its own result, then copies the others' slices from their results.
 
 #include "exchange.h"
 #include "pulling.h"
@@ -39,6 +41,7 @@ class Reduction : public Exchange {
   void look(const Place& place);
   void go_by_slots();
   void pull(const Place& place, int64_t step);
+  int64_t slice_begin(int of) const;
   void reduce_flat(const Place& place);
   void bring(const Place& place, int64_t chunk);
   void reduce_slice(const Place& place, int64_t chunk);
@@ -58,7 +61,9 @@ class Reduction : public Exchange {
   bool pulls_ = false, can_read_ = false;
   int64_t before_ = 0;  // steps before the first chunk
   int stream_ = 0;
-  Pull pull_;
+  Offers offers_;
+  PulledReduction reduction_;
+  PulledCopy copy_;
 };
 
 // reduce_scatter: every rank reduces its own block, from slots that are cut in one part a rank.
@@ -68,10 +73,17 @@ class ReduceScatter : public Exchange {
   void produce(const Place& place, int64_t step) override;
   void consume(const Place& place, int64_t step) override;
 
+  // What Pulled needs (pulled.h).
+  Pieces* send() { return &send_; }
+  Pieces* recv() { return &recv_; }
+  int64_t most_bytes(const Place& place) const;
+  bool pull(const Place& place);
+
  private:
   const MpistratSpec& spec_;
   Pieces send_, recv_;
   int64_t part_bytes_;
+  PulledReduction reduction_;
 };
 
 }  // namespace mpistrat

@@ -315,7 +315,7 @@ void reach(Rank& me, int size) {
   mpistrat_reach(me.node, pids.data());
   MpistratTuning tuning = {};
   tuning.remote_bytes = 1;
-  mpistrat_tune(me.node, MPISTRAT_ALLREDUCE, 0, &tuning);
+  for (int kind = 0; kind < MPISTRAT_NUM_KINDS; ++kind) mpistrat_tune(me.node, kind, 0, &tuning);
 }
 
 void run_size(void* memory, int size, int num_cases) {

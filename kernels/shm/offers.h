@@ -1,0 +1,54 @@
+#ifndef MPISTRAT_SHM_OFFERS_H_
+#define MPISTRAT_SHM_OFFERS_H_
+
+// How the ranks find out, before a call's data moves, whether each can read the others' arrays
+// where they are: registered ones by their mapping (regions.h), private ones through the kernel
+// (remote.h).
+//
+//   step 0: each rank says where its arrays are; then tries to read both ends of the others';
+//   step 1: each says whether it could. If some could not, the call goes on by slots.
+
+#include "exchange.h"
+
+namespace mpistrat {
+
+// Another rank's arrays. A null address: not mapped here.
+struct Peer {
+  uint8_t* send = nullptr;
+  uint8_t* recv = nullptr;
+  Pieces sends, recvs;
+  const int64_t* send_bytes = nullptr;  // of scatter and alltoall
+};
+
+class Offers {
+ public:
+  explicit Offers(const MpistratSpec& spec) : spec_(spec) {}
+
+  // Step 0: say where `send` and `recv` are.
+  void offer(const Place& place, Pieces* send, Pieces* recv) const;
+
+  // Look where the others' are, and fill place.peers. All ranks find the same.
+  struct Found {
+    bool maps_sends = true, maps_recvs = true;  // of all ranks
+    bool can_read = true;                       // whether it is worth to try
+  };
+  Found look(const Place& place) const;
+  static bool try_to_read(const Place& place, bool reads_results);
+
+  // Step 1: say whether this rank can; later: whether all can.
+  static void answer(const Place& place, bool can_read);
+  static bool do_all_agree(const Place& place);
+
+  // Copy what another rank has at `at` of its source or result to `to`; returns whether that was
+  // possible.
+  static bool copy_source(const Place& place, int of, int64_t at, int64_t nbytes, void* to);
+  static bool copy_result(const Place& place, int of, int64_t at, int64_t nbytes, void* to,
+                          int stream);
+
+ private:
+  const MpistratSpec& spec_;
+};
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_OFFERS_H_
