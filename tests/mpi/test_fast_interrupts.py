@@ -68,8 +68,8 @@ def test_interrupt_in_every_line_until_the_call_is_waited_for(count):
                 is_waited_for = interrupt(comm, array, line) is Engine.wait.__code__
                 with pytest.raises(CommunicationError, match=r"broken.*KeyboardInterrupt"):
                     comm.allreduce(array)
-            else:
-                time.sleep(0.02)  # so that the call comes back from C++
+            steady.barrier()
+            if comm.rank == 1:
                 see_the_end(comm, array)
             line += 1
             drop(comm)
@@ -79,15 +79,16 @@ def test_interrupt_in_every_line_until_the_call_is_waited_for(count):
 @pytest.mark.parametrize("count", [3, 200_000])
 def test_signal_while_cpp_waits(count):
     comm, array = open_communicator(), np.ones(count)
-    if comm.rank == 0:
-        before = signal.signal(signal.SIGUSR2, signal.default_int_handler)
-        threading.Thread(target=strike, args=(comm,), daemon=True).start()
-        with pytest.raises(KeyboardInterrupt):
-            comm.allreduce(array)
-        signal.signal(signal.SIGUSR2, before)
-    else:
-        time.sleep(0.1)
-        see_the_end(comm, array)
+    with open_communicator() as steady:
+        if comm.rank == 0:
+            before = signal.signal(signal.SIGUSR2, signal.default_int_handler)
+            threading.Thread(target=strike, args=(comm,), daemon=True).start()
+            with pytest.raises(KeyboardInterrupt):
+                comm.allreduce(array)
+            signal.signal(signal.SIGUSR2, before)
+        steady.barrier()
+        if comm.rank == 1:
+            see_the_end(comm, array)
     drop(comm)
 
 
@@ -101,44 +102,46 @@ def strike(comm):
 
 def test_another_interrupt_while_the_first_is_seen_to():
     comm, array = open_communicator(), np.ones(3)
-    if comm.rank == 0:
-        say, interrupts = comm.gate.break_off, iter([KeyboardInterrupt, KeyboardInterrupt])
+    with open_communicator() as steady:
+        if comm.rank == 0:
+            say, interrupts = comm.gate.break_off, iter([KeyboardInterrupt, KeyboardInterrupt])
 
-        def break_off(error):
-            for interrupt in interrupts:
-                raise interrupt
-            say(error)
+            def break_off(error):
+                for interrupt in interrupts:
+                    raise interrupt
+                say(error)
 
-        comm.gate.break_off = break_off
-        interrupt(comm, array, 0)
-        assert "KeyboardInterrupt" in comm.gate.broken
-    else:
-        time.sleep(0.1)
-        see_the_end(comm, array)
+            comm.gate.break_off = break_off
+            interrupt(comm, array, 0)
+            assert "KeyboardInterrupt" in comm.gate.broken
+        steady.barrier()
+        if comm.rank == 1:
+            see_the_end(comm, array)
     drop(comm)
 
 
 def test_a_call_of_another_thread_behind_it():
     comm, array = open_communicator(), np.ones(3)
-    if comm.rank == 0:
-        errors = []
-
-        def call():
-            while not comm.backend.fast.is_under_way:
-                time.sleep(0)
-            with pytest.raises(CommunicationError) as error:
-                comm.barrier()
-            errors.append(error.value)
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        interrupt(comm, array, 0)
-        thread.join()
-        assert len(errors) == 1
-    else:
-        time.sleep(0.1)
-        see_the_end(comm, array)
+    with open_communicator() as steady:
+        if comm.rank == 0:
+            errors = []
+            thread = threading.Thread(target=call_behind, args=(comm, errors))
+            thread.start()
+            interrupt(comm, array, 0)
+            thread.join()
+            assert len(errors) == 1
+        steady.barrier()
+        if comm.rank == 1:
+            see_the_end(comm, array)
     drop(comm)
+
+
+def call_behind(comm, errors):
+    while not comm.backend.fast.is_under_way:
+        time.sleep(0)
+    with pytest.raises(CommunicationError) as error:
+        comm.barrier()
+    errors.append(error.value)
 
 
 @pytest.mark.parametrize("count", [3, 200_000])
