@@ -8,6 +8,19 @@ import mpistrat
 
 pytest_plugins = ["mpistrat.testing.plugin", "pytester"]
 
+LONGEST = "test_kernels.py"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pytest-xdist hand out the files in their order, not those of few tests last."""
+    config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the compiler: a worker that got it last would end alone."""
+    items.sort(key=lambda item: item.path.name != LONGEST)
+
 
 @pytest.fixture
 def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:

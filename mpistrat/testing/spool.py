@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import pickle
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +23,7 @@ __all__ = [
     "body_file",
     "done_file",
     "get",
+    "pauses",
     "put",
     "ready_file",
     "task_file",
@@ -28,7 +31,10 @@ __all__ = [
 ]
 
 POLL_S = 0.002
-"""Seconds between two looks at a file that is awaited."""
+"""Seconds between two looks at a file that is awaited for long."""
+
+_QUICK_POLL_S = 0.0002
+_QUICK_POLLS = 40
 
 Verdict = Literal["passed", "skipped", "failed"]
 
@@ -102,8 +108,15 @@ def get(file: Path) -> Any:
         return None
 
 
+def pauses() -> Iterator[float]:
+    """Yield the seconds between two looks: few at first, since most tests take milliseconds."""
+    yield from repeat(_QUICK_POLL_S, _QUICK_POLLS)
+    yield from repeat(POLL_S)
+
+
 def wait_for(file: Path) -> Any:
     """Return the value in a file as soon as there is one; whoever calls is ended if none comes."""
+    pause = pauses()
     while not file.exists():
-        time.sleep(POLL_S)
+        time.sleep(next(pause))
     return get(file)

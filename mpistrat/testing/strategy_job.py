@@ -8,16 +8,13 @@ from pathlib import Path
 import mpistrat
 from mpistrat.testing.launcher import JobResult, run_job
 
-__all__ = ["GRACE_S", "SOON_S", "START_S", "check_failed", "run"]
+__all__ = ["SOON_S", "START_S", "check_failed", "run"]
 
 SOON_S = 10.0
 """Seconds within which a job has to end."""
 
 START_S = 5.0
 """Seconds to launch Python on a busy machine."""
-
-GRACE_S = 5.0
-"""How long ranks that compute may go on after a failure; the default of ``MPISTRAT_GRACE``."""
 
 _HEADER = """
 import os, signal, sys, threading, time

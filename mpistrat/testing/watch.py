@@ -90,11 +90,13 @@ class TaskWatch:
         str
             What went wrong with the job as a whole; empty if nothing.
         """
-        while missing := self._missing():
-            problem = self._dead(missing) or self._late(missing)
-            if problem:
+        for pause in spool.pauses():
+            if not (missing := self._missing()):
+                break
+            # Not in quick looks: it costs more than a short test.
+            if pause == spool.POLL_S and (problem := self._dead(missing) or self._late(missing)):
                 return problem
-            time.sleep(spool.POLL_S)
+            time.sleep(pause)
         return "\n".join(outcome.text for outcome in self._done.values() if outcome.text)
 
     def _missing(self) -> list[int]:

@@ -74,10 +74,11 @@ def _meet(comm: MPI.Intracomm, timeout_s: float) -> Outcome:
     deadline = time.monotonic() + timeout_s
     try:
         request = comm.Ibarrier()
+        pause = spool.pauses()
         while not request.Test():
             if time.monotonic() > deadline:
                 return Outcome("failed", f"barrier after the test: not all ranks in {timeout_s} s")
-            time.sleep(0.0005)
+            time.sleep(next(pause))
     except Exception:  # noqa: BLE001 - whatever MPI raises belongs in the report
         return Outcome("failed", "barrier after the test:\n" + traceback.format_exc())
     return Outcome("passed")

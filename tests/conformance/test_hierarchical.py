@@ -7,6 +7,7 @@ import pytest
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
 from mpistrat.testing.backends.pretending import pretended_nodes
+from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
 
 _SOME = ("bool", "int8", "float16", "bfloat16", "float32", "complex128")
 
@@ -16,6 +17,7 @@ class TestHierarchical(BackendConformance):
     """Three ranks on nodes of two and one, four on two and two."""
 
     sizes = (3, 4)
+    moved_dtypes = DTYPES_BY_SIZE
 
     def run(self, size, body):
         with pretended_nodes(2), job_communicator(size) as comm:
@@ -44,6 +46,7 @@ class TestNodesOfOneRank(BackendConformance):
 
     sizes = (3,)
     dtypes = _SOME
+    moved_dtypes = DTYPES_BY_SIZE
 
     def run(self, size, body):
         with pretended_nodes(1), setting("RING_BYTES", 32), job_communicator(size) as comm:

@@ -3,10 +3,13 @@
 import pytest
 
 from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
+from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
 
 
 @pytest.mark.mpi(ranks=3)
 class TestShm(BackendConformance):
+    moved_dtypes = DTYPES_BY_SIZE
+
     def run(self, size, body):
         with job_communicator(size) as comm:
             if comm is not None:

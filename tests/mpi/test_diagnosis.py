@@ -28,7 +28,7 @@ def read_the_input(seconds):
     {how}
 if rank == 1:
     read_the_input(8)
-comm.allreduce(np.ones(3), timeout=1.0)
+comm.allreduce(np.ones(3), timeout=0.5)
 """
 
 
@@ -76,7 +76,7 @@ other = ms.Communicator(backend="mpi")
 if rank == 1:
     other.iallreduce(np.ones(5))
     time.sleep(8)
-comm.allreduce(np.ones(3), timeout=1.0)
+comm.allreduce(np.ones(3), timeout=0.5)
 """
     )
     assert "is in another communicator's call 2, allreduce(sum, float64)" in result.output

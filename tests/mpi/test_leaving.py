@@ -5,7 +5,9 @@ Real programs under mpirun: their exit codes and what each rank wrote are looked
 
 import pytest
 
-from mpistrat.testing.strategy_job import GRACE_S, SOON_S, START_S, check_failed, run
+from mpistrat.testing.strategy_job import SOON_S, START_S, check_failed, run
+
+GRACE_S = 1.0  # how long ranks that compute may go on after a failure
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ if rank == 2:
     strategy.reduce("SUM", 1.0, axis=None)
 time.sleep(60)
 """
-    result = run(body)
+    result = run(body, MPISTRAT_GRACE=str(GRACE_S))
     check_failed(result, within_s=GRACE_S + 3)
     assert "RuntimeError: early" in result.ranks[1].stderr
     assert "RuntimeError: early" in result.ranks[2].stderr
@@ -119,7 +121,7 @@ if rank_from_environment() == 1:
     time.sleep(4)
     sys.exit("never made it")
 """
-    result = run("", ranks=2, before=before, MPISTRAT_TIMEOUT="2")
+    result = run("", ranks=2, before=before, MPISTRAT_TIMEOUT="2", MPISTRAT_GRACE=str(GRACE_S))
     assert not result.timed_out, result.output
     assert result.returncode != 0
     assert "make this strategy" in result.ranks[0].stderr

@@ -105,6 +105,9 @@ def test_a_rank_left_waiting_by_a_failure_does_not_use_up_the_deadline(
     inner: pytest.Pytester,
 ) -> None:
     code = """
+from mpistrat.testing import watch
+watch._FAILURE_GRACE_S = 0.5
+
 @pytest.mark.mpi(ranks=2, timeout_s=50)
 def test_one_fails():
     if comm.rank == 0: raise ValueError("early")
@@ -121,12 +124,12 @@ def test_hang_shows_the_stacks_of_all_ranks(inner: pytest.Pytester) -> None:
 def stuck_here():
     comm.recv(source=comm.rank)
 
-@pytest.mark.mpi(ranks=2, timeout_s=2)
+@pytest.mark.mpi(ranks=2, timeout_s=1)
 def test_hangs(): stuck_here()
 """
     outcome(inner, code, failed=1).stdout.fnmatch_lines(
         [
-            "deadline of 2 s passed; still in the test: rank 0, 1 of 2",
+            "deadline of 1 s passed; still in the test: rank 0, 1 of 2",
             "===== rank 0 of 2: did not finish =====",
             "*in stuck_here",
             "===== rank 1 of 2: did not finish =====",

@@ -50,12 +50,12 @@ class _Foreign:
 class ArrayCases(BackendCases):
     """Layouts of memory, `out`, and things that are not arrays yet."""
 
-    def test_layouts_of_the_input(self, size: int, dtype: str) -> None:
+    def test_layouts_of_the_input(self, size: int, moved: str) -> None:
         """Any strides, no write access, no alignment."""
 
         def body(comm: Communicator) -> None:
             for shape in _SHAPES:
-                everyone = [sample(dtype, shape, rank) for rank in range(comm.size)]
+                everyone = [sample(moved, shape, rank) for rank in range(comm.size)]
                 total = expected_reduction("sum", everyone)
                 for name, mine in _layouts(everyone[comm.rank]):
                     assert_same(comm.allreduce(mine), total, f"allreduce, {name}")
@@ -112,13 +112,13 @@ class ArrayCases(BackendCases):
 
         self.run(size, body)
 
-    def test_out(self, size: int, dtype: str) -> None:
+    def test_out(self, size: int, moved: str) -> None:
         """The result is `out` itself: contiguous, strided, the input, or overlapping it."""
 
         def body(comm: Communicator) -> None:
             for count in (12, 400):
-                everyone = [sample(dtype, (count,), rank) for rank in range(comm.size)]
-                for op in ops_for(dtype):
+                everyone = [sample(moved, (count,), rank) for rank in range(comm.size)]
+                for op in ops_for(moved):
                     want = expected_reduction(op, everyone)
                     for name, mine, out in _outs(everyone[comm.rank], want.dtype):
                         assert comm.allreduce(mine, op, out=out) is out

@@ -20,18 +20,22 @@ Body = Callable[[Communicator], None]
 class BackendCases:
     """Tests that run a body on every rank.
 
-    A test may take ``size`` (number of ranks) and ``dtype`` (a name); it runs for each.
+    A test may take ``size`` (number of ranks), and ``dtype`` or, where elements are only moved,
+    ``moved`` (a name); it runs for each.
 
     Attributes
     ----------
     sizes
         Numbers of ranks to test.
     dtypes
-        Names of the dtypes to test.
+        Names of the dtypes to reduce.
+    moved_dtypes
+        Names of the dtypes to move; fewer will do for a backend that knows them by size alone.
     """
 
     sizes: ClassVar[Sequence[int]] = (1, 2, 3)
     dtypes: ClassVar[Sequence[str]] = DTYPES
+    moved_dtypes: ClassVar[Sequence[str]] = DTYPES
 
     def run(self, size: int, body: Body) -> None:
         """Call `body` with a communicator on each of `size` ranks.
@@ -46,6 +50,8 @@ class BackendCases:
         """Multiply the tests by sizes and dtypes."""
         if "dtype" in metafunc.fixturenames:
             metafunc.parametrize("dtype", self.dtypes)
+        if "moved" in metafunc.fixturenames:
+            metafunc.parametrize("moved", self.moved_dtypes)
         if "size" in metafunc.fixturenames:
             metafunc.parametrize("size", self.sizes, ids=[f"size{n}" for n in self.sizes])
 

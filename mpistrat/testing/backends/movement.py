@@ -36,39 +36,39 @@ def _ragged(dtype: str, shape: tuple[int, ...], axis: int, lengths: Iterable[int
 class MovementCases(BackendCases):
     """What is moved arrives bit for bit, and where it belongs."""
 
-    def test_bcast(self, size: int, dtype: str) -> None:
+    def test_bcast(self, size: int, moved: str) -> None:
         """Every shape and root; the others' content is ignored."""
 
         def body(comm: Communicator) -> None:
             for shape in SHAPES:
                 for root in range(comm.size):
-                    got = comm.bcast(sample(dtype, shape, comm.rank), root)
-                    assert_same(got, sample(dtype, shape, root), f"{shape} from {root}")
+                    got = comm.bcast(sample(moved, shape, comm.rank), root)
+                    assert_same(got, sample(moved, shape, root), f"{shape} from {root}")
                     assert got.flags.writeable
 
         self.run(size, body)
 
-    def test_allgather(self, size: int, dtype: str) -> None:
+    def test_allgather(self, size: int, moved: str) -> None:
         """Every axis, ragged lengths, empty pieces."""
 
         def body(comm: Communicator) -> None:
             for shape in ((1,), (1, 3), (2, 1, 5), (2, 0)):
                 for axis in range(-len(shape), len(shape)):
                     for lengths in _RAGGED:
-                        everyone = _ragged(dtype, shape, axis, islice(cycle(lengths), comm.size))
+                        everyone = _ragged(moved, shape, axis, islice(cycle(lengths), comm.size))
                         got = comm.allgather(everyone[comm.rank], axis)
                         want = np.concatenate(everyone, axis)
                         assert_same(got, want, f"{shape} along {axis}, lengths {lengths}")
 
         self.run(size, body)
 
-    def test_gather(self, size: int, dtype: str) -> None:
+    def test_gather(self, size: int, moved: str) -> None:
         """As allgather, at every root; the others get None."""
 
         def body(comm: Communicator) -> None:
             for shape, axis in (((1,), 0), ((2, 3), 1), ((2, 1, 5), -2)):
                 for lengths in _RAGGED:
-                    everyone = _ragged(dtype, shape, axis, islice(cycle(lengths), comm.size))
+                    everyone = _ragged(moved, shape, axis, islice(cycle(lengths), comm.size))
                     for root in range(comm.size):
                         got = comm.gather(everyone[comm.rank], root, axis)
                         if comm.rank == root:
@@ -79,13 +79,13 @@ class MovementCases(BackendCases):
 
         self.run(size, body)
 
-    def test_scatter(self, size: int, dtype: str) -> None:
+    def test_scatter(self, size: int, moved: str) -> None:
         """Every root and axis; more rows than ranks, fewer, none."""
 
         def body(comm: Communicator) -> None:
             for shape in ((0,), (1,), (7,), (400,), (comm.size, 2), (4, 3, 5), (3, 0)):
                 for root in range(comm.size):
-                    whole = sample(dtype, shape, root)
+                    whole = sample(moved, shape, root)
                     for axis in (-1, *range(len(shape))):
                         got = comm.scatter(whole if comm.rank == root else None, root, axis)
                         lengths = even_lengths(shape[axis], comm.size)
@@ -94,14 +94,14 @@ class MovementCases(BackendCases):
 
         self.run(size, body)
 
-    def test_alltoall(self, size: int, dtype: str) -> None:
+    def test_alltoall(self, size: int, moved: str) -> None:
         """Equal blocks along every axis."""
 
         def body(comm: Communicator) -> None:
             for shape, axis in (((1,), 0), ((1,), -1), ((2, 3), 1), ((60, 2), 0), ((0, 2), 0)):
                 length = shape[axis] * comm.size
                 everyone = [
-                    sample(dtype, _with_length(shape, axis, length), rank)
+                    sample(moved, _with_length(shape, axis, length), rank)
                     for rank in range(comm.size)
                 ]
                 blocks = [
@@ -113,7 +113,7 @@ class MovementCases(BackendCases):
 
         self.run(size, body)
 
-    def test_alltoall_with_splits(self, size: int, dtype: str) -> None:
+    def test_alltoall_with_splits(self, size: int, moved: str) -> None:
         """Blocks of any length, empty ones too, given as Python's or NumPy's numbers."""
 
         def body(comm: Communicator) -> None:
@@ -123,7 +123,7 @@ class MovementCases(BackendCases):
                         [(sender * 2 + to) % 3 * most // 2 for to in range(comm.size)]
                         for sender in range(comm.size)
                     ]
-                    everyone = _ragged(dtype, shape, axis, map(sum, splits))
+                    everyone = _ragged(moved, shape, axis, map(sum, splits))
                     blocks = [
                         list(rows_of(array, lengths, axis))[comm.rank]
                         for array, lengths in zip(everyone, splits, strict=True)

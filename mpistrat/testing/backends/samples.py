@@ -15,6 +15,7 @@ from mpistrat.types import Array
 
 __all__ = [
     "DTYPES",
+    "DTYPES_BY_SIZE",
     "SHAPES",
     "assert_same",
     "expected_reduction",
@@ -28,6 +29,9 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
+
+DTYPES_BY_SIZE = ("bool", "bfloat16", "float32", "int64", "complex128")
+"""One dtype of each size, and of each kind."""
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     *((), (0,), (1,), (3,), (2, 0, 3), (4, 3), (1, 1, 1)),
