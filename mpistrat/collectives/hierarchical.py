@@ -81,8 +81,8 @@ class HierarchicalBackend:
         BackendUnavailableError
             On all ranks: those of some node cannot share memory.
         """
-        local = mpi.split(nodes.index if len(nodes.mates) > 1 else None)
-        lane = mpi.split(nodes.local_rank if nodes.local_rank < nodes.lanes else None)
+        local = mpi.split(nodes.index if len(nodes.mates) > 1 else None, timeout)
+        lane = mpi.split(nodes.local_rank if nodes.local_rank < nodes.lanes else None, timeout)
         node, complaint = None, ""
         try:
             node = None if local is None else ShmBackend.over(local, timeout)

@@ -18,7 +18,7 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
-from mpistrat.collectives import ordering, shutdown
+from mpistrat.collectives import ordering, shutdown, splitting
 from mpistrat.collectives.base import Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.reductions import DTYPES
 from mpistrat.collectives.registered import private_memory
@@ -85,7 +85,7 @@ class MpiBackend:
                 " close() strategies that are not used any more"
             ) from error
         end = time.monotonic() + timeout
-        creation = ordering.Creation() if comm.size == MPI.COMM_WORLD.size else None
+        creation = ordering.Creation(comm.size) if comm.size == MPI.COMM_WORLD.size else None
         while not request.Test():
             if creation is not None:
                 creation.look()
@@ -98,12 +98,13 @@ class MpiBackend:
         duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         return cls(duplicate)
 
-    def split(self, color: int | None) -> MpiBackend | None:
+    def split(self, color: int | None, timeout: float) -> MpiBackend | None:
         """Make a backend of the ranks that give the same `color`; None for those without one.
 
-        **Collective**, and it blocks (MPI has no other): only right after the ranks have met.
+        **Collective**; see splitting.py for what happens at the deadline.
         """
-        comm = self._comm.Split(self._mpi.UNDEFINED if color is None else color, self.rank)
+        number = self._mpi.UNDEFINED if color is None else color
+        comm = splitting.split(self._comm, number, timeout, self.letters is not None)
         return None if comm == self._mpi.COMM_NULL else MpiBackend(comm)
 
     def capabilities(self) -> Capabilities:

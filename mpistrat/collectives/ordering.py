@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mpistrat.collectives import fingerprint
 from mpistrat.collectives.peers import cut, decode
-from mpistrat.errors import MismatchError
+from mpistrat.errors import MismatchError, PeerLostError
 
 if TYPE_CHECKING:
     from mpistrat.collectives.work import Engine
@@ -101,6 +101,20 @@ class Program:
                     self.say(uid, number, what())  # so that the peer finds the same
                     raise _tangled(engine, rank, place.text, what())
 
+    def check_processes(self, size: int, what: str) -> None:
+        """Raise `PeerLostError` if a rank's process has ended, which another communicator knows.
+
+        Only communicators of `size` ranks, so that their numbers are those of the job.
+        """
+        for engine in self._open():
+            gate = engine.gate
+            for rank in gate.backend.lost() if gate.size == size else ():
+                raise PeerLostError(
+                    f"{what} on rank {gate.rank}/{size} cannot finish: the process of rank {rank}"
+                    " has ended",
+                    rank=rank,
+                )
+
     def _open(self) -> Iterator[Engine]:
         for engine in list(self._engines):
             gate = engine.gate
@@ -115,14 +129,16 @@ class Program:
 class Creation:
     """The wait of one communicator's creation, in which all ranks of the job take part."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._program = current()
         self._program.creations += 1
         self._say_at = time.monotonic() + SAY_AFTER_S
 
     def look(self) -> None:
-        """Raise `MismatchError` if a peer waits elsewhere for this rank."""
+        """Raise if it cannot end: a process has ended, or a peer waits elsewhere for this rank."""
         number = self._program.creations
+        self._program.check_processes(self._size, self._in_words())
         self._program.progress()
         self._program.check(CREATION, number, self._in_words)
         if time.monotonic() > self._say_at:

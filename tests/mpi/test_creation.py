@@ -1,0 +1,81 @@
+"""The making of a communicator, where a rank comes late, never, or is killed meanwhile."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import mpistrat
+from mpistrat.testing.launcher import RunningJob, run_job
+
+ROOT = Path(mpistrat.__file__).parents[1]
+PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+
+# Pretended nodes of two ranks and one; rank 1 never comes to the division of the ranks by nodes.
+DIVIDES = """
+import time
+from mpi4py import MPI
+from mpistrat.collectives import Communicator, mpi
+MPI.COMM_WORLD.barrier()
+if MPI.COMM_WORLD.rank == 1:
+    mpi.MpiBackend.split = lambda *arguments: time.sleep(60)
+Communicator()
+"""
+
+
+@pytest.mark.parametrize("level", ["multiple", "single"])
+def test_a_division_by_nodes_has_a_deadline(level: str) -> None:
+    env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "2", "MPISTRAT_TIMEOUT": "2"}
+    env |= {"MPI4PY_RC_THREAD_LEVEL": level, "MPISTRAT_GRACE": "1"}
+    result = run_job(["-c", DIVIDES], 3, 40.0, env=env)
+    assert not result.timed_out, result.output
+    assert result.returncode != 0
+    said = [rank.stderr for rank in (result.ranks[0], result.ranks[2])]
+    text = "waited 2 s for all ranks to divide themselves by nodes"
+    if level == "multiple":
+        assert all(text in one for one in said), result.output
+    else:  # the first process to end takes the job with it
+        assert any(text in one for one in said), result.output
+
+
+# mpirun ends all ranks when one is killed, so what it started is only the parent of the rank.
+IS_KILLED = """
+import os, time
+if os.fork():
+    os.wait()
+    time.sleep(60)
+from mpi4py import MPI
+from mpistrat.collectives import Communicator
+first = Communicator()
+first.barrier()
+print("begun", os.getpid(), flush=True)
+if first.rank == 1:
+    time.sleep(60)
+try:
+    Communicator()
+except Exception as error:
+    print(type(error).__name__, error.rank, error, sep="|", flush=True)
+time.sleep(60)
+"""
+
+
+def wait_until(job: RunningJob, word: str, ranks: list[int], timeout_s: float = 20.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not all(word in job.outputs()[rank].stdout for rank in ranks):
+        if time.monotonic() > end or job.poll() is not None:
+            pytest.fail(f"{job.launcher_output()}\n{[out.text for out in job.outputs()]}")
+        time.sleep(0.02)
+
+
+def test_a_rank_that_is_killed_ends_the_making_of_another_communicator() -> None:
+    job = RunningJob(["-c", IS_KILLED], 3, env={"PYTHONPATH": PATH})
+    try:
+        wait_until(job, "begun", [0, 1, 2])
+        os.kill(int(job.outputs()[1].stdout.split()[1]), signal.SIGKILL)
+        wait_until(job, "PeerLostError|1|", [0, 2])
+        for rank in (0, 2):
+            assert "cannot finish: the process of rank 1 has ended" in job.outputs()[rank].stdout
+    finally:
+        job.close()
