@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator, shm
-from mpistrat.collectives.tuning import HALVES, Tuning
+from mpistrat.collectives.tuning import CALLS, HALVES, Tuning
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 
 COUNTS = (1, 63, 64, 4097, 300_007)
@@ -30,9 +30,9 @@ def reading(remote_bytes=1):
 
 
 def tune(comm, remote_bytes):
-    """Let all-reduces read arrays where they are from `remote_bytes` on."""
+    """Let calls read arrays where they are from `remote_bytes` on."""
     way = Tuning(flat_bytes=1, remote_bytes=remote_bytes)
-    comm.backend.tune({"allreduce": way, "allreduce" + HALVES: way})
+    comm.backend.tune({call + kind: way for call in CALLS for kind in ("", HALVES)})
 
 
 def inputs(comm, count, name="float32"):
@@ -133,6 +133,51 @@ def test_memory_of_one_rank_that_nobody_can_read(kind):
         for _ in range(3):
             comm.allreduce(send, out=recv)
             assert_same(recv, expected_reduction("sum", arrays), kind)
+
+
+def moved(comm, array, root):
+    """Return what each call that moves data makes of `array`, whose rows differ by rank."""
+    rows = array.shape[0] // comm.size * comm.size
+    splits = [i + comm.rank for i in range(comm.size)]
+    return [
+        comm.allgather(array),
+        comm.gather(array, root),
+        comm.scatter(array if comm.rank == root else None, root),
+        comm.alltoall(array[:rows]),
+        comm.alltoall(array[: sum(splits)], splits),
+        comm.reduce_scatter(array[: 40 * comm.size + 1]),
+        comm.bcast(array[:40], root),
+    ]
+
+
+@pytest.mark.mpi(ranks=[2, 3, 5])
+@pytest.mark.parametrize("root", [0, 1])
+def test_what_is_moved_is_the_same_as_through_slots(root):
+    with reading() as comm:
+        for width in (0, 1, 700):
+            array = sample("float32", (300 + 7 * comm.rank, width), comm.rank)
+            tune(comm, 1 << 50)
+            by_slots = moved(comm, array, root)
+            tune(comm, 1)
+            for found, expected in zip(moved(comm, array, root), by_slots, strict=True):
+                assert (found is None) == (expected is None)
+                assert found is None or found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_what_is_moved_out_of_memory_that_nobody_can_read():
+    with reading() as comm:
+        array = sample("float32", (300, 40), comm.rank)
+        tune(comm, 1 << 50)
+        by_slots = moved(comm, array, 1)
+        tune(comm, 1)
+        if comm.rank == 1:
+            hidden = secret(-(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+            hidden = hidden[: array.nbytes].view(np.float32).reshape(array.shape)
+            hidden[:] = array
+            array = hidden
+        for found, expected in zip(moved(comm, array, 1), by_slots, strict=True):
+            assert found is None or found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.mpi(ranks=[2, 3])
