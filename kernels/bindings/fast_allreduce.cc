@@ -43,8 +43,8 @@ struct Kind {
 struct FastAllreduce {
   PyObject_HEAD;
   vectorcallfunc vectorcall;
-  PyObject *node_object, *general, *digest, *finish, *lose;
-  NodeHandle* node;
+  PyObject *calls_object, *general, *digest, *finish, *lose;
+  CallsHandle* calls;
   struct Known {
     Kind kind;
     int64_t digest;
@@ -114,7 +114,7 @@ bool can(int op, int dtype) {
 bool find_digest(FastAllreduce* self, const Arguments& call, int64_t* digest) {
   Kind kind;
   std::memset(&kind, 0, sizeof kind);
-  kind.label = self->node->label;
+  kind.label = self->calls->label;
   kind.op = call.op;
   kind.type_num = PyArray_TYPE(call.array);
   kind.ndim = PyArray_NDIM(call.array);
@@ -132,23 +132,23 @@ bool find_digest(FastAllreduce* self, const Arguments& call, int64_t* digest) {
   return !PyErr_Occurred();
 }
 
-int run(NodeHandle* node, const MpistratSpec& spec, int64_t nbytes) {
-  node->is_busy = node->is_fast = true;
-  ++node->fast_calls;
-  mpistrat_begin(node->node, &spec);
+int run(CallsHandle* calls, const MpistratSpec& spec, int64_t nbytes) {
+  calls->is_busy = calls->is_fast = true;
+  ++calls->fast_calls;
+  calls->begin(spec);
   int status = MPISTRAT_WAITING;
-  if (nbytes <= kHoldGilBytes) status = mpistrat_wait(node->node, kHoldGilNs);
+  if (nbytes <= kHoldGilBytes) status = calls->wait(kHoldGilNs);
   if (status == MPISTRAT_WAITING) {
     Py_BEGIN_ALLOW_THREADS;
-    status = mpistrat_wait(node->node, kStayNs);
+    status = calls->wait(kStayNs);
     Py_END_ALLOW_THREADS;
   }
-  node->is_busy = status == MPISTRAT_WAITING;
+  calls->is_busy = status == MPISTRAT_WAITING;
   return status;
 }
 
 // What is said to the kernels and to the records of a call.
-Allreduce describe(const NodeHandle& node, PyArrayObject* array, int op, int dtype) {
+Allreduce describe(const CallsHandle& calls, PyArrayObject* array, int op, int dtype) {
   Allreduce found;
   found.op = op;
   found.dtype = dtype;
@@ -156,20 +156,20 @@ Allreduce describe(const NodeHandle& node, PyArrayObject* array, int op, int dty
   found.spec.crosses = 1;
   found.spec.op = op == kMean ? MPISTRAT_SUM : op;
   found.spec.dtype = dtype;
-  found.spec.divisor = op == kMean ? node.size : 1;
+  found.spec.divisor = op == kMean ? calls.size : 1;
   found.spec.num_send = found.spec.num_recv = 1;
   found.send = {PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))};
   found.record.nbytes = found.send.nbytes;
   found.record.op = kAllreduceText;
   found.record.reduction = kFirstOpText + op;
   found.record.dtype = kFirstDtypeText + dtype;
-  found.record.label = static_cast<int32_t>(node.label);
+  found.record.label = static_cast<int32_t>(calls.label);
   return found;
 }
 
 // Where a reader of records is called for, the next call goes through Python, which calls it.
-void record_end(NodeHandle* node) {
-  if (mpistrat_record_end(node->records, MPISTRAT_SUCCEEDED)) node->is_ready = false;
+void record_end(CallsHandle* calls) {
+  if (mpistrat_record_end(calls->records, MPISTRAT_SUCCEEDED)) calls->is_ready = false;
 }
 
 // End a call in Python; tell `lose` of an error, again if one more interrupt strikes that.
@@ -192,21 +192,21 @@ PyObject* finish(FastAllreduce* self, const Arguments& call, int status, int64_t
 
 PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObject* out) {
   int64_t digest = 0;
-  if (self->node->has_digests && !find_digest(self, call, &digest)) return nullptr;
-  NodeHandle* node = self->node;
-  Allreduce& mine = node->call;
-  mine = describe(*node, call.array, call.op, dtype);
+  CallsHandle* calls = self->calls;
+  if (calls->has_digests && !find_digest(self, call, &digest)) return nullptr;
+  Allreduce& mine = calls->call;
+  mine = describe(*calls, call.array, call.op, dtype);
   mine.recv = {PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), mine.send.nbytes};
   mine.spec.send = &mine.send;
   mine.spec.recv = &mine.recv;
-  mine.record.sequence = node->fill_line(digest, 0);
-  if (node->records) mpistrat_record_begin(node->records, &mine.record);
-  const int status = run(node, mine.spec, mine.send.nbytes);
+  mine.record.sequence = calls->fill_line(digest, 0);
+  if (calls->records) mpistrat_record_begin(calls->records, &mine.record);
+  const int status = run(calls, mine.spec, mine.send.nbytes);
   if (status == MPISTRAT_DONE) {
-    if (node->records) record_end(node);
+    if (calls->records) record_end(calls);
     return Py_NewRef(out);
   }
-  node->is_ready = false;  // until this call is in the queue: another would pass it
+  calls->is_ready = false;  // until this call is in the queue: another would pass it
   return finish(self, call, status, mine.record.sequence, out);
 }
 
@@ -214,7 +214,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   auto* self = reinterpret_cast<FastAllreduce*>(object);
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   Arguments call;
-  if (self->node->is_ready && !self->node->is_busy && parse(args, nargs, kwnames, &call) &&
+  if (self->calls->is_ready && !self->calls->is_busy && parse(args, nargs, kwnames, &call) &&
       is_plain(call.array) && (call.out == Py_None || fits(call.out, call.array))) {
     const int dtype = dtype_of(reinterpret_cast<PyObject*>(call.array));
     if (can(call.op, dtype)) {
@@ -233,7 +233,7 @@ void dealloc(PyObject* object) {
   auto* self = reinterpret_cast<FastAllreduce*>(object);
   PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
-  Py_CLEAR(self->node_object);
+  Py_CLEAR(self->calls_object);
   Py_CLEAR(self->general);
   Py_CLEAR(self->digest);
   Py_CLEAR(self->finish);
@@ -245,7 +245,7 @@ void dealloc(PyObject* object) {
 int traverse(PyObject* object, visitproc visit, void* arg) {
   auto* self = reinterpret_cast<FastAllreduce*>(object);
   Py_VISIT(Py_TYPE(object));
-  Py_VISIT(self->node_object);
+  Py_VISIT(self->calls_object);
   Py_VISIT(self->general);
   Py_VISIT(self->digest);
   Py_VISIT(self->finish);
@@ -291,29 +291,29 @@ bool init_fast_allreduce() {
   return fast_type && out_name && op_name && timeout_name;
 }
 
-PyObject* make_fast_allreduce(PyObject* node_object, NodeHandle* node, PyObject* general,
+PyObject* make_fast_allreduce(PyObject* calls_object, CallsHandle* calls, PyObject* general,
                               PyObject* digest, PyObject* finish, PyObject* lose) {
   PyObject* object = fast_type->tp_alloc(fast_type, 0);
   if (!object) return nullptr;
   auto* self = reinterpret_cast<FastAllreduce*>(object);
   self->vectorcall = call;
-  self->node_object = Py_NewRef(node_object);
+  self->calls_object = Py_NewRef(calls_object);
   self->general = Py_NewRef(general);
   self->digest = Py_NewRef(digest);
   self->finish = Py_NewRef(finish);
   self->lose = Py_NewRef(lose);
-  self->node = node;
+  self->calls = calls;
   return object;
 }
 
-Allreduce common_allreduce(const NodeHandle& node, PyObject* array, PyObject* op, PyObject* out) {
+Allreduce common_allreduce(const CallsHandle& calls, PyObject* array, PyObject* op, PyObject* out) {
   auto* source = reinterpret_cast<PyArrayObject*>(array);
   const int number = find_op(op);
   if (number < 0 || !PyArray_CheckExact(array) || !is_plain(source)) return {};
   if (out != Py_None && !fits(out, source)) return {};
   const int dtype = dtype_of(array);
   if (!can(number, dtype)) return {};
-  Allreduce found = describe(node, source, number, dtype);
+  Allreduce found = describe(calls, source, number, dtype);
   if (out != Py_None)
     found.recv = {PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), found.send.nbytes};
   return found;

@@ -7,7 +7,7 @@
 
 #include <Python.h>
 
-#include "node_handle.h"
+#include "calls_handle.h"
 
 namespace mpistrat {
 
@@ -21,11 +21,11 @@ bool init_fast_allreduce();
 // finish    (status, array, op, out) -> result: ends a call that did not end soon, or not well.
 // lose      (sequence, error, array, out): told of each error of `finish`, before it is raised. An
 //           interrupt may come before `finish` has done anything.
-PyObject* make_fast_allreduce(PyObject* node_object, NodeHandle* node, PyObject* general,
+PyObject* make_fast_allreduce(PyObject* calls_object, CallsHandle* calls, PyObject* general,
                               PyObject* digest, PyObject* finish, PyObject* lose);
 
 // Take the arguments of a call apart; `out` is an array or None, which leaves `recv` empty.
-Allreduce common_allreduce(const NodeHandle& node, PyObject* array, PyObject* op, PyObject* out);
+Allreduce common_allreduce(const CallsHandle& calls, PyObject* array, PyObject* op, PyObject* out);
 
 // Tell which NumPy type number has `dtype`, of those that NumPy itself does not know.
 void register_dtype(int type_num, int dtype);

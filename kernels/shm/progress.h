@@ -12,23 +12,30 @@
 #include <mutex>
 #include <thread>
 
-#include "node.h"
+#include "mpistrat/shm.h"
+#include "task.h"
 
 namespace mpistrat {
 
 class Progress {
  public:
-  explicit Progress(Node* node) : node_(node) {}
-  ~Progress();
+  explicit Progress(Task* task) : task_(task) {}
+  ~Progress() { halt(); }
 
   // Take the call under way; from now on only wait() may be asked about it.
   void take_over();
 
+  // Let the thread end; whoever calls this has the call again, unless it is over.
+  void halt();
+
   // Whether there is a call that was taken over, and whose end wait() has not told yet.
   bool has_call() const { return has_call_; }
 
-  // Wait for about `budget_ns` until the call is over.
-  MpistratStatus wait(uint64_t budget_ns);
+  // Wait for about `budget_ns` until the call is over; returns how, or MPISTRAT_WAITING.
+  int wait(uint64_t budget_ns);
+
+  // Whether the thread has no call that goes on.
+  bool is_idle() const;
 
  private:
   void run();
@@ -38,11 +45,11 @@ class Progress {
     std::thread thread;
     std::mutex mutex;  // protects what follows
     std::condition_variable changed;
-    MpistratStatus status = MPISTRAT_DONE;
+    int status = MPISTRAT_DONE;
     bool stops = false;
   };
 
-  Node* node_;
+  Task* task_;
   bool has_call_ = false;  // the owner's thread alone uses it
   pid_t owner_ = 0;
   std::unique_ptr<Shared> shared_;

@@ -15,8 +15,8 @@ constexpr std::chrono::microseconds kPatience(200);  // for one who waits at onc
 
 }  // namespace
 
-Queue::~Queue() {
-  if (!shared_) return;
+void Queue::halt() {
+  if (!shared_ || !shared_->thread.joinable()) return;
   if (getpid() != owner_) {
     shared_.release();  // a forked child has no such thread, and its lock may be held for ever
     return;

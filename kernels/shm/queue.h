@@ -20,16 +20,15 @@
 
 #include "mpistrat/gate.h"
 #include "mpistrat/shm.h"
+#include "task.h"
 
 namespace mpistrat {
 
-// What carries calls out, one at a time (mpistrat/shm.h).
-class Caller {
+// What carries calls out, one at a time: a node or a wire.
+class Caller : public Task {
  public:
-  virtual ~Caller() = default;
   virtual uint8_t* line() = 0;
   virtual void begin(const MpistratSpec& spec) = 0;
-  virtual int advance(uint64_t budget_ns) = 0;
 };
 
 // A call of one source and one result, and how it is shown and recorded.
@@ -43,7 +42,10 @@ struct Queued {
 class Queue {
  public:
   explicit Queue(Caller* caller) : caller_(caller) {}
-  ~Queue();
+  ~Queue() { halt(); }
+
+  // Let the thread end; what has not been carried out is, by whoever waits for it.
+  void halt();
 
   // Add a call, and return its number. It is recorded in `records`, unless that is null.
   int64_t submit(const Queued& call, MpistratRecords* records);

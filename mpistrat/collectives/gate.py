@@ -84,16 +84,17 @@ class Gate:
         self.stacks: Stacks | None = None
         self.uid = 0
         self.rank, self.size = backend.rank, backend.size
-        inline = config.INLINE_BYTES if self.size <= config.INLINE_MAX_RANKS else 0
-        self.inline_bytes = inline
+        can = backend.capabilities()
+        self.checks = can.checks and self.size > 1
+        # Where transfers carry the lines, small arrays need no payload of theirs.
+        has_payload = self.size <= config.INLINE_MAX_RANKS and not self.checks
+        self.inline_bytes = inline = config.INLINE_BYTES if has_payload else 0
         self._line, self._table = backend.open_gate(HEAD_BYTES + inline)
         self._words = self._line[:HEAD_BYTES].view(np.int64)
         self.extras = self._table[:, _AGREED:HEAD_BYTES].view(np.int64)[:, 0]
         self._agreed = self._table[:, :_AGREED]
         self._is_crossing = False
         self._resumed = 0
-        can = backend.capabilities()
-        self.checks = can.checks and self.size > 1
         self._is_exact = can.exact and self.size > 1
         self.label: str | None = None
         self._broken: str | None = None

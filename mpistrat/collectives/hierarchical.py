@@ -1,12 +1,13 @@
 """Collectives over several nodes: shared memory on each, MPI between them.
 
-A long reduction is done in turns. In each, the ranks of a node reduce their arrays in shared
-memory, every rank a slice; each slice goes round a ring of its own, one rank a node, and is
-reduced and gathered there; and the ranks of the node gather the slices. Several turns are under
-way at a time, so that the wire is never idle. ``reduce`` and ``reduce_scatter`` are the first half
-of that, ``bcast`` and ``allgather`` the second. Short arrays go over the wire in as few steps as
-there can be, by one rank a node; ``gather``, ``scatter`` and ``alltoall`` are MPI's own, since
-there every byte crosses the wire once anyway.
+All of it is native (kernels/wire): a call is one state machine that needs no Python, so that it
+can go on while Python computes. A long reduction is done in turns. In each, the ranks of a node
+reduce their arrays in shared memory, every rank a slice; each slice goes round a ring of its own,
+one rank a node, and is reduced and gathered there; and the ranks of the node gather the slices.
+Several turns are under way at a time, so that the wire is never idle. ``reduce`` and
+``reduce_scatter`` are the first half of that, ``bcast`` and ``allgather`` the second. Short arrays
+travel with the gate's lines, in as few messages as there can be, by one rank a node. ``gather``,
+``scatter`` and ``alltoall`` are MPI's own, since there every byte crosses the wire once anyway.
 
 Nodes may have unequal numbers of ranks, in any order: as many ranks of each node work on the wire
 as the least node has.
@@ -14,113 +15,89 @@ as the least node has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives import rendezvous
-from mpistrat.collectives.base import Capabilities, FastCalls, Request, Steps
-from mpistrat.collectives.lines import Lines
-from mpistrat.collectives.links import Links
+from mpistrat.collectives.base import Capabilities, Steps
+from mpistrat.collectives.liveness import Liveness
 from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.nodes import Nodes
-from mpistrat.collectives.reducing import Reduction
 from mpistrat.collectives.registered import private_memory
-from mpistrat.collectives.segments import Segment, Segments
-from mpistrat.collectives.shm import CAPABILITIES, ShmBackend
-from mpistrat.collectives.spreading import Spread
-from mpistrat.collectives.stages import Pipeline
+from mpistrat.collectives.shm import ShmBackend, kernels
+from mpistrat.collectives.tuning import Tunings
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
 __all__ = ["HierarchicalBackend"]
 
-_DEPTH = 16  # turns under way: what hides the time between a message and its answer
+_FIRST_TAG = 16  # of the wire's messages; what else MPI carries has other tags (mpi.py)
 
 
-class HierarchicalBackend:
-    """Collectives by shared memory on the nodes, and rings of messages between them."""
+class HierarchicalBackend(ShmBackend):
+    """Collectives by shared memory on the nodes, and rings of messages between them.
+
+    Its calls are those of the backend `shm`, of a wire in place of a node.
+    """
 
     name = "hierarchical"
     unavailable = staticmethod(MpiBackend.unavailable)
-    fast: FastCalls | None = None
-    guards_next = False
 
-    def __init__(self, mpi: MpiBackend, links: Links) -> None:
-        self._mpi, self._links = mpi, links
-        self.rank, self.size = mpi.rank, mpi.size
-        self.letters = mpi.letters
+    def __init__(self, mpi: MpiBackend, nodes: Nodes, node: ShmBackend | None, wire: Any) -> None:
+        super().__init__(mpi, wire, Liveness((), mpi.rank))  # who is here is the node's to watch
+        self._nodes, self._shm = nodes, node
+        self._ring_bytes = config.RING_BYTES * nodes.lanes * nodes.count
+        weakref.finalize(self, wire.halt)  # at the latest before MPI is finalized
 
     @classmethod
-    def open(cls, comm: Any, timeout: float) -> HierarchicalBackend | ShmBackend:
-        """Bring the ranks of `comm` together; all of them get the backend, or the same error.
+    def over(cls, mpi: MpiBackend, timeout: float, nodes: Nodes | None = None) -> ShmBackend:
+        """Make the backend of ranks that have just met. **Collective.**
 
         On one node it is the backend `shm` under this name.
-        """
-        mpi = MpiBackend.open(comm, timeout)
-        try:
-            nodes = Nodes.find(mpi, timeout)
-            if nodes.count > 1:
-                return cls.over(mpi, nodes, timeout)
-            shm = ShmBackend.over(mpi, timeout)
-            shm.name = cls.name
-            return shm
-        except BackendUnavailableError:
-            mpi.close()
-            raise
-
-    @classmethod
-    def over(cls, mpi: MpiBackend, nodes: Nodes, timeout: float) -> HierarchicalBackend:
-        """Make the backend of ranks that have just met. **Collective.**
 
         Raises
         ------
         BackendUnavailableError
-            On all ranks: those of some node cannot share memory.
+            On all ranks: those of some node cannot share memory, or some cannot call MPI.
         """
+        nodes = Nodes.find(mpi, timeout) if nodes is None else nodes
+        if nodes.count == 1:
+            shm = ShmBackend.over(mpi, timeout)
+            shm.name = cls.name
+            return shm
         local = mpi.split(nodes.index if len(nodes.mates) > 1 else None, timeout)
-        lane = mpi.split(nodes.local_rank if nodes.local_rank < nodes.lanes else None, timeout)
-        node, complaint = None, ""
+        node, wire, complaint = None, None, ""
         try:
             node = None if local is None else ShmBackend.over(local, timeout)
+            wire = _open_wire(mpi, nodes, node)
         except BackendUnavailableError as error:
             complaint = f"the node of rank {mpi.rank}: {error}"
         complaints = np.array([bool(complaint)])
         rendezvous.run(mpi.allreduce(complaints, complaints, "or"), timeout, mpi)
         if complaints[0]:
             texts = rendezvous.run(rendezvous.exchange(mpi, complaint), timeout, mpi)
-            for opened in (local if node is None else node, lane):
-                if opened is not None:
-                    opened.close()
+            opened = local if node is None else node
+            if opened is not None:
+                opened.close()
             raise BackendUnavailableError(next(text for text in texts if text))
-        return cls(mpi, Links(nodes, node, lane))
+        return cls(mpi, nodes, node, wire)
+
+    def tune(self, tunings: Tunings) -> None:
+        """Set where the node's ways give way to each other; the same on all ranks. **Local.**"""
+        if self._shm is not None:
+            self._shm.tune(tunings)
 
     def capabilities(self) -> Capabilities:
-        """Everything but what only one node can do."""
-        return replace(CAPABILITIES, asynchronous=False, checks=False)
+        """Everything, as NumPy would do it."""
+        can = super().capabilities()
+        return can if self._mpi.may_thread else replace(can, asynchronous=False)
 
     # ---------------------------------------------------------------------------- the gate
-
-    def open_gate(self, nbytes: int) -> tuple[Array, Array]:
-        """Return the line and the table."""
-        leaders = self._links.lane if self._links.is_leader else None
-        self._lines = Lines(self._links.nodes, self._links.node, leaders, nbytes)
-        return self._lines.line, self._lines.table
-
-    def post(self) -> Request:
-        """Show this rank's line."""
-        return self._lines.post()
-
-    def announce(self, notice: bytes) -> None:
-        """Send the notice by MPI."""
-        self._mpi.announce(notice)
-
-    def heard(self) -> tuple[int, bytes] | None:
-        """Receive a notice by MPI."""
-        return self._mpi.heard()
 
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
         """Return private memory: the slices of a node are reduced in its own."""
@@ -128,88 +105,16 @@ class HierarchicalBackend:
 
     def lost(self) -> Sequence[int]:
         """Return the ranks of this node whose processes have ended."""
-        node, mates = self._links.node, self._links.nodes.mates
+        node, mates = self._shm, self._nodes.mates
         return () if node is None else [mates[local] for local in node.lost()]
 
-    # -------------------------------------------------------------------------- reductions
-
-    def _pipeline(
-        self,
-        load: Callable[[Segment], Steps],
-        carry: Callable[[int, Segment, Any], Steps],
-        store: Callable[[Segment, Any], Steps],
-    ) -> Pipeline[Segment]:
-        return Pipeline(load, carry, store, self._mpi.test_some, _DEPTH)
-
-    def _segments(self, array: Array) -> Segments:
-        return Segments(self._links.nodes, array.itemsize)
-
-    def allreduce(self, send: Array, recv: Array, op: str) -> Steps:
-        """Reduce and gather by slices, or by one rank a node if it is short."""
-        call = Reduction(self._links, op, send, recv)
-        segments = self._segments(send)
-        if send.nbytes <= config.SHORT_BYTES and not segments.is_ring(send.size):
-            return call.short()
-        pipeline = self._pipeline(call.load, call.carry_all, call.store_all)
-        return pipeline.run(segments.shared(send.size))
-
-    def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
-        """Reduce one by one."""
-        for one, total in zip(send, recv, strict=True):
-            yield from self.allreduce(one, total, op)
-
-    def reduce(self, send: Array, recv: Array | None, op: str, root: int) -> Steps:
-        """Reduce by slices from node to node; what is short is reduced for all."""
-        segments = self._segments(send)
-        if segments.is_ring(send.size):
-            call = Reduction(self._links, op, send, recv)
-            pipeline = self._pipeline(call.load, call.carry_own, call.store_own)
-            return pipeline.run(segments.rooted(send.size, root))
-        total = np.empty(send.size, send.dtype) if recv is None else recv
-        return self.allreduce(send, total, op)
-
-    def reduce_scatter(self, send: Array, recv: Array, counts: Sequence[int], op: str) -> Steps:
-        """Reduce by slices; what is short is reduced for all."""
-        segments = self._segments(send)
-        if segments.is_ring(send.size):
-            call = Reduction(self._links, op, send, recv)
-            pipeline = self._pipeline(call.load, call.carry_own, call.store_own)
-            yield from pipeline.run(segments.owned(counts))
-        else:
-            total = np.empty(send.size, send.dtype)
-            yield from self.allreduce(send, total, op)
-            start = sum(counts[: self.rank])
-            recv[:] = total[start : start + recv.size]
-
-    # ---------------------------------------------------------------------------- movement
-
-    def bcast(self, buffer: Array, root: int) -> Steps:
-        """Copy from node to node by slices; MPI's own between leaders if it is short."""
-        segments = self._segments(buffer)
-        if not segments.is_ring(buffer.size):
-            return self._bcast_short(buffer, root)
-        call = Spread(self._links, buffer, buffer)
-        pipeline = self._pipeline(call.load, call.carry, call.store)
-        return pipeline.run(segments.rooted(buffer.size, root))
-
-    def _bcast_short(self, buffer: Array, root: int) -> Steps:
-        links = self._links
-        origin, owner = links.nodes.places[root]
-        is_origin = links.nodes.index == origin
-        if links.node is not None and is_origin:
-            yield from links.node.bcast(buffer, owner)
-        if links.is_leader and links.lane is not None:
-            yield from links.lane.bcast(buffer, origin)
-        if links.node is not None and not is_origin:
-            yield from links.node.bcast(buffer, 0)
+    # ------------------------------------------------------------- what MPI carries by itself
 
     def allgather(self, send: Array, recv: Array, counts: Sequence[int]) -> Steps:
-        """Gather by slices; MPI's own if it is short."""
-        segments = self._segments(recv)
-        if not segments.is_ring(recv.size):
+        """Gather by slices; by MPI if it is short."""
+        if recv.nbytes < self._ring_bytes:
             return self._mpi.allgather(send, recv, counts)
-        call = Spread(self._links, send, recv)
-        return self._pipeline(call.load, call.carry, call.store).run(segments.owned(counts))
+        return super().allgather(send, recv, counts)
 
     def gather(self, send: Array, recv: Array | None, counts: Sequence[int], root: int) -> Steps:
         """Gather by MPI: each byte crosses the wire once."""
@@ -227,6 +132,30 @@ class HierarchicalBackend:
 
     def close(self) -> None:
         """Free the memory and the MPI communicators."""
-        for opened in (self._links.node, self._links.lane, self._mpi):
-            if opened is not None:
-                opened.close()
+        self._node.halt()
+        if self._shm is not None:
+            self._shm.close()
+        super().close()
+
+
+def _open_wire(mpi: MpiBackend, nodes: Nodes, node: ShmBackend | None) -> Any:
+    """Open this rank's end. **Local.**
+
+    Raises
+    ------
+    BackendUnavailableError
+        The kernels cannot call this MPI library.
+    """
+    functions = mpi.for_kernels(_FIRST_TAG)
+    if not kernels().can_call_mpi(functions, mpi.rank):
+        raise BackendUnavailableError("MPI did not deliver a message that the kernels sent")
+
+    def fail(code: int) -> NoReturn:
+        raise mpi.failure(code)
+
+    node_of = [nodes.places[rank][0] for rank in range(mpi.size)]
+    sizes = [config.SHORT_BYTES, config.RING_BYTES, config.RING_MOST_BYTES, config.MAX_COUNT]
+    native = None if node is None else node.native
+    address = 0 if native is None else native.address
+    may_thread = mpi.may_thread
+    return kernels().Wire(functions, native, address, mpi.rank, node_of, sizes, may_thread, fail)

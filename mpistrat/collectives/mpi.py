@@ -18,11 +18,15 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
-from mpistrat.collectives import ordering, shutdown, splitting
+from mpistrat.collectives import library, ordering, shutdown, splitting
 from mpistrat.collectives.base import Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.reductions import DTYPES
 from mpistrat.collectives.registered import private_memory
-from mpistrat.errors import CommunicationError, CommunicationTimeoutError
+from mpistrat.errors import (
+    BackendUnavailableError,
+    CommunicationError,
+    CommunicationTimeoutError,
+)
 from mpistrat.types import Array
 
 __all__ = ["MpiBackend"]
@@ -58,8 +62,7 @@ class MpiBackend:
         self._notices: deque[tuple[Any, bytes]] = deque()
         by_size = {1: MPI.BYTE, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
         self._moved = {**by_size, 16: MPI.C_DOUBLE_COMPLEX}
-        may_thread = MPI.Query_thread() == MPI.THREAD_MULTIPLE
-        self.letters = Letters(comm) if may_thread else None
+        self.letters = Letters(comm) if self.may_thread else None
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
@@ -106,6 +109,31 @@ class MpiBackend:
         number = self._mpi.UNDEFINED if color is None else color
         comm = splitting.split(self._comm, number, timeout, self.letters is not None)
         return None if comm == self._mpi.COMM_NULL else MpiBackend(comm)
+
+    def for_kernels(self, first_tag: int) -> list[int]:
+        """Describe MPI and this communicator to the kernels, which use tags from `first_tag` on.
+
+        Raises
+        ------
+        BackendUnavailableError
+            The kernels cannot call this MPI library.
+        """
+        if reason := library.why_not(self._mpi):
+            raise BackendUnavailableError(reason)
+        return library.describe(self._mpi, self._comm, first_tag)
+
+    @property
+    def may_thread(self) -> bool:
+        """Whether any thread may call MPI at any time."""
+        return bool(self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE)
+
+    def failure(self, code: int) -> CommunicationError:
+        """Return the error for what MPI returned in place of a message."""
+        return CommunicationError(
+            f"rank {self.rank}/{self.size}: MPI cannot finish a message"
+            f" ({self._mpi.Get_error_string(code)}); the process of a rank may have ended, look at"
+            " what the others say"
+        )
 
     def capabilities(self) -> Capabilities:
         """List what every MPI library offers."""
@@ -270,27 +298,6 @@ class MpiBackend:
         incoming = dict(enumerate(_pieces(recv, recv_counts)))
         incoming.pop(self.rank)[:] = outgoing.pop(self.rank)
         yield from self._transfer(outgoing, incoming)
-
-    def isend(self, array: Array, rank: int, tag: int) -> Request:
-        """Start to send `array`, of at most 2³¹ - 1 bytes; for a backend's own messages."""
-        request: Request = self._comm.Isend([array.view(np.uint8), self._mpi.BYTE], rank, tag)
-        return request
-
-    def irecv(self, array: Array, rank: int, tag: int) -> Request:
-        """Start to receive what :meth:`isend` sends."""
-        request: Request = self._comm.Irecv([array.view(np.uint8), self._mpi.BYTE], rank, tag)
-        return request
-
-    def test_some(self, requests: Sequence[Any]) -> Sequence[int]:
-        """Test several requests at once; return the indices of those that are complete."""
-        try:
-            found: Sequence[int] | None = self._mpi.Request.Testsome(requests)
-        except self._mpi.Exception as error:
-            raise CommunicationError(
-                f"rank {self.rank}/{self.size}: MPI cannot finish a message ({error}); the process"
-                " of a rank may have ended, look at what the others say"
-            ) from error
-        return found or ()
 
     def _transfer(self, outgoing: dict[int, Array], incoming: dict[int, Array]) -> Steps:
         """Send and receive pieces of any length, chunk by chunk, all pairs at once."""

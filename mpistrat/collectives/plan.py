@@ -48,7 +48,7 @@ class Auto:
         try:
             nodes = Nodes.find(mpi, timeout)
             if nodes.count > 1:
-                return HierarchicalBackend.over(mpi, nodes, timeout)
+                return HierarchicalBackend.over(mpi, timeout, nodes)
             return ShmBackend.over(mpi, timeout)
         except BackendUnavailableError as error:
             configure(mpi.rank, mpi.size, host_name())  # so that one rank says it, with its name

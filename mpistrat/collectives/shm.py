@@ -104,7 +104,7 @@ class ShmBackend:
         self.rank, self.size = mpi.rank, mpi.size
         self.letters = mpi.letters
         self.guards_next = False
-        self.fast: FastCalls | None = _FastCalls(node)
+        self.fast: FastCalls | None = _FastCalls(node, self.capabilities().asynchronous)
         self._registered = Registered(node)
 
     @classmethod
@@ -127,6 +127,11 @@ class ShmBackend:
         backend.tune(found.tunings)
         backend.reads_peers = reach(mpi, kernels(), node, found.processes, timeout)
         return backend
+
+    @property
+    def native(self) -> Any:
+        """The kernels' own object, which carries the calls out."""
+        return self._node
 
     def tune(self, tunings: Tunings) -> None:
         """Set where one way gives way to another; the same on all ranks. **Local.**
@@ -339,10 +344,17 @@ class _QueuedCall:
 
 
 class _FastCalls:
-    """See `FastCalls` of base.py."""
+    """See `FastCalls` of base.py.
 
-    def __init__(self, node: Any) -> None:
+    Attributes
+    ----------
+    may_queue
+        Whether a thread of the kernels may carry calls out.
+    """
+
+    def __init__(self, node: Any, may_queue: bool) -> None:
         self._node = node
+        self.may_queue = may_queue
 
     @property
     def is_ready(self) -> bool:
@@ -396,7 +408,9 @@ class _FastCalls:
 
     def queue(self, array: ArrayLike, op: str, out: Array | None) -> _QueuedCall | None:
         """Return an all-reduce that the kernels begin by themselves, or None."""
-        if not isinstance(array, np.ndarray) or not self._node.is_common(array, op, out):
+        if not self.may_queue or not isinstance(array, np.ndarray):
+            return None
+        if not self._node.is_common(array, op, out):
             return None
         return _QueuedCall(self._node, array, op, np.empty_like(array) if out is None else out)
 

@@ -1,5 +1,6 @@
 """All-reduces that follow each other by themselves while Python computes (kernels/shm/queue.h)."""
 
+import contextlib
 import time
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import CommunicationTimeoutError, MismatchError
+from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 
 COUNT = 30_011
@@ -20,6 +22,20 @@ def world():
     return MPI.COMM_WORLD
 
 
+# Ranks a node, or None for one node.
+NODES = pytest.mark.parametrize("node_size", [None, 1, 2], ids=["shm", "1 a node", "2 a node"])
+
+
+@contextlib.contextmanager
+def communicator(node_size):
+    if node_size is None:
+        with Communicator(world(), "shm") as comm:
+            yield comm
+    else:
+        with pretended_nodes(node_size), Communicator(world(), "hierarchical") as comm:
+            yield comm
+
+
 def busy_until(condition):
     """Compute without a pause, and without giving the interpreter away for long."""
     end = time.monotonic() + DEADLINE_S
@@ -28,9 +44,10 @@ def busy_until(condition):
         sum(range(1000))
 
 
+@NODES
 @pytest.mark.mpi(ranks=[2, 3])
-def test_all_end_while_python_computes():
-    with Communicator(world(), "shm") as comm:
+def test_all_end_while_python_computes(node_size):
+    with communicator(node_size) as comm:
         works = [comm.iallreduce(np.full(COUNT, comm.rank + i, np.float32)) for i in range(8)]
         busy_until(lambda: not comm.backend.fast.is_busy)
         assert not any(work.done for work in works), "nobody has looked yet"
@@ -40,9 +57,10 @@ def test_all_end_while_python_computes():
         assert [record.state for record in comm.records()[-8:]] == ["done"] * 8
 
 
-@pytest.mark.mpi(ranks=2)
-def test_other_calls_wait_for_their_turn():
-    with Communicator(world(), "shm") as comm:
+@NODES
+@pytest.mark.mpi(ranks=[2, 3])
+def test_other_calls_wait_for_their_turn(node_size):
+    with communicator(node_size) as comm:
         mine = sample("float64", (COUNT,), comm.rank)
         arrays = [sample("float64", (COUNT,), rank) for rank in range(comm.size)]
         first, second = comm.iallreduce(mine), comm.iallreduce(mine, "max")
@@ -57,10 +75,11 @@ def test_other_calls_wait_for_their_turn():
         assert_same(total, expected_reduction("sum", arrays), "blocking")
 
 
+@NODES
 @pytest.mark.mpi(ranks=[2, 3])
-def test_calls_that_differ_and_those_behind_them():
+def test_calls_that_differ_and_those_behind_them(node_size):
     """The call that differs is everyone's error; the next ones are carried out."""
-    with Communicator(world(), "shm") as comm:
+    with communicator(node_size) as comm:
         is_last = comm.rank == comm.size - 1
         ones = np.ones(COUNT)
         works = [
@@ -81,10 +100,11 @@ def test_calls_that_differ_and_those_behind_them():
         assert comm.allreduce(1.0) == comm.size
 
 
-@pytest.mark.mpi(ranks=2)
-def test_ranks_whose_calls_go_different_ways():
+@NODES
+@pytest.mark.mpi(ranks=[2, 3])
+def test_ranks_whose_calls_go_different_ways(node_size):
     """One rank's arrays are not contiguous, so its calls need Python; the data is the same."""
-    with Communicator(world(), "shm") as comm:
+    with communicator(node_size) as comm:
         arrays = [sample("float32", (COUNT, 2), rank) for rank in range(comm.size)]
         mine = arrays[comm.rank]
         if comm.rank == 1:

@@ -30,6 +30,7 @@ PLACEMENTS = {
     "three and one": ([0, 1, 2, 3], 3),
     "one among three": ([0, 3, 2, 1], 3),
     "one and two, backwards": ([3, 1, 0], 2),
+    "orders that differ": ([0, 2, 3, 1], 2),
     "one each": ([1, 3, 0, 2], 1),
 }
 COUNTS = (1, 700, 5_000, 70_001, 300_007)  # short, in few steps, in one turn, in many
@@ -147,6 +148,81 @@ def test_unequal_calls_are_seen_by_every_rank(inline_ranks):
 
 
 @pytest.mark.mpi(ranks=4)
+@pytest.mark.parametrize("count", [10, 100_000])
+def test_a_mismatch_names_every_ranks_call_and_delivers_nothing(count):
+    """Short arrays travel with the lines, long ones after them; ranks 0 and 1 are one node."""
+    with pretended_nodes(2), Communicator(backend="hierarchical") as comm:
+        out = np.full(count, -1.0)
+        ops = ["sum", "sum", "max", "min"]
+        with pytest.raises(MismatchError) as caught:
+            comm.allreduce(np.ones(count), ops[comm.rank], out=out)
+        for rank, op in enumerate(ops):
+            assert f"allreduce(op={op}" in caught.value.calls[rank]
+        assert (out == -1).all()
+        assert comm.allreduce(1) == comm.size
+
+
+@pytest.mark.mpi(ranks=3)
+@pytest.mark.parametrize("node_size", [1, 2])
+def test_a_call_goes_on_while_python_holds_the_gil(node_size):
+    with pretended_nodes(node_size), Communicator(backend="hierarchical") as comm:
+        wire = comm.backend.native
+        assert comm.backend.capabilities().asynchronous
+        for count in (10, 1 << 20):
+            work = comm.iallreduce(np.full(count, comm.rank, np.float32))
+            end = time.monotonic() + 20
+            while not wire.is_over and time.monotonic() < end:
+                pass  # neither the work nor another call is asked: nothing goes on by Python
+            assert wire.is_over
+            np.testing.assert_array_equal(work.wait(), np.full(count, 3, np.float32))
+
+
+WITHOUT_THREADS = """
+import mpi4py
+mpi4py.rc.thread_level = "serialized"
+import numpy as np
+from mpistrat.collectives import Communicator
+with Communicator(backend="hierarchical") as comm:
+    assert comm.backend.name == "hierarchical" and not comm.backend.capabilities().asynchronous
+    work = comm.iallreduce(np.ones(1 << 18))
+    assert not work.done and (work.wait() == comm.size).all()
+    print("summed")
+"""
+
+
+def test_without_threads_in_mpi_calls_go_on_in_waits():
+    env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "1"}
+    result = run_job(["-c", WITHOUT_THREADS], 2, env=env)
+    assert result.returncode == 0, result.output
+    assert [rank.stdout for rank in result.ranks] == ["summed\n"] * 2, result.output
+
+
+OTHER_LIBRARY = """
+import sys
+import numpy as np
+from mpi4py import MPI
+from mpistrat.collectives import Communicator, library
+from mpistrat.errors import BackendUnavailableError
+if MPI.COMM_WORLD.rank == 1:
+    library._FUNCTIONS = ("MPI_Isend", "MPI_Unknown")
+with Communicator() as comm:
+    assert comm.backend.name == "mpi" and comm.allreduce(1) == comm.size
+try:
+    Communicator(backend="hierarchical")
+except BackendUnavailableError as error:
+    assert "rank 1" in str(error) and "MPI_Unknown" in str(error), error
+    print("refused")
+"""
+
+
+def test_a_library_that_cannot_be_called_leaves_all_to_mpi():
+    env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "1"}
+    result = run_job(["-c", OTHER_LIBRARY], 2, env=env)
+    assert [rank.stdout for rank in result.ranks] == ["refused\n"] * 2, result.output
+    assert "collectives use MPI alone" in result.ranks[0].stderr, result.output
+
+
+@pytest.mark.mpi(ranks=4)
 def test_auto_takes_it_on_several_nodes_only():
     with pretended_nodes(2), Communicator() as comm:
         assert comm.backend.name == "hierarchical"
@@ -167,6 +243,7 @@ def test_nodes_are_in_the_order_of_their_lowest_ranks():
 
 # ------------------------------------------------------------------------------- lost ranks
 
+REDUCE = "comm.allreduce(array, 'max', out=array)"
 # mpirun ends all ranks when one is killed, so what it started is only the parent of the rank.
 REDUCES = """
 import os, time
@@ -180,7 +257,7 @@ comm = Communicator(MPI.COMM_WORLD, "hierarchical")
 array, count = np.ones(1 << 20, np.float32), 0
 try:
     while True:
-        comm.allreduce(array, "max", out=array)
+        comm.allreduce(array, 'max', out=array)
         count += 1
         if count == 3:
             print("begun", os.getpid(), flush=True)
@@ -199,10 +276,12 @@ def wait_until(job, has_come, ranks, timeout_s=40.0):
 
 
 @pytest.mark.parametrize("victim", [0, 3])
-def test_a_killed_rank_ends_the_calls_of_every_other(victim):
+@pytest.mark.parametrize("call", ["allreduce", "iallreduce"])
+def test_a_killed_rank_ends_the_calls_of_every_other(victim, call):
     """Its node sees who it was; on another node MPI may see first that a message is lost."""
     env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "2"}
-    job = RunningJob(["-c", REDUCES], 4, env=env)
+    how = "comm.iallreduce(array, 'max', out=array).wait()" if call == "iallreduce" else REDUCE
+    job = RunningJob(["-c", REDUCES.replace(REDUCE, how)], 4, env=env)
     try:
         wait_until(job, lambda out: "begun" in out.stdout, range(4))
         pids = [int(out.stdout.split()[1]) for out in job.outputs()]

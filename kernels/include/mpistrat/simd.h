@@ -42,6 +42,11 @@ void mpistrat_reduce(void* const* destinations, int num_destinations, const void
 // Copy `nbytes` between two ranges that do not overlap; `stream` as above.
 void mpistrat_copy(void* destination, const void* source, size_t nbytes, int stream);
 
+// Convert `count` float16 or bfloat16 to float32, or back, rounding to nearest even. Nothing is
+// done for other dtypes. Both ranges are aligned as their elements are, and do not overlap.
+void mpistrat_widen(void* to, const void* from, size_t count, int dtype);
+void mpistrat_narrow(void* to, const void* from, size_t count, int dtype);
+
 // The instruction set in use: "avx512", "avx2" or "baseline" (x86-64), "neon" (AArch64),
 // "baseline" (elsewhere). The best that this processor has, until another is selected.
 const char* mpistrat_simd_name(void);

@@ -1,5 +1,5 @@
-#ifndef MPISTRAT_BINDINGS_NODE_HANDLE_H_
-#define MPISTRAT_BINDINGS_NODE_HANDLE_H_
+#ifndef MPISTRAT_BINDINGS_CALLS_HANDLE_H_
+#define MPISTRAT_BINDINGS_CALLS_HANDLE_H_
 
 #include <Python.h>
 
@@ -19,9 +19,8 @@ struct Allreduce {
   MpistratRecord record = {};
 };
 
-// A node as Python holds it, and what its fast calls have to know.
-struct NodeHandle {
-  MpistratNode* node = nullptr;
+// A node or a wire as Python holds it, and what its fast calls have to know.
+struct CallsHandle {
   int rank = 0, size = 0;
   bool is_ready = false;  // whether Python allows fast calls: open, sound, nothing queued
   bool is_busy = false;   // a call is under way
@@ -32,18 +31,32 @@ struct NodeHandle {
   MpistratRecords* records = nullptr;  // where fast calls are recorded, if they are
   Allreduce call = {};                 // the fast one under way
 
+  virtual ~CallsHandle() = default;
+  // See shm.h and wire.h.
+  virtual uint8_t* line() = 0;
+  virtual const uint8_t* table() = 0;
+  virtual void begin(const MpistratSpec& spec) = 0;
+  virtual int wait(uint64_t budget_ns) = 0;
+  virtual void detach() = 0;
+  virtual int64_t submit(const MpistratSpec& spec, int64_t digest,
+                         const MpistratRecord& record) = 0;
+  virtual int collect(int64_t number, uint64_t budget_ns) = 0;
+  virtual bool is_queue_busy() = 0;
+  virtual void resume() = 0;
+  virtual void drop() = 0;
+
   // Count one more call, fill in the head of its line, and return its number.
   int64_t fill_line(int64_t digest, int64_t extra) {
     int64_t head[4];
-    std::memcpy(head, mpistrat_line(node), sizeof head);
+    std::memcpy(head, line(), sizeof head);
     ++head[0];  // head[2], the failures, is written by Python
     head[1] = digest;
     head[3] = extra;
-    std::memcpy(mpistrat_line(node), head, sizeof head);
+    std::memcpy(line(), head, sizeof head);
     return head[0];
   }
 };
 
 }  // namespace mpistrat
 
-#endif  // MPISTRAT_BINDINGS_NODE_HANDLE_H_
+#endif  // MPISTRAT_BINDINGS_CALLS_HANDLE_H_

@@ -1,0 +1,30 @@
+#ifndef MPISTRAT_BINDINGS_CALLS_H_
+#define MPISTRAT_BINDINGS_CALLS_H_
+
+#include <nanobind/nanobind.h>
+
+#include <vector>
+
+#include "calls_handle.h"
+
+namespace mpistrat {
+
+// What a node and a wire have in common for Python: calls with NumPy arrays.
+struct __attribute__((visibility("hidden"))) Calls : CallsHandle {
+  nanobind::object held, records_object;
+  std::vector<MpistratPiece> sends, recvs;
+  std::vector<int64_t> send_bytes, recv_bytes;
+
+  // Raise what has made further calls impossible, if anything has.
+  virtual void check() {}
+};
+
+// An array's memory.
+MpistratPiece piece(nanobind::handle array);
+std::vector<MpistratPiece> pieces(const nanobind::sequence& arrays);
+
+void bind_calls(nanobind::module_& module);
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_BINDINGS_CALLS_H_

@@ -1,0 +1,314 @@
+// The collectives over several nodes, with threads as ranks and queues in place of MPI: every kind,
+// placement and way, random delays, calls that differ, and messages that fail.
+
+#include "mpistrat/wire.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "fake_mpi.h"
+#include "mpistrat/simd.h"
+
+namespace {
+
+using Values = std::vector<float>;
+using Counts = std::vector<int64_t>;
+
+constexpr int64_t kFloat = sizeof(float);
+
+// Which node each rank is on, and the limits: short arrays, then short and long messages of a ring.
+struct Setting {
+  std::vector<int32_t> node_of;
+  MpistratWireTuning tuning;
+};
+
+struct Rank {
+  MpistratWire* wire;
+  int rank, size;
+  int64_t sequence = 0;
+  int calls = 0;
+};
+
+// Small whole numbers, so that sums are exact in any order.
+float value(int rank, int64_t i, int salt) {
+  return static_cast<float>((rank * 31 + i * 7 + salt) % 97);
+}
+
+Values inputs(int rank, int64_t count, int salt) {
+  Values values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(value(rank, i, salt));
+  return values;
+}
+
+Values sum(int size, int64_t count, int salt) {
+  Values values(static_cast<size_t>(count));
+  for (int rank = 0; rank < size; ++rank)
+    for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] += value(rank, i, salt);
+  return values;
+}
+
+std::vector<MpistratPiece> cut(Values& values, int count) {
+  std::vector<MpistratPiece> pieces;
+  const size_t n = values.size(), each = n / static_cast<size_t>(count);
+  for (int i = 0; i < count; ++i) {
+    const size_t begin = each * static_cast<size_t>(i);
+    const size_t end = i + 1 == count ? n : begin + each;
+    pieces.push_back({values.data() + begin, static_cast<int64_t>(end - begin) * kFloat});
+  }
+  return pieces;
+}
+
+void show(Rank& me, int64_t digest, int64_t extra) {
+  const int64_t head[4] = {++me.sequence, digest, 0, extra};
+  std::memcpy(mpistrat_wire_line(me.wire), head, sizeof head);
+}
+
+int finish(Rank& me, const MpistratSpec& spec) {
+  mpistrat_wire_begin(me.wire, &spec);
+  ++me.calls;
+  if (me.calls % 5 == 0) mpistrat_wire_detach(me.wire);  // the wire's own thread goes on
+  if (me.calls % 15 == 0) mpistrat_wire_halt(me.wire);   // and gives the call back
+  int status = MPISTRAT_WAITING;
+  while (status == MPISTRAT_WAITING) status = mpistrat_wire_wait(me.wire, 3'000'000);
+  CHECK(mpistrat_wire_is_over(me.wire));
+  return status;
+}
+
+// Even pieces but for the first rank's, and none for the last of many.
+Counts parts(int size, int64_t count) {
+  Counts counts(static_cast<size_t>(size), count / size);
+  if (size > 2) counts.back() = 0;
+  int64_t rest = count;
+  for (int64_t n : counts) rest -= n;
+  counts[0] += rest;
+  return counts;
+}
+
+Values slice(const Values& all, const Counts& counts, int rank) {
+  int64_t start = 0;
+  for (int before = 0; before < rank; ++before) start += counts[static_cast<size_t>(before)];
+  const auto begin = all.begin() + start;
+  return {begin, begin + counts[static_cast<size_t>(rank)]};
+}
+
+// What one rank gives and gets in a call.
+struct Example {
+  Values send, recv, expected;
+  Counts send_bytes, recv_bytes;
+};
+
+Example example(int kind, const Rank& me, int64_t count, int root, int salt) {
+  Example made{inputs(me.rank, count, salt), {}, sum(me.size, count, salt), {}, {}};
+  const auto n = static_cast<size_t>(count);
+  const Counts counts = parts(me.size, count);
+  made.recv.assign(n, -1);
+  if (kind == MPISTRAT_REDUCE && me.rank != root) made.recv = made.expected = {};
+  if (kind == MPISTRAT_REDUCE_SCATTER) {
+    made.send_bytes = counts;
+    made.expected = slice(made.expected, counts, me.rank);
+    made.recv.resize(made.expected.size());
+  } else if (kind == MPISTRAT_BCAST) {
+    made.expected = inputs(root, count, salt);
+    if (me.rank == root) made.recv = made.send;
+  } else if (kind == MPISTRAT_ALLGATHER) {
+    made.recv_bytes = counts;
+    made.send = slice(inputs(me.rank, count, salt), counts, me.rank);
+    made.expected.clear();
+    for (int rank = 0; rank < me.size; ++rank)
+      for (float x : slice(inputs(rank, count, salt), counts, rank)) made.expected.push_back(x);
+  }
+  for (Counts* bytes : {&made.send_bytes, &made.recv_bytes})
+    for (int64_t& n_bytes : *bytes) n_bytes *= kFloat;
+  return made;
+}
+
+void run_call(Rank& me, int kind, int64_t count, int root, int salt) {
+  Example call = example(kind, me, count, root, salt);
+  const bool is_in_place = kind == MPISTRAT_ALLREDUCE && salt % 3 == 0;
+  if (is_in_place) call.recv = call.send;
+  const int num_pieces = is_in_place ? 1 : 1 + salt % 4;
+  const auto sends = cut(is_in_place || kind == MPISTRAT_BCAST ? call.recv : call.send, num_pieces);
+  const auto recvs = cut(call.recv, num_pieces);
+  MpistratSpec spec = {};
+  spec.kind = kind;
+  spec.crosses = salt % 2;
+  spec.dtype = MPISTRAT_FLOAT32;
+  spec.root = root;
+  spec.send = sends.data();
+  spec.num_send = static_cast<int>(sends.size());
+  spec.recv = recvs.data();
+  spec.num_recv = static_cast<int>(recvs.size());
+  spec.send_bytes = call.send_bytes.data();
+  spec.recv_bytes = call.recv_bytes.data();
+  if (spec.crosses) show(me, kind, me.rank);
+  CHECK(finish(me, spec) == MPISTRAT_DONE);
+  CHECK_AT(call.recv == call.expected, "kind %d of %d, rank %d, root %d, salt %d", kind,
+           static_cast<int>(count), me.rank, root, salt);
+}
+
+// Sums of halves that are exact in float32 alone, and are rounded and divided once.
+void run_halves(Rank& me, size_t count) {
+  std::vector<uint16_t> send(count), recv(count), expected(count);
+  std::vector<float> wide(count), total(count);
+  for (size_t i = 0; i < count; ++i) {
+    for (int rank = 0; rank < me.size; ++rank) total[i] += 1.0f + value(rank, 3, 0) / 1024;
+    total[i] /= static_cast<float>(me.size);
+    wide[i] = 1.0f + value(me.rank, 3, 0) / 1024;
+  }
+  mpistrat_narrow(send.data(), wide.data(), count, MPISTRAT_FLOAT16);
+  mpistrat_narrow(expected.data(), total.data(), count, MPISTRAT_FLOAT16);
+  const auto nbytes = static_cast<int64_t>(count * sizeof(uint16_t));
+  const MpistratPiece from{send.data(), nbytes}, to{recv.data(), nbytes};
+  MpistratSpec spec = {};
+  spec.kind = MPISTRAT_ALLREDUCE;
+  spec.dtype = MPISTRAT_FLOAT16;
+  spec.divisor = me.size;
+  spec.send = &from;
+  spec.recv = &to;
+  spec.num_send = spec.num_recv = 1;
+  CHECK(finish(me, spec) == MPISTRAT_DONE);
+  CHECK(recv == expected);
+}
+
+const int64_t* row(const Rank& me, int rank) {
+  return reinterpret_cast<const int64_t*>(mpistrat_wire_table(me.wire) +
+                                          rank * MPISTRAT_LINE_BYTES);
+}
+
+// Calls that differ, on one rank or in length, are seen by all; none gets data, and all go on.
+void run_mismatches(Rank& me, int64_t count) {
+  for (int odd = 0; odd < me.size; ++odd) {
+    Values send = inputs(me.rank, me.rank == odd ? count + 1 : count, 0), recv(send.size(), -1);
+    const auto sends = cut(send, 1), recvs = cut(recv, 1);
+    MpistratSpec spec = {};
+    spec.kind = MPISTRAT_ALLREDUCE;
+    spec.crosses = 1;
+    spec.dtype = MPISTRAT_FLOAT32;
+    spec.send = sends.data();
+    spec.recv = recvs.data();
+    spec.num_send = spec.num_recv = 1;
+    show(me, me.rank == odd ? 7 : 8, 0);
+    CHECK(finish(me, spec) == MPISTRAT_MISMATCH);
+    CHECK(recv == Values(recv.size(), -1));
+    for (int rank = 0; rank < me.size; ++rank) CHECK(row(me, rank)[1] == (rank == odd ? 7 : 8));
+  }
+}
+
+// Lines alone: their last words may differ, and they may have payloads.
+void run_lines(Rank& me) {
+  for (int kind = 0; kind < 3; ++kind) {
+    MpistratSpec spec = {};
+    spec.payload_bytes = kind == 2 ? 100 : 0;
+    show(me, 9, kind == 0 ? 5 : me.rank);
+    std::memset(mpistrat_wire_line(me.wire) + MPISTRAT_HEAD_BYTES, me.rank + 1, 100);
+    CHECK(finish(me, spec) == MPISTRAT_DONE);
+    for (int rank = 0; rank < me.size; ++rank) {
+      CHECK(row(me, rank)[0] == me.sequence && row(me, rank)[1] == 9);
+      CHECK(row(me, rank)[3] == (kind == 0 ? 5 : rank));
+      const auto* line = reinterpret_cast<const uint8_t*>(row(me, rank));
+      if (kind == 2) CHECK(line[MPISTRAT_HEAD_BYTES + 99] == rank + 1);
+    }
+  }
+}
+
+void run_rank(Rank& me, int num_cases) {
+  static const int64_t kCounts[] = {0, 1, 3, 57, 100, 1000, 4097, 20011};
+  std::mt19937 same(42), own(static_cast<unsigned>(me.rank));
+  CHECK(mpistrat_wire_is_over(me.wire));
+  for (int i = 0; i < num_cases; ++i) {
+    const int kind = static_cast<int>(1 + same() % 5);
+    const int64_t count = kCounts[same() % 8];
+    const int root = static_cast<int>(same() % static_cast<unsigned>(me.size));
+    const int salt = static_cast<int>(same() % 1000);
+    if (same() % 2) std::this_thread::sleep_for(std::chrono::microseconds(own() % 200));
+    run_call(me, kind, count, root, salt);
+  }
+  for (size_t count : {10, 1000, 10007}) run_halves(me, count);
+  for (int64_t count : {10, 30000}) run_mismatches(me, count);
+  run_lines(me);
+  run_call(me, MPISTRAT_ALLREDUCE, 1000, 0, 1);
+}
+
+// Open the ranks' ends, on memory of their nodes, and call `body(rank)` on threads.
+template <class Body>
+void on_ranks(const Setting& setting, Body body) {
+  const int size = static_cast<int>(setting.node_of.size());
+  std::vector<std::vector<int>> groups(8);
+  for (int rank = 0; rank < size; ++rank)
+    groups[static_cast<size_t>(setting.node_of[static_cast<size_t>(rank)])].push_back(rank);
+  std::vector<std::thread> threads;
+  std::vector<void*> memories;
+  for (const auto& group : groups) {
+    const size_t nbytes = (mpistrat_node_bytes(static_cast<int>(group.size())) + 4095) & ~4095u;
+    void* memory = std::aligned_alloc(4096, nbytes);
+    std::memset(memory, 0, nbytes);
+    memories.push_back(memory);
+    for (size_t local = 0; local < group.size(); ++local)
+      threads.emplace_back([&, memory, local] {
+        const int mates = static_cast<int>(group.size()), rank = group[local];
+        MpistratNode* node =
+            mates > 1 ? mpistrat_node_open(memory, static_cast<int>(local), mates, 2) : nullptr;
+        const MpistratMpi mpi = fake::mpi(rank);
+        CHECK(mpistrat_mpi_probe(&mpi, rank));
+        Rank me{mpistrat_wire_open(&mpi, node, rank, size, setting.node_of.data(), &setting.tuning),
+                rank, size};
+        body(me);
+        mpistrat_wire_close(me.wire);
+        if (node) mpistrat_node_close(node);
+      });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (void* memory : memories) std::free(memory);
+}
+
+// MPI fails while one rank waits for another, which does not come.
+void run_failure() {
+  std::atomic<bool> has_left{false};
+  on_ranks({{0, 1}, {8192, 1024, 4096, 1 << 20}}, [&](Rank& me) {
+    if (me.rank == 1) {
+      has_left = true;
+      return;
+    }
+    while (!has_left) std::this_thread::yield();
+    Values data = inputs(0, 3000, 0);
+    const auto pieces = cut(data, 1);
+    MpistratSpec spec = {};
+    spec.kind = MPISTRAT_ALLREDUCE;
+    spec.dtype = MPISTRAT_FLOAT32;
+    spec.send = spec.recv = pieces.data();
+    spec.num_send = spec.num_recv = 1;
+    mpistrat_wire_begin(me.wire, &spec);
+    CHECK(mpistrat_wire_wait(me.wire, 1'000'000) == MPISTRAT_WAITING);
+    CHECK(!mpistrat_wire_is_over(me.wire));
+    mpistrat_wire_detach(me.wire);
+    fake::world().is_broken = true;
+    int status = MPISTRAT_WAITING;
+    while (status == MPISTRAT_WAITING) status = mpistrat_wire_wait(me.wire, 1'000'000);
+    CHECK(status == MPISTRAT_MPI_ERROR);
+    CHECK(mpistrat_wire_wait(me.wire, 0) == MPISTRAT_MPI_ERROR);
+    CHECK(mpistrat_wire_error(me.wire) == fake::kBroken);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int num_cases = argc > 1 ? std::atoi(argv[1]) : 40;
+  const Setting settings[] = {
+      {{0, 1}, {8192, 16384, 61440, 1 << 30}},
+      {{0, 0, 1, 1}, {400, 64, 512, 1 << 30}},
+      {{0, 1, 1, 0}, {0, 16, 256, 1 << 30}},
+      {{0, 0, 0, 1}, {400, 2048, 4096, 1 << 30}},
+      {{0, 1, 2}, {8, 32, 1024, 1 << 30}},
+      {{2, 0, 1, 4, 3}, {400, 1000, 2000, 1 << 30}},
+      {{0, 1, 2, 1, 0, 2, 0}, {400, 256, 1024, 1 << 30}},
+  };
+  for (const Setting& setting : settings) {
+    fake::world().late_percent = setting.node_of.size() % 2 ? 60 : 0;
+    on_ranks(setting, [&](Rank& me) { run_rank(me, num_cases); });
+    CHECK(fake::world().messages.empty());
+  }
+  run_failure();
+}

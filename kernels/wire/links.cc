@@ -1,0 +1,52 @@
+#include "links.h"
+
+namespace mpistrat::wire {
+
+void NodeCall::clear(int kind) {
+  spec = {};
+  spec.kind = kind;
+  sends_.clear();
+  recvs_.clear();
+  blocks.clear();
+}
+
+void NodeCall::add(std::vector<MpistratPiece>* list, const void* data, int64_t nbytes) {
+  if (nbytes > 0) list->push_back({const_cast<void*>(data), nbytes});
+}
+
+void NodeCall::add(std::vector<MpistratPiece>* list, Pieces& pieces, int64_t offset,
+                   int64_t nbytes) {
+  pieces.for_each(offset, nbytes, [&](uint8_t* data, int64_t n) { add(list, data, n); });
+}
+
+void NodeCall::begin(MpistratNode* node) {
+  spec.send = sends_.data();
+  spec.num_send = static_cast<int32_t>(sends_.size());
+  spec.recv = recvs_.data();
+  spec.num_recv = static_cast<int32_t>(recvs_.size());
+  spec.send_bytes = spec.recv_bytes = blocks.data();
+  for (int64_t nbytes : blocks) spec.most_bytes = std::max(spec.most_bytes, nbytes);
+  mpistrat_begin(node, &spec);
+}
+
+Links::Links(const MpistratMpi& mpi, MpistratNode* node_of, const Places& places_of)
+    : places(places_of),
+      node(node_of),
+      lane(places.has_lane() ? Stops::of(places, places.local) : Stops{places.index, {}}),
+      leaders(Stops::of(places, 0)),
+      messages(mpi) {}
+
+void Links::begin_node_call() {
+  call.begin(node);
+  node_status_ = MPISTRAT_WAITING;
+}
+
+bool Links::is_node_free(uint64_t budget_ns) {
+  if (node_status_ != MPISTRAT_WAITING) return true;
+  node_status_ = mpistrat_wait(node, budget_ns);
+  if (node_status_ == MPISTRAT_WAITING) return false;
+  ++num_node_calls_;
+  return true;
+}
+
+}  // namespace mpistrat::wire

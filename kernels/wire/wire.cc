@@ -1,0 +1,254 @@
+#include "wire.h"
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+#include "../shm/waiting.h"
+
+namespace mpistrat::wire {
+namespace {
+
+constexpr int64_t kMostDepth = 16;  // turns under way: hides the time of a message and its answer
+constexpr int64_t kLeastDepth = 4;
+constexpr int64_t kFlyingBytes = 32 << 20;  // of each rank, in all turns together
+
+constexpr uint64_t kAtOnceNs = 200'000;  // at most, for what is possible at once
+
+int depth_of(const Places& places, const MpistratWireTuning& tuning) {
+  const int64_t turn = std::max<int64_t>(tuning.ring_most_bytes * places.num_nodes(), 1);
+  return static_cast<int>(std::clamp(kFlyingBytes / turn, kLeastDepth, kMostDepth));
+}
+
+}  // namespace
+
+Wire::Wire(const MpistratMpi& mpi, MpistratNode* node, int rank, int size, const int32_t* node_of,
+           const MpistratWireTuning& tuning)
+    : places_(rank, size, node_of),
+      tuning_(tuning),
+      depth_(depth_of(places_, tuning)),
+      first_tag_(mpi.first_tag),
+      links_(mpi, node, places_),
+      crossing_(links_, mpi.first_tag),
+      segments_(places_, tuning_) {}
+
+void Wire::begin(const MpistratSpec& spec) {
+  spec_ = spec;
+  status_ = MPISTRAT_WAITING;
+  is_for_all_ = false;
+  idling_.begin();
+  if (is_short()) {
+    begin_short();
+  } else if (spec_.crosses || spec_.kind == MPISTRAT_CROSS) {
+    phase_ = Phase::kCross;
+    crossing_.begin(spec_);
+  } else {
+    begin_data();
+  }
+}
+
+int Wire::advance(uint64_t budget_ns) {
+  if (is_over()) return status_;
+  const uint64_t start = now_ns();
+  for (;;) {
+    const int64_t events = links_.num_events();
+    links_.messages.poll();
+    const bool is_over = go_on();
+    if (error() != 0) return status_ = MPISTRAT_MPI_ERROR;
+    if (is_over) return status_;
+    const uint64_t waited = now_ns() - start;
+    if (links_.num_events() != events) {
+      idling_.moved();
+      if (waited < std::max(budget_ns, kAtOnceNs)) continue;
+    }
+    if (waited >= budget_ns) return MPISTRAT_WAITING;
+    if (links_.is_node_busy() && !has_messages()) {
+      links_.is_node_free(budget_ns - waited);
+    } else {
+      idling_.pause(budget_ns - waited);
+    }
+  }
+}
+
+// Go as far as is possible without waiting; returns whether the call is over.
+bool Wire::go_on() {
+  if (phase_ == Phase::kShort || phase_ == Phase::kCross) {
+    if (!crossing_.advance()) return false;
+    if (crossing_.is_mismatch()) {
+      status_ = MPISTRAT_MISMATCH;
+      phase_ = Phase::kOver;
+    } else if (phase_ == Phase::kShort) {
+      deliver(crossing_.result());
+    } else if (spec_.kind == MPISTRAT_CROSS) {
+      phase_ = Phase::kOver;
+    } else {
+      begin_data();
+    }
+  }
+  if (phase_ == Phase::kData) {
+    if (!pipeline_.advance(links_)) return false;
+    phase_ = Phase::kOver;
+    if (is_for_all_) deliver(total_.data());
+  }
+  if (status_ == MPISTRAT_WAITING) status_ = MPISTRAT_DONE;
+  phase_ = Phase::kOver;
+  return true;
+}
+
+int64_t Wire::nbytes() const {
+  const bool is_received = spec_.kind == MPISTRAT_BCAST || spec_.kind == MPISTRAT_ALLGATHER;
+  return is_received ? Pieces(spec_.recv, spec_.num_recv).nbytes()
+                     : Pieces(spec_.send, spec_.num_send).nbytes();
+}
+
+bool Wire::is_short() const {
+  if (spec_.kind == MPISTRAT_CROSS || spec_.kind == MPISTRAT_ALLGATHER) return false;
+  return nbytes() <= std::min<int64_t>(tuning_.short_bytes, Crossing::kMostBytes / 2);
+}
+
+void Wire::begin_short() {
+  phase_ = Phase::kShort;
+  if (spec_.kind == MPISTRAT_BCAST) {
+    crossing_.begin_bcast(spec_);
+  } else {
+    crossing_.begin_reduce(spec_, Arithmetic::of(spec_));
+  }
+}
+
+void Wire::begin_data() {
+  phase_ = Phase::kData;
+  if (spec_.kind == MPISTRAT_BCAST || spec_.kind == MPISTRAT_ALLGATHER) {
+    begin_copies();
+  } else {
+    begin_reduction();
+  }
+}
+
+void Wire::begin_reduction() {
+  const Arithmetic how = Arithmetic::of(spec_);
+  const int64_t each = how.result_itemsize(), count = nbytes() / each;
+  const Pieces send(spec_.send, spec_.num_send), recv(spec_.recv, spec_.num_recv);
+  Flow* flow;
+  if (spec_.kind == MPISTRAT_ALLREDUCE) {
+    segments_.begin_shared(count, each);
+    flow = &flow_.emplace<Reduction>(links_, how, send, recv);
+  } else if (!segments_.is_ring(count, each)) {
+    is_for_all_ = true;
+    if (total_.size() < static_cast<size_t>(nbytes())) total_.resize(static_cast<size_t>(nbytes()));
+    total_piece_ = {total_.data(), nbytes()};
+    segments_.begin_shared(count, each);
+    flow = &flow_.emplace<Reduction>(links_, how, send, Pieces(&total_piece_, 1));
+  } else {
+    flow = &flow_.emplace<OwnReduction>(links_, how, send, recv);
+    if (spec_.kind == MPISTRAT_REDUCE) {
+      segments_.begin_rooted(count, each, spec_.root);
+    } else {
+      counts_.assign(spec_.send_bytes, spec_.send_bytes + places_.size);
+      for (int64_t& n : counts_) n /= each;
+      segments_.begin_owned(counts_.data(), each);
+    }
+  }
+  pipeline_.begin(flow, &segments_, depth_, first_tag_ + 1, MPISTRAT_NUM_TAGS - 1);
+}
+
+// What is only copied is cut by bytes.
+void Wire::begin_copies() {
+  const Pieces send(spec_.send, spec_.num_send), recv(spec_.recv, spec_.num_recv);
+  int from = 0;
+  if (spec_.kind == MPISTRAT_BCAST) {
+    from = places_.node_of[static_cast<size_t>(spec_.root)];
+    segments_.begin_rooted(nbytes(), 1, spec_.root);
+  } else {
+    segments_.begin_owned(spec_.recv_bytes, 1);
+  }
+  Flow* flow = &flow_.emplace<Copies>(links_, 1, send, recv, from);
+  pipeline_.begin(flow, &segments_, depth_, first_tag_ + 1, MPISTRAT_NUM_TAGS - 1);
+}
+
+// Take what this rank gets of an array that was reduced, or copied, for all.
+void Wire::deliver(const uint8_t* total) {
+  Pieces recv(spec_.recv, spec_.num_recv);
+  int64_t start = 0;
+  const bool is_rooted = spec_.kind == MPISTRAT_REDUCE || spec_.kind == MPISTRAT_BCAST;
+  const bool is_root = places_.rank == spec_.root;
+  if (is_rooted && is_root != (spec_.kind == MPISTRAT_REDUCE)) return;
+  if (spec_.kind == MPISTRAT_REDUCE_SCATTER)
+    for (int rank = 0; rank < places_.rank; ++rank) start += spec_.send_bytes[rank];
+  recv.copy_in(0, total + start, recv.nbytes(), false);
+}
+
+}  // namespace mpistrat::wire
+
+// --------------------------------------------------------------------------------- the C functions
+
+struct MpistratWire : mpistrat::wire::Wire {
+  using Wire::Wire;
+  mpistrat::Progress progress{this};
+  mpistrat::Queue queue{this};
+};
+
+namespace {
+
+// Wires that were closed with messages under way: MPI may still write to their memory.
+void keep(MpistratWire* wire) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<MpistratWire*>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  kept->push_back(wire);
+}
+
+}  // namespace
+
+MpistratWire* mpistrat_wire_open(const MpistratMpi* mpi, MpistratNode* node, int rank, int size,
+                                 const int32_t* node_of, const MpistratWireTuning* tuning) {
+  return new (std::nothrow) MpistratWire(*mpi, node, rank, size, node_of, *tuning);
+}
+
+void mpistrat_wire_close(MpistratWire* wire) {
+  mpistrat_wire_halt(wire);
+  if (wire->has_messages()) {
+    keep(wire);
+  } else {
+    delete wire;
+  }
+}
+
+uint8_t* mpistrat_wire_line(MpistratWire* wire) { return wire->line(); }
+
+const uint8_t* mpistrat_wire_table(MpistratWire* wire) { return wire->table(); }
+
+void mpistrat_wire_begin(MpistratWire* wire, const MpistratSpec* spec) { wire->begin(*spec); }
+
+int mpistrat_wire_wait(MpistratWire* wire, uint64_t budget_ns) {
+  return wire->progress.has_call() ? wire->progress.wait(budget_ns) : wire->advance(budget_ns);
+}
+
+void mpistrat_wire_detach(MpistratWire* wire) {
+  if (!wire->progress.has_call() && !wire->is_over()) wire->progress.take_over();
+}
+
+int64_t mpistrat_wire_submit(MpistratWire* wire, const MpistratSpec* spec, int64_t digest,
+                             MpistratRecords* records, const MpistratRecord* record) {
+  return wire->queue.submit({*spec, *spec->send, *spec->recv, digest, *record}, records);
+}
+
+int mpistrat_wire_collect(MpistratWire* wire, int64_t number, uint64_t budget_ns) {
+  return wire->queue.wait(number, budget_ns);
+}
+
+int mpistrat_wire_is_queue_busy(MpistratWire* wire) { return wire->queue.is_busy(); }
+
+void mpistrat_wire_resume(MpistratWire* wire) { wire->queue.resume(); }
+
+void mpistrat_wire_drop(MpistratWire* wire) { wire->queue.drop(); }
+
+void mpistrat_wire_halt(MpistratWire* wire) {
+  wire->progress.halt();
+  wire->queue.halt();
+}
+
+int mpistrat_wire_is_over(MpistratWire* wire) {
+  return wire->progress.has_call() ? wire->progress.is_idle() : wire->is_over();
+}
+
+int mpistrat_wire_error(MpistratWire* wire) { return wire->error(); }

@@ -1,0 +1,70 @@
+#ifndef MPISTRAT_WIRE_WIRE_H_
+#define MPISTRAT_WIRE_WIRE_H_
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "../shm/progress.h"
+#include "../shm/queue.h"
+#include "crossing.h"
+#include "flows.h"
+#include "idling.h"
+#include "links.h"
+#include "mpistrat/wire.h"
+#include "pipeline.h"
+
+namespace mpistrat::wire {
+
+// One rank's end of the collectives over several nodes; see mpistrat/wire.h.
+class Wire : public Caller {
+ public:
+  Wire(const MpistratMpi& mpi, MpistratNode* node, int rank, int size, const int32_t* node_of,
+       const MpistratWireTuning& tuning);
+
+  uint8_t* line() override { return crossing_.line(); }
+  const uint8_t* table() const { return crossing_.table(); }
+
+  void begin(const MpistratSpec& spec) override;
+  int advance(uint64_t budget_ns) override;
+
+  bool is_over() const { return status_ != MPISTRAT_WAITING; }
+  int error() const { return links_.messages.error(); }
+  bool has_messages() const { return links_.messages.num_pending() > 0; }
+
+ private:
+  enum class Phase { kShort, kCross, kData, kOver };
+
+  int64_t nbytes() const;
+  bool is_short() const;
+  void begin_short();
+  void begin_data();
+  void begin_reduction();
+  void begin_copies();
+  bool go_on();
+  void deliver(const uint8_t* total);
+
+  const Places places_;
+  const MpistratWireTuning tuning_;
+  const int depth_;
+  const int first_tag_;
+  Links links_;
+  Crossing crossing_;
+  Segments segments_;
+  Pipeline pipeline_;
+  Idling idling_;
+
+  // The call under way.
+  MpistratSpec spec_ = {};
+  Phase phase_ = Phase::kOver;
+  int status_ = MPISTRAT_DONE;
+  std::variant<std::monostate, Reduction, OwnReduction, Copies> flow_;
+  std::vector<int64_t> counts_;
+  std::vector<uint8_t> total_;  // of what is reduced for all ranks but wanted by some
+  MpistratPiece total_piece_ = {};
+  bool is_for_all_ = false;
+};
+
+}  // namespace mpistrat::wire
+
+#endif  // MPISTRAT_WIRE_WIRE_H_
