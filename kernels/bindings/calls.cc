@@ -122,6 +122,7 @@ void bind_calls(nb::module_& module) {
   nb::class_<Calls>(module, "Calls")
       .def("start", &start)
       .def("wait", &wait)
+      .def("end", [](Calls& self) { self.is_busy = false; })
       .def("detach", [](Calls& self) { self.detach(); })
       .def("is_common", &is_common, nb::arg(), nb::arg(), nb::arg().none())
       .def("submit", &submit)

@@ -143,7 +143,7 @@ int run(CallsHandle* calls, const MpistratSpec& spec, int64_t nbytes) {
     status = calls->wait(kStayNs);
     Py_END_ALLOW_THREADS;
   }
-  calls->is_busy = status == MPISTRAT_WAITING;
+  calls->is_busy = status != MPISTRAT_DONE;  // until Python has it, and has read what differs
   return status;
 }
 

@@ -421,6 +421,8 @@ class _FastCalls:
     def carry_on(self, status: int, *arrays: Array) -> Steps:
         """Go on with a call; whoever gives it up keeps these steps, and so its arrays."""
         call = _Call(self._node, None, status)
+        if status != _WAITING:
+            self._node.end()  # its lines are still to be read, by this call before any other
         yield call
         del arrays
         if call.status == _MISMATCH:

@@ -58,11 +58,12 @@ def current() -> Mode | None:
 @contextmanager
 def enter(mode: Mode | None) -> Iterator[None]:
     """Make `mode` current within the block."""
-    token = _mode.set(mode)
-    try:
+    before = _mode.get()
+    try:  # set inside: a Ctrl-C right after it must not leave the mode for good
+        _mode.set(mode)
         yield
     finally:
-        _mode.reset(token)
+        _mode.set(before)
 
 
 @lru_cache(maxsize=1)
