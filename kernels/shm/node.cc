@@ -17,7 +17,8 @@ Node::Node(Memory* memory, int rank, int size, int num_cpus)
   place_.sources = sources_.data();
   place_.targets = targets_.data();
   place_.peers = peers_.data();
-  for (auto& tunings : tunings_) tunings[0] = tunings[1] = kTuning;
+  for (int kind = 0; kind < MPISTRAT_NUM_KINDS; ++kind)
+    for (bool halves : {false, true}) tune(kind, halves, {});
 }
 
 void Node::begin(const MpistratSpec& spec) {
@@ -55,12 +56,15 @@ void Node::begin(const MpistratSpec& spec) {
 
 void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   const auto choose = [](int64_t given, int64_t built_in) { return given > 0 ? given : built_in; };
+  // More than two ranks' arrays are reduced as soon from slots.
+  const bool reduces = kind == MPISTRAT_ALLREDUCE || kind == MPISTRAT_REDUCE_SCATTER;
+  const int64_t remote_bytes = reduces && place_.size > 2 ? INT64_MAX : kTuning.remote_bytes;
   tunings_[kind][halves] = {
       std::min(choose(tuning.chunk_bytes, kTuning.chunk_bytes), kMaxChunk),
       std::min(choose(tuning.flat_bytes, kTuning.flat_bytes), kMaxChunk / 4),
       choose(tuning.whole_bytes, kTuning.whole_bytes),
       choose(tuning.stream_bytes, kTuning.stream_bytes),
-      choose(tuning.remote_bytes, kTuning.remote_bytes),
+      choose(tuning.remote_bytes, remote_bytes),
   };
 }
 

@@ -32,12 +32,12 @@ Reduction::Reduction(const MpistratSpec& spec, const Place& place)
   is_flat_ = nbytes_ * size_ <= place.tuning.flat_bytes && nbytes_ <= kMaxChunk;
   is_flat_ = is_inline_ || (is_flat_ && size_ != 2);
   if (is_flat_) return;
+  stream_ = nbytes_ >= place.tuning.stream_bytes;
   const bool has_regions = nbytes_ >= kProbeBytes && !place.regions->empty();
-  const bool can_reach = nbytes_ >= place.tuning.remote_bytes && place.remote->is_open();
+  const bool can_reach = may_pull(place);
   before_ = spec.kind == MPISTRAT_ALLREDUCE && size_ > 1 && (has_regions || can_reach);
   chunks_ = num_pieces(nbytes_, chunk_bytes_);
   is_whole_ = size_ == 2 && nbytes_ <= place.tuning.whole_bytes;
-  stream_ = nbytes_ >= place.tuning.stream_bytes;
   go_by_slots();
 }
 
@@ -80,6 +80,12 @@ void Reduction::consume(const Place& place, int64_t step) {
 
 void Reduction::go_by_slots() { steps = before_ + chunks_ + !is_whole_; }
 
+// Whether private arrays are worth to be read where they are. Of those that are streamed each slice
+// would come from memory twice: for the rank that reduces it, and for the one that copies it.
+bool Reduction::may_pull(const Place& place) const {
+  return nbytes_ >= place.tuning.remote_bytes && !stream_ && place.remote->is_open();
+}
+
 // Find a way that all ranks can go. All read the same slots, and so come to the same answer.
 void Reduction::prepare(const Place& place, int64_t step) {
   if (step == 0) {
@@ -94,8 +100,7 @@ void Reduction::look(const Place& place) {
   const Offers::Found found = offers_.look(place);
   reads_in_place_ = found.maps_sends;
   writes_in_place_ = found.maps_recvs;
-  const bool is_long = nbytes_ >= place.tuning.remote_bytes && place.remote->is_open();
-  if (found.can_read && is_long && !(reads_in_place_ && writes_in_place_)) {
+  if (found.can_read && may_pull(place) && !(reads_in_place_ && writes_in_place_)) {
     before_ = 2;
     can_read_ = Offers::try_to_read(place, true);
   }

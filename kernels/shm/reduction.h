@@ -37,6 +37,7 @@ class Reduction : public Exchange {
   bool wants(int rank) const { return spec_.kind == MPISTRAT_ALLREDUCE || rank == spec_.root; }
   int64_t offset(int64_t chunk) const { return chunk * chunk_bytes_; }
 
+  bool may_pull(const Place& place) const;
   void prepare(const Place& place, int64_t step);
   void look(const Place& place);
   void go_by_slots();

@@ -31,6 +31,7 @@ _FLAT = tuple(2**power * _KIB for power in range(2, 9))
 _WHOLE = tuple(2**power * _KIB for power in range(7, 17))
 _REMOTE = tuple(2**power * _KIB for power in range(7, 15))
 _NAMES = (*CALLS, "allreduce" + HALVES)
+_REMOTE_CALLS = ("allreduce", "reduce_scatter", "allgather", "gather", "scatter", "alltoall")
 _STREAMED = ("allreduce", "reduce", "bcast", "allgather", "gather")
 _STREAM = tuple(2**power * _MIB for power in range(1, 8))
 
@@ -77,10 +78,10 @@ def _tune(trial: _Trial, num_ranks: int) -> Tuning:
             best = replace(best, whole_bytes=trial.last(best, "whole_bytes", _WHOLE))
         else:
             best = replace(best, flat_bytes=trial.last(best, "flat_bytes", _FLAT))
-    if trial.call == "allreduce":
-        best = replace(best, remote_bytes=trial.first(best, "remote_bytes", _REMOTE))
     if trial.call in _STREAMED:
         best = replace(best, stream_bytes=trial.first(best, "stream_bytes", _STREAM))
+    if trial.call in _REMOTE_CALLS:
+        best = replace(best, remote_bytes=trial.first(best, "remote_bytes", _REMOTE))
     return best
 
 

@@ -58,7 +58,8 @@ class Tuning:
     stream_bytes
         From so many bytes on, results are written past the caches.
     remote_bytes
-        From so many bytes on, private arrays are read where they are, if the system allows it.
+        From so many bytes on, private arrays are read where they are, if the system allows it
+        and results are not written past the caches.
     """
 
     chunk_bytes: int = 0

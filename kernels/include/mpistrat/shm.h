@@ -129,7 +129,7 @@ typedef struct {
   int64_t flat_bytes;    // all ranks' bytes up to here: one step, every rank reduces all
   int64_t whole_bytes;   // two ranks, up to here: every rank reduces whole chunks
   int64_t stream_bytes;  // results from here on are written past the caches
-  int64_t remote_bytes;  // private arrays from here on are read where they are
+  int64_t remote_bytes;  // private arrays from here on are read where they are, if not streamed
 } MpistratTuning;
 
 // Use it for calls of `kind` from now on, on float16 and bfloat16 if `halves`, else on the rest.
