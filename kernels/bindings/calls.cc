@@ -9,6 +9,7 @@
 namespace nb = nanobind;
 
 namespace mpistrat {
+namespace {
 
 MpistratPiece piece(nb::handle item) {
   if (!PyArray_Check(item.ptr())) throw nb::type_error("expected NumPy arrays");
@@ -21,8 +22,6 @@ std::vector<MpistratPiece> pieces(const nb::sequence& arrays) {
   for (nb::handle item : arrays) found.push_back(piece(item));
   return found;
 }
-
-namespace {
 
 // Start a call whose arrays are held until the next one starts.
 void start(Calls& self, int kind, bool crosses, int op, int dtype, int root, int64_t divisor,

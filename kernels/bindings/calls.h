@@ -19,10 +19,6 @@ struct __attribute__((visibility("hidden"))) Calls : CallsHandle {
   virtual void check() {}
 };
 
-// An array's memory.
-MpistratPiece piece(nanobind::handle array);
-std::vector<MpistratPiece> pieces(const nanobind::sequence& arrays);
-
 void bind_calls(nanobind::module_& module);
 
 }  // namespace mpistrat

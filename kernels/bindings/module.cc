@@ -9,13 +9,11 @@
 
 #include "calls.h"
 #include "fast_allreduce.h"
-#include "mpistrat/simd.h"
 #include "records.h"
 #include "wire.h"
 
 namespace nb = nanobind;
 using mpistrat::Calls;
-using mpistrat::pieces;
 
 namespace {
 
@@ -50,21 +48,6 @@ struct Node : Calls {
   void drop() override { mpistrat_drop(node); }
 };
 
-// Write sources[0] op sources[1] op ... to `into`; all have as many bytes.
-void reduce(nb::handle into, const nb::sequence& sources, int op, int dtype, int64_t divisor) {
-  MpistratPiece target = mpistrat::piece(into);
-  std::vector<const void*> from;
-  for (const MpistratPiece& source : pieces(sources)) {
-    if (source.nbytes != target.nbytes) throw nb::value_error("the arrays differ in bytes");
-    from.push_back(source.data);
-  }
-  const size_t itemsize = mpistrat_itemsize(dtype);
-  if (itemsize == 0 || from.empty()) throw nb::value_error("no dtype of the kernels, or no source");
-  nb::gil_scoped_release release;
-  mpistrat_reduce(&target.data, 1, from.data(), static_cast<int>(from.size()),
-                  static_cast<size_t>(target.nbytes) / itemsize, dtype, op, divisor, 0);
-}
-
 // What other processes read to see whether they can: (address, value).
 std::pair<uint64_t, uint64_t> token(Node& self) {
   std::pair<uint64_t, uint64_t> found;
@@ -96,13 +79,9 @@ NB_MODULE(_kernels, m) {
   nb::set_leak_warnings(false);  // communicators may live until the interpreter ends
   if (!mpistrat::init_fast_allreduce()) throw nb::python_error();
   m.def("node_bytes", &mpistrat_node_bytes);
-  m.def("simd_name", &mpistrat_simd_name);
-  m.def("simd_select", [](const char* name) { return mpistrat_simd_select(name) != 0; });
-  m.def("can_reduce", [](int op, int dtype) { return mpistrat_can_reduce(op, dtype) != 0; });
   m.def("has_token", [](int32_t pid, uint64_t address, uint64_t value) {
     return mpistrat_has_token(pid, address, value) != 0;
   });
-  m.def("reduce", &reduce);
   m.def("register_dtype", &mpistrat::register_dtype);
   m.def("dtype_of", [](nb::handle array) { return mpistrat::dtype_of(array.ptr()); });
   mpistrat::bind_records(m);

@@ -5,13 +5,16 @@
 namespace mpistrat::wire {
 
 void Scratch::reset(int64_t nbytes) {
-  const auto needed = static_cast<size_t>(nbytes + 16 * kAlign);
-  if (memory_.size() < needed) std::vector<uint8_t>(needed).swap(memory_);
-  at_ = -reinterpret_cast<intptr_t>(memory_.data()) & (kAlign - 1);
+  const int64_t needed = nbytes + 16 * kAlign;
+  if (nbytes_ < needed) {
+    memory_.reset(new uint8_t[static_cast<size_t>(needed)]);
+    nbytes_ = needed;
+  }
+  at_ = -reinterpret_cast<intptr_t>(memory_.get()) & (kAlign - 1);
 }
 
 uint8_t* Scratch::take(int64_t nbytes) {
-  uint8_t* taken = memory_.data() + at_;
+  uint8_t* taken = memory_.get() + at_;
   at_ += (nbytes + kAlign - 1) / kAlign * kAlign;
   return taken;
 }

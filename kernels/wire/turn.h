@@ -23,8 +23,8 @@ class Scratch {
  private:
   static constexpr int64_t kAlign = 64;
 
-  std::vector<uint8_t> memory_;
-  int64_t at_ = 0;
+  std::unique_ptr<uint8_t[]> memory_;  // not initialised: what is never used costs nothing
+  int64_t nbytes_ = 0, at_ = 0;
 };
 
 struct Turn {
@@ -32,7 +32,6 @@ struct Turn {
   Script script;
   Scratch scratch;
   std::vector<Block> sources, targets;  // this rank's slices of the blocks, before and after
-  uint8_t* spare = nullptr;             // where the script keeps what comes in
 };
 
 // What happens in the turns of a call. load() and store() describe the node's calls; they return

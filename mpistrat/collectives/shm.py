@@ -33,7 +33,7 @@ from mpistrat.collectives.tuning import CALLS, HALVES, Tuning, Tunings
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["CAPABILITIES", "ShmBackend", "kernels", "reduce_arrays", "why_no_kernels"]
+__all__ = ["CAPABILITIES", "ShmBackend", "kernels", "why_no_kernels"]
 
 # MpistratKind, MpistratStatus, MpistratOp and MpistratDtype of kernels/include/mpistrat.
 _CROSS, _ALLREDUCE, _REDUCE, _REDUCE_SCATTER, _BCAST, _ALLGATHER = 0, 1, 2, 3, 4, 5
@@ -76,14 +76,6 @@ def kernels() -> Any:
 def why_no_kernels() -> str | None:
     """Return why the kernels cannot be used by this process, or None."""
     return _load()[1] or None
-
-
-def reduce_arrays(into: Array, sources: Sequence[Array], op: str, divisor: int = 1) -> None:
-    """Reduce `sources` in order, divide by `divisor`, and write `into`, which may be one of them.
-
-    **Local.** All are contiguous, of one dtype and size.
-    """
-    kernels().reduce(into, sources, _OPS[op], kernels().dtype_of(into), divisor)
 
 
 class ShmBackend:
