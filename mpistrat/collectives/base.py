@@ -100,10 +100,6 @@ class QueuedCall(Protocol):
         """Wait until it is over; return its result. Keeps its arrays."""
         ...
 
-    def let_others_begin(self) -> None:
-        """Let those after it begin, which wait if the ranks' calls differed."""
-        ...
-
 
 class FastCalls(Protocol):
     """The state of calls that a backend can make without the gate's and the engine's Python.
@@ -163,6 +159,10 @@ class FastCalls(Protocol):
 
     def queue(self, array: ArrayLike, op: str, out: Array | None) -> QueuedCall | None:
         """Return an all-reduce for ``start``; None if it is not of the common case."""
+        ...
+
+    def resume(self) -> None:
+        """Let queued calls begin again, which wait after one that differed between the ranks."""
         ...
 
     def drop(self) -> None:

@@ -94,7 +94,7 @@ class Gate:
         self.extras = self._table[:, _AGREED:HEAD_BYTES].view(np.int64)[:, 0]
         self._agreed = self._table[:, :_AGREED]
         self._is_crossing = False
-        self._resumed = 0
+        self._resumed = self._turn = 0
         self._is_exact = can.exact and self.size > 1
         self.label: str | None = None
         self._broken: str | None = None
@@ -184,6 +184,7 @@ class Gate:
     def resume(self, signature: Signature, transfer: Steps) -> Steps:
         """Go on with a call that the backend began, lines and all, without this gate."""
         self._resumed = self.sequence
+        self._turn += 1
         self._what = signature
         self._is_crossing = True
         return (yield from self._finish(transfer))
@@ -194,11 +195,7 @@ class Gate:
 
     def follow(self, signature: Signature, call: QueuedCall) -> Steps:
         """Go on with a call that the backend begins by itself, once those before it are over."""
-        try:
-            return (yield from self.resume(signature, call.transfer()))
-        except MismatchError:
-            call.let_others_begin()
-            raise
+        return self.resume(signature, call.transfer())
 
     def digest(self, signature: Signature, label: str | None) -> int:
         """Return what a line shows of a call. **Local.**"""
@@ -213,6 +210,7 @@ class Gate:
         """Count one more call, record it, and fill in this rank's line."""
         self._what = what
         self._known = (None, 0)
+        self._turn += 1
         words = self._words
         words[0] += 1
         words[1] = kind.digest
@@ -294,12 +292,18 @@ class Gate:
 
     def tell(self, error: Exception) -> Exception:
         """Note an error that all ranks hear of together: it needs no notice. **Local.**"""
-        self._known = (error, self.sequence)
+        self._known = (error, self._turns)
         return error
 
     def is_known(self, error: BaseException) -> bool:
         """Tell whether all ranks heard of `error` together, in the last call. **Local.**"""
-        return error is self._known[0] and self.sequence == self._known[1]
+        return error is self._known[0] and self._turns == self._known[1]
+
+    @property
+    def _turns(self) -> int:
+        """How many calls this program has come to, which the backend may be ahead of."""
+        fast = self.backend.fast
+        return self._turn + (0 if fast is None else fast.fast_calls)
 
     # ------------------------------------------------------------------------------- health
 

@@ -330,10 +330,6 @@ class _QueuedCall:
             raise LinesDiffer
         return self._result
 
-    def let_others_begin(self) -> None:
-        """Let those after it begin."""
-        self._node.resume()
-
 
 class _FastCalls:
     """See `FastCalls` of base.py.
@@ -405,6 +401,10 @@ class _FastCalls:
         if not self._node.is_common(array, op, out):
             return None
         return _QueuedCall(self._node, array, op, np.empty_like(array) if out is None else out)
+
+    def resume(self) -> None:
+        """Let queued calls begin again."""
+        self._node.resume()
 
     def drop(self) -> None:
         """Forget the queued calls that have not begun."""

@@ -127,6 +127,8 @@ class Work(Generic[T]):
         except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
             self._record_end(is_done=False)
             self._error = self._engine.take(error)
+            if self.is_ahead:
+                self._engine.let_others_begin()
         else:
             return False
         self.done = True
@@ -267,6 +269,11 @@ class Engine:
             error = lost
         gate.break_off(error)
         return error
+
+    def let_others_begin(self) -> None:
+        """Let the calls that the backend holds begin, now that all know why one failed."""
+        if self._fast is not None and self.gate.broken is None:
+            self._fast.resume()
 
     def detach(self, work: Work[Any]) -> None:
         """Let the backend carry on with `work` by itself, if it is the first one and can be."""
