@@ -3,6 +3,10 @@
 A region is one segment with a part for each rank, or with one part for all. It is made by all
 ranks together, and given back once none of them uses its array any more; that is looked after when
 the next region is made, since all ranks must forget a region in the same call.
+
+Nothing is registered unless a user asks for it, variables and fused results neither: a process that
+is forked from a rank (a loader of data) would share them, and could change its parent's. Long
+private arrays need no copies either where the ranks may read each other's memory (reaching.py).
 """
 
 from __future__ import annotations
