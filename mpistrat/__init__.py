@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mpistrat.cluster.topology import Topology
     from mpistrat.collectives.base import Backend, Capabilities
     from mpistrat.collectives.communicator import Communicator
-    from mpistrat.collectives.recorder import CallRecord
+    from mpistrat.collectives.diagnosis.recorder import CallRecord
     from mpistrat.collectives.registry import available_backends, register_backend
     from mpistrat.collectives.work import Work
     from mpistrat.strategy.base import Strategy
@@ -58,7 +58,7 @@ _HOMES = {
     "cluster.topology": ("Topology",),
     "collectives.base": ("Backend", "Capabilities"),
     "collectives.communicator": ("Communicator",),
-    "collectives.recorder": ("CallRecord",),
+    "collectives.diagnosis.recorder": ("CallRecord",),
     "collectives.registry": ("available_backends", "register_backend"),
     "collectives.work": ("Work",),
     "strategy.base": ("Strategy",),

@@ -12,7 +12,7 @@ MPISTRAT_FUSION_BYTES    33554432    size of the buckets that lists of arrays ar
 MPISTRAT_ALLOW_SINGLETON 0           1: run alone although the launcher meant a larger job
 MPISTRAT_CHECKS          1           0: do not compare calls, keep no records (for measurements)
 MPISTRAT_RECORDS         256         calls that each communicator's flight recorder keeps at least
-MPISTRAT_TIMELINE                    file for a timeline of all calls (collectives/timeline.py)
+MPISTRAT_TIMELINE                    file for a timeline of all calls (diagnosis/timeline.py)
 MPISTRAT_TUNING                      table of ``bench tune``; default in the user's cache folder
 MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node (to test with)
 ======================== =========== ==========================================================
@@ -139,7 +139,7 @@ def timeline() -> str:
 
 
 def tuning_file() -> Path:
-    """Return where the table of tunings is (collectives/tuning.py)."""
+    """Return where the table of tunings is (collectives/shared/tuning.py)."""
     cache = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
     return Path(os.environ.get("MPISTRAT_TUNING", "") or Path(cache) / "mpistrat" / "tuning.json")
 

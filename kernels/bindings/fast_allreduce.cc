@@ -22,7 +22,7 @@ constexpr int kLoseTries = 8;                // each is lost to one more interru
 const char* const kOpNames[] = {"sum", "prod", "min", "max", "and", "or", "xor", "mean"};
 PyObject* op_names[8];
 PyObject *out_name, *op_name, *timeout_name;
-// The texts of records (mpistrat/collectives/recorder.py).
+// The texts of records (mpistrat/collectives/diagnosis/recorder.py).
 enum { kAllreduceText = 1, kFirstOpText = 2, kFirstDtypeText = 10 };
 
 // What a fingerprint is made of.

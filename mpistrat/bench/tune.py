@@ -15,9 +15,9 @@ from rich.console import Console
 
 from mpistrat import Communicator, config
 from mpistrat.bench.timing import Plan, measure
-from mpistrat.collectives import tuning
+from mpistrat.collectives.shared import tuning
+from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning
 from mpistrat.collectives.shm import ShmBackend
-from mpistrat.collectives.tuning import CALLS, HALVES, Tuning
 from mpistrat.errors import BackendError, UsageError
 from mpistrat.types import Array
 

@@ -9,7 +9,7 @@ a rank does that others wait for).
 
 from mpistrat.collectives.base import Backend, Capabilities
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.collectives.recorder import CallRecord
+from mpistrat.collectives.diagnosis.recorder import CallRecord
 from mpistrat.collectives.registry import available_backends, register_backend
 from mpistrat.collectives.work import Work
 

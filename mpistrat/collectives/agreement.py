@@ -11,7 +11,7 @@ import numpy as np
 
 from mpistrat import __version__, config
 from mpistrat.cluster.topology import host_name
-from mpistrat.collectives import timeline
+from mpistrat.collectives.diagnosis import timeline
 from mpistrat.errors import ClusterError
 
 __all__ = ["Facts", "check", "facts"]

@@ -9,15 +9,17 @@ from typing import Any, NoReturn
 from mpistrat import config
 from mpistrat.cluster import log
 from mpistrat.cluster.topology import Topology
-from mpistrat.collectives import agreement, fingerprint, operations, shutdown, stacks, timeline
+from mpistrat.collectives import agreement, fingerprint, operations, shutdown
 from mpistrat.collectives.base import Backend, Steps
 from mpistrat.collectives.calls import Calls
+from mpistrat.collectives.diagnosis import stacks, timeline
+from mpistrat.collectives.diagnosis.recorder import CallRecord, text_number
+from mpistrat.collectives.diagnosis.stacks import Stacks
+from mpistrat.collectives.engine import Engine
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.recorder import CallRecord, text_number
 from mpistrat.collectives.registry import open_backend
-from mpistrat.collectives.stacks import Stacks
-from mpistrat.collectives.work import Engine, Work
+from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
 from mpistrat.types import Array, ArrayLike
 

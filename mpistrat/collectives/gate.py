@@ -27,12 +27,12 @@ from mpistrat.collectives.base import (
     Request,
     Steps,
 )
+from mpistrat.collectives.diagnosis.recorder import Kind, Recorder, kind_of, text_number
+from mpistrat.collectives.diagnosis.stacks import Stacks
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.peers import Peers, cut, decode, short
-from mpistrat.collectives.recorder import Kind, Recorder, kind_of, text_number
 from mpistrat.collectives.reductions import Carried, carried, check_op
 from mpistrat.collectives.results import ResultPool
-from mpistrat.collectives.stacks import Stacks
 from mpistrat.errors import (
     BackendError,
     ClosedError,

@@ -23,14 +23,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mpistrat import config
-from mpistrat.collectives import rendezvous
 from mpistrat.collectives.base import Capabilities, Steps
-from mpistrat.collectives.liveness import Liveness
 from mpistrat.collectives.mpi import MpiBackend
+from mpistrat.collectives.native import kernels
 from mpistrat.collectives.nodes import Nodes
-from mpistrat.collectives.registered import private_memory
-from mpistrat.collectives.shm import ShmBackend, kernels
-from mpistrat.collectives.tuning import Tunings
+from mpistrat.collectives.shared import rendezvous
+from mpistrat.collectives.shared.liveness import Liveness
+from mpistrat.collectives.shared.registered import private_memory
+from mpistrat.collectives.shared.tuning import Tunings
+from mpistrat.collectives.shm import ShmBackend
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 

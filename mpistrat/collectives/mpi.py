@@ -21,7 +21,7 @@ from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import library, ordering, shutdown, splitting
 from mpistrat.collectives.base import Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.reductions import DTYPES
-from mpistrat.collectives.registered import private_memory
+from mpistrat.collectives.shared.registered import private_memory
 from mpistrat.errors import (
     BackendUnavailableError,
     CommunicationError,

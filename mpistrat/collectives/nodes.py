@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from mpistrat.cluster.topology import host_name
-from mpistrat.collectives import rendezvous
 from mpistrat.collectives.mpi import MpiBackend
-from mpistrat.collectives.shm import why_no_kernels
+from mpistrat.collectives.native import why_no_kernels
+from mpistrat.collectives.shared import rendezvous
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["Nodes"]

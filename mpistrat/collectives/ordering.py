@@ -26,7 +26,7 @@ from mpistrat.collectives.peers import cut, decode
 from mpistrat.errors import MismatchError, PeerLostError
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.work import Engine
+    from mpistrat.collectives.engine import Engine
 
 __all__ = ["Creation", "Program", "current"]
 

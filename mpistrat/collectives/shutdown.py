@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mpistrat import config
 from mpistrat.cluster import mpi
 from mpistrat.cluster.log import get_logger
-from mpistrat.collectives import stacks, timeline
+from mpistrat.collectives.diagnosis import stacks, timeline
 from mpistrat.errors import CommunicationError
 
 if TYPE_CHECKING:

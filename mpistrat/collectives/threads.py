@@ -15,7 +15,7 @@ import numpy as np
 
 from mpistrat.collectives.base import Capabilities, FastCalls, Steps
 from mpistrat.collectives.reductions import DTYPES, OPS, combine
-from mpistrat.collectives.registered import private_memory
+from mpistrat.collectives.shared.registered import private_memory
 from mpistrat.types import Array
 
 __all__ = ["ThreadComm", "ThreadWorld", "ThreadsBackend"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.collectives.shm import why_no_kernels
+from mpistrat.collectives.native import why_no_kernels
 from mpistrat.testing.launcher import run_job
 
 pytest.importorskip("typer")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import mpistrat
-from mpistrat.collectives.shm import why_no_kernels
+from mpistrat.collectives.native import why_no_kernels
 from mpistrat.demo.digits import split
 from mpistrat.demo.same_bits import digests, outliers
 from mpistrat.demo.train import Options, Trainer

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.work import Engine
+from mpistrat.collectives.engine import Engine
 from mpistrat.errors import CommunicationError, PeerLostError
 from mpistrat.testing.fast_calls import assert_equal, check, drop, open_communicator
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator, shm
-from mpistrat.collectives.tuning import CALLS, HALVES, Tuning
+from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 
 COUNTS = (1, 63, 64, 4097, 300_007)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.collectives import tuning
-from mpistrat.collectives.shm import why_no_kernels
-from mpistrat.collectives.tuning import CALLS, HALVES, Tuning
+from mpistrat.collectives.native import why_no_kernels
+from mpistrat.collectives.shared import tuning
+from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning
 from mpistrat.testing.launcher import run_job
 
 pytest.importorskip("typer")

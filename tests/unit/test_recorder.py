@@ -6,10 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from mpistrat.collectives import Communicator, recorder
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.diagnosis import recorder
+from mpistrat.collectives.diagnosis.recorder import CallRecord, PythonRing, kind_of, text_number
 from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.recorder import CallRecord, PythonRing, kind_of, text_number
-from mpistrat.collectives.shm import kernels, why_no_kernels
+from mpistrat.collectives.native import kernels, why_no_kernels
 from mpistrat.errors import CommunicationTimeoutError
 from mpistrat.testing.threads import run_ranks
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpistrat.collectives import segment
-from mpistrat.collectives.registered import Registered
+from mpistrat.collectives.shared import segment
+from mpistrat.collectives.shared.registered import Registered
 from mpistrat.collectives.threads import ThreadsBackend
 
 KINDS = pytest.mark.parametrize("in_memory", [True, False], ids=["memfd", "dev_shm"])

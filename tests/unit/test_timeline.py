@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mpistrat.collectives.recorder import CallRecord, PythonRing, Recorder, kind_of
-from mpistrat.collectives.recorder import Signature as Call
-from mpistrat.collectives.timeline import Timeline
+from mpistrat.collectives.diagnosis.recorder import CallRecord, PythonRing, Recorder, kind_of
+from mpistrat.collectives.diagnosis.recorder import Signature as Call
+from mpistrat.collectives.diagnosis.timeline import Timeline
 
 SECOND = 10**9
 

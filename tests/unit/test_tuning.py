@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from mpistrat.collectives import tuning
-from mpistrat.collectives.tuning import CALLS, HALVES, Tuning
+from mpistrat.collectives.shared import tuning
+from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning
 
 ENTRIES = {"allreduce": Tuning(chunk_bytes=65536, remote_bytes=1 << 22), "bcast": Tuning()}
 

@@ -192,7 +192,7 @@ def fast_call(is_busy=True):
 
 
 def test_fast_call_that_never_ends_is_not_waited_for_without_end(engine, monkeypatch):
-    from mpistrat.collectives import work as module
+    from mpistrat.collectives import engine as module
 
     monkeypatch.setattr(module, "_NAPS", 10)
     engine._fast = fast_call()
@@ -217,12 +217,12 @@ def test_fast_call_that_ends_lets_the_next_one_begin(engine):
 
 
 def test_given_up_transfers_are_kept_alive(engine):
-    from mpistrat.collectives import work as module
+    from mpistrat.collectives import work
 
-    held = len(module._abandoned)
+    held = len(work._abandoned)
     with pytest.raises(CommunicationTimeoutError):
         engine.start(steps(Countdown(10**9), None)).wait(timeout=0.05)
-    assert len(module._abandoned) == held + 1
+    assert len(work._abandoned) == held + 1
 
 
 def test_an_error_that_nobody_waits_for_is_shown(capfd):

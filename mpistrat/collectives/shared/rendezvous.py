@@ -12,10 +12,10 @@ import numpy as np
 
 from mpistrat.cluster.log import get_logger
 from mpistrat.cluster.topology import host_name
-from mpistrat.collectives import segment, tuning
 from mpistrat.collectives.base import Backend, Request, Steps
-from mpistrat.collectives.segment import Segment
-from mpistrat.collectives.tuning import Tunings
+from mpistrat.collectives.shared import segment, tuning
+from mpistrat.collectives.shared.segment import Segment
+from mpistrat.collectives.shared.tuning import Tunings
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
 
 __all__ = ["Met", "Process", "exchange", "meet", "run", "share"]

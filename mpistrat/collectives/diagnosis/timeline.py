@@ -34,7 +34,7 @@ from mpistrat.cluster import mpi
 if TYPE_CHECKING:
     from mpistrat.collectives.agreement import Facts
     from mpistrat.collectives.communicator import Communicator
-    from mpistrat.collectives.recorder import CallRecord, Recorder
+    from mpistrat.collectives.diagnosis.recorder import CallRecord, Recorder
 
 __all__ = ["Timeline", "clock", "finish", "flush", "follow", "is_on"]
 

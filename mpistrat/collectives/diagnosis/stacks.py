@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mpistrat.collectives import timeline
+from mpistrat.collectives.diagnosis import timeline
 from mpistrat.collectives.peers import decode
 
 if TYPE_CHECKING:

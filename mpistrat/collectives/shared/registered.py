@@ -4,8 +4,8 @@ A region is one segment with a part for each rank, or with one part for all. It 
 ranks together, and given back once none of them uses its array any more; that is looked after when
 the next region is made, since all ranks must forget a region in the same call.
 
-Nothing is registered unless a user asks for it, variables and fused results neither: a process that
-is forked from a rank (a loader of data) would share them, and could change its parent's. Long
+Nothing is registered unless a user asks for it, variables and fused results neither: a process
+that is forked from a rank (a loader of data) would share them, and could change its parent's. Long
 private arrays need no copies either where the ranks may read each other's memory (reaching.py).
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives import rendezvous
 from mpistrat.collectives.base import Backend, Steps
-from mpistrat.collectives.segment import Segment
+from mpistrat.collectives.shared import rendezvous
+from mpistrat.collectives.shared.segment import Segment
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from mpistrat import config
 from mpistrat.collectives import fingerprint
 from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.shm import kernels, why_no_kernels
+from mpistrat.collectives.native import kernels, why_no_kernels
 
 __all__ = ["CallRecord", "Kind", "Recorder", "Ring", "kind_of", "text_number"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mpistrat.cluster.log import get_logger
 from mpistrat.collectives.base import Backend
-from mpistrat.collectives.rendezvous import Process, exchange, run
+from mpistrat.collectives.shared.rendezvous import Process, exchange, run
 
 __all__ = ["reach"]
 

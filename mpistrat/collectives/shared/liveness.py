@@ -7,7 +7,7 @@ import select
 import threading
 from collections.abc import Sequence
 
-from mpistrat.collectives.rendezvous import Process
+from mpistrat.collectives.shared.rendezvous import Process
 
 __all__ = ["Liveness"]
 

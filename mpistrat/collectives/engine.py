@@ -1,0 +1,295 @@
+"""The loop in which every wait of a communicator happens, and the queue of its works."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from mpistrat import config
+from mpistrat.collectives import ordering
+from mpistrat.collectives.base import QueuedCall, Steps
+from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.work import Work
+from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
+
+__all__ = ["Engine"]
+
+_SPINS = 50  # tests in a row before the core is offered to others
+_LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
+_NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
+_NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
+_STAY_S = 2e-3  # at first, and
+_SLEEP_S = 0.02  # at most, where the backend itself can wait
+_ANSWER_S = 1.0  # how long peers have to say that they wait too
+
+
+class Engine:
+    """The queue of one communicator's works: the first one advances, the others wait.
+
+    Attributes
+    ----------
+    is_foreign
+        Whether another thread than its maker has used it, too.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self._started = 0
+        self.is_foreign = False
+        self._fast = gate.backend.fast
+        self._program = ordering.current()
+        self._program.add(self)
+        self._queue: deque[Work[Any]] = deque()
+        self._lock = threading.RLock()  # several threads may wait for works of their own
+
+    @property
+    def started(self) -> int:
+        """Number of works started, by this engine and past it."""
+        return self._started + (self._fast.fast_calls if self._fast is not None else 0)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether works are under way."""
+        return bool(self._queue)
+
+    def start(self, steps: Steps, label: str | None = None, is_counted: bool = True) -> Work[Any]:
+        """Queue a call made for `label`; it begins at once if nothing is before it."""
+        self.gate.check_open()
+        self._started += is_counted
+        self.is_foreign |= self._program is not ordering.current()
+        work: Work[Any] = Work(self, steps, label)
+        try:
+            if is_counted:
+                self._wait_for_fast_call()
+            with self._lock:
+                if self._queue or not work.advance():
+                    self._queue.append(work)
+        except BaseException as error:  # Ctrl-C while the call began
+            work.give_up(_lost(error))
+            self._give_up(error)
+            raise
+        self.allow_fast_calls()
+        return work
+
+    @property
+    def can_go_ahead(self) -> bool:
+        """Whether a call may be left to the backend: all that are pending are, too."""
+        return not self._queue or self._queue[-1].is_ahead
+
+    def start_ahead(
+        self, call: QueuedCall, digest: int, steps: Steps, label: str | None
+    ) -> Work[Any] | None:
+        """Leave `call` to the backend; `steps` end it. None if it has to wait for Python."""
+        self.gate.check_open()
+        self.is_foreign |= self._program is not ordering.current()
+        work: Work[Any] = Work(self, steps, label, is_ahead=True)
+        try:
+            self._wait_for_fast_call()
+            with self._lock:
+                if not self.can_go_ahead:  # another thread was faster
+                    return None
+                self._started += 1
+                self._queue.append(work)  # first: an interrupt must not lose its arrays
+                call.start(digest)
+        except BaseException as error:
+            work.give_up(_lost(error))
+            self._give_up(error)
+            raise
+        return work
+
+    def _wait_for_fast_call(self) -> None:
+        """Let a fast call of another thread go first, which began first and is in no queue.
+
+        It ends, or takes its place, within milliseconds.
+
+        Raises
+        ------
+        CommunicationError
+            It does not, or the communicator broke meanwhile.
+        """
+        if self._fast is None:
+            return
+        self._fast.is_ready = False
+        for _ in range(_NAPS):
+            if not self._fast.is_busy or self._queue:
+                return
+            self.gate.check_open()
+            time.sleep(_NAP_S)
+        gate = self.gate
+        raise CommunicationError(
+            f"call {gate.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name}), an"
+            " allreduce of another thread, has neither ended nor taken its place in the queue:"
+            " that thread was interrupted or stopped; look what it does"
+        )
+
+    def allow_fast_calls(self) -> None:
+        """Let calls take the backend's shorter way if nothing speaks against it."""
+        if self._fast is not None:
+            gate = self.gate
+            is_open = gate.broken is None and not gate.closed and not gate.closing
+            self._fast.is_ready = is_open and not self._queue
+
+    def take(self, error: Exception) -> Exception:
+        """Return the error of a call; one that only this rank has breaks the communicator."""
+        gate = self.gate
+        if gate.size == 1 or gate.is_known(error):
+            return error
+        if not isinstance(error, MpistratError):
+            lost = CommunicationError(
+                f"call {gate.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name})"
+                f" failed with {type(error).__name__}: {error}"
+            )
+            lost.__cause__ = error
+            error = lost
+        gate.break_off(error)
+        return error
+
+    def let_others_begin(self) -> None:
+        """Let the calls that the backend holds begin, now that all know why one failed."""
+        if self._fast is not None and self.gate.broken is None:
+            self._fast.resume()
+
+    def detach(self, work: Work[Any]) -> None:
+        """Let the backend carry on with `work` by itself, if it is the first one and can be."""
+        with self._lock:
+            if self._queue and self._queue[0] is work:
+                detach = getattr(work.request, "detach", None)
+                if detach is not None:
+                    detach()
+
+    def poll(self) -> bool:
+        """Advance the first work; return whether it is over.
+
+        One thread at a time does that; the others have nothing to do.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if not self._queue:
+                return True
+            is_over = self._queue[0].advance()
+            if is_over:
+                self._queue.popleft()
+                self.allow_fast_calls()
+            return is_over
+        finally:
+            self._lock.release()
+
+    def _sleep(self, work: Work[Any], seconds: float) -> None:
+        """Let time pass, for as long as nothing can be done; best in the backend's own wait."""
+        if not self._stay(work, seconds):
+            time.sleep(_NAP_S)
+
+    def _stay(self, work: Work[Any], seconds: float) -> bool:
+        """Let the backend itself wait for up to `seconds`; return whether it can."""
+        with self._lock:  # for all of it: only one thread may drive the backend
+            request = self._queue[0].request if self._queue else None
+            sleep = getattr(request, "sleep", None)
+            if sleep is None or work.done or self._program.has_pending(self):
+                return False
+            sleep(seconds)
+            return True
+
+    def wait(self, work: Work[Any], timeout: float | None) -> None:
+        """Run until `work` is over."""
+        try:
+            if not self.poll():
+                self._stay(work, _STAY_S)
+            spins = 0
+            while not work.done:
+                if not self.poll():
+                    spins += 1
+                    if spins > _SPINS:
+                        self._wait_slowly(work, timeout)
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
+        limit = config.timeout_s() if timeout is None else timeout
+        start = time.monotonic()
+        looks, say_at = 0, ordering.SAY_AFTER_S
+        while not work.done:
+            os.sched_yield()
+            if self.poll():
+                continue
+            looks += 1
+            if looks % _LOOK_EVERY == 0:
+                waited = time.monotonic() - start
+                self._look_up(waited, limit)
+                if waited > say_at and not self.is_foreign:
+                    say_at = float("inf")
+                    self._program.say(self.gate.uid, self._first(), self.gate.in_words())
+                if waited > _NAP_AFTER_S:
+                    looks = -1  # from now on every round sleeps and looks
+                    self._sleep(work, _SLEEP_S)
+
+    def _look_up(self, waited: float, limit: float) -> None:
+        """Check the deadline, and whether the peers can still come."""
+        gate = self.gate
+        gate.check_peers()
+        if not self.is_foreign:
+            self._program.progress(self)
+            if gate.uid:
+                self._program.check(gate.uid, self._first(), gate.in_words)
+        if waited > limit or gate.peers.is_asked(gate.sequence):
+            error = self._stall(waited)
+            if not error.missing and waited <= limit:
+                gate.check_peers()  # whoever asked has given up since, which says more
+            raise error
+
+    def _first(self) -> int:
+        """Return the number of the work that the others wait for."""
+        return self.started - len(self._queue) + 1
+
+    def _stall(self, waited: float) -> CommunicationTimeoutError:
+        """Find out who is missing: whoever waits here too answers within a moment."""
+        gate = self.gate
+        gate.peers.say_stalled(gate.sequence)
+        end = time.monotonic() + _ANSWER_S
+        while gate.peers.absent(gate.sequence) and time.monotonic() < end:
+            time.sleep(1e-3)
+            gate.peers.listen()
+        missing = tuple(gate.peers.absent(gate.sequence))
+        names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
+        doing = gate.stacks.ask(missing) if missing and gate.stacks is not None else ""
+        return CommunicationTimeoutError(
+            f"{gate.in_words()} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
+            f" {waited:.1f} s; ranks that did not come: {names}; look what these ranks do, or"
+            f" raise the limit with MPISTRAT_TIMEOUT or timeout={doing}",
+            missing,
+        )
+
+    def forget(self, reason: str) -> None:
+        """Have nothing to do with the calls under way: this process is no rank. **Local.**"""
+        self.gate.broken = reason
+        while self._queue:
+            self._queue.popleft().give_up(CommunicationError(reason))
+
+    def lose(self, sequence: int, error: BaseException) -> None:
+        """Give up fast call `sequence`, which raised `error`, if nobody looks after it now.
+
+        An interrupt does that: before the call is in the queue, or before it is waited for.
+        **Local.**
+        """
+        is_interrupt = not isinstance(error, Exception)
+        if not self.gate.has_resumed(sequence) or (is_interrupt and self.is_pending):
+            self._give_up(error)
+
+    def _give_up(self, error: BaseException) -> None:
+        self.gate.break_off(error)
+        self.allow_fast_calls()
+        if self._fast is not None:
+            self._fast.drop()
+        with self._lock:
+            while self._queue:
+                self._queue.popleft().give_up(_lost(error))
+
+
+def _lost(error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    return CommunicationError(f"interrupted: {error!r}")
