@@ -49,10 +49,11 @@ struct CallsHandle {
   int64_t fill_line(int64_t digest, int64_t extra) {
     int64_t head[4];
     std::memcpy(head, line(), sizeof head);
-    ++head[0];  // head[2], the failures, is written by Python
+    ++head[0];
     head[1] = digest;
     head[3] = extra;
-    std::memcpy(line(), head, sizeof head);
+    std::memcpy(line(), head, 2 * sizeof *head);  // head[2], the failures, is Python's
+    std::memcpy(line() + 3 * sizeof *head, head + 3, sizeof *head);
     return head[0];
   }
 };

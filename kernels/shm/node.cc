@@ -56,11 +56,13 @@ void Node::begin(const MpistratSpec& spec) {
 
 void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   const auto choose = [](int64_t given, int64_t built_in) { return given > 0 ? given : built_in; };
+  const auto line = static_cast<int64_t>(kCacheLine);
   // More than two ranks' arrays are reduced as soon from slots.
   const bool reduces = kind == MPISTRAT_ALLREDUCE || kind == MPISTRAT_REDUCE_SCATTER;
   const int64_t remote_bytes = reduces && place_.size > 2 ? INT64_MAX : kTuning.remote_bytes;
   tunings_[kind][halves] = {
-      std::min(choose(tuning.chunk_bytes, kTuning.chunk_bytes), kMaxChunk),
+      // Whole cache lines, and so whole elements.
+      std::clamp(choose(tuning.chunk_bytes, kTuning.chunk_bytes) / line * line, line, kMaxChunk),
       std::min(choose(tuning.flat_bytes, kTuning.flat_bytes), kMaxChunk / 4),
       choose(tuning.whole_bytes, kTuning.whole_bytes),
       choose(tuning.stream_bytes, kTuning.stream_bytes),
@@ -137,10 +139,12 @@ bool Node::have_all_come() {
 }
 
 bool Node::do_lines_agree() {
+  // What this rank has shown, and not what it would show now: Python may have noted a failure
+  // since.
+  const Line& mine = place_.line(place_.rank, place_.sequence);
   for (int rank = 0; rank < place_.size; ++rank) {
     const Line& line = place_.line(rank, place_.sequence);
-    if (std::memcmp(line.rest, line_ + sizeof place_.sequence,
-                    MPISTRAT_AGREED_BYTES - sizeof place_.sequence) != 0)
+    if (std::memcmp(line.rest, mine.rest, MPISTRAT_AGREED_BYTES - sizeof place_.sequence) != 0)
       return false;
   }
   return true;
@@ -193,7 +197,10 @@ int mpistrat_is_queue_busy(MpistratNode* node) { return node->queue.is_busy(); }
 
 void mpistrat_resume(MpistratNode* node) { node->queue.resume(); }
 
-void mpistrat_drop(MpistratNode* node) { node->queue.drop(); }
+void mpistrat_drop(MpistratNode* node) {
+  node->progress.halt();
+  node->queue.drop();
+}
 
 uint8_t* mpistrat_line(MpistratNode* node) { return node->line(); }
 

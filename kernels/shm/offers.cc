@@ -28,10 +28,7 @@ Address find(const Place& place, Pieces* pieces) {
 }
 
 bool can_read(const Place& place, int rank, Pieces* pieces) {
-  const int64_t nbytes = pieces->nbytes();
-  uint8_t byte;
-  return nbytes == 0 || (place.remote->read(rank, pieces, 0, 1, &byte) &&
-                         place.remote->read(rank, pieces, nbytes - 1, 1, &byte));
+  return place.remote->can_read(rank, pieces);
 }
 
 }  // namespace
@@ -71,7 +68,7 @@ Offers::Found Offers::look(const Place& place) const {
   return found;
 }
 
-// The first and the last byte of each array: what is between them is memory of the same kind.
+// Both ends of each piece: what is between them is memory of the same kind.
 bool Offers::try_to_read(const Place& place, bool reads_results) {
   for (int rank = 0; rank < place.size; ++rank) {
     Peer& peer = place.peers[rank];

@@ -80,9 +80,13 @@ void Queue::resume() {
 }
 
 void Queue::drop() {
-  if (!shared_) return;
-  const std::lock_guard<std::mutex> lock(shared_->mutex);
+  if (!shared_ || getpid() != owner_) return;
+  Lock lock(shared_->mutex);
   shared_->calls.resize(shared_->has_begun ? 1 : 0);
+  shared_->is_held = true;
+  ++shared_->num_waiting;
+  shared_->changed.wait(lock, [this] { return !shared_->is_driven; });
+  --shared_->num_waiting;
 }
 
 void Queue::run() {
@@ -118,10 +122,11 @@ void Queue::begin(Queued* call) {
   shared_->has_begun = true;
   int64_t head[MPISTRAT_HEAD_BYTES / 8];
   std::memcpy(head, caller_->line(), sizeof head);
-  ++head[0];  // head[2], the failures, is written by Python
+  ++head[0];
   head[1] = call->digest;
   head[3] = 0;
-  std::memcpy(caller_->line(), head, sizeof head);
+  std::memcpy(caller_->line(), head, 2 * sizeof *head);  // head[2], the failures, is Python's
+  std::memcpy(caller_->line() + 3 * sizeof *head, head + 3, sizeof *head);
   call->record.sequence = head[0];
   if (shared_->records) mpistrat_record_begin(shared_->records, &call->record);
   call->spec.crosses = 1;

@@ -59,7 +59,7 @@ class Queue {
   // Go on after a call that did not end well.
   void resume();
 
-  // Forget the calls that have not begun.
+  // Forget the calls that have not begun, and leave the one that has: nobody drives it any more.
   void drop();
 
  private:

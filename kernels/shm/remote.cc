@@ -28,6 +28,25 @@ bool Remote::has(int32_t pid, uint64_t address, uint64_t value) {
   return read_process(pid, &there, 1, &found, sizeof found) && found == value;
 }
 
+bool Remote::can_read(int rank, Pieces* pieces) const {
+  const int32_t pid = pids_[static_cast<size_t>(rank)];
+  iovec ends[kBatch];
+  uint8_t bytes[kBatch];
+  int count = 0;
+  bool can = true;
+  const auto flush = [&] {
+    can = can && (count == 0 || read_process(pid, ends, count, bytes, static_cast<size_t>(count)));
+    count = 0;
+  };
+  pieces->for_each(0, pieces->nbytes(), [&](uint8_t* data, int64_t n) {
+    ends[count++] = {data, 1};
+    ends[count++] = {data + n - 1, 1};
+    if (count == kBatch) flush();
+  });
+  flush();
+  return can;
+}
+
 bool Remote::read(int rank, Pieces* pieces, int64_t offset, int64_t nbytes, void* to) const {
   const int32_t pid = pids_[static_cast<size_t>(rank)];
   auto* at = static_cast<uint8_t*>(to);

@@ -29,6 +29,9 @@ class Remote {
   void open(const int32_t* pids, int size) { pids_.assign(pids, pids + size); }
   bool is_open() const { return !pids_.empty(); }
 
+  // Whether the first and the last byte of each of rank's `pieces` can be read.
+  bool can_read(int rank, Pieces* pieces) const;
+
   // Copy `nbytes` of rank's `pieces`, from `offset` on, to `to`. Returns whether that was possible.
   bool read(int rank, Pieces* pieces, int64_t offset, int64_t nbytes, void* to) const;
 

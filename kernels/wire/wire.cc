@@ -240,7 +240,10 @@ int mpistrat_wire_is_queue_busy(MpistratWire* wire) { return wire->queue.is_busy
 
 void mpistrat_wire_resume(MpistratWire* wire) { wire->queue.resume(); }
 
-void mpistrat_wire_drop(MpistratWire* wire) { wire->queue.drop(); }
+void mpistrat_wire_drop(MpistratWire* wire) {
+  wire->progress.halt();
+  wire->queue.drop();
+}
 
 void mpistrat_wire_halt(MpistratWire* wire) {
   wire->progress.halt();

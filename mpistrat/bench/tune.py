@@ -51,7 +51,8 @@ def command(
     if communicator.size < 2:
         raise BackendError("bench tune: one rank; start it with mpirun, on as many as jobs have")
     file = out or config.tuning_file()
-    best = tuning.find(communicator.size) if out is None else {}
+    with communicator.checking():  # before all the measuring
+        best = tuning.entry(file, communicator.size)
     for name in _names(calls):
         best[name] = _tune(_Trial(communicator, console, rounds, name), communicator.size)
     if communicator.rank == 0:

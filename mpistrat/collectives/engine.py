@@ -18,6 +18,7 @@ from mpistrat.errors import CommunicationError, CommunicationTimeoutError, Mpist
 __all__ = ["Engine"]
 
 _SPINS = 50  # tests in a row before the core is offered to others
+_GLANCE_EVERY = 256  # tests of a user who does not wait
 _LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
 _NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
 _NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
@@ -37,7 +38,7 @@ class Engine:
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
-        self._started = 0
+        self._started = self._glances = 0
         self.is_foreign = False
         self._fast = gate.backend.fast
         self._program = ordering.current()
@@ -177,6 +178,17 @@ class Engine:
             return is_over
         finally:
             self._lock.release()
+
+    def glance(self) -> None:
+        """Once in a while, see whether the peers can still come; raise if they cannot."""
+        self._glances += 1
+        if self._glances % _GLANCE_EVERY:
+            return
+        try:
+            self.gate.check_peers()
+        except BaseException as error:
+            self._give_up(error)
+            raise
 
     def _sleep(self, work: Work[Any], seconds: float) -> None:
         """Let time pass, for as long as nothing can be done; best in the backend's own wait."""

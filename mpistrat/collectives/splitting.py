@@ -37,6 +37,7 @@ def split(comm: Any, color: int, timeout: float, may_thread: bool) -> Any:
         f"rank {comm.rank}/{comm.size} waited {timeout:.0f} s for all ranks to divide themselves"
         " by nodes, as they make this strategy or communicator; look what the others do"
     )
+    timeout = min(timeout, threading.TIMEOUT_MAX)
     if not may_thread:
         watchdog = threading.Timer(timeout, _end, [complaint])
         watchdog.daemon = True

@@ -61,8 +61,8 @@ class Work(Generic[T]):
 
     def test(self) -> bool:
         """Advance without waiting; return whether the call is over. **Local.**"""
-        if not self.done:
-            self._engine.poll()
+        if not self.done and not self._engine.poll():
+            self._engine.glance()
         return self.done
 
     def wait(self, timeout: float | None = None) -> T:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.errors import CommunicationTimeoutError, MismatchError
+from mpistrat.errors import CommunicationTimeoutError, MismatchError, PeerLostError
 from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 
@@ -124,6 +124,56 @@ def test_results_in_place_and_dropped_works():
         work = comm.iallreduce(np.ones(3))
         assert work.wait()[0] == 2.0
         assert (data == 3.0).all()
+
+
+@NODES
+@pytest.mark.mpi(ranks=2)
+def test_a_failure_told_while_a_call_is_under_way_does_not_change_its_line(node_size):
+    with communicator(node_size) as comm:
+        if comm.rank == 0:
+            work = comm.iallreduce(np.ones(4))
+            comm.fail(ValueError("mine"))
+            world().Barrier()
+        else:
+            world().Barrier()
+            work = comm.iallreduce(np.ones(4))
+        # Whether the notice or the call comes first, nobody waits, and no result is wrong.
+        with contextlib.suppress(PeerLostError):
+            assert work.wait(timeout=10.0)[0] == 2.0
+        comm.gate.closed = True
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+@pytest.mark.parametrize("op", ["sum", "bcast"])
+def test_who_gave_up_takes_no_further_part(op):
+    """Its arrays are its own again: what it writes to them must not get to a peer that comes."""
+    comm = Communicator(world(), "shm")
+    data = np.ones(COUNT)
+    if comm.rank == 0:
+        work = comm.iallreduce(data) if op == "sum" else comm.ibcast(data, 0)
+        with pytest.raises(CommunicationTimeoutError):
+            work.wait(timeout=0.3)
+        data[:] = 1000.0
+        world().Barrier()
+    else:
+        world().Barrier()
+        call = comm.allreduce if op == "sum" else comm.bcast
+        with pytest.raises(PeerLostError):
+            call(data, timeout=20.0)
+    comm.gate.closed = True
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_a_loop_of_tests_ends_when_the_peer_has_failed():
+    comm = Communicator(world(), "shm")
+    if comm.rank == 0:
+        work = comm.iallreduce(np.ones(COUNT))
+        with pytest.raises(PeerLostError, match="mine"):
+            busy_until(work.test)
+    else:
+        comm.gate.break_off(ValueError("mine"))
+    world().Barrier()
+    comm.gate.closed = True
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)

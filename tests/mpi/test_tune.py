@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mpistrat.collectives import Communicator
 from mpistrat.collectives.native import why_no_kernels
 from mpistrat.collectives.shared import tuning
 from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning
@@ -27,16 +29,37 @@ print(len(told[0]), told[0]["alltoall"].chunk_bytes)
 
 def test_a_table_is_measured_and_written(tmp_path: Path) -> None:
     file = tmp_path / "tuning.json"
+    tuning.write(file, 3, {"bcast": Tuning(chunk_bytes=65536)})
     argv = ["-m", "mpistrat.bench", "tune", "--rounds", "1", "--calls", "scatter"]
     said = run_job([*argv, "--out", str(file)], 3, timeout_s=60).check().ranks[0].stdout
     assert "scatter, 4194304 bytes" in said
-    assert list(json.loads(file.read_text())[tuning.key(3)]) == ["scatter"]
+    assert list(json.loads(file.read_text())[tuning.key(3)]) == ["bcast", "scatter"]
 
 
 def test_an_unknown_call_is_named() -> None:
     result = run_job(["-m", "mpistrat.bench", "tune", "--calls", "sum"], 2, timeout_s=30)
     assert result.returncode != 0
     assert "expected some of" in result.output
+
+
+def test_what_is_no_table_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    file = tmp_path / "tuning.json"
+    file.write_text("[]")
+    result = run_job(["-m", "mpistrat.bench", "tune", "--out", str(file)], 2, timeout_s=30)
+    assert result.returncode != 0
+    assert "expected an object" in result.output
+    assert "of the time" not in result.output
+
+
+@pytest.mark.mpi(ranks=3)
+def test_chunks_of_any_size_are_whole_elements():
+    from mpi4py import MPI
+
+    with Communicator(MPI.COMM_WORLD, "shm") as comm:
+        for nbytes in (1, 65, 12345, 100_001):
+            comm.backend.tune({"allreduce": Tuning(chunk_bytes=nbytes, flat_bytes=1)})
+            total = comm.allreduce(np.arange(30_000) + comm.rank)
+            assert (total == 3 * np.arange(30_000) + 3).all()
 
 
 def test_rank_0s_table_holds_for_all(tmp_path: Path) -> None:

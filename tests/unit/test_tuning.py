@@ -34,6 +34,8 @@ def test_no_table(file):
     [
         {"allreduce": {"chunk_bytes": -1}},
         {"allreduce": {"chunk_bytes": "1"}},
+        {"allreduce": {"chunk_bytes": True}},
+        {"allreduce": {"chunk_bytes": 10**30}},
         {"allreduce": {"chunks": 1}},
         {"allreduces": {}},
         {"allreduce": 5},

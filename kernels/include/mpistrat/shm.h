@@ -96,7 +96,7 @@ int mpistrat_wait(MpistratNode* node, uint64_t budget_ns);
 void mpistrat_detach(MpistratNode* node);
 
 // All-reduces that follow each other by themselves, in a thread of the node's own, while no other
-// function of the node is called but these and line, table and tune. Each crosses the gate.
+// function of the node is called but these and line and table. Each crosses the gate.
 //
 // Add one, with one piece each, and return its number. `record` is kept in `records` unless that is
 // NULL. If one does not end well, no other begins until resume.
@@ -107,7 +107,7 @@ int mpistrat_collect(MpistratNode* node, int64_t number, uint64_t budget_ns);
 // 1 while some are under way, or will be without another word; then no other call may begin.
 int mpistrat_is_queue_busy(MpistratNode* node);
 void mpistrat_resume(MpistratNode* node);
-// Forget those that have not begun.
+// Forget those that have not begun, and advance none any more, nor a call that was detached.
 void mpistrat_drop(MpistratNode* node);
 
 // Make memory known that all ranks have mapped, so that calls on it skip their copies. All ranks

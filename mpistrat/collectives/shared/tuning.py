@@ -39,6 +39,8 @@ CALLS = (
 )
 """Names of entries, in the order of MpistratKind from 1 on (kernels/include/mpistrat/shm.h)."""
 
+_MOST = 1 << 62
+
 HALVES = " of halves"
 """What the names of entries for float16 and bfloat16 end with."""
 
@@ -82,7 +84,7 @@ class Tuning:
         except TypeError as error:
             raise ValueError(str(error)) from None
         for name, value in asdict(found).items():
-            if not isinstance(value, int) or value < 0:
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
                 raise ValueError(f"{name}={value!r}: expected a whole number of bytes")
         return found
 
@@ -145,12 +147,23 @@ def write(file: Path, ranks: int, tunings: Tunings) -> None:
     file.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n")
 
 
+def entry(file: Path, ranks: int) -> Tunings:
+    """Return the entry in `file` for `ranks` ranks on this machine; {} without one.
+
+    Raises
+    ------
+    OSError, ValueError
+        It cannot be read, or is no such table.
+    """
+    return _from_table(read(file).get(key(ranks), {}))
+
+
 def find(ranks: int) -> Tunings:
     """Return the entry for `ranks` ranks on this machine; {} without one. **Local.**"""
     file: Path | str = "MPISTRAT_TUNING"
     try:
         file = config.tuning_file()
-        return _from_table(read(file).get(key(ranks), {}))
+        return entry(file, ranks)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: nobody's home folder
         warn_once(
             _LOG,
