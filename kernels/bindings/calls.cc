@@ -49,7 +49,7 @@ void start(Calls& self, int kind, bool crosses, int op, int dtype, int root, int
   spec.most_bytes = most_bytes;
   self.is_busy = true;
   self.is_fast = false;
-  self.begin(spec);
+  mpistrat_begin(self.calls, &spec);
 }
 
 int wait(Calls& self, uint64_t budget_ns) {
@@ -63,6 +63,10 @@ int wait(Calls& self, uint64_t budget_ns) {
   }
   self.is_busy = status == MPISTRAT_WAITING;
   return status;
+}
+
+void detach(Calls& self) {
+  if (self.may_detach) mpistrat_detach(self.calls);
 }
 
 nb::object bytes_view(const nb::object& owner, uint8_t* data, npy_intp rows, npy_intp columns) {
@@ -83,7 +87,7 @@ int64_t submit(Calls& self, nb::handle array, nb::handle op, nb::handle out, int
   if (call.op < 0) throw nb::value_error("expected an all-reduce of the common case");
   call.spec.send = &call.send;
   call.spec.recv = &call.recv;
-  return self.submit(call.spec, digest, call.record);
+  return mpistrat_submit(self.calls, &call.spec, digest, self.records, &call.record);
 }
 
 bool is_common(Calls& self, nb::handle array, nb::handle op, nb::handle out) {
@@ -94,7 +98,7 @@ int collect(Calls& self, int64_t number, uint64_t budget_ns) {
   int status;
   {
     nb::gil_scoped_release release;
-    status = self.collect(number, budget_ns);
+    status = mpistrat_collect(self.calls, number, budget_ns);
   }
   if (status != MPISTRAT_DONE) self.check();
   return status;
@@ -122,28 +126,29 @@ void bind_calls(nb::module_& module) {
       .def("start", &start)
       .def("wait", &wait)
       .def("end", [](Calls& self) { self.is_busy = false; })
-      .def("detach", [](Calls& self) { self.detach(); })
+      .def("detach", &detach)
       .def("is_common", &is_common, nb::arg(), nb::arg(), nb::arg().none())
       .def("submit", &submit)
       .def("collect", &collect)
-      .def("resume", [](Calls& self) { self.resume(); })
-      .def("drop", [](Calls& self) { self.drop(); })
+      .def("resume", [](Calls& self) { mpistrat_resume(self.calls); })
+      .def("drop", [](Calls& self) { mpistrat_drop(self.calls); })
       .def("fast_allreduce", &fast_allreduce)
       .def("record_in", &record_in, nb::arg().none())
       .def("line",
            [](nb::handle_t<Calls> self) {
-             return bytes_view(nb::borrow(self), nb::cast<Calls*>(self)->line(), 0,
+             return bytes_view(nb::borrow(self), mpistrat_line(nb::cast<Calls*>(self)->calls), 0,
                                MPISTRAT_LINE_BYTES);
            })
       .def("table",
            [](nb::handle_t<Calls> self) {
              Calls* calls = nb::cast<Calls*>(self);
-             return bytes_view(nb::borrow(self), const_cast<uint8_t*>(calls->table()), calls->size,
-                               MPISTRAT_LINE_BYTES);
+             return bytes_view(nb::borrow(self), const_cast<uint8_t*>(mpistrat_table(calls->calls)),
+                               calls->size, MPISTRAT_LINE_BYTES);
            })
       .def_rw("is_ready", &Calls::is_ready)
       .def_ro("size", &Calls::size)
-      .def_prop_ro("is_busy", [](Calls& self) { return self.is_busy || self.is_queue_busy(); })
+      .def_prop_ro("is_busy",
+                   [](Calls& self) { return self.is_busy || mpistrat_is_queue_busy(self.calls); })
       .def_ro("is_fast", &Calls::is_fast)
       .def_rw("label", &Calls::label)
       .def_rw("has_digests", &Calls::has_digests)

@@ -15,6 +15,8 @@ struct __attribute__((visibility("hidden"))) Calls : CallsHandle {
   std::vector<MpistratPiece> sends, recvs;
   std::vector<int64_t> send_bytes, recv_bytes;
 
+  virtual ~Calls() = default;
+
   // Raise what has made further calls impossible, if anything has.
   virtual void check() {}
 };

@@ -135,7 +135,7 @@ bool find_digest(FastAllreduce* self, const Arguments& call, int64_t* digest) {
 int run(CallsHandle* calls, const MpistratSpec& spec, int64_t nbytes) {
   calls->is_busy = calls->is_fast = true;
   ++calls->fast_calls;
-  calls->begin(spec);
+  mpistrat_begin(calls->calls, &spec);
   int status = MPISTRAT_WAITING;
   if (nbytes <= kHoldGilBytes) status = calls->wait(kHoldGilNs);
   if (status == MPISTRAT_WAITING) {
@@ -199,7 +199,7 @@ PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObj
   mine.recv = {PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), mine.send.nbytes};
   mine.spec.send = &mine.send;
   mine.spec.recv = &mine.recv;
-  mine.record.sequence = calls->fill_line(digest, 0);
+  mine.record.sequence = mpistrat_count(calls->calls, digest);
   if (calls->records) mpistrat_record_begin(calls->records, &mine.record);
   const int status = run(calls, mine.spec, mine.send.nbytes);
   if (status == MPISTRAT_DONE) {

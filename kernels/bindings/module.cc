@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "fast_allreduce.h"
+#include "mpistrat/shm.h"
 #include "records.h"
 #include "wire.h"
 
@@ -28,24 +29,10 @@ struct Node : Calls {
     size = size_;
     node = mpistrat_node_open(reinterpret_cast<void*>(address), rank, size, num_cpus);
     if (!node) throw std::bad_alloc();
+    calls = mpistrat_node_calls(node);
   }
   ~Node() override { mpistrat_node_close(node); }
   Node(const Node&) = delete;
-
-  uint8_t* line() override { return mpistrat_line(node); }
-  const uint8_t* table() override { return mpistrat_table(node); }
-  void begin(const MpistratSpec& of) override { mpistrat_begin(node, &of); }
-  int wait(uint64_t budget_ns) override { return mpistrat_wait(node, budget_ns); }
-  void detach() override { mpistrat_detach(node); }
-  int64_t submit(const MpistratSpec& of, int64_t digest, const MpistratRecord& record) override {
-    return mpistrat_submit(node, &of, digest, records, &record);
-  }
-  int collect(int64_t number, uint64_t budget_ns) override {
-    return mpistrat_collect(node, number, budget_ns);
-  }
-  bool is_queue_busy() override { return mpistrat_is_queue_busy(node) != 0; }
-  void resume() override { mpistrat_resume(node); }
-  void drop() override { mpistrat_drop(node); }
 };
 
 // What other processes read to see whether they can: (address, value).

@@ -32,12 +32,11 @@ MpistratMpi mpi_of(const std::vector<intptr_t>& words) {
 struct Wire : Calls {
   nb::object node, fail;
   MpistratWire* wire = nullptr;
-  const bool may_detach;
 
   Wire(const std::vector<intptr_t>& mpi, nb::object node_of, size_t address, int rank_,
        const std::vector<int32_t>& nodes, const std::vector<int64_t>& tuning, bool may_detach_,
        nb::object fail_)
-      : node(std::move(node_of)), fail(std::move(fail_)), may_detach(may_detach_) {
+      : node(std::move(node_of)), fail(std::move(fail_)) {
     if (tuning.size() != 4) throw nb::value_error("expected 4 numbers");
     rank = rank_;
     size = static_cast<int>(nodes.size());
@@ -46,30 +45,12 @@ struct Wire : Calls {
     wire = mpistrat_wire_open(&functions, reinterpret_cast<MpistratNode*>(address), rank, size,
                               nodes.data(), &limits);
     if (!wire) throw std::bad_alloc();
+    calls = mpistrat_wire_calls(wire);
+    may_detach = may_detach_;
   }
   ~Wire() override { mpistrat_wire_close(wire); }
   Wire(const Wire&) = delete;
 
-  uint8_t* line() override { return mpistrat_wire_line(wire); }
-  const uint8_t* table() override { return mpistrat_wire_table(wire); }
-  void begin(const MpistratSpec& of) override { mpistrat_wire_begin(wire, &of); }
-  // An error is raised by check() alone, so that calls end with it in one place.
-  int wait(uint64_t budget_ns) override {
-    const int status = mpistrat_wire_wait(wire, budget_ns);
-    return status == MPISTRAT_MPI_ERROR ? static_cast<int>(MPISTRAT_WAITING) : status;
-  }
-  void detach() override {
-    if (may_detach) mpistrat_wire_detach(wire);
-  }
-  int64_t submit(const MpistratSpec& of, int64_t digest, const MpistratRecord& record) override {
-    return mpistrat_wire_submit(wire, &of, digest, records, &record);
-  }
-  int collect(int64_t number, uint64_t budget_ns) override {
-    return mpistrat_wire_collect(wire, number, budget_ns);
-  }
-  bool is_queue_busy() override { return mpistrat_wire_is_queue_busy(wire) != 0; }
-  void resume() override { mpistrat_wire_resume(wire); }
-  void drop() override { mpistrat_wire_drop(wire); }
   void check() override {
     const bool is_over = mpistrat_wire_is_over(wire) != 0;
     if (is_over && mpistrat_wire_error(wire) != 0) fail(mpistrat_wire_error(wire));
@@ -88,7 +69,7 @@ void bind_wire(nb::module_& module) {
                     const std::vector<int32_t>&, const std::vector<int64_t>&, bool, nb::object>(),
            nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
            nb::arg())
-      .def("halt", [](Wire& self) { mpistrat_wire_halt(self.wire); })
+      .def("halt", [](Wire& self) { mpistrat_halt(self.calls); })
       .def_prop_ro("is_over", [](Wire& self) { return mpistrat_wire_is_over(self.wire) != 0; });
 }
 

@@ -2,8 +2,7 @@
 
 #include <cstring>
 
-#include "progress.h"
-#include "queue.h"
+#include "../calls/calls.h"
 
 namespace mpistrat {
 
@@ -70,7 +69,7 @@ void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   };
 }
 
-MpistratStatus Node::wait(uint64_t budget_ns) {
+MpistratStatus Node::advance(uint64_t budget_ns) {
   while (step_ < exchange_->steps) {
     if (!is_published_) publish();
     if (!is_consuming_) {
@@ -166,13 +165,13 @@ void Node::fill_table() {
 
 // --------------------------------------------------------------------------------- the C functions
 
-struct MpistratNode : mpistrat::Node, mpistrat::Caller {
+struct MpistratNode : mpistrat::Node, MpistratCalls {
   using Node::Node;
+  ~MpistratNode() override { queue.halt(); }
   uint8_t* line() override { return Node::line(); }
+  const uint8_t* table() const override { return Node::table(); }
   void begin(const MpistratSpec& spec) override { Node::begin(spec); }
-  int advance(uint64_t budget_ns) override { return Node::wait(budget_ns); }
-  mpistrat::Progress progress{this};
-  mpistrat::Queue queue{this};
+  int advance(uint64_t budget_ns) override { return Node::advance(budget_ns); }
 };
 
 size_t mpistrat_node_bytes(int size) { return mpistrat::Memory::bytes(size); }
@@ -184,37 +183,7 @@ MpistratNode* mpistrat_node_open(void* memory, int rank, int size, int num_cpus)
 
 void mpistrat_node_close(MpistratNode* node) { delete node; }
 
-int64_t mpistrat_submit(MpistratNode* node, const MpistratSpec* spec, int64_t digest,
-                        MpistratRecords* records, const MpistratRecord* record) {
-  return node->queue.submit({*spec, *spec->send, *spec->recv, digest, *record}, records);
-}
-
-int mpistrat_collect(MpistratNode* node, int64_t number, uint64_t budget_ns) {
-  return node->queue.wait(number, budget_ns);
-}
-
-int mpistrat_is_queue_busy(MpistratNode* node) { return node->queue.is_busy(); }
-
-void mpistrat_resume(MpistratNode* node) { node->queue.resume(); }
-
-void mpistrat_drop(MpistratNode* node) {
-  node->progress.halt();
-  node->queue.drop();
-}
-
-uint8_t* mpistrat_line(MpistratNode* node) { return node->line(); }
-
-const uint8_t* mpistrat_table(MpistratNode* node) { return node->table(); }
-
-void mpistrat_begin(MpistratNode* node, const MpistratSpec* spec) { node->begin(*spec); }
-
-int mpistrat_wait(MpistratNode* node, uint64_t budget_ns) {
-  return node->progress.has_call() ? node->progress.wait(budget_ns) : node->wait(budget_ns);
-}
-
-void mpistrat_detach(MpistratNode* node) {
-  if (!node->progress.has_call()) node->progress.take_over();
-}
+MpistratCalls* mpistrat_node_calls(MpistratNode* node) { return node; }
 
 void mpistrat_token(MpistratNode* node, uint64_t* address, uint64_t* value) {
   const uint64_t* token = node->remote().token();

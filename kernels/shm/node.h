@@ -34,7 +34,7 @@ class Node {
   void tune(int kind, bool halves, const MpistratTuning& tuning);
 
   void begin(const MpistratSpec& spec);
-  MpistratStatus wait(uint64_t budget_ns);
+  MpistratStatus advance(uint64_t budget_ns);
 
  private:
   bool is_line_step() const { return step_ == 0 && spec_.crosses; }

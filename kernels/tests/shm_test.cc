@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "check.h"
+#include "values.h"
 
 namespace {
 
-using Values = std::vector<float>;
+using mpistrat_test::cut;
+using mpistrat_test::Values;
 
 // What one rank holds at index `i` of the block that it has for rank `to`; small whole numbers, so
 // that sums are exact in any order.
@@ -34,25 +36,15 @@ struct Case {
 struct Rank {
   MpistratNode* node;
   int rank;
+  MpistratCalls* calls = mpistrat_node_calls(node);
   int64_t sequence = 0;
-  int calls = 0;
+  int num_calls = 0;
 };
 
 int64_t total(const std::vector<int64_t>& counts) {
   int64_t sum = 0;
   for (int64_t n : counts) sum += n;
   return sum;
-}
-
-std::vector<MpistratPiece> cut(Values& values, int count) {
-  std::vector<MpistratPiece> pieces;
-  const size_t n = values.size(), each = n / static_cast<size_t>(count);
-  for (int i = 0; i < count; ++i) {
-    const size_t begin = each * static_cast<size_t>(i);
-    const size_t end = i + 1 == count ? n : begin + each;
-    pieces.push_back({values.data() + begin, static_cast<int64_t>((end - begin) * sizeof(float))});
-  }
-  return pieces;
 }
 
 std::vector<int64_t> in_bytes(std::vector<int64_t> counts) {
@@ -148,14 +140,14 @@ Values expected(const Case& c, int rank) {
 
 void show(Rank& me, int64_t digest) {
   const int64_t head[4] = {++me.sequence, digest, 0, me.rank};
-  std::memcpy(mpistrat_line(me.node), head, sizeof head);
+  std::memcpy(mpistrat_line(me.calls), head, sizeof head);
 }
 
 int finish(Rank& me, const MpistratSpec& spec) {
-  mpistrat_begin(me.node, &spec);
-  if (++me.calls % 5 == 0) mpistrat_detach(me.node);  // the node's own thread goes on
+  mpistrat_begin(me.calls, &spec);
+  if (++me.num_calls % 5 == 0) mpistrat_detach(me.calls);  // the node's own thread goes on
   int status = MPISTRAT_WAITING;
-  while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.node, 3'000'000);
+  while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 3'000'000);
   return status;
 }
 
@@ -194,10 +186,10 @@ void run_gate(Rank& me, int size) {
   spec.kind = MPISTRAT_CROSS;
   spec.payload_bytes = 100;
   show(me, 9);
-  std::memset(mpistrat_line(me.node) + MPISTRAT_HEAD_BYTES, me.rank + 1, 100);
+  std::memset(mpistrat_line(me.calls) + MPISTRAT_HEAD_BYTES, me.rank + 1, 100);
   CHECK(finish(me, spec) == MPISTRAT_DONE);
   for (int rank = 0; rank < size; ++rank) {
-    const uint8_t* row = mpistrat_table(me.node) + rank * MPISTRAT_LINE_BYTES;
+    const uint8_t* row = mpistrat_table(me.calls) + rank * MPISTRAT_LINE_BYTES;
     int64_t extra;
     std::memcpy(&extra, row + MPISTRAT_AGREED_BYTES, sizeof extra);
     CHECK(extra == rank);
@@ -280,25 +272,25 @@ void run_queue(Rank& me, int size, MpistratRecords* records) {
     spec.send = spec.recv = &piece;
     const int64_t digest = i == kBad ? 100 + me.rank : i;
     const MpistratRecord record = {};
-    numbers.push_back(mpistrat_submit(me.node, &spec, digest, records, &record));
+    numbers.push_back(mpistrat_submit(me.calls, &spec, digest, records, &record));
   }
   me.sequence += kCalls;
   if (me.rank % 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   for (int i = 0; i < kCalls; ++i) {
     int status = MPISTRAT_WAITING;
     while (status == MPISTRAT_WAITING)
-      status = mpistrat_collect(me.node, numbers[static_cast<size_t>(i)], 100'000);
+      status = mpistrat_collect(me.calls, numbers[static_cast<size_t>(i)], 100'000);
     const bool differs = i == kBad && size > 1;
     CHECK(status == (differs ? MPISTRAT_MISMATCH : MPISTRAT_DONE));
     if (differs) {
-      CHECK(!mpistrat_is_queue_busy(me.node));
-      mpistrat_resume(me.node);
+      CHECK(!mpistrat_is_queue_busy(me.calls));
+      mpistrat_resume(me.calls);
     } else {
       const auto sum = static_cast<float>(size * (size - 1) / 2 + size * i);
       CHECK(data[static_cast<size_t>(i)] == Values(n, sum));
     }
   }
-  CHECK(!mpistrat_is_queue_busy(me.node));
+  CHECK(!mpistrat_is_queue_busy(me.calls));
   CHECK(mpistrat_records_count(records) % kCalls == 0);
 }
 

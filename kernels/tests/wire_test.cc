@@ -10,10 +10,12 @@
 
 #include "fake_mpi.h"
 #include "mpistrat/simd.h"
+#include "values.h"
 
 namespace {
 
-using Values = std::vector<float>;
+using mpistrat_test::cut;
+using mpistrat_test::Values;
 using Counts = std::vector<int64_t>;
 
 constexpr int64_t kFloat = sizeof(float);
@@ -27,8 +29,9 @@ struct Setting {
 struct Rank {
   MpistratWire* wire;
   int rank, size;
+  MpistratCalls* calls = mpistrat_wire_calls(wire);
   int64_t sequence = 0;
-  int calls = 0;
+  int num_calls = 0;
 };
 
 // Small whole numbers, so that sums are exact in any order.
@@ -49,29 +52,18 @@ Values sum(int size, int64_t count, int salt) {
   return values;
 }
 
-std::vector<MpistratPiece> cut(Values& values, int count) {
-  std::vector<MpistratPiece> pieces;
-  const size_t n = values.size(), each = n / static_cast<size_t>(count);
-  for (int i = 0; i < count; ++i) {
-    const size_t begin = each * static_cast<size_t>(i);
-    const size_t end = i + 1 == count ? n : begin + each;
-    pieces.push_back({values.data() + begin, static_cast<int64_t>(end - begin) * kFloat});
-  }
-  return pieces;
-}
-
 void show(Rank& me, int64_t digest, int64_t extra) {
   const int64_t head[4] = {++me.sequence, digest, 0, extra};
-  std::memcpy(mpistrat_wire_line(me.wire), head, sizeof head);
+  std::memcpy(mpistrat_line(me.calls), head, sizeof head);
 }
 
 int finish(Rank& me, const MpistratSpec& spec) {
-  mpistrat_wire_begin(me.wire, &spec);
-  ++me.calls;
-  if (me.calls % 5 == 0) mpistrat_wire_detach(me.wire);  // the wire's own thread goes on
-  if (me.calls % 15 == 0) mpistrat_wire_halt(me.wire);   // and gives the call back
+  mpistrat_begin(me.calls, &spec);
+  ++me.num_calls;
+  if (me.num_calls % 5 == 0) mpistrat_detach(me.calls);  // the wire's own thread goes on
+  if (me.num_calls % 15 == 0) mpistrat_halt(me.calls);   // and gives the call back
   int status = MPISTRAT_WAITING;
-  while (status == MPISTRAT_WAITING) status = mpistrat_wire_wait(me.wire, 3'000'000);
+  while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 3'000'000);
   CHECK(mpistrat_wire_is_over(me.wire));
   return status;
 }
@@ -173,8 +165,7 @@ void run_halves(Rank& me, size_t count) {
 }
 
 const int64_t* row(const Rank& me, int rank) {
-  return reinterpret_cast<const int64_t*>(mpistrat_wire_table(me.wire) +
-                                          rank * MPISTRAT_LINE_BYTES);
+  return reinterpret_cast<const int64_t*>(mpistrat_table(me.calls) + rank * MPISTRAT_LINE_BYTES);
 }
 
 // Calls that differ, on one rank or in length, are seen by all; none gets data, and all go on.
@@ -202,7 +193,7 @@ void run_lines(Rank& me) {
     MpistratSpec spec = {};
     spec.payload_bytes = kind == 2 ? 100 : 0;
     show(me, 9, kind == 0 ? 5 : me.rank);
-    std::memset(mpistrat_wire_line(me.wire) + MPISTRAT_HEAD_BYTES, me.rank + 1, 100);
+    std::memset(mpistrat_line(me.calls) + MPISTRAT_HEAD_BYTES, me.rank + 1, 100);
     CHECK(finish(me, spec) == MPISTRAT_DONE);
     for (int rank = 0; rank < me.size; ++rank) {
       CHECK(row(me, rank)[0] == me.sequence && row(me, rank)[1] == 9);
@@ -279,15 +270,15 @@ void run_failure() {
     spec.dtype = MPISTRAT_FLOAT32;
     spec.send = spec.recv = pieces.data();
     spec.num_send = spec.num_recv = 1;
-    mpistrat_wire_begin(me.wire, &spec);
-    CHECK(mpistrat_wire_wait(me.wire, 1'000'000) == MPISTRAT_WAITING);
+    mpistrat_begin(me.calls, &spec);
+    CHECK(mpistrat_wait(me.calls, 1'000'000) == MPISTRAT_WAITING);
     CHECK(!mpistrat_wire_is_over(me.wire));
-    mpistrat_wire_detach(me.wire);
+    mpistrat_detach(me.calls);
     fake::world().is_broken = true;
     int status = MPISTRAT_WAITING;
-    while (status == MPISTRAT_WAITING) status = mpistrat_wire_wait(me.wire, 1'000'000);
+    while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 1'000'000);
     CHECK(status == MPISTRAT_MPI_ERROR);
-    CHECK(mpistrat_wire_wait(me.wire, 0) == MPISTRAT_MPI_ERROR);
+    CHECK(mpistrat_wait(me.calls, 0) == MPISTRAT_MPI_ERROR);
     CHECK(mpistrat_wire_error(me.wire) == fake::kBroken);
   });
 }

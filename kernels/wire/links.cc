@@ -19,7 +19,7 @@ void NodeCall::add(std::vector<MpistratPiece>* list, Pieces& pieces, int64_t off
   pieces.for_each(offset, nbytes, [&](uint8_t* data, int64_t n) { add(list, data, n); });
 }
 
-void NodeCall::begin(MpistratNode* node) {
+void NodeCall::begin(MpistratCalls* node) {
   spec.send = sends_.data();
   spec.num_send = static_cast<int32_t>(sends_.size());
   spec.recv = recvs_.data();
@@ -31,7 +31,7 @@ void NodeCall::begin(MpistratNode* node) {
 
 Links::Links(const MpistratMpi& mpi, MpistratNode* node_of, const Places& places_of)
     : places(places_of),
-      node(node_of),
+      node(node_of ? mpistrat_node_calls(node_of) : nullptr),
       lane(places.has_lane() ? Stops::of(places, places.local) : Stops{places.index, {}}),
       leaders(Stops::of(places, 0)),
       messages(mpi) {}

@@ -32,7 +32,7 @@ class NodeCall {
   // Bytes of the blocks of this node's ranks, in their order.
   std::vector<int64_t> blocks;
 
-  void begin(MpistratNode* node);
+  void begin(MpistratCalls* node);
 
  private:
   static void add(std::vector<MpistratPiece>* list, const void* data, int64_t nbytes);
@@ -46,7 +46,7 @@ class Links {
   Links(const MpistratMpi& mpi, MpistratNode* node_of, const Places& places_of);
 
   const Places& places;
-  MpistratNode* const node;   // null if this rank is alone on its machine
+  MpistratCalls* const node;  // null if this rank is alone on its machine
   const Stops lane, leaders;  // `lane` has no ranks where this rank has no lane
   Messages messages;
   NodeCall call;

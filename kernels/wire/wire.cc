@@ -4,6 +4,7 @@
 #include <mutex>
 #include <new>
 
+#include "../calls/calls.h"
 #include "../shm/waiting.h"
 
 namespace mpistrat::wire {
@@ -181,10 +182,13 @@ void Wire::deliver(const uint8_t* total) {
 
 // --------------------------------------------------------------------------------- the C functions
 
-struct MpistratWire : mpistrat::wire::Wire {
+struct MpistratWire : mpistrat::wire::Wire, MpistratCalls {
   using Wire::Wire;
-  mpistrat::Progress progress{this};
-  mpistrat::Queue queue{this};
+  ~MpistratWire() override { queue.halt(); }
+  uint8_t* line() override { return Wire::line(); }
+  const uint8_t* table() const override { return Wire::table(); }
+  void begin(const MpistratSpec& spec) override { Wire::begin(spec); }
+  int advance(uint64_t budget_ns) override { return Wire::advance(budget_ns); }
 };
 
 namespace {
@@ -205,7 +209,7 @@ MpistratWire* mpistrat_wire_open(const MpistratMpi* mpi, MpistratNode* node, int
 }
 
 void mpistrat_wire_close(MpistratWire* wire) {
-  mpistrat_wire_halt(wire);
+  wire->queue.halt();
   if (wire->has_messages()) {
     keep(wire);
   } else {
@@ -213,45 +217,10 @@ void mpistrat_wire_close(MpistratWire* wire) {
   }
 }
 
-uint8_t* mpistrat_wire_line(MpistratWire* wire) { return wire->line(); }
-
-const uint8_t* mpistrat_wire_table(MpistratWire* wire) { return wire->table(); }
-
-void mpistrat_wire_begin(MpistratWire* wire, const MpistratSpec* spec) { wire->begin(*spec); }
-
-int mpistrat_wire_wait(MpistratWire* wire, uint64_t budget_ns) {
-  return wire->progress.has_call() ? wire->progress.wait(budget_ns) : wire->advance(budget_ns);
-}
-
-void mpistrat_wire_detach(MpistratWire* wire) {
-  if (!wire->progress.has_call() && !wire->is_over()) wire->progress.take_over();
-}
-
-int64_t mpistrat_wire_submit(MpistratWire* wire, const MpistratSpec* spec, int64_t digest,
-                             MpistratRecords* records, const MpistratRecord* record) {
-  return wire->queue.submit({*spec, *spec->send, *spec->recv, digest, *record}, records);
-}
-
-int mpistrat_wire_collect(MpistratWire* wire, int64_t number, uint64_t budget_ns) {
-  return wire->queue.wait(number, budget_ns);
-}
-
-int mpistrat_wire_is_queue_busy(MpistratWire* wire) { return wire->queue.is_busy(); }
-
-void mpistrat_wire_resume(MpistratWire* wire) { wire->queue.resume(); }
-
-void mpistrat_wire_drop(MpistratWire* wire) {
-  wire->progress.halt();
-  wire->queue.drop();
-}
-
-void mpistrat_wire_halt(MpistratWire* wire) {
-  wire->progress.halt();
-  wire->queue.halt();
-}
+MpistratCalls* mpistrat_wire_calls(MpistratWire* wire) { return wire; }
 
 int mpistrat_wire_is_over(MpistratWire* wire) {
-  return wire->progress.has_call() ? wire->progress.is_idle() : wire->is_over();
+  return wire->detached >= 0 ? !wire->queue.is_busy() : wire->is_over();
 }
 
 int mpistrat_wire_error(MpistratWire* wire) { return wire->error(); }

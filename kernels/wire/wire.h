@@ -5,8 +5,6 @@
 #include <variant>
 #include <vector>
 
-#include "../shm/progress.h"
-#include "../shm/queue.h"
 #include "crossing.h"
 #include "flows.h"
 #include "idling.h"
@@ -17,16 +15,16 @@
 namespace mpistrat::wire {
 
 // One rank's end of the collectives over several nodes; see mpistrat/wire.h.
-class Wire : public Caller {
+class Wire {
  public:
   Wire(const MpistratMpi& mpi, MpistratNode* node, int rank, int size, const int32_t* node_of,
        const MpistratWireTuning& tuning);
 
-  uint8_t* line() override { return crossing_.line(); }
+  uint8_t* line() { return crossing_.line(); }
   const uint8_t* table() const { return crossing_.table(); }
 
-  void begin(const MpistratSpec& spec) override;
-  int advance(uint64_t budget_ns) override;
+  void begin(const MpistratSpec& spec);
+  int advance(uint64_t budget_ns);
 
   bool is_over() const { return status_ != MPISTRAT_WAITING; }
   int error() const { return links_.messages.error(); }

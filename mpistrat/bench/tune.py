@@ -45,7 +45,7 @@ def command(
         Path | None, typer.Option(help="Table to write; default MPISTRAT_TUNING or the cache.")
     ] = None,
 ) -> None:
-    """Measure all-reduces on one machine and write what is fastest, for jobs of as many ranks."""
+    """Measure calls on one machine and write what is fastest, for jobs of as many ranks."""
     communicator = Communicator(backend="shm")
     console = Console(quiet=communicator.rank != 0, highlight=False)
     if communicator.size < 2:
@@ -56,8 +56,10 @@ def command(
     for name in _names(calls):
         best[name] = _tune(_Trial(communicator, console, rounds, name), communicator.size)
     if communicator.rank == 0:
-        tuning.write(file, communicator.size, best)
+        with communicator.checking():  # that the file can be written
+            tuning.write(file, communicator.size, best)
         console.print(f"{tuning.key(communicator.size)}: written to {file}")
+    communicator.barrier()
     communicator.close()
 
 

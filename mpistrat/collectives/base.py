@@ -166,7 +166,7 @@ class FastCalls(Protocol):
         ...
 
     def drop(self) -> None:
-        """Forget the queued calls that have not begun."""
+        """Forget the queued calls that have not begun, and advance what has no more."""
         ...
 
     def record_in(self, ring: Any) -> None:

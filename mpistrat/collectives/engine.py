@@ -294,9 +294,9 @@ class Engine:
     def _give_up(self, error: BaseException) -> None:
         self.gate.break_off(error)
         self.allow_fast_calls()
-        if self._fast is not None:
-            self._fast.drop()
-        with self._lock:
+        with self._lock:  # of the backend, too: another thread may be in its wait
+            if self._fast is not None:
+                self._fast.drop()
             while self._queue:
                 self._queue.popleft().give_up(_lost(error))
 

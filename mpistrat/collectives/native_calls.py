@@ -188,7 +188,7 @@ class NativeFastCalls:
         self._node.resume()
 
     def drop(self) -> None:
-        """Forget the queued calls that have not begun."""
+        """Forget the queued calls that have not begun, and advance what has no more."""
         self._node.drop()
 
     def carry_on(self, status: int, *arrays: Array) -> Steps:

@@ -20,7 +20,7 @@ import pytest
 KERNELS = Path(__file__).parents[2] / "kernels"
 SOURCES = sorted(
     file
-    for layer in ("simd", "gate", "shm", "mpi", "wire")
+    for layer in ("simd", "gate", "calls", "shm", "mpi", "wire")
     for file in KERNELS.glob(f"{layer}/*.cc")
 )
 TESTS = sorted(KERNELS.glob("tests/*_test.cc"))

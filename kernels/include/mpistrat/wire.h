@@ -17,10 +17,7 @@
 extern "C" {
 #endif
 
-enum {
-  MPISTRAT_MPI_ERROR = 3,   // one more MpistratStatus: MPI refused a message, and the wire is dead
-  MPISTRAT_NUM_TAGS = 4097  // that a wire uses, from `first_tag` on
-};
+enum { MPISTRAT_NUM_TAGS = 4097 };  // that a wire uses, from `first_tag` on
 
 // How to call the MPI library that the process has loaded; kernels/mpi/messages.h says why this
 // fits every library. Its functions are called by one thread at a time.
@@ -58,27 +55,10 @@ MpistratWire* mpistrat_wire_open(const MpistratMpi* mpi, MpistratNode* node, int
 // Messages that are under way still keep their memory.
 void mpistrat_wire_close(MpistratWire* wire);
 
-// As for a node (shm.h).
-uint8_t* mpistrat_wire_line(MpistratWire* wire);
-const uint8_t* mpistrat_wire_table(MpistratWire* wire);
-void mpistrat_wire_begin(MpistratWire* wire, const MpistratSpec* spec);
-int mpistrat_wire_wait(MpistratWire* wire, uint64_t budget_ns);
-
-// Let a thread of the wire's own carry on with the call under way. MPI must allow its functions to
-// any thread at any time.
-void mpistrat_wire_detach(MpistratWire* wire);
-
-// All-reduces that follow each other by themselves, as for a node. By a thread, which MPI must
-// allow its functions to at any time.
-int64_t mpistrat_wire_submit(MpistratWire* wire, const MpistratSpec* spec, int64_t digest,
-                             MpistratRecords* records, const MpistratRecord* record);
-int mpistrat_wire_collect(MpistratWire* wire, int64_t number, uint64_t budget_ns);
-int mpistrat_wire_is_queue_busy(MpistratWire* wire);
-void mpistrat_wire_resume(MpistratWire* wire);
-void mpistrat_wire_drop(MpistratWire* wire);
-
-// Let these threads end: MPI is about to be finalized. A call under way needs mpistrat_wire_wait().
-void mpistrat_wire_halt(MpistratWire* wire);
+// How to make calls; gather, scatter and all-to-all are not among them. Where MPI does not allow
+// its functions to any thread at any time, none may be detached or submitted. The thread has to be
+// halted before MPI is finalized.
+MpistratCalls* mpistrat_wire_calls(MpistratWire* wire);
 
 // Whether no call is under way; any thread may ask.
 int mpistrat_wire_is_over(MpistratWire* wire);

@@ -1,10 +1,10 @@
-#ifndef MPISTRAT_SHM_QUEUE_H_
-#define MPISTRAT_SHM_QUEUE_H_
+#ifndef MPISTRAT_CALLS_QUEUE_H_
+#define MPISTRAT_CALLS_QUEUE_H_
 
-// All-reduces that follow each other while their rank computes: a thread begins each as soon as the
-// one before is over. It needs nothing of Python, and so never waits for the interpreter's lock.
-// It exists from the first call on that is handed to it. Who waits for a call drives it himself, so
-// that nobody has to wake anybody.
+// Calls that go on while their rank computes: a thread carries on with the first one, and begins
+// each other as soon as the one before is over. It needs nothing of Python, and so never waits for
+// the interpreter's lock. It exists from the first call on that is handed to it. Who waits for a
+// call drives it himself, so that nobody has to wake anybody.
 //
 // If the ranks' calls differ, the queue is held: their lines are still to be looked at, and what
 // follows begins when its owner says so.
@@ -18,24 +18,30 @@
 #include <mutex>
 #include <thread>
 
-#include "mpistrat/gate.h"
-#include "mpistrat/shm.h"
-#include "task.h"
+#include "mpistrat/calls.h"
 
 namespace mpistrat {
 
 // What carries calls out, one at a time: a node or a wire.
-class Caller : public Task {
+class Caller {
  public:
+  virtual ~Caller() = default;
   virtual uint8_t* line() = 0;
+  virtual const uint8_t* table() const = 0;
   virtual void begin(const MpistratSpec& spec) = 0;
+  // Go on for about `budget_ns` (0: as far as is possible at once); returns an MpistratStatus.
+  virtual int advance(uint64_t budget_ns) = 0;
 };
+
+// Count one more call in a line, and show `digest`; returns the call's number.
+int64_t count_call(uint8_t* line, int64_t digest);
 
 // A call of one source and one result, and how it is shown and recorded.
 struct Queued {
   MpistratSpec spec;  // its pieces are filled in from what follows
   MpistratPiece send, recv;
   int64_t digest;
+  MpistratRecords* records;  // null: it is not recorded here
   MpistratRecord record;
 };
 
@@ -44,11 +50,15 @@ class Queue {
   explicit Queue(Caller* caller) : caller_(caller) {}
   ~Queue() { halt(); }
 
-  // Let the thread end; what has not been carried out is, by whoever waits for it.
+  // Let the thread end until it is needed again; whoever waits for a call drives it meanwhile. To
+  // be called before the caller is destroyed.
   void halt();
 
-  // Add a call, and return its number. It is recorded in `records`, unless that is null.
-  int64_t submit(const Queued& call, MpistratRecords* records);
+  // Add a call, and return its number.
+  int64_t submit(const Queued& call);
+
+  // Take over the call that the caller has begun, and return its number. The queue must be empty.
+  int64_t adopt();
 
   // Wait for about `budget_ns` until that call is over; returns an MpistratStatus.
   int wait(int64_t number, uint64_t budget_ns);
@@ -68,7 +78,6 @@ class Queue {
     std::mutex mutex;  // protects what follows
     std::condition_variable changed;
     std::deque<Queued> calls;  // the first one is under way
-    MpistratRecords* records = nullptr;
     int64_t num_over = 0;
     int status = MPISTRAT_DONE;  // of the last one that is over
     int num_waiting = 0;
@@ -78,6 +87,7 @@ class Queue {
   };
   using Lock = std::unique_lock<std::mutex>;
 
+  int64_t add(const Queued& call, bool has_begun);
   void run();
   void drive(Lock* lock, uint64_t budget_ns);
   void begin(Queued* call);
@@ -91,4 +101,4 @@ class Queue {
 
 }  // namespace mpistrat
 
-#endif  // MPISTRAT_SHM_QUEUE_H_
+#endif  // MPISTRAT_CALLS_QUEUE_H_

@@ -5,15 +5,30 @@
 #include <chrono>
 #include <cstring>
 
-#include "waiting.h"
-
 namespace mpistrat {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kTurnNs = 2'000'000;  // so long it may take until the thread makes way
 constexpr std::chrono::microseconds kPatience(200);  // for one who waits at once to come
 
+uint64_t since(Clock::time_point start) {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
+}
+
 }  // namespace
+
+int64_t count_call(uint8_t* line, int64_t digest) {
+  int64_t head[MPISTRAT_HEAD_BYTES / 8];
+  std::memcpy(head, line, sizeof head);
+  ++head[0];
+  head[1] = digest;
+  head[3] = 0;
+  std::memcpy(line, head, 2 * sizeof *head);  // head[2], the failures, is Python's
+  std::memcpy(line + 3 * sizeof *head, head + 3, sizeof *head);
+  return head[0];
+}
 
 void Queue::halt() {
   if (!shared_ || !shared_->thread.joinable()) return;
@@ -29,16 +44,21 @@ void Queue::halt() {
   shared_->thread.join();
 }
 
-int64_t Queue::submit(const Queued& call, MpistratRecords* records) {
-  if (!shared_) {
-    shared_ = std::make_unique<Shared>();
+int64_t Queue::submit(const Queued& call) { return add(call, false); }
+
+int64_t Queue::adopt() { return add({}, true); }
+
+int64_t Queue::add(const Queued& call, bool has_begun) {
+  if (!shared_) shared_ = std::make_unique<Shared>();
+  if (!shared_->thread.joinable()) {
     owner_ = getpid();
+    shared_->stops = false;
     shared_->thread = std::thread([this] { run(); });
   }
   {
-    const std::lock_guard<std::mutex> lock(shared_->mutex);
-    shared_->records = records;
+    const Lock lock(shared_->mutex);
     shared_->calls.push_back(call);
+    shared_->has_begun |= has_begun;
   }
   shared_->changed.notify_all();
   return num_submitted_++;
@@ -48,13 +68,13 @@ int Queue::wait(int64_t number, uint64_t budget_ns) {
   Shared& shared = *shared_;
   Lock lock(shared.mutex);
   ++shared.num_waiting;
-  const uint64_t start = now_ns();
+  const Clock::time_point start = Clock::now();
   for (uint64_t left = budget_ns; shared.num_over <= number;) {
     if (!shared.is_driven && shared.is_busy())
       drive(&lock, left);
     else if (left > 0)
       shared.changed.wait_for(lock, std::chrono::nanoseconds(left));
-    const uint64_t waited = now_ns() - start;
+    const uint64_t waited = since(start);
     if (waited >= budget_ns) break;
     left = budget_ns - waited;
   }
@@ -120,15 +140,8 @@ void Queue::drive(Lock* lock, uint64_t budget_ns) {
 // The spec refers to the call itself: what is added to a deque's end moves nothing in it.
 void Queue::begin(Queued* call) {
   shared_->has_begun = true;
-  int64_t head[MPISTRAT_HEAD_BYTES / 8];
-  std::memcpy(head, caller_->line(), sizeof head);
-  ++head[0];
-  head[1] = call->digest;
-  head[3] = 0;
-  std::memcpy(caller_->line(), head, 2 * sizeof *head);  // head[2], the failures, is Python's
-  std::memcpy(caller_->line() + 3 * sizeof *head, head + 3, sizeof *head);
-  call->record.sequence = head[0];
-  if (shared_->records) mpistrat_record_begin(shared_->records, &call->record);
+  call->record.sequence = count_call(caller_->line(), call->digest);
+  if (call->records) mpistrat_record_begin(call->records, &call->record);
   call->spec.crosses = 1;
   call->spec.send = &call->send;
   call->spec.recv = &call->recv;
@@ -138,8 +151,8 @@ void Queue::begin(Queued* call) {
 
 void Queue::end(int status) {
   const bool is_done = status == MPISTRAT_DONE;
-  if (shared_->records)
-    mpistrat_record_end(shared_->records, is_done ? MPISTRAT_SUCCEEDED : MPISTRAT_FAILED);
+  if (MpistratRecords* records = shared_->calls.front().records)
+    mpistrat_record_end(records, is_done ? MPISTRAT_SUCCEEDED : MPISTRAT_FAILED);
   shared_->status = status;
   shared_->is_held = !is_done;
   shared_->has_begun = false;
