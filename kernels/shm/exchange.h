@@ -35,7 +35,7 @@ struct Place {
   MpistratTuning tuning;  // of the call
   Regions* regions;
   const Remote* remote;
-  // Room for one pointer a rank, and one more.
+  // Room for one pointer a rank.
   const void** sources;
   void** targets;
   Peer* peers;  // one for each rank

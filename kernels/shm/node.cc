@@ -10,7 +10,7 @@ Node::Node(Memory* memory, int rank, int size, int num_cpus)
     : place_{memory, rank, size, 0, 0, {}, &regions_, &remote_, nullptr, nullptr, nullptr},
       waiting_(&memory->bell, size > num_cpus),
       sources_(static_cast<size_t>(size)),
-      targets_(static_cast<size_t>(size) + 1),
+      targets_(static_cast<size_t>(size)),
       peers_(static_cast<size_t>(size)),
       table_(static_cast<size_t>(size) * MPISTRAT_LINE_BYTES) {
   place_.sources = sources_.data();

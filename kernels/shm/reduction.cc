@@ -153,11 +153,8 @@ void Reduction::bring(const Place& place, int64_t chunk) {
   if (reads_in_place_ || chunk >= chunks_) return;
   const int64_t start = offset(chunk), nbytes = piece_bytes(nbytes_, chunk_bytes_, chunk);
   const Slice mine = is_whole_ ? Slice{nbytes, nbytes} : slice(chunk, place.rank);
-  uint8_t* slot = place.slot(place.rank);
-  // The own slice is reduced from where it is; only one that is in pieces has to be packed too.
-  const bool skips_mine = send_.contiguous(start + mine.begin, mine.nbytes()) != nullptr;
-  const int64_t until = skips_mine ? mine.begin : mine.end;
-  send_.copy_out(start, slot, until);
+  uint8_t* slot = place.slot(place.rank);  // the own slice is reduced from where it is
+  send_.copy_out(start, slot, mine.begin);
   send_.copy_out(start + mine.end, slot + mine.end, nbytes - mine.end);
 }
 
@@ -168,46 +165,58 @@ const uint8_t* Reduction::source(const Place& place, int64_t chunk, int of, Slic
   // ranks reduce a whole chunk of one shared array in place, the other may have written it by now.
   const uint8_t* own = send_.contiguous(offset(chunk) + part.begin, part.nbytes());
   const bool may_change = is_whole_ && place.regions->find(own, part.nbytes()).region >= 0;
-  return own && !may_change ? own : place.slot(of) + part.begin;
+  return may_change ? place.slot(of) + part.begin : own;
 }
 
-int Reduction::destinations(const Place& place, int64_t chunk, Slice part, void** found) {
-  if (!writes_in_place_) {
-    found[0] = place.result(place.rank);
-    return 1;
-  }
-  int count = 0;
-  for (int of = 0; of < size_; ++of) {
-    void* to = place.peers[of].recv + offset(chunk) + part.begin;
-    if (count == 0 || to != found[count - 1]) found[count++] = to;  // one copy a node, or one each
-  }
-  return count;
+// Call `function(part)` for each part of `all` that lies in one piece of this rank's own source.
+template <class Function>
+void Reduction::for_each_part(int64_t chunk, Slice all, Function function) {
+  Slice part{all.begin, all.begin};
+  send_.for_each(offset(chunk) + all.begin, all.nbytes(), [&](uint8_t*, int64_t nbytes) {
+    part = {part.end, part.end + nbytes};
+    function(part);
+  });
 }
 
 void Reduction::reduce_slice(const Place& place, int64_t chunk) {
   const Slice mine = slice(chunk, place.rank);
-  if (mine.nbytes() == 0) return;
-  for (int of = 0; of < size_; ++of) place.sources[of] = source(place, chunk, of, mine);
-  int count = destinations(place, chunk, mine, place.targets);
-  const int64_t at = offset(chunk) + mine.begin;
-  if (writes_in_place_) {
-    reduce(place, place.targets, count, place.sources, mine.nbytes(), stream_);
-    return;
+  for_each_part(chunk, mine, [&](Slice part) {
+    for (int of = 0; of < size_; ++of) place.sources[of] = source(place, chunk, of, part);
+    if (writes_in_place_)
+      reduce_to_all(place, chunk, part);
+    else
+      reduce_to_result(place, chunk, part, place.result(place.rank) + part.begin - mine.begin);
+  });
+}
+
+void Reduction::reduce_to_all(const Place& place, int64_t chunk, Slice part) {
+  int count = 0;
+  for (int of = 0; of < size_; ++of) {
+    void* to = place.peers[of].recv + offset(chunk) + part.begin;
+    if (count == 0 || to != place.targets[count - 1])  // one copy a node, or one each
+      place.targets[count++] = to;
   }
-  uint8_t* own = wants(place.rank) ? recv_.contiguous(at, mine.nbytes()) : nullptr;
-  if (own && !stream_) place.targets[count++] = own;
-  reduce(place, place.targets, count, place.sources, mine.nbytes(), 0);
-  if (wants(place.rank) && (!own || stream_))
-    recv_.copy_in(at, place.result(place.rank), mine.nbytes(), stream_);
+  reduce(place, place.targets, count, place.sources, part.nbytes(), stream_);
+}
+
+void Reduction::reduce_to_result(const Place& place, int64_t chunk, Slice part, uint8_t* result) {
+  const int64_t at = offset(chunk) + part.begin;
+  uint8_t* own = wants(place.rank) ? recv_.contiguous(at, part.nbytes()) : nullptr;
+  void* to[] = {result, own};
+  reduce(place, to, own && !stream_ ? 2 : 1, place.sources, part.nbytes(), 0);
+  if (wants(place.rank) && (!own || stream_)) recv_.copy_in(at, result, part.nbytes(), stream_);
 }
 
 void Reduction::reduce_whole(const Place& place, int64_t chunk) {
   const Slice all{0, piece_bytes(nbytes_, chunk_bytes_, chunk)};
-  for (int of = 0; of < size_; ++of) place.sources[of] = source(place, chunk, of, all);
-  void* to = recv_.contiguous(offset(chunk), all.nbytes());
-  void* into = to ? to : place.result(place.rank);
-  reduce(place, &into, 1, place.sources, all.nbytes(), to ? stream_ : 0);
-  if (!to) recv_.copy_in(offset(chunk), into, all.nbytes(), stream_);
+  for_each_part(chunk, all, [&](Slice part) {
+    for (int of = 0; of < size_; ++of) place.sources[of] = source(place, chunk, of, part);
+    const int64_t at = offset(chunk) + part.begin;
+    void* to = recv_.contiguous(at, part.nbytes());
+    void* into = to ? to : place.result(place.rank);
+    reduce(place, &into, 1, place.sources, part.nbytes(), to ? stream_ : 0);
+    if (!to) recv_.copy_in(at, into, part.nbytes(), stream_);
+  });
 }
 
 void Reduction::take(const Place& place, int64_t chunk) {

@@ -49,7 +49,10 @@ class Reduction : public Exchange {
   void reduce_whole(const Place& place, int64_t chunk);
   void take(const Place& place, int64_t chunk);
   const uint8_t* source(const Place& place, int64_t chunk, int of, Slice part);
-  int destinations(const Place& place, int64_t chunk, Slice part, void** found);
+  template <class Function>
+  void for_each_part(int64_t chunk, Slice all, Function function);
+  void reduce_to_all(const Place& place, int64_t chunk, Slice part);
+  void reduce_to_result(const Place& place, int64_t chunk, Slice part, uint8_t* result);
   void reduce(const Place& place, void* const* to, int num_to, const void* const* from,
               int64_t nbytes, int stream) const;
 
