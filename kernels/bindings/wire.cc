@@ -1,5 +1,6 @@
 #include "mpistrat/wire.h"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
 
 #include <new>
@@ -28,22 +29,26 @@ MpistratMpi mpi_of(const std::vector<intptr_t>& words) {
   return mpi;
 }
 
+// In the order of MpistratWireTuning.
+MpistratWireTuning tuning_of(const std::array<int64_t, 4>& figures) {
+  return {figures[0], figures[1], figures[2], figures[3]};
+}
+
 // A wire, the node that it uses, and what raises the error of MPI.
 struct Wire : Calls {
   nb::object node, fail;
   MpistratWire* wire = nullptr;
 
   Wire(const std::vector<intptr_t>& mpi, nb::object node_of, size_t address, int rank_,
-       const std::vector<int32_t>& nodes, const std::vector<int64_t>& tuning, bool may_detach_,
+       const std::vector<int32_t>& nodes, const std::array<int64_t, 4>& figures, bool may_detach_,
        nb::object fail_)
       : node(std::move(node_of)), fail(std::move(fail_)) {
-    if (tuning.size() != 4) throw nb::value_error("expected 4 numbers");
     rank = rank_;
     size = static_cast<int>(nodes.size());
     const MpistratMpi functions = mpi_of(mpi);
-    const MpistratWireTuning limits = {tuning[0], tuning[1], tuning[2], tuning[3]};
+    const MpistratWireTuning tuning = tuning_of(figures);
     wire = mpistrat_wire_open(&functions, reinterpret_cast<MpistratNode*>(address), rank, size,
-                              nodes.data(), &limits);
+                              nodes.data(), &tuning);
     if (!wire) throw std::bad_alloc();
     calls = mpistrat_wire_calls(wire);
     may_detach = may_detach_;
@@ -66,9 +71,14 @@ void bind_wire(nb::module_& module) {
   });
   nb::class_<Wire, Calls>(module, "Wire")
       .def(nb::init<const std::vector<intptr_t>&, nb::object, size_t, int,
-                    const std::vector<int32_t>&, const std::vector<int64_t>&, bool, nb::object>(),
+                    const std::vector<int32_t>&, const std::array<int64_t, 4>&, bool, nb::object>(),
            nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
            nb::arg())
+      .def("tune",
+           [](Wire& self, const std::array<int64_t, 4>& figures) {
+             const MpistratWireTuning tuning = tuning_of(figures);
+             mpistrat_wire_tune(self.wire, &tuning);
+           })
       .def("halt", [](Wire& self) { mpistrat_halt(self.calls); })
       .def_prop_ro("is_over", [](Wire& self) { return mpistrat_wire_is_over(self.wire) != 0; });
 }

@@ -1,10 +1,13 @@
 // The collectives over several nodes, with threads as ranks and queues in place of MPI: every kind,
-// placement and way, random delays, calls that differ, and messages that fail.
+// placement and way, other ways from call to call, random delays, calls that differ, and messages
+// that fail.
 
 #include "mpistrat/wire.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -254,6 +257,26 @@ void on_ranks(const Setting& setting, Body body) {
   for (void* memory : memories) std::free(memory);
 }
 
+// Other figures between calls, in any order: some that calls are made for, and some that nobody
+// means. Whatever they are, sums are right, and the counts are around the figures.
+void run_retuned(Rank& me, int num_cases) {
+  constexpr int64_t kFigures[] = {INT64_MIN, -1,   0,     1,     3,       7,        64,
+                                  400,       1001, 16384, 61440, 1 << 20, 64 << 20, INT64_MAX};
+  std::mt19937 same(43);
+  const auto any = [&] { return kFigures[same() % std::size(kFigures)]; };
+  for (int i = 0; i < num_cases; ++i) {
+    const MpistratWireTuning tuning = {any(), any(), any(), i % 8 ? 1 << 30 : any()};
+    mpistrat_wire_tune(me.wire, &tuning);
+    const int64_t least[] = {0, tuning.short_bytes, tuning.ring_bytes, 12000};
+    const int64_t nbytes = std::clamp<int64_t>(least[same() % 4], 0, 12000);
+    const int64_t count = nbytes / kFloat * (1 + same() % 3) + same() % 3;
+    const int kind = static_cast<int>(1 + same() % 5);
+    const int root = static_cast<int>(same() % static_cast<unsigned>(me.size));
+    run_call(me, kind, count, root, static_cast<int>(same() % 1000));
+    if (i % 10 == 0) run_halves(me, static_cast<size_t>(count));
+  }
+}
+
 // MPI fails while one rank waits for another, which does not come.
 void run_failure() {
   std::atomic<bool> has_left{false};
@@ -299,6 +322,7 @@ int main(int argc, char** argv) {
   for (const Setting& setting : settings) {
     fake::world().late_percent = setting.node_of.size() % 2 ? 60 : 0;
     on_ranks(setting, [&](Rank& me) { run_rank(me, num_cases); });
+    on_ranks(setting, [&](Rank& me) { run_retuned(me, num_cases / 2); });
     CHECK(fake::world().messages.empty());
   }
   run_failure();

@@ -16,8 +16,19 @@ constexpr int64_t kFlyingBytes = 32 << 20;  // of each rank, in all turns togeth
 
 constexpr uint64_t kAtOnceNs = 200'000;  // at most, for what is possible at once
 
+constexpr int64_t kMostRingBytes = 4 << 20;  // a turn's memory is some blocks of it for each node
+
+// What can be carried of what was asked for.
+MpistratWireTuning possible(MpistratWireTuning tuning) {
+  tuning.short_bytes = std::clamp<int64_t>(tuning.short_bytes, 0, Crossing::kMostBytes / 2);
+  tuning.ring_bytes = std::clamp<int64_t>(tuning.ring_bytes, 1, kMostRingBytes);
+  tuning.ring_most_bytes = std::clamp(tuning.ring_most_bytes, tuning.ring_bytes, kMostRingBytes);
+  tuning.max_count = std::max<int64_t>(tuning.max_count, 1);
+  return tuning;
+}
+
 int depth_of(const Places& places, const MpistratWireTuning& tuning) {
-  const int64_t turn = std::max<int64_t>(tuning.ring_most_bytes * places.num_nodes(), 1);
+  const int64_t turn = tuning.ring_most_bytes * places.num_nodes();
   return static_cast<int>(std::clamp(kFlyingBytes / turn, kLeastDepth, kMostDepth));
 }
 
@@ -26,12 +37,17 @@ int depth_of(const Places& places, const MpistratWireTuning& tuning) {
 Wire::Wire(const MpistratMpi& mpi, MpistratNode* node, int rank, int size, const int32_t* node_of,
            const MpistratWireTuning& tuning)
     : places_(rank, size, node_of),
-      tuning_(tuning),
-      depth_(depth_of(places_, tuning)),
+      tuning_(possible(tuning)),
+      depth_(depth_of(places_, tuning_)),
       first_tag_(mpi.first_tag),
       links_(mpi, node, places_),
       crossing_(links_, mpi.first_tag),
       segments_(places_, tuning_) {}
+
+void Wire::tune(const MpistratWireTuning& tuning) {
+  tuning_ = possible(tuning);
+  depth_ = depth_of(places_, tuning_);
+}
 
 void Wire::begin(const MpistratSpec& spec) {
   spec_ = spec;
@@ -104,7 +120,7 @@ int64_t Wire::nbytes() const {
 
 bool Wire::is_short() const {
   if (spec_.kind == MPISTRAT_CROSS || spec_.kind == MPISTRAT_ALLGATHER) return false;
-  return nbytes() <= std::min<int64_t>(tuning_.short_bytes, Crossing::kMostBytes / 2);
+  return nbytes() <= tuning_.short_bytes;
 }
 
 void Wire::begin_short() {
@@ -206,6 +222,10 @@ void keep(MpistratWire* wire) {
 MpistratWire* mpistrat_wire_open(const MpistratMpi* mpi, MpistratNode* node, int rank, int size,
                                  const int32_t* node_of, const MpistratWireTuning* tuning) {
   return new (std::nothrow) MpistratWire(*mpi, node, rank, size, node_of, *tuning);
+}
+
+void mpistrat_wire_tune(MpistratWire* wire, const MpistratWireTuning* tuning) {
+  wire->tune(*tuning);
 }
 
 void mpistrat_wire_close(MpistratWire* wire) {

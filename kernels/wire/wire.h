@@ -23,6 +23,7 @@ class Wire {
   uint8_t* line() { return crossing_.line(); }
   const uint8_t* table() const { return crossing_.table(); }
 
+  void tune(const MpistratWireTuning& tuning);
   void begin(const MpistratSpec& spec);
   int advance(uint64_t budget_ns);
 
@@ -43,8 +44,8 @@ class Wire {
   void deliver(const uint8_t* total);
 
   const Places places_;
-  const MpistratWireTuning tuning_;
-  const int depth_;
+  MpistratWireTuning tuning_;
+  int depth_;  // turns under way at a time
   const int first_tag_;
   Links links_;
   Crossing crossing_;

@@ -37,7 +37,9 @@ typedef struct {
 // called like this.
 int mpistrat_mpi_probe(const MpistratMpi* mpi, int rank);
 
-// Where one way of doing things gives way to another; equal on all ranks.
+// Where one way of doing things gives way to another; equal on all ranks. Sizes that cannot be
+// carried are taken for the nearest that can: a short array has 16 KiB at most, a message of a ring
+// 4 MiB, and the longest ones are no shorter than the shortest.
 typedef struct {
   int64_t short_bytes;      // up to here one rank of a node carries an array, with its line
   int64_t ring_bytes;       // the shortest messages of a ring
@@ -51,6 +53,9 @@ typedef struct MpistratWire MpistratWire;
 // machine; `node` this rank's end of its machine's memory, or NULL if no other rank is there.
 MpistratWire* mpistrat_wire_open(const MpistratMpi* mpi, MpistratNode* node, int rank, int size,
                                  const int32_t* node_of, const MpistratWireTuning* tuning);
+
+// Change the figures of the calls to come; between calls, and alike on all ranks.
+void mpistrat_wire_tune(MpistratWire* wire, const MpistratWireTuning* tuning);
 
 // Messages that are under way still keep their memory.
 void mpistrat_wire_close(MpistratWire* wire);
