@@ -45,6 +45,7 @@ INLINE_BYTES = 192
 INLINE_MAX_RANKS = 32
 """Above this size the gate's lines carry no payload: their table grows with ranks²."""
 
+# The three sizes between nodes are built-in figures: a table of tunings may have others.
 SHORT_BYTES = 8 << 10
 """Up to here one rank of a node carries a reduction over the wire; above, every one its slice."""
 
@@ -139,7 +140,7 @@ def timeline() -> str:
 
 
 def tuning_file() -> Path:
-    """Return where the table of tunings is (collectives/shared/tuning.py)."""
+    """Return where the table of tunings is (collectives/shared/tuning_table.py)."""
     cache = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
     return Path(os.environ.get("MPISTRAT_TUNING", "") or Path(cache) / "mpistrat" / "tuning.json")
 

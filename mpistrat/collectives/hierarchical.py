@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,10 +27,10 @@ from mpistrat.collectives.base import Capabilities, Steps
 from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.native import kernels
 from mpistrat.collectives.nodes import Nodes
-from mpistrat.collectives.shared import rendezvous
+from mpistrat.collectives.shared import rendezvous, tuning_table
 from mpistrat.collectives.shared.liveness import Liveness
 from mpistrat.collectives.shared.registered import private_memory
-from mpistrat.collectives.shared.tuning import Tunings
+from mpistrat.collectives.shared.tuning import Tunings, WireTuning, wire_from_entry
 from mpistrat.collectives.shm import ShmBackend
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
@@ -44,15 +44,27 @@ class HierarchicalBackend(ShmBackend):
     """Collectives by shared memory on the nodes, and rings of messages between them.
 
     Its calls are those of the backend `shm`, of a wire in place of a node.
+
+    Attributes
+    ----------
+    nodes
+        Where the ranks are.
     """
 
     name = "hierarchical"
     unavailable = staticmethod(MpiBackend.unavailable)
 
-    def __init__(self, mpi: MpiBackend, nodes: Nodes, node: ShmBackend | None, wire: Any) -> None:
+    def __init__(
+        self,
+        mpi: MpiBackend,
+        nodes: Nodes,
+        node: ShmBackend | None,
+        wire: Any,
+        tuning: WireTuning,
+    ) -> None:
         super().__init__(mpi, wire, Liveness((), mpi.rank))  # who is here is the node's to watch
-        self._nodes, self._shm = nodes, node
-        self._ring_bytes = config.RING_BYTES * nodes.lanes * nodes.count
+        self.nodes, self._shm = nodes, node
+        self.tune_wire(tuning)
         weakref.finalize(self, wire.halt)  # at the latest before MPI is finalized
 
     @classmethod
@@ -78,20 +90,27 @@ class HierarchicalBackend(ShmBackend):
             wire = _open_wire(mpi, nodes, node)
         except BackendUnavailableError as error:
             complaint = f"the node of rank {mpi.rank}: {error}"
-        complaints = np.array([bool(complaint)])
-        rendezvous.run(mpi.allreduce(complaints, complaints, "or"), timeout, mpi)
-        if complaints[0]:
+        mine = _tuning(nodes) if mpi.rank == 0 else WireTuning()
+        told = np.array([bool(complaint), *astuple(mine)], np.int64)
+        rendezvous.run(mpi.allreduce(told, told, "or"), timeout, mpi)
+        has_complaints, *figures = told.tolist()
+        if has_complaints:
             texts = rendezvous.run(rendezvous.exchange(mpi, complaint), timeout, mpi)
             opened = local if node is None else node
             if opened is not None:
                 opened.close()
             raise BackendUnavailableError(next(text for text in texts if text))
-        return cls(mpi, nodes, node, wire)
+        return cls(mpi, nodes, node, wire, WireTuning(*figures))
 
     def tune(self, tunings: Tunings) -> None:
         """Set where the node's ways give way to each other; the same on all ranks. **Local.**"""
         if self._shm is not None:
             self._shm.tune(tunings)
+
+    def tune_wire(self, tuning: WireTuning) -> None:
+        """Set the sizes of messages; between calls, and the same on all ranks. **Local.**"""
+        self._node.tune(_figures(tuning))
+        self._ring_bytes = tuning.filled().ring_bytes * self.nodes.lanes * self.nodes.count
 
     def capabilities(self) -> Capabilities:
         """Everything, as NumPy would do it."""
@@ -106,7 +125,7 @@ class HierarchicalBackend(ShmBackend):
 
     def lost(self) -> Sequence[int]:
         """Return the ranks of this node whose processes have ended."""
-        node, mates = self._shm, self._nodes.mates
+        node, mates = self._shm, self.nodes.mates
         return () if node is None else [mates[local] for local in node.lost()]
 
     # ------------------------------------------------------------- what MPI carries by itself
@@ -139,6 +158,16 @@ class HierarchicalBackend(ShmBackend):
         super().close()
 
 
+def _tuning(nodes: Nodes) -> WireTuning:
+    key = tuning_table.wire_key(nodes.lanes, nodes.count)
+    return tuning_table.find(key, wire_from_entry)
+
+
+def _figures(tuning: WireTuning) -> tuple[int, ...]:
+    """Return them in the order of MpistratWireTuning (kernels/include/mpistrat/wire.h)."""
+    return *astuple(tuning.filled()), config.MAX_COUNT
+
+
 def _open_wire(mpi: MpiBackend, nodes: Nodes, node: ShmBackend | None) -> Any:
     """Open this rank's end. **Local.**
 
@@ -155,7 +184,7 @@ def _open_wire(mpi: MpiBackend, nodes: Nodes, node: ShmBackend | None) -> Any:
         raise mpi.failure(code)
 
     node_of = [nodes.places[rank][0] for rank in range(mpi.size)]
-    sizes = [config.SHORT_BYTES, config.RING_BYTES, config.RING_MOST_BYTES, config.MAX_COUNT]
+    sizes = _figures(WireTuning())
     native = None if node is None else node.native
     address = 0 if native is None else native.address
     may_thread = mpi.may_thread

@@ -1,6 +1,7 @@
 """``bench tune`` writes a table, and rank 0's table holds for all ranks."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.native import why_no_kernels
-from mpistrat.collectives.shared import tuning
-from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning
+from mpistrat.collectives.shared import tuning_table
+from mpistrat.collectives.shared.tuning import CALLS, HALVES, WIRE, Tuning, WireTuning
+from mpistrat.collectives.shared.tuning_table import node_key, wire_key
+from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.launcher import run_job
 
 pytest.importorskip("typer")
@@ -29,11 +32,11 @@ print(len(told[0]), told[0]["alltoall"].chunk_bytes)
 
 def test_a_table_is_measured_and_written(tmp_path: Path) -> None:
     file = tmp_path / "tuning.json"
-    tuning.write(file, 3, {"bcast": Tuning(chunk_bytes=65536)})
+    tuning_table.write(file, node_key(3), {"bcast": Tuning(chunk_bytes=65536)})
     argv = ["-m", "mpistrat.bench", "tune", "--rounds", "1", "--calls", "scatter"]
     said = run_job([*argv, "--out", str(file)], 3, timeout_s=60).check().ranks[0].stdout
     assert "scatter, 4194304 bytes" in said
-    assert list(json.loads(file.read_text())[tuning.key(3)]) == ["bcast", "scatter"]
+    assert list(json.loads(file.read_text())[node_key(3)]) == ["bcast", "scatter"]
 
 
 def test_an_unknown_call_is_named() -> None:
@@ -65,7 +68,8 @@ def test_chunks_of_any_size_are_whole_elements():
 def test_rank_0s_table_holds_for_all(tmp_path: Path) -> None:
     file = tmp_path / "tuning.json"
     entry = Tuning(chunk_bytes=65536, flat_bytes=4096, whole_bytes=1 << 20)
-    tuning.write(file, 2, {name + kind: entry for name in CALLS for kind in ("", HALVES)})
+    every = {name + kind: entry for name in CALLS for kind in ("", HALVES)}
+    tuning_table.write(file, node_key(2), every)
     program = tmp_path / "listens.py"
     program.write_text(
         "import os\nfrom mpi4py import MPI\n"
@@ -74,3 +78,115 @@ def test_rank_0s_table_holds_for_all(tmp_path: Path) -> None:
     env = {"MPISTRAT_TUNING": str(file)}
     result = run_job([str(program)], 2, timeout_s=30, env=env).check()
     assert [rank.stdout.split() for rank in result.ranks] == [["16", "65536"]] * 2
+
+
+# ---------------------------------------------------------------------------- several nodes
+
+
+def test_a_wire_is_measured_and_written(tmp_path: Path) -> None:
+    """Nodes of two ranks and of one."""
+    file = tmp_path / "tuning.json"
+    tuning_table.write(file, node_key(3), {"bcast": Tuning(chunk_bytes=65536)})
+    argv = ["-m", "mpistrat.bench", "tune", "--rounds", "1", "--out", str(file)]
+    env = {"MPISTRAT_NODE_SIZE": "2"}
+    said = run_job(argv, 3, timeout_s=60, env=env).check().ranks[0].stdout
+    for name in ("short_bytes", "ring_bytes", "ring_most_bytes"):
+        assert f"of the time with {name}=" in said.replace("\n", "")
+    with pretended_nodes(2):
+        table = json.loads(file.read_text())
+        assert sorted(table) == sorted([node_key(3), wire_key(1, 2)])
+        assert sorted(table[wire_key(1, 2)]["wire"]) == sorted(asdict(WireTuning()))
+
+
+def test_calls_of_one_node_are_refused_on_several() -> None:
+    argv = ["-m", "mpistrat.bench", "tune", "--calls", "scatter"]
+    result = run_job(argv, 2, timeout_s=30, env={"MPISTRAT_NODE_SIZE": "1"})
+    assert result.returncode != 0
+    assert "expected some of ['wire'] here" in result.output
+
+
+LISTENS_TO_WIRES = """
+import os
+from mpi4py import MPI
+if MPI.COMM_WORLD.Get_rank(): os.environ['MPISTRAT_TUNING'] = '/nowhere'
+import mpistrat, numpy as np
+from mpistrat.collectives.hierarchical import HierarchicalBackend
+told = []
+tune = HierarchicalBackend.tune_wire
+HierarchicalBackend.tune_wire = lambda self, tuning: (told.append(tuning), tune(self, tuning))
+comm = mpistrat.Communicator()
+assert comm.allreduce(np.ones(100_000))[-1] == comm.size
+print(*told)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wrong", "found"),
+    [(2, False, WireTuning(1001, 2003, 4007)), (3, True, WireTuning())],
+    ids=["right", "wrong"],
+)
+def test_rank_0s_wire_holds_for_all(tmp_path, ranks, wrong, found) -> None:
+    file = tmp_path / "tuning.json"
+    entry = WireTuning(1001, 9000, 4007) if wrong else found
+    with pretended_nodes(1):
+        tuning_table.write(file, wire_key(1, ranks), {WIRE: entry})
+    env = {"MPISTRAT_TUNING": str(file), "MPISTRAT_NODE_SIZE": "1"}
+    result = run_job(["-c", LISTENS_TO_WIRES], ranks, timeout_s=30, env=env).check()
+    assert [rank.stdout.strip() for rank in result.ranks] == [str(found)] * ranks
+    assert ("is no table of tunings" in result.ranks[0].stderr) == wrong
+
+
+FIGURES = [
+    (1, 1, 1),
+    (7, 13, 13),
+    (999, 1001, 4001),
+    (20_000, 333, 100_003),
+    (8192, 1 << 62, 1 << 62),
+    (-5, -7, -9),  # what no table says
+    (100, 5000, 10),
+]
+
+
+@pytest.mark.mpi(ranks=[2, 3, 4], timeout_s=40)
+@pytest.mark.parametrize("figures", FIGURES, ids=str)
+def test_sums_are_right_whatever_the_sizes_are(figures):
+    from mpi4py import MPI
+
+    for node_size in range(1, MPI.COMM_WORLD.size):
+        with pretended_nodes(node_size), Communicator(MPI.COMM_WORLD, "hierarchical") as comm:
+            assert comm.backend.nodes.count > 1
+            comm.backend.tune_wire(WireTuning(*figures))
+            for nbytes in {min(max(figure, 0), 30_000) for figure in figures}:
+                for dtype in (np.float64, np.float16, np.int8):
+                    check_around(comm, nbytes, dtype)
+
+
+def check_around(comm, nbytes, dtype):
+    """Check calls whose arrays, or blocks of each rank, are a little shorter or longer."""
+    limit = nbytes // np.dtype(dtype).itemsize
+    for count in {max(limit - 1, 0), limit, limit + 1, limit * comm.size + 1}:
+        everyone = [(np.arange(count) % 5 + rank).astype(dtype) for rank in range(comm.size)]
+        mine, total = everyone[comm.rank], sum(everyone)
+        np.testing.assert_array_equal(comm.allreduce(mine), total)
+        part = np.array_split(total, comm.size)[comm.rank]
+        np.testing.assert_array_equal(comm.reduce_scatter(mine), part)
+        np.testing.assert_array_equal(
+            comm.bcast(mine, count % comm.size), everyone[count % comm.size]
+        )
+        np.testing.assert_array_equal(comm.allgather(mine), np.concatenate(everyone))
+
+
+@pytest.mark.mpi(ranks=3)
+def test_the_wires_sizes_decide_what_mpi_gathers():
+    from mpi4py import MPI
+
+    with pretended_nodes(1), Communicator(MPI.COMM_WORLD, "hierarchical") as comm:
+        backend, steps = comm.backend, []
+        gather = backend._mpi.allgather
+        backend._mpi.allgather = lambda *args: (steps.append(args), gather(*args))[1]
+        for ring_bytes, num_calls in [(1000, 0), (1001, 1), (0, 2)]:
+            backend.tune_wire(WireTuning(ring_bytes=ring_bytes))
+            assert (
+                comm.allgather(np.full(1000, comm.rank, np.int8)) == np.repeat(range(3), 1000)
+            ).all()
+            assert len(steps) == num_calls

@@ -1,32 +1,71 @@
 """The table of tunings: what is written is found again, and what is wrong is told."""
 
 import json
+import re
 
 import pytest
 
-from mpistrat.collectives.shared import tuning
-from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning
+from mpistrat import config
+from mpistrat.collectives.shared import tuning, tuning_table
+from mpistrat.collectives.shared.tuning import (
+    CALLS,
+    HALVES,
+    WIRE,
+    Tuning,
+    WireTuning,
+    from_entry,
+    wire_from_entry,
+)
+from mpistrat.collectives.shared.tuning_table import node_key, wire_key
 
 ENTRIES = {"allreduce": Tuning(chunk_bytes=65536, remote_bytes=1 << 22), "bcast": Tuning()}
+BUILT_IN = WireTuning(config.SHORT_BYTES, config.RING_BYTES, config.RING_MOST_BYTES)
 
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     path = tmp_path / "folder" / "tuning.json"
     monkeypatch.setenv("MPISTRAT_TUNING", str(path))
+    monkeypatch.delenv("MPISTRAT_NODE_SIZE", raising=False)
     return path
 
 
+def find(ranks):
+    return tuning_table.find(node_key(ranks), from_entry)
+
+
+def find_wire(ranks, nodes):
+    return tuning_table.find(wire_key(ranks, nodes), wire_from_entry)
+
+
 def test_entries_are_kept_by_number_of_ranks(file):
-    tuning.write(file, 2, ENTRIES)
-    tuning.write(file, 8, {"reduce": Tuning(flat_bytes=4096)})
-    assert tuning.find(2) == ENTRIES
-    assert tuning.find(8) == {"reduce": Tuning(flat_bytes=4096)}
-    assert tuning.find(3) == {}
+    tuning_table.write(file, node_key(2), ENTRIES)
+    tuning_table.write(file, node_key(8), {"reduce": Tuning(flat_bytes=4096)})
+    assert find(2) == ENTRIES
+    assert find(8) == {"reduce": Tuning(flat_bytes=4096)}
+    assert find(3) == {}
+
+
+def test_the_wires_are_kept_by_ranks_and_nodes(file, monkeypatch):
+    entry = WireTuning(short_bytes=4096, ring_most_bytes=1 << 17)
+    tuning_table.write(file, node_key(2), ENTRIES)
+    tuning_table.write(file, wire_key(2, 4), {WIRE: entry})
+    assert find(2) == ENTRIES
+    assert find_wire(2, 4) == entry
+    assert find_wire(4, 2) == find_wire(1, 4) == WireTuning()
+    monkeypatch.setenv("MPISTRAT_NODE_SIZE", "2")
+    assert find_wire(2, 4) == WireTuning()  # there is no wire between nodes that are pretended
 
 
 def test_no_table(file):
-    assert tuning.find(2) == {}
+    assert find(2) == {}
+    assert find_wire(2, 2) == WireTuning()
+
+
+def test_what_is_not_said_is_built_in():
+    assert WireTuning().filled() == BUILT_IN
+    assert WireTuning(7, 8, 9).filled() == WireTuning(7, 8, 9)
+    assert wire_from_entry({WIRE: {"short_bytes": 1}}) == WireTuning(short_bytes=1)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +78,7 @@ def test_no_table(file):
         {"allreduce": {"chunks": 1}},
         {"allreduces": {}},
         {"allreduce": 5},
+        {"wire": {}},
         [],
         7,
     ],
@@ -46,8 +86,33 @@ def test_no_table(file):
 )
 def test_a_wrong_table_is_told_and_not_used(file, entry, caplog):
     file.parent.mkdir()
-    file.write_text(json.dumps({tuning.key(2): entry}))
-    assert tuning.find(2) == {}
+    file.write_text(json.dumps({node_key(2): entry}))
+    assert find(2) == {}
+    assert f"{file} is no table of tunings" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"wire": {"ring_bytes": -1}}, "ring_bytes=-1: expected a whole number"),
+        ({"wire": {"short_bytes": 1.5}}, "short_bytes=1.5: expected a whole number"),
+        ({"wire": {"ring_most_bytes": None}}, "ring_most_bytes=None: expected a whole number"),
+        ({"wire": {"ring_bytes": 9, "ring_most_bytes": 8}}, "no less than ring_bytes, which is 9"),
+        ({"wire": {"ring_bytes": 1 << 20}}, "no less than ring_bytes, which is 1048576"),
+        ({"wire": {"ring_most_bytes": 1}}, "ring_most_bytes=1: expected no less than"),
+        ({"wire": {"max_count": 1}}, "max_count"),
+        ({"wire": []}, "must be a mapping"),
+        ({"allreduce": {}}, "expected some of ['wire']"),
+        ([], "expected an object"),
+    ],
+    ids=str,
+)
+def test_a_wrong_wire_is_told_and_not_used(file, entry, why, caplog):
+    file.parent.mkdir()
+    file.write_text(json.dumps({wire_key(1, 2): entry}))
+    with pytest.raises(ValueError, match=re.escape(why)):
+        tuning_table.entry(file, wire_key(1, 2), wire_from_entry)
+    assert find_wire(1, 2) == WireTuning()
     assert f"{file} is no table of tunings" in caplog.text
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from mpistrat.cluster.log import get_logger
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.base import Backend, Request, Steps
-from mpistrat.collectives.shared import segment, tuning
+from mpistrat.collectives.shared import segment, tuning, tuning_table
 from mpistrat.collectives.shared.segment import Segment
 from mpistrat.collectives.shared.tuning import Tunings
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
@@ -75,8 +75,8 @@ def meet(
     rows = [row.split("\t", 4) for row in run(exchange(backend, here), timeout, backend)]
     _check_rows(rows)
     found = run(share(backend, nbytes(backend.size)), timeout, backend)
-    mine = tuning.to_text(tuning.find(backend.size) if backend.rank == 0 else {})
-    tunings = tuning.from_text(run(_told(backend, mine), timeout, backend))
+    mine = _tunings(backend.size) if backend.rank == 0 else {}
+    tunings = tuning.from_text(run(_told(backend, tuning.to_text(mine)), timeout, backend))
     mask = 0
     for row in rows:
         mask |= int(row[3], 16)
@@ -86,6 +86,10 @@ def meet(
         mask.bit_count(),
         tunings,
     )
+
+
+def _tunings(ranks: int) -> Tunings:
+    return tuning_table.find(tuning_table.node_key(ranks), tuning.from_entry)
 
 
 def _check_rows(rows: list[list[str]]) -> None:

@@ -1,53 +1,76 @@
-"""Where one way through shared memory gives way to another, measured for a machine.
+"""Where one way of doing things gives way to another, measured for a machine.
 
-``python -m mpistrat.bench tune`` writes a table, by processor and number of ranks on a node, then
-by kind of call and of dtype; rank 0's holds for all ranks of a node. Without one, built-in figures
-do.
+``python -m mpistrat.bench tune`` finds the figures and writes them to a table (tuning_table.py):
+those of shared memory on one machine, by kind of call and of dtype; on several those of the
+messages between them. Without a table, built-in figures do.
 """
 
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mpistrat import config
-from mpistrat.cluster.log import get_logger, warn_once
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "CALLS",
     "HALVES",
+    "WIRE",
     "Tuning",
     "Tunings",
-    "find",
+    "WireTuning",
+    "from_entry",
     "from_text",
-    "key",
-    "read",
     "to_text",
-    "write",
+    "wire_from_entry",
 ]
-
-_LOG = get_logger(__name__)
 
 CALLS = (
     *("allreduce", "reduce", "reduce_scatter", "bcast"),
     *("allgather", "gather", "scatter", "alltoall"),
 )
-"""Names of entries, in the order of MpistratKind from 1 on (kernels/include/mpistrat/shm.h)."""
+"""Names of entries, in the order of MpistratKind from 1 on (kernels/include/mpistrat/calls.h)."""
 
 _MOST = 1 << 62
 
 HALVES = " of halves"
 """What the names of entries for float16 and bfloat16 end with."""
 
+WIRE = "wire"
+"""The name of the only entry for several nodes."""
+
 
 @dataclass(frozen=True)
-class Tuning:
-    """Sizes in bytes; 0 is the built-in figure (kernels/shm/exchange.h).
+class _Sizes:
+    """Sizes in bytes; 0 is the built-in figure."""
+
+    @classmethod
+    def from_mapping(cls, entry: Mapping[str, Any]) -> Self:
+        """Return the tuning of a table's entry.
+
+        Raises
+        ------
+        ValueError
+            It has other names, or something else than whole numbers.
+        """
+        try:
+            found = cls(**entry)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        for name, value in asdict(found).items():
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+                raise ValueError(f"{name}={value!r}: expected a whole number of bytes")
+        return found
+
+
+@dataclass(frozen=True)
+class Tuning(_Sizes):
+    """Those of a kind of call in shared memory; 0 is the built-in one (kernels/shm/exchange.h).
 
     Attributes
     ----------
@@ -70,104 +93,81 @@ class Tuning:
     stream_bytes: int = 0
     remote_bytes: int = 0
 
+
+@dataclass(frozen=True)
+class WireTuning(_Sizes):
+    """Those of the messages between nodes; 0 is the built-in one (mpistrat/config.py).
+
+    Attributes
+    ----------
+    short_bytes
+        Up to here one rank of a node carries a reduction over the wire; at most 16 KiB count.
+    ring_bytes
+        The shortest messages of a ring; an array that makes none of them goes in fewer steps.
+    ring_most_bytes
+        The longest ones; at most 4 MiB count.
+    """
+
+    short_bytes: int = 0
+    ring_bytes: int = 0
+    ring_most_bytes: int = 0
+
     @classmethod
-    def from_mapping(cls, entry: Mapping[str, Any]) -> Tuning:
+    def from_mapping(cls, entry: Mapping[str, Any]) -> Self:
         """Return the tuning of a table's entry.
 
         Raises
         ------
         ValueError
-            It has other names, or something else than whole numbers.
+            As for every tuning, or the longest messages are shorter than the shortest.
         """
-        try:
-            found = cls(**entry)
-        except TypeError as error:
-            raise ValueError(str(error)) from None
-        for name, value in asdict(found).items():
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-                raise ValueError(f"{name}={value!r}: expected a whole number of bytes")
+        found = super().from_mapping(entry)
+        all_of_it = found.filled()
+        if all_of_it.ring_most_bytes < all_of_it.ring_bytes:
+            raise ValueError(
+                f"ring_most_bytes={all_of_it.ring_most_bytes}: expected no less than ring_bytes,"
+                f" which is {all_of_it.ring_bytes}"
+            )
         return found
+
+    def filled(self) -> WireTuning:
+        """Return it with the built-in figures where it has none."""
+        return WireTuning(
+            self.short_bytes or config.SHORT_BYTES,
+            self.ring_bytes or config.RING_BYTES,
+            self.ring_most_bytes or config.RING_MOST_BYTES,
+        )
 
 
 Tunings: TypeAlias = dict[str, Tuning]
 """By name; what has no entry has the built-in figures."""
 
 
-def to_text(tunings: Tunings) -> str:
+def to_text(tunings: Mapping[str, Tuning | WireTuning]) -> str:
     """Return one line of text."""
     return json.dumps({name: asdict(tuning) for name, tuning in tunings.items()})
 
 
 def from_text(text: str) -> Tunings:
-    """Return what `to_text` wrote."""
-    return _from_table(json.loads(text))
+    """Return what `to_text` wrote, of one node."""
+    return from_entry(json.loads(text))
 
 
-def _from_table(table: Any) -> Tunings:
-    if not isinstance(table, dict):
-        raise ValueError(f"expected an object by kind of call, got a {type(table).__name__}")
+def from_entry(entry: Any) -> Tunings:
+    """Return what a table's entry for one node says; raise `ValueError` if it is none."""
     names = {*CALLS, *(name + HALVES for name in CALLS)}
-    unknown = sorted(set(table) - names)
+    return {name: Tuning.from_mapping(part) for name, part in _parts(entry, names).items()}
+
+
+def wire_from_entry(entry: Any) -> WireTuning:
+    """Return what a table's entry for several nodes says; raise `ValueError` if it is none."""
+    return WireTuning.from_mapping(_parts(entry, {WIRE}).get(WIRE, {}))
+
+
+def _parts(entry: Any, names: set[str]) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise ValueError(f"expected an object by kind of call, got a {type(entry).__name__}")
+    unknown = sorted(set(entry) - names)
     if unknown:
         raise ValueError(f"it has entries {unknown}; expected some of {sorted(names)}")
-    return {name: Tuning.from_mapping(entry) for name, entry in table.items()}
-
-
-@lru_cache(maxsize=1)
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
-def key(ranks: int) -> str:
-    """Return the name of this machine's entry for `ranks` ranks on a node."""
-    return f"{_processor()}, {ranks} ranks"
-
-
-def read(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the table in `file`; an empty one if there is no such file."""
-    try:
-        table = json.loads(file.read_text())
-    except FileNotFoundError:
-        return {}
-    if not isinstance(table, dict):
-        raise ValueError(f"expected an object, got a {type(table).__name__}")
-    return table
-
-
-def write(file: Path, ranks: int, tunings: Tunings) -> None:
-    """Put the entry of this machine and `ranks` into `file`, and keep the others."""
-    table = read(file)
-    table[key(ranks)] = json.loads(to_text(tunings))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n")
-
-
-def entry(file: Path, ranks: int) -> Tunings:
-    """Return the entry in `file` for `ranks` ranks on this machine; {} without one.
-
-    Raises
-    ------
-    OSError, ValueError
-        It cannot be read, or is no such table.
-    """
-    return _from_table(read(file).get(key(ranks), {}))
-
-
-def find(ranks: int) -> Tunings:
-    """Return the entry for `ranks` ranks on this machine; {} without one. **Local.**"""
-    file: Path | str = "MPISTRAT_TUNING"
-    try:
-        file = config.tuning_file()
-        return entry(file, ranks)
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: nobody's home folder
-        warn_once(
-            _LOG,
-            f"tuning {file}",
-            f"{file} is no table of tunings: {error}; run python -m mpistrat.bench tune again",
-        )
-        return {}
+    return entry

@@ -1,0 +1,99 @@
+"""The table that ``python -m mpistrat.bench tune`` writes: tunings by machine and ranks.
+
+Rank 0's table holds for all ranks: of a node, or of the whole job for what is between the nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mpistrat import config
+from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.collectives.shared import tuning
+from mpistrat.collectives.shared.tuning import Tuning, WireTuning
+
+__all__ = ["entry", "find", "node_key", "read", "wire_key", "write"]
+
+_LOG = get_logger(__name__)
+_Found = TypeVar("_Found")
+
+
+@lru_cache(maxsize=1)
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def node_key(ranks: int) -> str:
+    """Return the name of this machine's entry for `ranks` ranks on a node."""
+    return f"{_processor()}, {ranks} ranks"
+
+
+def wire_key(ranks: int, nodes: int) -> str:
+    """Return the name of this machine's entry for several nodes.
+
+    Nodes that are pretended have one of their own: there is no wire between them.
+
+    Parameters
+    ----------
+    ranks
+        Those of the least node: as many of each carry data over the wire.
+    nodes
+        How many there are.
+    """
+    kind = "pretended nodes" if config.node_size() else "nodes"
+    return f"{_processor()}, {ranks} ranks on each of {nodes} {kind}"
+
+
+def read(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the table in `file`; an empty one if there is no such file."""
+    try:
+        table = json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    if not isinstance(table, dict):
+        raise ValueError(f"expected an object, got a {type(table).__name__}")
+    return table
+
+
+def write(file: Path, key: str, tunings: Mapping[str, Tuning | WireTuning]) -> None:
+    """Put the entry `key` into `file`, and keep the others."""
+    table = read(file)
+    table[key] = json.loads(tuning.to_text(tunings))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n")
+
+
+def entry(file: Path, key: str, parse: Callable[[Any], _Found]) -> _Found:
+    """Return what `parse` makes of the entry `key` in `file`, or of {} without one.
+
+    Raises
+    ------
+    OSError, ValueError
+        It cannot be read, or is no such table.
+    """
+    return parse(read(file).get(key, {}))
+
+
+def find(key: str, parse: Callable[[Any], _Found]) -> _Found:
+    """Return what `parse` makes of the entry `key` of this user's table, or of {}. **Local.**"""
+    file: Path | str = "MPISTRAT_TUNING"
+    try:
+        file = config.tuning_file()
+        return entry(file, key, parse)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: nobody's home folder
+        warn_once(
+            _LOG,
+            f"tuning {file}",
+            f"{file} is no table of tunings: {error}; run python -m mpistrat.bench tune again",
+        )
+        return parse({})
