@@ -77,6 +77,7 @@ class Calls(ABC):
         op: str = "sum",
         *,
         bucket_bytes: int | None = None,
+        out: Sequence[Array] | None = None,
         timeout: float | None = None,
     ) -> list[Array]:
         """Reduce each array of a list over all ranks, packed into few messages.
@@ -89,6 +90,9 @@ class Calls(ABC):
             As in :meth:`allreduce`.
         bucket_bytes
             Size of a message; default ``MPISTRAT_FUSION_BYTES``. Equal on all ranks.
+        out
+            An array for each result, of the result's shape and dtype; each may be its own
+            source, and must not overlap any other.
         timeout
             Seconds to wait.
 
@@ -96,7 +100,7 @@ class Calls(ABC):
         -----
         One message for each dtype and each `bucket_bytes` of it.
         """
-        work: Work[list[Array]] = self._start(fusion.allreduce_many, arrays, op, bucket_bytes)
+        work: Work[list[Array]] = self._start(fusion.allreduce_many, arrays, op, bucket_bytes, out)
         return work.wait(timeout)
 
     def reduce(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives import nans
-from mpistrat.collectives.arrays import as_array, flat
+from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
@@ -25,29 +26,44 @@ from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allreduce_many", "buckets"]
 
+Outs: TypeAlias = Sequence[Array | None]
+
 
 def allreduce_many(
-    gate: Gate, arrays: Sequence[ArrayLike], op: str, bucket_bytes: int | None
+    gate: Gate,
+    arrays: Sequence[ArrayLike],
+    op: str,
+    bucket_bytes: int | None,
+    out: Sequence[Array] | None,
 ) -> Steps:
     """See `Communicator.allreduce_many`."""
     sources = [as_array(array) for array in arrays]
     for source in sources:
         gate.require(op, source.dtype)
+    outs: Outs = [None] * len(sources) if out is None else list(out)
+    _check_outs(sources, outs, op)
     nbytes = config.fusion_bytes() if bucket_bytes is None else bucket_bytes
     if not isinstance(nbytes, (int, np.integer)) or nbytes < 1:
         raise UsageError(
             f"allreduce_many: bucket_bytes={bucket_bytes!r}; expected a whole number above 0, or"
             " None for MPISTRAT_FUSION_BYTES"
         )
-    return _steps(gate, sources, op, nbytes)
+    return _steps(gate, sources, op, nbytes, outs)
 
 
-def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int) -> Steps:
+def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
+    if len(outs) != len(sources):
+        raise UsageError(f"allreduce_many: {len(sources)} arrays, {len(outs)} in out=")
+    for source, out in zip(sources, outs, strict=True):
+        check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce_many")
+
+
+def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:
     dtypes = tuple(source.dtype for source in sources)
     shapes = tuple(source.shape for source in sources)
     signature = Signature("allreduce_many", op, dtypes, shapes, bucket_bytes=nbytes)
     if gate.checks:
-        return (yield from _by_pieces(gate, sources, op, signature))
+        return (yield from _by_pieces(gate, sources, op, signature, outs))
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
     plan = list(buckets(sources, op, nbytes))
     packed = [_pack(sources, members, op) for members in plan]
@@ -65,10 +81,13 @@ def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int) -> Steps:
             if where is not None:
                 yield from gate.backend.allreduce(where, where, "or")
                 nans.put_back(total, where)
-    return _unpack(sources, plan, totals, op, gate.size)
+    results = _unpack(sources, plan, totals, op, gate.size)
+    return [deliver(*pair) for pair in zip(results, outs, strict=True)]
 
 
-def _by_pieces(gate: Gate, sources: list[Array], op: str, signature: Signature) -> Steps:
+def _by_pieces(
+    gate: Gate, sources: list[Array], op: str, signature: Signature, outs: Outs
+) -> Steps:
     """Reduce without packing: the backend reads the arrays where they lie, dtype by dtype."""
     groups: dict[Carried, list[int]] = {}
     for index, source in enumerate(sources):
@@ -80,14 +99,31 @@ def _by_pieces(gate: Gate, sources: list[Array], op: str, signature: Signature) 
     yield from gate.cross(signature)
     results: list[Array] = [np.empty(0)] * len(sources)
     for number, (how, members) in enumerate(groups.items()):
-        total = gate.results.lend(sum(array.nbytes for array in sends[number])).view(how.dtype)
-        yield from gate.backend.allreduce_pieces(sends[number], [total], how.op)
-        start = 0
-        for i in members:
-            piece = total[start : start + sources[i].size].reshape(sources[i].shape)
-            results[i] = narrow(op, piece, result_dtype(op, sources[i].dtype), gate.size, how)
-            start += sources[i].size
+        pieces = _landings(gate, sends[number], [outs[i] for i in members])
+        yield from gate.backend.allreduce_pieces(sends[number], pieces, how.op)
+        for i, piece in zip(members, _split(pieces, sends[number]), strict=True):
+            dtype = result_dtype(op, sources[i].dtype)
+            total = narrow(op, piece.reshape(sources[i].shape), dtype, gate.size, how)
+            results[i] = deliver(total, outs[i])
     return results
+
+
+def _landings(gate: Gate, sends: list[Array], outs: Outs) -> list[Array]:
+    """Return where results go: into `outs`, or one after the other into new memory."""
+    if outs and outs[0] is not None:
+        return [landing(out, send) for out, send in zip(outs, sends, strict=True)]
+    return [gate.results.lend(sum(send.nbytes for send in sends)).view(sends[0].dtype)]
+
+
+def _split(pieces: list[Array], sends: list[Array]) -> Iterator[Array]:
+    """Yield the part of each source."""
+    if len(pieces) == len(sends):
+        yield from pieces
+        return
+    start = 0
+    for send in sends:
+        yield pieces[0][start : start + send.size]
+        start += send.size
 
 
 def buckets(sources: Sequence[Array], op: str, nbytes: int) -> Iterator[list[int]]:

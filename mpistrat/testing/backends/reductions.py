@@ -108,8 +108,32 @@ class ReductionCases(BackendCases):
                         want = expected_reduction(op, [arrays[i] for arrays in everyone])
                         assert_same(total, want, f"{op} of {form}, buckets of {nbytes}")
             assert comm.allreduce_many([]) == []
+            assert comm.allreduce_many([], out=[]) == []
             (only,) = comm.allreduce_many([comm.rank])
             assert only == sum(range(comm.size))
+
+        self.run(size, body)
+
+    def test_allreduce_many_into_arrays(self, size: int) -> None:
+        """Results go where they are wanted, the source's own place too; all must fit."""
+        forms = [(dtype, shape) for shape in SHAPES for dtype in DTYPES]
+
+        def body(comm: Communicator) -> None:
+            mine = [sample(*form, comm.rank) for form in forms]
+            for op in ("sum", "mean"):
+                wanted = comm.allreduce_many(mine, op)
+                places = [
+                    array.copy() if i % 2 and array.dtype == total.dtype else np.empty_like(total)
+                    for i, (array, total) in enumerate(zip(mine, wanted, strict=True))
+                ]
+                own = [place if i % 2 else mine[i] for i, place in enumerate(places)]
+                own = [a if a.dtype == b.dtype else b for a, b in zip(own, mine, strict=True)]
+                found = comm.allreduce_many(own, op, out=places)
+                for total, place, want in zip(found, places, wanted, strict=True):
+                    assert total is place
+                    assert_same(total, want, op)
+            with pytest.raises(UsageError, match="2 arrays, 1 in out="):
+                comm.allreduce_many([1.0, 2.0], out=[np.empty(())])
 
         self.run(size, body)
 
