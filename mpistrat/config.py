@@ -13,7 +13,10 @@ MPISTRAT_ALLOW_SINGLETON 0           1: run alone although the launcher meant a 
 MPISTRAT_CHECKS          1           0: do not compare calls, keep no records (for measurements)
 MPISTRAT_RECORDS         256         calls that each communicator's flight recorder keeps at least
 MPISTRAT_TIMELINE                    file for a timeline of all calls (diagnosis/timeline.py)
-MPISTRAT_TUNING                      table of ``bench tune``; default in the user's cache folder
+MPISTRAT_TUNING                      table of ``bench tune``; default in the cache folder
+MPISTRAT_CACHE                       cache folder; default mpistrat in XDG_CACHE_HOME or ~/.cache
+MPISTRAT_COMPILE_TIMEOUT 300         seconds that compiling a source on its first use may last
+MPISTRAT_TF_NATIVE       1           0: compile nothing for TensorFlow (tf.numpy_function)
 MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node (to test with)
 ======================== =========== ==========================================================
 
@@ -35,6 +38,7 @@ DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_GRACE_S = 5.0
 DEFAULT_FUSION_BYTES = 32 << 20
 DEFAULT_RECORDS = 256
+DEFAULT_COMPILE_TIMEOUT_S = 300.0
 
 MAX_COUNT = 2**30
 """Elements in one MPI message; longer arrays go in chunks (Open MPI refuses more than 2³¹-1)."""
@@ -54,6 +58,9 @@ RING_BYTES = 16 << 10
 
 RING_MOST_BYTES = 60 << 10
 """The longest ones: MPI libraries send up to 64 KiB over TCP without asking the receiver first."""
+
+TF_INLINE_BYTES = 64 << 10
+"""Tensors up to so many bytes begin their call on TensorFlow's threads; it costs 50 µs less."""
 
 AGREED = (
     "MPISTRAT_BACKEND",
@@ -139,10 +146,25 @@ def timeline() -> str:
     return os.environ.get("MPISTRAT_TIMELINE", "")
 
 
+def cache_folder() -> Path:
+    """Return the folder of what is kept from one run to the next."""
+    cache = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
+    return Path(os.environ.get("MPISTRAT_CACHE", "") or Path(cache) / "mpistrat").absolute()
+
+
 def tuning_file() -> Path:
     """Return where the table of tunings is (collectives/shared/tuning_table.py)."""
-    cache = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
-    return Path(os.environ.get("MPISTRAT_TUNING", "") or Path(cache) / "mpistrat" / "tuning.json")
+    return Path(os.environ.get("MPISTRAT_TUNING", "") or cache_folder() / "tuning.json")
+
+
+def compile_timeout_s() -> float:
+    """Return how long the compiler may take, in seconds."""
+    return _number("MPISTRAT_COMPILE_TIMEOUT", DEFAULT_COMPILE_TIMEOUT_S)
+
+
+def tf_native() -> bool:
+    """Tell whether TensorFlow may call us by an operation that is compiled for it."""
+    return os.environ.get("MPISTRAT_TF_NATIVE", "1") != "0"
 
 
 def node_size() -> int:

@@ -13,6 +13,7 @@ NUMBERS = [
     ("MPISTRAT_GRACE", config.grace_s, 5.0),
     ("MPISTRAT_RECORDS", config.records, 256),
     ("MPISTRAT_FUSION_BYTES", config.fusion_bytes, 33554432),
+    ("MPISTRAT_COMPILE_TIMEOUT", config.compile_timeout_s, 300.0),
 ]
 
 
@@ -75,6 +76,24 @@ def test_checks_are_turned_off_by_0_alone(monkeypatch):
     for text, on in (("0", False), ("1", True), ("", True)):
         monkeypatch.setenv("MPISTRAT_CHECKS", text)
         assert config.checks() is on
+
+
+def test_the_native_operation_is_turned_off_by_0_alone(monkeypatch):
+    assert config.tf_native()
+    for text, on in (("0", False), ("1", True), ("", True)):
+        monkeypatch.setenv("MPISTRAT_TF_NATIVE", text)
+        assert config.tf_native() is on
+
+
+def test_the_cache_folder_is_the_first_that_is_set(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert config.cache_folder() == tmp_path / ".cache" / "mpistrat"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert config.cache_folder() == tmp_path / "xdg" / "mpistrat"
+    monkeypatch.setenv("MPISTRAT_CACHE", str(tmp_path / "own"))
+    assert config.cache_folder() == tmp_path / "own"
+    assert config.tuning_file() == tmp_path / "own" / "tuning.json"
 
 
 def test_agreed_settings_are_those_that_are_set(monkeypatch):

@@ -69,7 +69,7 @@ def write(file: Path, key: str, tunings: Mapping[str, Tuning | WireTuning]) -> N
     """Put the entry `key` into `file`, and keep the others."""
     table = read(file)
     table[key] = json.loads(tuning.to_text(tunings))
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n")
 
 
