@@ -3,12 +3,15 @@
 The kernels (kernels/) become the extension module ``mpistrat._kernels``. Where they cannot be
 built (no C++ compiler), the package installs all the same and uses MPI alone; it says so when it
 runs. ``MPISTRAT_BUILD_KERNELS=0`` leaves them out, ``=1`` makes their failure an error.
+
+What is compiled on the user's machine, when it is first used, goes into the package as source.
 """
 
 import os
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 # Without contraction every instruction set gives the same bits (kernels/include/mpistrat/simd.h).
 _COMPILE = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-strict-aliasing"]
@@ -39,5 +42,18 @@ def _kernels() -> Extension:
     )
 
 
+class _WithSources(build_py):
+    """Put kernels/tf/ into a wheel, as mpistrat/kernels/tf/; a checkout has it where it is."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        for source in sorted(Path("kernels").glob("tf/*.cc")):
+            target = Path(self.build_lib, "mpistrat", source)
+            self.mkpath(str(target.parent))
+            self.copy_file(str(source), str(target))
+
+
 wanted = os.environ.get("MPISTRAT_BUILD_KERNELS") != "0"
-setup(ext_modules=[_kernels()] if wanted else [])
+setup(ext_modules=[_kernels()] if wanted else [], cmdclass={"build_py": _WithSources})

@@ -1,0 +1,215 @@
+// MpistratCall: a TensorFlow operation that hands the memory of its tensors to Python.
+//
+// Python compiles and loads this file (mpistrat/tensorflow/native_op.py) and registers two
+// functions: `begin` gets the tensors and may say that it is not over, then `finish` waits for the
+// rest. What they do is chosen by the attribute `key`, a number that Python gave out when the graph
+// was traced; so a graph from a file holds neither code nor an address.
+//
+// A call waits for other ranks, and they for those of this rank that TensorFlow has yet to run. So
+// nothing that may wait runs on TensorFlow's own threads: there may be one of them only. A short
+// call begins on the thread that reached it, which saves about 50 us where the other ranks are
+// there already; a long one, and what is left of a short one, gets a thread of its own, of a pool
+// that grows. One thread for all would not do: two functions may run at once, and the ranks may
+// begin them in different orders. Operations of one function follow each other, as they are
+// stateful. With `in_place`, all is done on the calling thread: eager code has to wait anyway.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/unbounded_work_queue.h"
+
+namespace mpistrat {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+// What begin and finish return; native_op.py has the same numbers.
+enum Outcome : int {
+  kDone = 0,
+  kInvalidArgument = 1,
+  kAborted = 2,
+  kInternal = 3,
+  kUnknownKey = 4,
+  kCancelled = 5,
+  kUnfinished = 6,  // of begin only: finish is to be called
+};
+
+constexpr int kErrorBytes = 16 << 10;
+
+// What Python sees of a call; native_op.py has the same members.
+struct MpistratTfCall {
+  int64_t key, num;
+  const void** inputs;
+  void** outputs;
+  const int64_t* nbytes;
+  int64_t rest;  // a number that begin leaves for finish
+  char* error;   // text that goes with an outcome other than kDone
+  int64_t error_bytes;
+};
+
+extern "C" typedef int (*MpistratTfStep)(MpistratTfCall* call);
+
+struct Callbacks {
+  MpistratTfStep begin = nullptr, finish = nullptr;
+  int64_t inline_bytes = 0;  // calls of up to so many bytes begin on TensorFlow's threads
+};
+
+Callbacks callbacks;  // set once, before the first operation can be made
+
+absl::Status status_of(int outcome, int64_t key, const char* error) {
+  switch (outcome) {
+    case kDone:
+      return absl::OkStatus();
+    case kInvalidArgument:
+      return absl::InvalidArgumentError(error);
+    // Not Unavailable: from operations of others, executors turn that into Internal.
+    case kAborted:
+      return absl::AbortedError(error);
+    case kCancelled:
+      return absl::CancelledError(error);
+    case kUnknownKey:
+      return absl::FailedPreconditionError(
+          absl::StrCat("MpistratCall: nothing in this process has the key ", key,
+                       ": the graph was traced in another process. A SavedModel holds a number"
+                       " only; trace the tf.function again in the process that runs it"));
+    default:
+      return absl::InternalError(error);
+  }
+}
+
+// One run of the operation; it is deleted once `done` was called.
+class Call {
+ public:
+  Call(OpKernelContext* ctx, AsyncOpKernel::DoneCallback done, int64_t key)
+      : ctx_(ctx), done_(std::move(done)), key_(key) {
+    error_[0] = '\0';
+  }
+
+  absl::Status allocate() {
+    for (int i = 0; i < ctx_->num_inputs(); ++i) {
+      const Tensor& input = ctx_->input(i);
+      Tensor* output = nullptr;
+      // Never the input's memory: `begin` may read the one after it has written to the other.
+      TF_RETURN_IF_ERROR(ctx_->allocate_output(i, input.shape(), &output));
+      inputs_.push_back(input.data());
+      outputs_.push_back(output->data());
+      nbytes_.push_back(input.TotalBytes());
+      total_bytes_ += nbytes_.back();
+    }
+    return absl::OkStatus();
+  }
+
+  bool is_short() const { return total_bytes_ <= callbacks.inline_bytes; }
+
+  int begin() {
+    shown_ = {key_,   ctx_->num_inputs(), inputs_.data(), outputs_.data(), nbytes_.data(), 0,
+              error_, kErrorBytes};
+    return callbacks.begin(&shown_);
+  }
+
+  int finish() { return callbacks.finish(&shown_); }
+
+  void end(int outcome) {
+    ctx_->SetStatus(status_of(outcome, key_, error_));
+    // `done` may run what follows and so last; nothing of this call is needed meanwhile.
+    const AsyncOpKernel::DoneCallback done = std::move(done_);
+    delete this;
+    done();
+  }
+
+ private:
+  OpKernelContext* ctx_;
+  AsyncOpKernel::DoneCallback done_;
+  int64_t key_, total_bytes_ = 0;
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+  std::vector<int64_t> nbytes_;
+  MpistratTfCall shown_ = {};
+  char error_[kErrorBytes];
+};
+
+void run_on_own_thread(std::function<void()> work) {
+  // Never destroyed: at exit its threads may be waiting for ranks that never come.
+  static auto* threads =
+      new tensorflow::UnboundedWorkQueue(tensorflow::Env::Default(), "mpistrat_call");
+  threads->Schedule(std::move(work));
+}
+
+void run(Call* call) {
+  const int outcome = call->begin();
+  call->end(outcome == kUnfinished ? call->finish() : outcome);
+}
+
+void run_short(Call* call) {
+  const int outcome = call->begin();
+  if (outcome != kUnfinished) return call->end(outcome);
+  run_on_own_thread([call] { call->end(call->finish()); });
+}
+
+class CallOp : public AsyncOpKernel {
+ public:
+  explicit CallOp(OpKernelConstruction* ctx) : AsyncOpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("key", &key_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("in_place", &in_place_));
+    for (int i = 0; i < ctx->num_inputs(); ++i) {
+      const tensorflow::DataType dtype = ctx->input_type(i);
+      OP_REQUIRES(ctx, tensorflow::DataTypeCanUseMemcpy(dtype),
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "MpistratCall: input ", i, " has dtype ", tensorflow::DataTypeString(dtype),
+                      ", which is no plain memory; expected numbers or bool")));
+    }
+  }
+
+  // To begin is cheap, and to begin early lets the wait pass while other operations compute.
+  bool IsExpensive() override { return false; }
+
+  void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
+    OP_REQUIRES_ASYNC(ctx, callbacks.begin != nullptr, status_of(kUnknownKey, key_, ""), done);
+    auto call = std::make_unique<Call>(ctx, done, key_);
+    OP_REQUIRES_OK_ASYNC(ctx, call->allocate(), done);
+    Call* const begun = call.release();
+    if (in_place_) return run(begun);
+    if (begun->is_short()) return run_short(begun);
+    run_on_own_thread([begun] { run(begun); });
+  }
+
+ private:
+  int64_t key_ = 0;
+  bool in_place_ = false;
+};
+
+absl::Status shapes_of_inputs(tensorflow::shape_inference::InferenceContext* ctx) {
+  for (int i = 0; i < ctx->num_inputs(); ++i) ctx->set_output(i, ctx->input(i));
+  return absl::OkStatus();
+}
+
+REGISTER_OP("MpistratCall")
+    .Input("inputs: dtypes")
+    .Output("outputs: dtypes")
+    .Attr("dtypes: list(type) >= 0")
+    .Attr("key: int")
+    .Attr("in_place: bool")
+    .SetIsStateful()
+    .SetShapeFn(shapes_of_inputs);
+
+REGISTER_KERNEL_BUILDER(Name("MpistratCall").Device(tensorflow::DEVICE_CPU), CallOp);
+
+}  // namespace
+}  // namespace mpistrat
+
+extern "C" void mpistrat_tf_register(mpistrat::MpistratTfStep begin,
+                                     mpistrat::MpistratTfStep finish, int64_t inline_bytes) {
+  mpistrat::callbacks = {begin, finish, inline_bytes};
+}

@@ -1,0 +1,224 @@
+"""The operation ``MpistratCall``: Python gets the memory of TensorFlow's tensors, without a copy.
+
+kernels/tf/call_op.cc is compiled against the TensorFlow that is installed, when it is first used
+(5 to 10 s), since a compiled operation loads in that very version only. Where that cannot be done,
+:func:`load` says why, once, and ``tf.numpy_function`` does the same work with copies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import platform
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from mpistrat import config
+from mpistrat.cluster import compiled
+from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.errors import BackendUnavailableError, CommunicationError
+
+__all__ = ["UnknownKeyError", "call", "load", "register"]
+
+_LOG = get_logger(__name__)
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Rest: TypeAlias = Callable[[], None]
+Callback: TypeAlias = Callable[[int, list[Bytes], list[Bytes]], Rest | None]
+
+
+class UnknownKeyError(LookupError):
+    """What a callback raises for a key that was not given out in this process."""
+
+
+# ---------------------------------------------------------------------------- what callers use
+
+
+def load() -> ModuleType | None:
+    """Return the module of the compiled operation, or None where there cannot be one. **Local.**
+
+    Notes
+    -----
+    The first call of a process compiles or loads it. None without a word if
+    ``MPISTRAT_TF_NATIVE=0``, else with a warning that says why.
+    """
+    with _lock:
+        return _load()
+
+
+def register(callback: Callback) -> None:
+    """Set what every operation of this process calls. **Local.**
+
+    Parameters
+    ----------
+    callback
+        Called with the key, and the memory of the inputs (read-only) and of the outputs as flat
+        arrays of bytes. These are TensorFlow's own memory, and valid only until the call is over.
+        It returns None, or what is left to do: a function that TensorFlow's threads need not wait
+        for. A short call inside a ``tf.function`` begins on one of these threads, so what may
+        last, such as a wait for other ranks, belongs into that function.
+
+        It runs on any thread. UnknownKeyError becomes FailedPreconditionError, ValueError and
+        TypeError InvalidArgumentError, CommunicationError AbortedError, and every other
+        exception InternalError, each with its text.
+    """
+    global _callback  # noqa: PLW0603 - one for the process, as the operation is
+    _callback = callback
+
+
+def call(key: int, tensors: Sequence[Any]) -> list[Any]:
+    """Run the callback on `tensors`, now or, inside a ``tf.function``, whenever the graph runs.
+
+    Returns
+    -------
+    list of tf.Tensor
+        As many, of the same dtypes and shapes, with what the callback wrote.
+
+    Raises
+    ------
+    BackendUnavailableError
+        There is no compiled operation here; see :func:`load`.
+    tf.errors.OpError
+        The callback raised something; inside a ``tf.function``, it is raised by that.
+    """
+    module = load()
+    if module is None:
+        raise BackendUnavailableError("the native TensorFlow operation is not available here")
+    try:
+        # Eager code waits in any case, and only its own thread can see Ctrl-C.
+        results = module.mpistrat_call(tensors, key=key, in_place=tf.executing_eagerly())
+    except tf.errors.CancelledError as error:
+        interrupt: BaseException | None = _thread.__dict__.pop("interrupt", None)
+        raise interrupt or error from None
+    return list(results) if tensors else []
+
+
+# ----------------------------------------------------------------------- what the operation calls
+
+_lock = threading.Lock()
+_thread = threading.local()
+_callback: Callback | None = None
+_numbers = itertools.count()
+_rests: dict[int, Rest] = {}
+
+# As in call_op.cc.
+_DONE, _INVALID, _ABORTED, _INTERNAL, _UNKNOWN_KEY, _CANCELLED, _UNFINISHED = range(7)
+
+
+class _Call(ctypes.Structure):
+    _fields_ = (
+        ("key", ctypes.c_int64),
+        ("num", ctypes.c_int64),
+        ("inputs", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("outputs", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("nbytes", ctypes.POINTER(ctypes.c_int64)),
+        ("rest", ctypes.c_int64),
+        ("error", ctypes.c_void_p),
+        ("error_bytes", ctypes.c_int64),
+    )
+
+
+def _begin(pointer: Any) -> int:
+    this = pointer.contents
+    try:
+        if _callback is None:
+            return _UNKNOWN_KEY
+        sizes = this.nbytes[: this.num]
+        inputs = list(map(_view, this.inputs[: this.num], sizes))
+        for array in inputs:
+            array.flags.writeable = False
+        outputs = list(map(_view, this.outputs[: this.num], sizes))
+        rest = _callback(this.key, inputs, outputs)
+        if rest is None:
+            return _DONE
+        this.rest = next(_numbers)
+        _rests[this.rest] = rest
+    except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
+        return _tell(error, this)
+    return _UNFINISHED
+
+
+def _finish(pointer: Any) -> int:
+    this = pointer.contents
+    try:
+        _rests.pop(this.rest)()
+    except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
+        return _tell(error, this)
+    return _DONE
+
+
+# An array type of a fitting length would have to be made for each length, which takes 20 µs.
+_Memory = ctypes.c_ubyte * (1 << 62)
+
+
+def _view(address: int, nbytes: int) -> Bytes:
+    memory: Any = _Memory.from_address(address)
+    return np.frombuffer(memory, np.uint8, nbytes)
+
+
+def _tell(error: BaseException, this: _Call) -> int:
+    """Write the text of an exception to where the operation looks for it; return its outcome."""
+    text = f"{type(error).__name__}: {error}".replace("\0", " ").encode(errors="replace")
+    whole = text[: this.error_bytes - 1].decode(errors="ignore").encode()  # no half character
+    ctypes.memmove(this.error, whole + b"\0", len(whole) + 1)
+    if not isinstance(error, Exception):
+        _thread.interrupt = error
+        return _CANCELLED
+    outcomes = {
+        UnknownKeyError: _UNKNOWN_KEY,
+        ValueError: _INVALID,
+        TypeError: _INVALID,
+        CommunicationError: _ABORTED,
+    }
+    found = (outcome for kind, outcome in outcomes.items() if isinstance(error, kind))
+    return next(found, _INTERNAL)
+
+
+_Step = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Call))
+_STEPS = (_Step(_begin), _Step(_finish))  # kept: the operation has their addresses
+
+
+# -------------------------------------------------------------------------------------- loading
+
+
+@functools.cache
+def _load() -> ModuleType | None:
+    if not config.tf_native():
+        return None
+    try:
+        return _open(_compiled())
+    except (BackendUnavailableError, OSError, tf.errors.OpError) as error:
+        text = f"collectives of TensorFlow go through tf.numpy_function, with copies: {error}"
+        warn_once(_LOG, "native operation", text)
+        return None
+
+
+def _compiled() -> Path:
+    flags = [*tf.sysconfig.get_compile_flags(), "-O2", "-DNDEBUG", "-w"]
+    versions = [tf.version.VERSION, tf.version.GIT_VERSION]
+    machine = [platform.machine(), *platform.libc_ver()]
+    return compiled.shared_object(
+        _source(), [*flags, *tf.sysconfig.get_link_flags()], " ".join(versions + machine)
+    )
+
+
+def _source() -> Path:
+    """Find call_op.cc: in the package if it was installed, beside it in a checkout."""
+    package = Path(config.__file__).parent
+    places = [folder / "kernels" / "tf" / "call_op.cc" for folder in (package, package.parent)]
+    return next((place for place in places if place.exists()), places[0])
+
+
+def _open(file: Path) -> ModuleType:
+    module: ModuleType = tf.load_op_library(str(file))
+    inline_bytes = ctypes.c_int64(config.TF_INLINE_BYTES)
+    ctypes.CDLL(str(file)).mpistrat_tf_register(*_STEPS, inline_bytes)
+    return module
