@@ -103,6 +103,17 @@ class Calls(ABC):
         work: Work[list[Array]] = self._start(fusion.allreduce_many, arrays, op, bucket_bytes, out)
         return work.wait(timeout)
 
+    def iallreduce_many(
+        self,
+        arrays: Sequence[ArrayLike],
+        op: str = "sum",
+        *,
+        bucket_bytes: int | None = None,
+        out: Sequence[Array] | None = None,
+    ) -> Work[list[Array]]:
+        """Start :meth:`allreduce_many`."""
+        return self._start_behind(fusion.allreduce_many, arrays, op, bucket_bytes, out)
+
     def reduce(
         self,
         array: ArrayLike,

@@ -93,10 +93,11 @@ class Work(Generic[T]):
 
     def __del__(self) -> None:
         """Show an error that nobody waited for; not by the log, which may be silent here."""
-        if self._error is not None and not self._is_told:
+        error = getattr(self, "_error", None)  # an interrupt may have struck before it had one
+        if error is not None and not self._is_told:
             gate = self._engine.gate
             sys.stderr.write(
-                f"[mpistrat] a call of rank {gate.rank} that nobody waited for: {self._error}\n"
+                f"[mpistrat] a call of rank {gate.rank} that nobody waited for: {error}\n"
             )
 
     def advance(self) -> bool:
