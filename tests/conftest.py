@@ -1,5 +1,6 @@
 """Plugins and fixtures that tests of several folders use."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,12 @@ LONGEST = "test_kernels.py"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let pytest-xdist hand out the files in their order, not those of few tests last."""
+    """Let pytest-xdist hand out the files in their order, not those of few tests last.
+
+    The tests are about built-in tunings, whatever this user has tuned.
+    """
     config.option.loadscopereorder = False
+    os.environ["MPISTRAT_TUNING"] = str(Path(__file__).with_name("no_such_tuning.json"))
 
 
 @pytest.hookimpl(tryfirst=True)
