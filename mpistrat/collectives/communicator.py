@@ -89,9 +89,12 @@ class Communicator(Calls):
         """Replace methods by the backend's own, which do the same in the common case, sooner."""
         fast = self._backend.fast
         if fast is not None:
-            vars(self)["allreduce"] = fast.allreduce(
-                self.allreduce, self._digest, self._finish, self._lose
-            )
+            for name, finish in (
+                ("allreduce", self._finish),
+                ("allreduce_soon", self._finish_later),
+            ):
+                general = getattr(self, name)
+                vars(self)[name] = fast.allreduce(general, self._digest, finish, self._lose)
             fast.has_digests = self._gate.has_digests
             fast.record_in(self._gate.recorder.ring)
             self._engine.allow_fast_calls()
@@ -101,12 +104,19 @@ class Communicator(Calls):
 
     def _finish(self, status: int, array: Array, op: str, out: Array) -> Array:
         """End a fast call as any other one: with a deadline, and with errors in words."""
+        return self._finish_later(status, array, op, out).wait()
+
+    def _finish_later(self, status: int, array: Array, op: str, out: Array) -> Work[Array]:
+        """Give a fast call its place in the queue, and return what ends it."""
         fast = self._backend.fast
         if fast is None:
             raise AssertionError("only fast calls end here")
         self._at_risk = (array, out)  # if this fails, the kernels may still write to them
         steps = self._gate.resume(_allreduce(array, op), fast.carry_on(status, array, out))
-        self._engine.start(steps, self._label, is_counted=False).wait()
+        return self._engine.start(self._until(steps, out), self._label, is_counted=False)
+
+    def _until(self, steps: Steps, out: Array) -> Steps:
+        yield from steps
         self._at_risk = None
         return out
 
