@@ -1,0 +1,31 @@
+"""The strategies of tf.distribute with MPI ranks as replicas, for TensorFlow and Keras.
+
+``mpistrat.tensorflow.X`` is ``tf.distribute.X``: what is not ours is TensorFlow's own, so that
+``import mpistrat.tensorflow as distribute`` is the only line that a program has to change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.central_storage import CentralStorageStrategy
+from mpistrat.tensorflow.mirrored import MirroredStrategy
+from mpistrat.tensorflow.multi_worker import MultiWorkerMirroredStrategy
+from mpistrat.tensorflow.one_device import OneDeviceStrategy
+
+__all__ = [
+    "CentralStorageStrategy",
+    "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
+    "OneDeviceStrategy",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(tf.distribute, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(tf.distribute)})

@@ -1,0 +1,169 @@
+"""Collectives of tensors: eager, and in graphs.
+
+In a graph they are stateful, so that they run in the order in which they were traced. The native
+operation (native_op.py) carries those whose results have the shape of their tensors;
+``tf.numpy_function`` carries the others, and all where that operation cannot be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpistrat import config
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.work import Work
+from mpistrat.errors import MpistratError
+from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.errors import CollectiveError
+from mpistrat.tensorflow.same_shape import Finish, SameShape
+from mpistrat.types import Array
+
+__all__ = ["Bridge"]
+
+_PACKED_BYTES = 16 << 10
+
+
+class Bridge:
+    """The collectives of one strategy. All methods are **Collective**.
+
+    Parameters
+    ----------
+    communicator
+        What carries them.
+    options
+        A ``tf.distribute.experimental.CommunicationOptions``, or None.
+    """
+
+    def __init__(self, communicator: Communicator, options: Any = None) -> None:
+        self.communicator = communicator
+        self._bytes_per_pack = (options and options.bytes_per_pack) or config.fusion_bytes()
+        self._timeout = options and options.timeout_seconds
+        self._sums = {op: self._all_reduce(op) for op in ("sum", "mean")}
+
+    @property
+    def rank(self) -> int:
+        """Index of this rank."""
+        return self.communicator.rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.communicator.size
+
+    def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
+        """Combine each tensor over the ranks; shapes and dtypes are equal on all.
+
+        In a graph there is one collective for each ``bytes_per_pack``, the last tensors first:
+        of gradients, these are the first that backpropagation has.
+        """
+        if self.size == 1:
+            return list(tensors)
+        _refuse_xla()
+        results: dict[int, tf.Tensor] = {}
+        for members in self._packs(tensors):
+            found = self._sums[op]([tensors[i] for i in members])
+            results.update(zip(members, found, strict=True))
+        return [results[i] for i in range(len(tensors))]
+
+    def _all_reduce(self, op: str) -> SameShape:
+        def start(sources: list[Array], results: list[Array]) -> Finish | None:
+            if len(sources) == 1:
+                return self._start_one(sources[0], results[0], op)
+            is_one_dtype = all(source.dtype == sources[0].dtype for source in sources)
+            if is_one_dtype and sum(source.nbytes for source in sources) <= _PACKED_BYTES:
+                return self._start_packed(sources, results, op)
+            pack = self._bytes_per_pack
+            work = self.communicator.iallreduce_many(sources, op, bucket_bytes=pack, out=results)
+            return work.wait
+
+        return SameShape(start, self._timeout)
+
+    def _start_one(self, source: Array, result: Array, op: str) -> Finish | None:
+        begun = self.communicator.allreduce_soon(source, op, out=result)
+        return begun.wait if isinstance(begun, Work) else None
+
+    def _start_packed(self, sources: list[Array], results: list[Array], op: str) -> Finish | None:
+        """Copy short arrays together: less work than a list of them."""
+        total = np.empty(sum(source.size for source in sources), sources[0].dtype)
+        finish = self._start_one(np.concatenate(sources), total, op)
+
+        def deliver(timeout: float | None) -> None:
+            if finish is not None:
+                finish(timeout)
+            start = 0
+            for result in results:
+                result[:] = total[start : start + result.size]
+                start += result.size
+
+        if finish is not None:
+            return deliver
+        deliver(None)
+        return None
+
+    def _packs(self, tensors: Sequence[tf.Tensor]) -> Iterator[list[int]]:
+        """Yield lists of indices, one for each collective."""
+        limit = float("inf") if tf.executing_eagerly() else self._bytes_per_pack
+        members: list[int] = []
+        held = 0
+        for index in reversed(range(len(tensors))):
+            nbytes = (tensors[index].shape.num_elements() or 0) * tensors[index].dtype.size
+            if members and held + nbytes > limit:
+                yield members
+                members, held = [], 0
+            members.append(index)
+            held += nbytes
+        if members:
+            yield members
+
+    def all_gather(self, tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
+        """Put the ranks' tensors side by side; shapes may differ along `axis`."""
+        if self.size == 1:
+            return tensor
+        shape = tensor.shape.as_list() if tensor.shape.rank is not None else None
+        if shape:
+            shape[axis] = None
+
+        def run(array: Array) -> Array:
+            return self.communicator.allgather(array, axis, timeout=self._timeout)
+
+        return _call(run, tensor, tf.TensorShape(shape))
+
+    def broadcast(self, tensor: tf.Tensor, root: int = 0) -> tf.Tensor:
+        """Return the root's tensor; the others' has its shape and dtype."""
+        if self.size == 1:
+            return tensor
+
+        def run(array: Array) -> Array:
+            return self.communicator.bcast(array, root, timeout=self._timeout)
+
+        return _call(run, tensor, tensor.shape)
+
+
+def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
+    """Call `run` with the tensor's array, now or when the graph runs."""
+    _refuse_xla()
+
+    def checked(array: Array) -> Array:
+        try:
+            return run(array)
+        except MpistratError as error:
+            raise CollectiveError(str(error)) from error
+
+    if tf.executing_eagerly():
+        return tf.convert_to_tensor(checked(tensor.numpy()))
+    result = tf.numpy_function(checked, [tensor], tensor.dtype)
+    result.set_shape(shape)
+    return result
+
+
+def _refuse_xla() -> None:
+    if not tf.executing_eagerly() and private_api.in_xla():
+        raise NotImplementedError(
+            "a collective between ranks in a function that XLA compiles (jit_compile=True): it"
+            " runs on the host, where XLA cannot call it; leave jit_compile out, or compile only"
+            " what the replicas do by themselves"
+        )

@@ -1,0 +1,62 @@
+"""The machinery of mirrored variables on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.bridge import Bridge
+from mpistrat.tensorflow.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.over_ranks import OverRanks
+
+__all__ = ["RankExtended"]
+
+
+class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[misc]
+    """TensorFlow's mirrored machinery for this rank's devices, joined over the ranks by MPI.
+
+    Parameters
+    ----------
+    strategy
+        What it is made for.
+    bridge
+        The collectives between ranks.
+    devices
+        Of this rank, one replica each; equal in number on all ranks.
+    cross_device_ops
+        How values are combined over these devices; None for sums where the host is.
+    cluster_resolver
+        What the strategy shows as its resolver.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        bridge: Bridge,
+        devices: Sequence[str],
+        cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
+        cluster_resolver: Any = None,
+    ) -> None:
+        self.bridge = bridge
+        super().__init__(strategy, devices=list(devices))
+        self._cluster_resolver = cluster_resolver
+        self._cross_device_ops = RankAllReduce(
+            bridge, self._num_replicas_in_sync, cross_device_ops
+        )
+
+    def _use_merge_call(self) -> bool:
+        return True  # MPI combines what all replicas of a rank have handed in
+
+    # ----------------------------------------------------------------------------- variables
+
+    def _get_variable_creator_initial_value(
+        self, replica_id: int, device: str, primary_var: Any, **kwargs: Any
+    ) -> Any:
+        if replica_id > 0 or self.bridge.size == 1:
+            return super()._get_variable_creator_initial_value(
+                replica_id, device, primary_var, **kwargs
+            )
+        return self._from_rank_0(kwargs["initial_value"], kwargs.get("dtype"), device)

@@ -1,0 +1,159 @@
+"""What Keras has to do differently where replicas are on several ranks.
+
+Keras asks whether it runs under TensorFlow's own multi-worker strategies, and else takes the
+results of this process for all. The functions here take the place of those few of its functions,
+and leave other strategies to them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.tensorflow import batch_share
+
+__all__ = ["install"]
+
+_LOG = get_logger(__name__)
+_TRAINER = "keras.src.backend.tensorflow.trainer"
+
+
+def install() -> None:
+    """Put the functions in their places if Keras is loaded. Idempotent. **Local.**"""
+    trainer = sys.modules.get(_TRAINER)
+    if trainer is None or hasattr(trainer, "_mpistrat"):
+        return
+    trainer._mpistrat = True  # type: ignore[attr-defined]
+    callbacks = sys.modules["keras.src.callbacks"]
+    loss = sys.modules["keras.src.losses.loss"]
+    _replace(loss, "scale_loss_for_distribution", _scale)
+    _replace(loss, "unscale_loss_for_distribution", _unscale)
+    _replace(trainer, "reduce_per_replica", _reduce_per_replica)
+    _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _symbolic_build)
+    _replace(callbacks.ModelCheckpoint, "_save_model", _by_chief)
+    _replace(callbacks.BackupAndRestore, "_save_model", _by_chief)
+    _replace(callbacks.BackupAndRestore, "on_train_end", _by_chief)
+
+
+def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    """Wrap a function of Keras; say so if there is none."""
+    original = getattr(owner, name, None)
+    if original is None:
+        warn_once(
+            _LOG,
+            f"Keras {name}",
+            f"this Keras has no {owner.__name__}.{name}: results of predict and files of"
+            " callbacks may be wrong on several ranks; use Keras 3.15",
+        )
+        return
+    setattr(owner, name, wraps(original)(wrap(original)))
+
+
+def _is_ours(strategy: Any) -> bool:
+    from mpistrat.tensorflow.rank_strategy import RankStrategy
+
+    return isinstance(strategy, RankStrategy)
+
+
+def _is_over_ranks(strategy: Any) -> bool:
+    return _is_ours(strategy) and strategy.communicator.size > 1
+
+
+def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return predictions of all ranks, in order; and the means of what training logs.
+
+    All ranks have to see the same logs: a callback that stops one rank would leave the others
+    waiting.
+    """
+
+    def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
+        if not _is_over_ranks(strategy):
+            return original(values, strategy, reduction)
+        if reduction == "concat":
+            return tf.nest.map_structure(partial(_all_rows, strategy), values)
+        local = original(values, strategy, reduction)
+        return _means(local, strategy) if reduction in ("auto", "mean") else local
+
+    return reduce_per_replica
+
+
+def _all_rows(strategy: Any, value: Any) -> tf.Tensor:
+    """Return the rows in the order of the data: the ranks' first replicas have the first ones."""
+    local = strategy.experimental_local_results(value)
+    return tf.concat([strategy.extended.bridge.all_gather(one) for one in local], axis=0)
+
+
+def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Build from this rank's batch: the ranks' may differ in length, which have no mean."""
+
+    def build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
+        strategy = self.distribute_strategy
+        if iterator is None or not _is_over_ranks(strategy):
+            return original(self, iterator, data_batch)
+        for _, _, step in iterator:
+            batch = next(step)
+            data_batch = tf.nest.map_structure(
+                lambda one: strategy.experimental_local_results(one)[0], batch
+            )
+            break
+        return original(self, None, data_batch)
+
+    return build
+
+
+def _scale(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Weight a replica's mean by its share of the rows."""
+
+    def scale(value: Any) -> Any:
+        share = _share()
+        return original(value) if share is None else value * tf.cast(share, value.dtype)
+
+    return scale
+
+
+def _unscale(original: Callable[..., Any]) -> Callable[..., Any]:
+    def unscale(value: Any) -> Any:
+        share = _share()
+        if share is None:
+            return original(value)
+        return tf.math.divide_no_nan(value, tf.cast(share, value.dtype))
+
+    return unscale
+
+
+def _share() -> tf.Tensor | None:
+    """Return this replica's share, if it is one of ours."""
+    if tf.distribute.get_replica_context() is None or not _is_ours(tf.distribute.get_strategy()):
+        return None
+    return batch_share.current()
+
+
+def _means(values: Any, strategy: Any) -> Any:
+    flat = [tf.convert_to_tensor(value) for value in tf.nest.flatten(values)]
+    floats = [i for i, value in enumerate(flat) if value.dtype.is_floating]
+    found = strategy.extended.bridge.all_reduce([flat[i] for i in floats], "mean")
+    for index, mean in zip(floats, found, strict=True):
+        flat[index] = mean
+    return tf.nest.pack_sequence_as(values, flat)
+
+
+def _by_chief(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let rank 0 do it, and the others wait until it is done, or has failed."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = self.model.distribute_strategy
+        if not _is_over_ranks(strategy):
+            return original(self, *args, **kwargs)
+        result = None
+        with strategy.communicator.checking():
+            if strategy.is_chief:
+                result = original(self, *args, **kwargs)
+        strategy.communicator.barrier()
+        return result
+
+    return method

@@ -1,0 +1,184 @@
+"""What is used of TensorFlow's private modules; no other file touches them.
+
+They have no promise of staying as they are: on a version that was not tested this warns, and if
+something is missing, it says what.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.errors import BackendUnavailableError
+
+__all__ = [
+    "CentralExtended",
+    "DatasetIterator",
+    "InputFunctionIterator",
+    "MirroredExtended",
+    "always_wrapped",
+    "checkpointed_value",
+    "datasets_from_function",
+    "distributed_dataset",
+    "distributed_variable",
+    "divided",
+    "in_xla",
+    "is_mirrored",
+    "of_replica",
+    "placed",
+    "reduced_bare_value",
+    "summed",
+]
+
+TESTED = ("2.21",)
+
+_LOG = get_logger(__name__)
+_PREFIX = "tensorflow.python."
+_NEEDED = {
+    "distribute.cross_device_ops": (
+        "reduce_non_distributed_value",
+        "simple_broadcast",
+    ),
+    "distribute.cross_device_utils": (
+        "aggregate_tensors_or_indexed_slices",
+        "divide_by_n_tensors_or_indexed_slices",
+    ),
+    "distribute.distribute_utils": (
+        "VARIABLE_CLASS_MAPPING",
+        "VARIABLE_POLICY_MAPPING",
+        "create_mirrored_variable",
+        "is_mirrored",
+        "regroup",
+        "select_replica",
+    ),
+    "distribute.input_util": (
+        "get_distributed_dataset",
+        "get_distributed_datasets_from_function",
+    ),
+    "distribute.mirrored_strategy": ("MirroredExtended",),
+    "distribute.parameter_server_strategy": ("ParameterServerStrategyExtended",),
+    "distribute.v1.input_lib": ("DatasetIterator", "InputFunctionIterator"),
+    "distribute.values": ("Mirrored",),
+    "ops.control_flow_util": ("GraphOrParentsInXlaContext",),
+    "trackable.base": ("CheckpointInitialValue",),
+}
+
+
+def _load() -> dict[str, ModuleType]:
+    """Import the modules, and look for everything that is needed of them.
+
+    Raises
+    ------
+    BackendUnavailableError
+        Something is missing in this version of TensorFlow.
+    """
+    modules, missing = {}, []
+    for name, members in _NEEDED.items():
+        try:
+            modules[name] = importlib.import_module(_PREFIX + name)
+        except ImportError:
+            missing.append(_PREFIX + name)
+            continue
+        found = vars(modules[name])
+        missing += [f"{_PREFIX}{name}.{member}" for member in members if member not in found]
+    if missing:
+        raise BackendUnavailableError(
+            f"TensorFlow {tf.__version__} lacks {', '.join(missing)}, which mpistrat.tensorflow"
+            f" builds on; install TensorFlow {' or '.join(TESTED)}"
+        )
+    return modules
+
+
+def _is_tested() -> bool:
+    return ".".join(tf.__version__.split(".")[:2]) in TESTED
+
+
+if not _is_tested():
+    warn_once(
+        _LOG,
+        "TensorFlow version",
+        f"mpistrat.tensorflow was tested with TensorFlow {', '.join(TESTED)}, not with"
+        f" {tf.__version__}: it uses private modules that may have changed",
+    )
+
+_modules = _load()
+_cross = _modules["distribute.cross_device_ops"]
+_cross_utils = _modules["distribute.cross_device_utils"]
+_utils = _modules["distribute.distribute_utils"]
+_inputs = _modules["distribute.input_util"]
+_inputs_v1 = _modules["distribute.v1.input_lib"]
+
+MirroredExtended: Any = _modules["distribute.mirrored_strategy"].MirroredExtended
+CentralExtended: Any = _modules[
+    "distribute.parameter_server_strategy"
+].ParameterServerStrategyExtended
+Mirrored: Any = _modules["distribute.values"].Mirrored
+DatasetIterator: Any = _inputs_v1.DatasetIterator
+InputFunctionIterator: Any = _inputs_v1.InputFunctionIterator
+
+
+def placed(value: Any, destinations: Any) -> Any:
+    """Return `value` on one device, or a copy on each of several."""
+    return _cross.simple_broadcast(value, destinations)
+
+
+def reduced_bare_value(reduce_op: Any, value: Any, destinations: Any, replicas: int) -> Any:
+    """Reduce a value that is the same on all replicas."""
+    return _cross.reduce_non_distributed_value(reduce_op, value, destinations, replicas)
+
+
+def summed(values: Any) -> Any:
+    """Return the sum of tensors, or of IndexedSlices."""
+    return _cross_utils.aggregate_tensors_or_indexed_slices(values, tf.add_n)
+
+
+def divided(value: Any, number: int) -> Any:
+    """Return a tensor, or IndexedSlices, divided by a number."""
+    return _cross_utils.divide_by_n_tensors_or_indexed_slices(value, number)
+
+
+def always_wrapped(values: list[Any]) -> Any:
+    """Return a PerReplica of a value for each local replica, be it one."""
+    return _utils.regroup(values, always_wrap=True)
+
+
+def distributed_variable(strategy: Any, make_parts: Any, **kwargs: Any) -> Any:
+    """Return a variable of the parts that a function makes, as its synchronization wants it."""
+    classes, policies = _utils.VARIABLE_CLASS_MAPPING, _utils.VARIABLE_POLICY_MAPPING
+    return _utils.create_mirrored_variable(strategy, make_parts, classes, policies, **kwargs)
+
+
+def of_replica(local: int, values: Any) -> Any:
+    """Return a nest with a replica's own component of each distributed value."""
+    return _utils.select_replica(local, values)
+
+
+def is_mirrored(value: Any) -> bool:
+    """Whether a value is the same on all replicas by construction."""
+    return bool(_utils.is_mirrored(value)) or isinstance(value, Mirrored)
+
+
+def distributed_dataset(*args: Any, **kwargs: Any) -> Any:
+    """Return a DistributedDataset."""
+    return _inputs.get_distributed_dataset(*args, **kwargs)
+
+
+def datasets_from_function(*args: Any, **kwargs: Any) -> Any:
+    """Return a DistributedDataset of what a function makes for each worker."""
+    return _inputs.get_distributed_datasets_from_function(*args, **kwargs)
+
+
+def checkpointed_value(value: Any) -> Any:
+    """Return what a checkpoint holds for a variable that is being made; else `value`."""
+    kind = _modules["trackable.base"].CheckpointInitialValue
+    return value.wrapped_value if isinstance(value, kind) else value
+
+
+def in_xla() -> bool:
+    """Whether what is traced now is compiled by XLA."""
+    graph = tf.compat.v1.get_default_graph()
+    return bool(_modules["ops.control_flow_util"].GraphOrParentsInXlaContext(graph))

@@ -1,0 +1,136 @@
+"""`RankStrategy`: what strategies with replicas on all ranks have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.cluster.devices import local_devices
+from mpistrat.collectives import Communicator
+from mpistrat.errors import ClosedError, UsageError
+from mpistrat.tensorflow import keras_hooks
+from mpistrat.tensorflow.bridge import Bridge
+from mpistrat.tensorflow.extended import RankExtended
+from mpistrat.tensorflow.members import OlderMembers
+
+__all__ = ["RankStrategy"]
+
+
+class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
+    """A strategy with one replica for each device of each rank.
+
+    Parameters
+    ----------
+    devices
+        This rank's devices; equal in number on all ranks; default its GPUs, or one CPU.
+    cross_device_ops, options
+        How values are combined over replicas.
+    comm, backend
+        As of `Communicator`.
+    cluster_resolver
+        What the strategy shows as its resolver.
+
+    Notes
+    -----
+    **Collective** over `comm`.
+    """
+
+    _collective_key_base = 0  # MirroredExtended asks for it
+
+    def __init__(
+        self,
+        devices: Sequence[str] | None = None,
+        cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
+        *,
+        comm: Any = None,
+        backend: str = "auto",
+        options: Any = None,
+        cluster_resolver: Any = None,
+    ) -> None:
+        communicator = Communicator(comm, backend)
+        with communicator.checking():
+            _check(cross_device_ops, options)
+            names = _local_devices(devices, communicator.rank)
+        bridge = Bridge(communicator, options)
+        self._check_equal(communicator, len(names))
+        super().__init__(
+            self._make_extended(
+                bridge, names, cross_device_ops=cross_device_ops, cluster_resolver=cluster_resolver
+            )
+        )
+
+    def _make_extended(self, bridge: Bridge, devices: Sequence[str], **how: Any) -> Any:
+        """Return the machinery."""
+        return RankExtended(self, bridge, devices, **how)
+
+    @staticmethod
+    def _check_equal(communicator: Communicator, count: int) -> None:
+        counts = communicator.allgather_object(count)
+        if len(set(counts)) > 1:
+            raise UsageError(
+                f"numbers of local devices by rank: {counts}; TensorFlow's replicas have to be"
+                " equally many on all ranks: give devices= of equal length"
+            )
+
+    @property
+    def communicator(self) -> Communicator:
+        """Collectives of arrays between the ranks."""
+        communicator: Communicator = self.extended.bridge.communicator
+        return communicator
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is rank 0, which writes what is to be written once."""
+        return self.communicator.rank == 0
+
+    def scope(self) -> Any:
+        """See tf.distribute.Strategy.scope. **Local.**"""
+        self._require_open()
+        keras_hooks.install()
+        return super().scope()
+
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """See tf.distribute.Strategy.run. **Local**, unless `fn` calls collectives."""
+        self._require_open()
+        keras_hooks.install()
+        return super().run(fn, args=args, kwargs=kwargs, options=options)
+
+    def close(self) -> None:
+        """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
+        self.communicator.close()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RankStrategy:
+        """Return itself: a copy could not take part in the ranks' collectives."""
+        return self
+
+    def _require_open(self) -> None:
+        if self.communicator.is_closed:
+            raise ClosedError(f"this {type(self).__name__} was closed; make a new one")
+
+
+def _check(cross_device_ops: Any, options: Any) -> None:
+    if cross_device_ops is not None and not isinstance(
+        cross_device_ops, tf.distribute.CrossDeviceOps
+    ):
+        raise UsageError(
+            f"cross_device_ops={cross_device_ops!r}; expected a tf.distribute.CrossDeviceOps,"
+            " such as tf.distribute.ReductionToOneDevice()"
+        )
+    kind = tf.distribute.experimental.CommunicationOptions
+    if options is not None and not isinstance(options, kind):
+        raise UsageError(
+            f"communication_options={options!r}; expected"
+            " tf.distribute.experimental.CommunicationOptions(...)"
+        )
+
+
+def _local_devices(devices: Sequence[str] | None, rank: int) -> list[str]:
+    """Return names as TensorFlow takes them."""
+    if devices is None:
+        gpus = tf.config.list_logical_devices("GPU")
+        return [device.name for device in gpus] or ["CPU:0"]
+    return [name.split("/")[-1].removeprefix("device:") for name in local_devices(devices, rank)]
