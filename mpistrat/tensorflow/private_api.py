@@ -26,6 +26,7 @@ __all__ = [
     "distributed_dataset",
     "distributed_variable",
     "divided",
+    "global_seed",
     "in_xla",
     "is_mirrored",
     "of_replica",
@@ -63,6 +64,7 @@ _NEEDED = {
     "distribute.parameter_server_strategy": ("ParameterServerStrategyExtended",),
     "distribute.v1.input_lib": ("DatasetIterator", "InputFunctionIterator"),
     "distribute.values": ("Mirrored",),
+    "eager.context": ("global_seed",),
     "ops.control_flow_util": ("GraphOrParentsInXlaContext",),
     "trackable.base": ("CheckpointInitialValue",),
 }
@@ -176,6 +178,12 @@ def checkpointed_value(value: Any) -> Any:
     """Return what a checkpoint holds for a variable that is being made; else `value`."""
     kind = _modules["trackable.base"].CheckpointInitialValue
     return value.wrapped_value if isinstance(value, kind) else value
+
+
+def global_seed() -> int | None:
+    """Return what ``tf.random.set_seed`` set."""
+    seed: int | None = _modules["eager.context"].global_seed()
+    return seed
 
 
 def in_xla() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 from mpistrat.cluster.devices import local_devices
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ClosedError, UsageError
-from mpistrat.tensorflow import keras_hooks
+from mpistrat.tensorflow import keras_hooks, private_api
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.extended import RankExtended
 from mpistrat.tensorflow.members import OlderMembers
@@ -55,6 +56,7 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
             names = _local_devices(devices, communicator.rank)
         bridge = Bridge(communicator, options)
         self._check_equal(communicator, len(names))
+        _agree_on_seed(communicator)
         super().__init__(
             self._make_extended(
                 bridge, names, cross_device_ops=cross_device_ops, cluster_resolver=cluster_resolver
@@ -110,6 +112,13 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
     def _require_open(self) -> None:
         if self.communicator.is_closed:
             raise ClosedError(f"this {type(self).__name__} was closed; make a new one")
+
+
+def _agree_on_seed(communicator: Communicator) -> None:
+    """Let unseeded programs shuffle alike on all ranks: each takes its share of one order."""
+    seeds = communicator.allgather_object(private_api.global_seed())
+    if all(seed is None for seed in seeds) and communicator.size > 1:
+        tf.random.set_seed(communicator.bcast_object(random.SystemRandom().getrandbits(31)))
 
 
 def _check(cross_device_ops: Any, options: Any) -> None:

@@ -123,3 +123,17 @@ def test_a_checkpoint_is_written_once_and_whole():
         again = keras.models.load_model(Path(told) / "2.keras")
         for weight, want in zip(again.weights, ours.weights, strict=True):
             assert (weight.numpy() == want.numpy()).all()
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+def test_an_epoch_has_every_row_once_though_nothing_is_seeded():
+    with distribute.MirroredStrategy() as strategy:
+        data = tf.data.Dataset.range(100).shuffle(100).batch(12)
+        orders = []
+        for _ in range(2):
+            batches = strategy.experimental_distribute_dataset(data)
+            rows = [strategy.experimental_local_results(batch)[0].numpy() for batch in batches]
+            mine = np.concatenate(rows)
+            orders.append(np.concatenate(strategy.communicator.allgather_object(mine)))
+            assert sorted(orders[-1]) == list(range(100))
+        assert (orders[0] != orders[1]).any()

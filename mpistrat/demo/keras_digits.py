@@ -1,0 +1,27 @@
+"""The example of the README for TensorFlow: Keras learns digits on all ranks."""
+
+import keras
+from sklearn.datasets import load_digits
+
+import mpistrat.tensorflow as distribute  # in place of tf.distribute
+
+images, labels = load_digits(return_X_y=True)
+train, test = slice(0, 1500), slice(1500, None)
+
+strategy = distribute.MirroredStrategy()  # one replica on each rank
+with strategy.scope():
+    model = keras.Sequential(
+        [
+            keras.Input((64,)),
+            keras.layers.Rescaling(1 / 16),
+            keras.layers.Dense(128, activation="relu"),
+            keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+
+bar = "auto" if strategy.is_chief else 0  # a progress bar on rank 0
+model.fit(images[train], labels[train], batch_size=50, epochs=12, verbose=bar)
+loss, accuracy = model.evaluate(images[test], labels[test], verbose=0)
+if strategy.is_chief:
+    print(f"{strategy.num_replicas_in_sync} replicas, test accuracy {accuracy:.1%}")
