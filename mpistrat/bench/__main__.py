@@ -12,7 +12,9 @@ import sys
 
 CASES = {
     "collectives": "mpistrat.bench.collectives",
+    "fit": "mpistrat.bench.fit",
     "fused": "mpistrat.bench.fused",
+    "gradients": "mpistrat.bench.gradients",
     "tune": "mpistrat.bench.tune",
     "overhead": "mpistrat.bench.overhead",
 }

@@ -43,6 +43,7 @@ class Bridge:
         self._bytes_per_pack = (options and options.bytes_per_pack) or config.fusion_bytes()
         self._timeout = options and options.timeout_seconds
         self._sums = {op: self._all_reduce(op) for op in ("sum", "mean")}
+        self._first_values = SameShape(self._start_broadcast, self._timeout)
 
     @property
     def rank(self) -> int:
@@ -128,19 +129,33 @@ class Bridge:
             shape[axis] = None
 
         def run(array: Array) -> Array:
+            if array.dtype == object:  # strings
+                rows = self.communicator.allgather_object(array, timeout=self._timeout)
+                return np.concatenate(rows, axis)
             return self.communicator.allgather(array, axis, timeout=self._timeout)
 
         return _call(run, tensor, tf.TensorShape(shape))
 
-    def broadcast(self, tensor: tf.Tensor, root: int = 0) -> tf.Tensor:
-        """Return the root's tensor; the others' has its shape and dtype."""
+    def broadcast(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return rank 0's tensor; the others' has its shape and dtype."""
         if self.size == 1:
             return tensor
+        _refuse_xla()
+        if tensor.dtype == tf.string:
+            return _call(self._broadcast_objects, tensor, tensor.shape)
+        return self._first_values([tensor])[0]
 
-        def run(array: Array) -> Array:
-            return self.communicator.bcast(array, root, timeout=self._timeout)
+    def _broadcast_objects(self, array: Array) -> Array:
+        told = self.communicator.bcast_object(array, timeout=self._timeout)
+        return np.asarray(told, array.dtype)
 
-        return _call(run, tensor, tensor.shape)
+    def _start_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
+        (source,), (result,) = sources, results
+        if source.nbytes <= _PACKED_BYTES:  # the others' zeros change no bit
+            mine = source.view(np.uint8)
+            own = mine if self.rank == 0 else np.zeros_like(mine)
+            return self._start_one(own, result.view(np.uint8), "or")
+        return self.communicator.ibcast(source, out=result).wait
 
 
 def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:

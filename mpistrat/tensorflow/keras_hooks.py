@@ -95,6 +95,8 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
         strategy = self.distribute_strategy
         if iterator is None or not _is_over_ranks(strategy):
             return original(self, iterator, data_batch)
+        if _is_built(self):
+            return None
         for _, _, step in iterator:
             batch = next(step)
             data_batch = tf.nest.map_structure(
@@ -104,6 +106,12 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, None, data_batch)
 
     return build
+
+
+def _is_built(model: Any) -> bool:
+    parts = (model._compile_metrics, model._compile_loss, model.optimizer)
+    layers = model._flatten_layers()
+    return all(part is None or part.built for part in (*layers, *parts))
 
 
 def _scale(original: Callable[..., Any]) -> Callable[..., Any]:

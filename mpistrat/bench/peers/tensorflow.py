@@ -41,7 +41,7 @@ class TensorFlowPeer:
         self._tf.config.set_visible_devices([], "GPU")
         threads = max(1, (os.cpu_count() or 1) // communicator.topology.local_size)
         self._tf.config.threading.set_intra_op_parallelism_threads(threads)
-        self._strategy = self._tf.distribute.MultiWorkerMirroredStrategy()
+        self.strategy = self._tf.distribute.MultiWorkerMirroredStrategy()
 
     def function(self, problem: Problem) -> Callable[[], object] | None:
         """See `Peer`. All-reduce only; in place or not is the same to it."""
@@ -52,7 +52,7 @@ class TensorFlowPeer:
             return None
         given = problem.send if task.op == "allreduce" else list(problem.arrays)
         tensors = self._tf.nest.map_structure(self._tf.constant, given)
-        return partial(_traced(self._tf, self._strategy, task.reduction.upper()), tensors)
+        return partial(_traced(self._tf, self.strategy, task.reduction.upper()), tensors)
 
     def teardown(self) -> None:
         """See `Peer`."""

@@ -1,0 +1,102 @@
+"""The case ``gradients``: what a step's reduction of gradients takes inside a ``tf.function``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mpistrat import Communicator
+from mpistrat.bench.peers.tensorflow import TensorFlowPeer
+from mpistrat.bench.record import write_lines
+from mpistrat.bench.resnet50 import gradient_shapes
+from mpistrat.bench.timing import Plan, Timing, measure
+
+__all__ = ["command"]
+
+_EMPTY, _SMALL, _OURS = "no collective", "one of 1 KiB", "161 gradients"
+_THEIRS = "161 gradients, MultiWorkerMirrored"
+
+
+def command(
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each side.")] = 15,
+    json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
+) -> None:
+    """Time ResNet-50's 161 gradients (102 MB), and one of 1 KiB, against TensorFlow's own."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    communicator = Communicator()
+    console = Console(quiet=communicator.rank != 0, highlight=False)
+    small, large = _sides(communicator)
+    timings = measure(small, communicator, Plan(4 * rounds, 50, 50))
+    timings.update(measure(large, communicator, Plan(rounds, 1, 3)))
+    console.print(_table(timings, communicator.size))
+    over = timings[_SMALL].minus(timings[_EMPTY]).median_us
+    console.print(f"One of 1 KiB takes {over:.0f} us more than none.\n")
+    if json is not None and communicator.rank == 0:
+        write_lines(json, [_record(*pair, communicator.size) for pair in timings.items()])
+    communicator.close()
+
+
+def _sides(communicator: Communicator) -> tuple[dict[str, Callable[[], Any]], ...]:
+    """Return the short and the long ones; TensorFlow's own strategy has to come first."""
+    theirs = _theirs(communicator) if communicator.size > 1 else {}
+    import tensorflow as tf
+
+    from mpistrat.tensorflow import MirroredStrategy
+
+    strategy = MirroredStrategy()
+    one, many = tf.ones([256]), [tf.ones(shape) for shape in gradient_shapes()]
+    ours = _traced(tf, strategy, lambda value: _all_reduce(tf, value))
+    none = _traced(tf, strategy, lambda value: value)
+    short = {_EMPTY: lambda: none(one), _SMALL: lambda: ours(one)}
+    return short, {_OURS: lambda: ours(many), **theirs}
+
+
+def _theirs(communicator: Communicator) -> dict[str, Callable[[], Any]]:
+    peer = TensorFlowPeer()
+    peer.setup(communicator)
+    import tensorflow as tf
+
+    many = [tf.ones(shape) for shape in gradient_shapes()]
+    reduce = _traced(tf, peer.strategy, lambda value: _all_reduce(tf, value))
+    return {_THEIRS: lambda: reduce(many)}
+
+
+def _all_reduce(tf: Any, value: Any) -> Any:
+    return tf.distribute.get_replica_context().all_reduce("sum", value)
+
+
+def _traced(tf: Any, strategy: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that computes values as a step does, and reduces them."""
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(values: Any) -> Any:
+        def replica(mine: Any) -> Any:
+            return function(tf.nest.map_structure(lambda tensor: tensor + 0.0, mine))
+
+        return strategy.run(replica, args=(values,))
+
+    traced: Callable[[Any], Any] = step
+    return traced
+
+
+def _table(timings: Mapping[str, Timing], ranks: int) -> Table:
+    table = Table("", title=f"inside a tf.function, {ranks} ranks", title_justify="left", box=None)
+    table.header_style = table.title_style = "none"  # no escape codes: mpirun may write to a file
+    for column in ("median us", "min us", "max us", "times faster"):
+        table.add_column(column, justify="right")
+    for name, timing in timings.items():
+        theirs = timings.get(_THEIRS) if name == _OURS else None
+        faster = f"{timing.speedup(theirs):.1f}" if theirs else ""
+        figures = (timing.median_us, timing.min_us, timing.max_us)
+        table.add_row(name, *(f"{value:.0f}" for value in figures), faster)
+    return table
+
+
+def _record(name: str, timing: Timing, ranks: int) -> dict[str, Any]:
+    return {"case": "gradients", "side": name, "ranks": ranks, "time_us": timing.record()}
