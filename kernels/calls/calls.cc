@@ -8,19 +8,26 @@ int64_t mpistrat_count(MpistratCalls* calls, int64_t digest) {
 
 const uint8_t* mpistrat_table(MpistratCalls* calls) { return calls->table(); }
 
-void mpistrat_begin(MpistratCalls* calls, const MpistratSpec* spec) { calls->begin(*spec); }
+void mpistrat_begin(MpistratCalls* calls, const MpistratSpec* spec) {
+  calls->is_under_way = true;
+  calls->begin(*spec);
+}
 
 int mpistrat_wait(MpistratCalls* calls, uint64_t budget_ns) {
-  if (calls->detached < 0) return calls->advance(budget_ns);
-  const int status = calls->queue.wait(calls->detached, budget_ns);
+  const bool is_detached = calls->detached != mpistrat::Queue::kNotAdopted;
+  const int status =
+      is_detached ? calls->queue.wait(calls->detached, budget_ns) : calls->advance(budget_ns);
   if (status == MPISTRAT_WAITING) return status;
-  calls->detached = -1;
-  calls->queue.resume();  // a call of its own has nothing behind it that would have to wait
+  calls->is_under_way = false;
+  calls->detached = mpistrat::Queue::kNotAdopted;
+  // What was adopted has nothing behind it that would have to wait.
+  if (is_detached) calls->queue.resume();
   return status;
 }
 
 void mpistrat_detach(MpistratCalls* calls) {
-  if (calls->detached < 0) calls->detached = calls->queue.adopt();
+  const bool is_detached = calls->detached != mpistrat::Queue::kNotAdopted;
+  if (calls->is_under_way && !is_detached) calls->detached = calls->queue.adopt();
 }
 
 int64_t mpistrat_submit(MpistratCalls* calls, const MpistratSpec* spec, int64_t digest,

@@ -6,7 +6,8 @@
 // What a node and a wire derive from; they halt the queue before they are destroyed.
 struct MpistratCalls : mpistrat::Caller {
   mpistrat::Queue queue{this};
-  int64_t detached = -1;  // the number in the queue of the call that was detached
+  bool is_under_way = false;  // a call was begun, and its end not told; not one of the queue's own
+  int64_t detached = mpistrat::Queue::kNotAdopted;  // that call's number in the queue
 };
 
 #endif  // MPISTRAT_CALLS_CALLS_H_

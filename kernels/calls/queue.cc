@@ -31,9 +31,11 @@ int64_t count_call(uint8_t* line, int64_t digest) {
 }
 
 void Queue::halt() {
-  if (!shared_ || !shared_->thread.joinable()) return;
+  if (!shared_->thread.joinable()) return;
   if (getpid() != owner_) {
-    shared_.release();  // a forked child has no such thread, and its lock may be held for ever
+    // A forked child has no such thread, and its lock may be held for ever.
+    static_cast<void>(shared_.release());
+    shared_ = std::make_unique<Shared>();
     return;
   }
   {
@@ -46,22 +48,29 @@ void Queue::halt() {
 
 int64_t Queue::submit(const Queued& call) { return add(call, false); }
 
-int64_t Queue::adopt() { return add({}, true); }
+int64_t Queue::adopt() {
+  {
+    const Lock lock(shared_->mutex);
+    if (shared_->is_held || !shared_->calls.empty()) return kNotAdopted;
+  }
+  return add({}, true);
+}
 
 int64_t Queue::add(const Queued& call, bool has_begun) {
-  if (!shared_) shared_ = std::make_unique<Shared>();
   if (!shared_->thread.joinable()) {
     owner_ = getpid();
     shared_->stops = false;
     shared_->thread = std::thread([this] { run(); });
   }
+  int64_t number;
   {
     const Lock lock(shared_->mutex);
     shared_->calls.push_back(call);
     shared_->has_begun |= has_begun;
+    number = shared_->num_submitted++;
   }
   shared_->changed.notify_all();
-  return num_submitted_++;
+  return number;
 }
 
 int Queue::wait(int64_t number, uint64_t budget_ns) {
@@ -85,13 +94,11 @@ int Queue::wait(int64_t number, uint64_t budget_ns) {
 }
 
 bool Queue::is_busy() {
-  if (!shared_) return false;
   const Lock lock(shared_->mutex);
   return shared_->is_busy();
 }
 
 void Queue::resume() {
-  if (!shared_) return;
   {
     const std::lock_guard<std::mutex> lock(shared_->mutex);
     shared_->is_held = false;
@@ -100,7 +107,7 @@ void Queue::resume() {
 }
 
 void Queue::drop() {
-  if (!shared_ || getpid() != owner_) return;
+  if (getpid() != owner_) return;  // nothing was added, or this is a forked child
   Lock lock(shared_->mutex);
   shared_->calls.resize(shared_->has_begun ? 1 : 0);
   shared_->is_held = true;

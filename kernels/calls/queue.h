@@ -3,14 +3,17 @@
 
 // Calls that go on while their rank computes: a thread carries on with the first one, and begins
 // each other as soon as the one before is over. It needs nothing of Python, and so never waits for
-// the interpreter's lock. It exists from the first call on that is handed to it. Who waits for a
+// the interpreter's lock. It runs from the first call on that is handed to it. Who waits for a
 // call drives it himself, so that nobody has to wake anybody.
 //
 // If the ranks' calls differ, the queue is held: their lines are still to be looked at, and what
 // follows begins when its owner says so.
+//
+// One thread at a time may submit, adopt and halt; the rest is for any thread at any time.
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -57,7 +60,9 @@ class Queue {
   // Add a call, and return its number.
   int64_t submit(const Queued& call);
 
-  // Take over the call that the caller has begun, and return its number. The queue must be empty.
+  // Take over the call that the caller has begun, and return its number; kNotAdopted if others are
+  // queued or the queue is held: then whoever began the call carries on with it.
+  static constexpr int64_t kNotAdopted = -1;
   int64_t adopt();
 
   // Wait for about `budget_ns` until that call is over; returns an MpistratStatus.
@@ -78,7 +83,7 @@ class Queue {
     std::mutex mutex;  // protects what follows
     std::condition_variable changed;
     std::deque<Queued> calls;  // the first one is under way
-    int64_t num_over = 0;
+    int64_t num_submitted = 0, num_over = 0;
     int status = MPISTRAT_DONE;  // of the last one that is over
     int num_waiting = 0;
     bool has_begun = false, is_driven = false, is_held = false, stops = false;
@@ -94,9 +99,8 @@ class Queue {
   void end(int status);
 
   Caller* caller_;
-  int64_t num_submitted_ = 0;
-  pid_t owner_ = 0;
-  std::unique_ptr<Shared> shared_;
+  std::atomic<pid_t> owner_{0};  // the process that has the thread
+  std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
 };
 
 }  // namespace mpistrat

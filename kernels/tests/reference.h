@@ -167,7 +167,7 @@ Buffer reference(const std::vector<Buffer>& sources, size_t itemsize, int op, in
 template <class Format>
 bool same(const char* a, const char* b, size_t nbytes) {
   using Part = typename Format::Part;
-  if (std::memcmp(a, b, nbytes) == 0) return true;
+  if (nbytes == 0 || std::memcmp(a, b, nbytes) == 0) return true;
   for (size_t at = 0; at < nbytes; at += Part::kBytes) {
     if (std::memcmp(a + at, b + at, Part::kBytes) == 0) continue;
     const auto x = Part::load(a + at), y = Part::load(b + at);
@@ -178,14 +178,14 @@ bool same(const char* a, const char* b, size_t nbytes) {
 
 // -------------------------------------------------------------------------------- the sources
 
-// Every other element is random bits, with infinities, NaN and subnormals; the others are few
-// numbers, for ties, zeros of both signs and equal values.
+// Random bits, with infinities, NaN and subnormals; but one in `every` elements, or parts of them,
+// is of few whole numbers, for ties, zeros of both signs and equal values.
 template <class Format>
-Buffer random_source(std::mt19937& random, size_t count) {
+Buffer random_source(std::mt19937& random, size_t count, size_t every = 2) {
   using Part = typename Format::Part;
   Buffer source(count * Format::kBytes);
   for (char& byte : source) byte = static_cast<char>(random());
-  for (size_t at = 0; at + Part::kBytes <= source.size(); at += 2 * Part::kBytes) {
+  for (size_t at = 0; at + Part::kBytes <= source.size(); at += every * Part::kBytes) {
     using Value = typename Part::Value;
     const int number = static_cast<int>(random() % 65) - 32;
     Part::store(&source[at], number == 0 ? -Value(0) : static_cast<Value>(number));

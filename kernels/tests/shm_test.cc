@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "check.h"
+#include "dtypes.h"
 #include "values.h"
 
 namespace {
 
+using mpistrat_test::check_dtypes;
 using mpistrat_test::cut;
 using mpistrat_test::Values;
 
@@ -257,9 +259,23 @@ Case random_case(int size, std::mt19937& random) {
   return c;
 }
 
+constexpr int kCalls = 6;  // in the queue
+
+// A call that is made while others wait for their turn; a thread can carry on with none then.
+void run_between(Rank& me) {
+  const MpistratSpec lines = {};
+  mpistrat_count(me.calls, 77);
+  mpistrat_begin(me.calls, &lines);
+  mpistrat_detach(me.calls);
+  CHECK(!mpistrat_is_queue_busy(me.calls));
+  int status = MPISTRAT_WAITING;
+  while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 100'000);
+  CHECK(status == MPISTRAT_DONE);
+  ++me.sequence;
+}
+
 // Calls that follow each other by themselves; one differs, and those behind it wait until resumed.
-void run_queue(Rank& me, int size, MpistratRecords* records) {
-  constexpr int kCalls = 6, kBad = 3;
+void run_queue(Rank& me, int size, MpistratRecords* records, int bad) {
   const int64_t n = 5000;
   std::vector<Values> data;
   for (int i = 0; i < kCalls; ++i) data.emplace_back(n, static_cast<float>(me.rank + i));
@@ -271,7 +287,7 @@ void run_queue(Rank& me, int size, MpistratRecords* records) {
     spec.dtype = MPISTRAT_FLOAT32;
     spec.num_send = spec.num_recv = 1;
     spec.send = spec.recv = &piece;
-    const int64_t digest = i == kBad ? 100 + me.rank : i;
+    const int64_t digest = i == bad ? 100 + me.rank : i;
     const MpistratRecord record = {};
     numbers.push_back(mpistrat_submit(me.calls, &spec, digest, records, &record));
   }
@@ -281,10 +297,18 @@ void run_queue(Rank& me, int size, MpistratRecords* records) {
     int status = MPISTRAT_WAITING;
     while (status == MPISTRAT_WAITING)
       status = mpistrat_collect(me.calls, numbers[static_cast<size_t>(i)], 100'000);
-    const bool differs = i == kBad && size > 1;
+    const bool differs = i == bad && size > 1;
     CHECK(status == (differs ? MPISTRAT_MISMATCH : MPISTRAT_DONE));
     if (differs) {
       CHECK(!mpistrat_is_queue_busy(me.calls));
+      run_between(me);
+      run_between(me);
+      for (int left = bad + 1; left < kCalls; ++left) {
+        const auto mine = static_cast<float>(me.rank + left);
+        CHECK(data[static_cast<size_t>(left)] == Values(n, mine));
+        CHECK(mpistrat_collect(me.calls, numbers[static_cast<size_t>(left)], 0) ==
+              MPISTRAT_WAITING);
+      }
       mpistrat_resume(me.calls);
     } else {
       const auto sum = static_cast<float>(size * (size - 1) / 2 + size * i);
@@ -293,6 +317,20 @@ void run_queue(Rank& me, int size, MpistratRecords* records) {
   }
   CHECK(!mpistrat_is_queue_busy(me.calls));
   CHECK(mpistrat_records_count(records) % kCalls == 0);
+}
+
+// Where no call is under way, there is none to carry on with.
+void detach_nothing(Rank& me) {
+  mpistrat_detach(me.calls);
+  CHECK(!mpistrat_is_queue_busy(me.calls));
+}
+
+void run_dtypes(Rank& me, int size, std::mt19937& random) {
+  check_dtypes(random, me.rank, size, false, [&](MpistratSpec& spec) {
+    spec.crosses = spec.op % 2;
+    if (spec.crosses) show(me, spec.dtype);
+    CHECK(finish(me, spec) == MPISTRAT_DONE);
+  });
 }
 
 // Whether the system lets a process be read; emulators and some containers do not.
@@ -327,13 +365,17 @@ void run_size(void* memory, int size, int num_cases) {
     threads.emplace_back([&, rank] {
       Rank me{mpistrat_node_open(memory, rank, size, 2), rank};
       std::mt19937 same(42), own(static_cast<unsigned>(rank));
+      detach_nothing(me);
       for (int i = 0; i < num_cases; ++i) run_case(me, random_case(size, same), own);
+      detach_nothing(me);
       run_gate(me, size);
       MpistratRecords* records = mpistrat_records_open(64);
-      for (int i = 0; i < 20; ++i) run_queue(me, size, records);
+      for (int i = 0; i < 20; ++i) run_queue(me, size, records, i % kCalls);
       run_registered(me, size, sends, recvs);
       run_case(me, random_case(size, same), own);
+      run_dtypes(me, size, same);
       reach(me, size);
+      run_dtypes(me, size, same);
       for (int i = 0; i < num_cases; ++i) run_case(me, random_case(size, same), own);
       run_registered(me, size, sends, recvs);
       mpistrat_node_close(me.node);

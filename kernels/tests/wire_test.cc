@@ -5,18 +5,21 @@
 #include "mpistrat/wire.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <iterator>
 #include <string>
 #include <thread>
 
+#include "dtypes.h"
 #include "fake_mpi.h"
 #include "mpistrat/simd.h"
 #include "values.h"
 
 namespace {
 
+using mpistrat_test::check_dtypes;
 using mpistrat_test::cut;
 using mpistrat_test::Values;
 using Counts = std::vector<int64_t>;
@@ -207,10 +210,89 @@ void run_lines(Rank& me) {
   }
 }
 
+// Lines that cross while submitted calls wait for their turn; a thread can carry on with none then.
+void run_between(Rank& me) {
+  const MpistratSpec lines = {};
+  mpistrat_count(me.calls, 77);
+  mpistrat_begin(me.calls, &lines);
+  CHECK(!mpistrat_wire_is_over(me.wire));
+  mpistrat_detach(me.calls);
+  CHECK(!mpistrat_is_queue_busy(me.calls));
+  int status = MPISTRAT_WAITING;
+  while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 100'000);
+  CHECK(status == MPISTRAT_DONE);
+  CHECK(mpistrat_wire_is_over(me.wire));
+  ++me.sequence;
+}
+
+// Calls that follow each other by themselves; `bad` differs, and those behind it wait until
+// resumed.
+void run_queue(Rank& me, int64_t count, int bad) {
+  constexpr int kCalls = 4;
+  std::vector<Values> data;
+  for (int i = 0; i < kCalls; ++i) data.push_back(inputs(me.rank, count, i));
+  int64_t numbers[kCalls];
+  for (int i = 0; i < kCalls; ++i) {
+    const auto piece = cut(data[static_cast<size_t>(i)], 1);
+    MpistratSpec spec = {};
+    spec.kind = MPISTRAT_ALLREDUCE;
+    spec.dtype = MPISTRAT_FLOAT32;
+    spec.send = spec.recv = piece.data();
+    spec.num_send = spec.num_recv = 1;
+    const int64_t digest = i == bad ? 100 + me.rank : i;
+    const MpistratRecord record = {};
+    numbers[i] = mpistrat_submit(me.calls, &spec, digest, nullptr, &record);
+  }
+  me.sequence += kCalls;
+  for (int i = 0; i < kCalls; ++i) {
+    int status = MPISTRAT_WAITING;
+    while (status == MPISTRAT_WAITING) status = mpistrat_collect(me.calls, numbers[i], 100'000);
+    CHECK(status == (i == bad ? MPISTRAT_MISMATCH : MPISTRAT_DONE));
+    if (i == bad) {
+      run_between(me);
+      mpistrat_resume(me.calls);
+    } else {
+      CHECK(data[static_cast<size_t>(i)] == sum(me.size, count, i));
+    }
+  }
+  CHECK(mpistrat_wire_is_over(me.wire));
+}
+
+// A thread that asks what any thread may ask, for as long as it lives.
+class Asking {
+ public:
+  explicit Asking(const Rank& rank)
+      : thread_([this, rank] {
+          while (!stops_) {
+            mpistrat_is_queue_busy(rank.calls);
+            mpistrat_wire_is_over(rank.wire);
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+          }
+        }) {}
+  ~Asking() {
+    stops_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+};
+
+void run_dtypes(Rank& me, std::mt19937& random) {
+  check_dtypes(random, me.rank, me.size, true, [&](MpistratSpec& spec) {
+    spec.crosses = spec.op % 2;
+    if (spec.crosses) show(me, spec.dtype, 0);
+    CHECK(finish(me, spec) == MPISTRAT_DONE);
+  });
+}
+
 void run_rank(Rank& me, int num_cases) {
   static const int64_t kCounts[] = {0, 1, 3, 57, 100, 1000, 4097, 20011};
   std::mt19937 same(42), own(static_cast<unsigned>(me.rank));
+  mpistrat_detach(me.calls);  // nothing, as no call is under way
   CHECK(mpistrat_wire_is_over(me.wire));
+  const Asking asking(me);
   for (int i = 0; i < num_cases; ++i) {
     const int kind = static_cast<int>(1 + same() % 5);
     const int64_t count = kCounts[same() % 8];
@@ -222,6 +304,8 @@ void run_rank(Rank& me, int num_cases) {
   for (size_t count : {10, 1000, 10007}) run_halves(me, count);
   for (int64_t count : {10, 30000}) run_mismatches(me, count);
   run_lines(me);
+  for (int bad = 0; bad < 4; ++bad) run_queue(me, bad % 2 ? 10 : 30000, bad);
+  run_dtypes(me, same);
   run_call(me, MPISTRAT_ALLREDUCE, 1000, 0, 1);
 }
 
@@ -301,6 +385,8 @@ void run_failure() {
     int status = MPISTRAT_WAITING;
     while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 1'000'000);
     CHECK(status == MPISTRAT_MPI_ERROR);
+    CHECK(mpistrat_wait(me.calls, 0) == MPISTRAT_MPI_ERROR);
+    mpistrat_detach(me.calls);
     CHECK(mpistrat_wait(me.calls, 0) == MPISTRAT_MPI_ERROR);
     CHECK(mpistrat_wire_error(me.wire) == fake::kBroken);
   });

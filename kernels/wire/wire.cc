@@ -240,7 +240,7 @@ void mpistrat_wire_close(MpistratWire* wire) {
 MpistratCalls* mpistrat_wire_calls(MpistratWire* wire) { return wire; }
 
 int mpistrat_wire_is_over(MpistratWire* wire) {
-  return wire->detached >= 0 ? !wire->queue.is_busy() : wire->is_over();
+  return !wire->queue.is_busy() && wire->is_over();  // a queued call may be yet to begin
 }
 
 int mpistrat_wire_error(MpistratWire* wire) { return wire->error(); }

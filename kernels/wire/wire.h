@@ -1,6 +1,7 @@
 #ifndef MPISTRAT_WIRE_WIRE_H_
 #define MPISTRAT_WIRE_WIRE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <variant>
 #include <vector>
@@ -56,7 +57,7 @@ class Wire {
   // The call under way.
   MpistratSpec spec_ = {};
   Phase phase_ = Phase::kOver;
-  int status_ = MPISTRAT_DONE;
+  std::atomic<int> status_{MPISTRAT_DONE};  // any thread may ask whether it is over
   std::variant<std::monostate, Reduction, OwnReduction, Copies> flow_;
   std::vector<int64_t> counts_;
   std::vector<uint8_t> total_;  // of what is reduced for all ranks but wanted by some

@@ -19,7 +19,7 @@ __all__ = ["HEAD_BYTES", "Backend", "Capabilities", "LinesDiffer", "Request", "S
 HEAD_BYTES = 32
 """Length of the four words of a gate line (gate.py), without the payload behind them.
 
-MPISTRAT_HEAD_BYTES of kernels/include/mpistrat/shm.h.
+MPISTRAT_HEAD_BYTES of kernels/include/mpistrat/calls.h.
 """
 
 
@@ -166,7 +166,7 @@ class FastCalls(Protocol):
         ...
 
     def drop(self) -> None:
-        """Forget the queued calls that have not begun, and advance what has no more."""
+        """Forget the queued calls that have not begun, and no longer advance what has."""
         ...
 
     def record_in(self, ring: Any) -> None:

@@ -188,7 +188,7 @@ class NativeFastCalls:
         self._node.resume()
 
     def drop(self) -> None:
-        """Forget the queued calls that have not begun, and advance what has no more."""
+        """Forget the queued calls that have not begun, and no longer advance what has."""
         self._node.drop()
 
     def carry_on(self, status: int, *arrays: Array) -> Steps:

@@ -5,7 +5,8 @@
 //
 // Calls are made in the same order by all ranks, one at a time: mpistrat_begin() starts one,
 // mpistrat_wait() advances it. Neither function allocates, blocks beyond its budget, or knows of
-// Python.
+// Python. One thread at a time may call the functions of a rank's end, but for those of which it is
+// said that any thread may.
 //
 // A call may *cross the gate* first: each rank shows a line [sequence, digest, failures, extra |
 // payload], and if the first three words are not equal on all ranks, no data moves and every rank
@@ -94,24 +95,28 @@ void mpistrat_begin(MpistratCalls* calls, const MpistratSpec* spec);
 int mpistrat_wait(MpistratCalls* calls, uint64_t budget_ns);
 
 // Let a thread carry on with the call under way, until mpistrat_wait() has told its end. All memory
-// that the call names must stay, and no other function be called meanwhile but line and table.
+// that the call names must stay. Of the other functions only line, table, is_queue_busy, drop and
+// halt may be called meanwhile, and those that ask a wire something. Nothing happens where no call
+// is under way, or where submitted ones are left or resume is awaited.
 void mpistrat_detach(MpistratCalls* calls);
 
 // All-reduces that follow each other by themselves, in that thread, while no other call is made.
 // Each crosses the gate.
 //
 // Add one, with one piece each, and return its number. `record` is kept in `records` unless that is
-// NULL. If one does not end well, no other begins until resume.
+// NULL. If one does not end well, no other begins until resume; but then other calls may be made,
+// each of which must be over before resume.
 int64_t mpistrat_submit(MpistratCalls* calls, const MpistratSpec* spec, int64_t digest,
                         MpistratRecords* records, const MpistratRecord* record);
 // Wait for about `budget_ns` until it is over; returns an MpistratStatus. In the order of numbers.
+// Any thread may call this and what follows, but for halt.
 int mpistrat_collect(MpistratCalls* calls, int64_t number, uint64_t budget_ns);
 // 1 while some are under way, or will be without another word; then no other call may begin.
 int mpistrat_is_queue_busy(MpistratCalls* calls);
 void mpistrat_resume(MpistratCalls* calls);
 
-// Give up: forget what has not begun, and advance what has no more. Waits for the thread's turn to
-// end, for milliseconds.
+// Give up: forget what has not begun, and no longer advance what has. Waits for the thread's turn
+// to end, for milliseconds.
 void mpistrat_drop(MpistratCalls* calls);
 
 // Let the thread end, for now. A call under way then needs mpistrat_wait() or mpistrat_collect().

@@ -6,8 +6,9 @@
 //
 // A *wire* is one rank's end of all that. Its calls are made in the same order by all ranks, one at
 // a time, and are described as those of a node are (MpistratSpec); gather, scatter and all-to-all
-// are not among them. A call may cross the gate first, as in shm.h: lines are compared on each node
-// and then between the nodes, and small arrays ride along. The node's calls are the wire's alone.
+// are not among them. A call may cross the gate first, as in calls.h: lines are compared on each
+// node and then between the nodes, and small arrays ride along. The node's calls are the wire's
+// alone.
 
 #include <stdint.h>
 
@@ -65,10 +66,10 @@ void mpistrat_wire_close(MpistratWire* wire);
 // halted before MPI is finalized.
 MpistratCalls* mpistrat_wire_calls(MpistratWire* wire);
 
-// Whether no call is under way; any thread may ask.
+// Whether no call is under way, nor will be without another word; any thread may ask at any time.
 int mpistrat_wire_is_over(MpistratWire* wire);
 
-// What MPI returned, once a status was MPISTRAT_MPI_ERROR.
+// What MPI returned, once a status was MPISTRAT_MPI_ERROR; else 0. Only while no call is under way.
 int mpistrat_wire_error(MpistratWire* wire);
 
 #ifdef __cplusplus
