@@ -25,6 +25,7 @@ _NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process i
 _STAY_S = 2e-3  # at first, and
 _SLEEP_S = 0.02  # at most, where the backend itself can wait
 _ANSWER_S = 1.0  # how long peers have to say that they wait too
+_GIVE_UP_TRIES = 8  # each is lost to one more interrupt at most
 
 
 class Engine:
@@ -291,14 +292,21 @@ class Engine:
         if not self.gate.has_resumed(sequence) or (is_interrupt and self.is_pending):
             self._give_up(error)
 
-    def _give_up(self, error: BaseException) -> None:
-        self.gate.break_off(error)
-        self.allow_fast_calls()
-        with self._lock:  # of the backend, too: another thread may be in its wait
-            if self._fast is not None:
-                self._fast.drop()
-            while self._queue:
-                self._queue.popleft().give_up(_lost(error))
+    def _give_up(self, error: BaseException, tries: int = _GIVE_UP_TRIES) -> None:
+        """Break off and end all works; what strikes meanwhile is raised after that."""
+        try:
+            self.gate.break_off(error)
+            self.allow_fast_calls()
+            with self._lock:  # of the backend, too: another thread may be in its wait
+                if self._fast is not None:
+                    self._fast.drop()
+                while self._queue:
+                    self._queue[0].give_up(_lost(error))
+                    self._queue.popleft()
+        except BaseException:  # Ctrl-C again
+            if tries > 1:
+                self._give_up(error, tries - 1)
+            raise
 
 
 def _lost(error: BaseException) -> Exception:

@@ -147,6 +147,59 @@ def call_behind(comm, errors):
     errors.append(error.value)
 
 
+def test_another_interrupt_while_the_lock_is_waited_for():
+    """Another thread has the engine's lock until both have struck."""
+    comm = open_communicator()
+    with open_communicator() as steady:
+        if comm.rank == 0:
+            works = [comm.iallreduce(np.ones(9000)) for _ in range(3)]
+            struck = strike_twice(comm, works[0])
+            assert struck == [Engine._stay.__code__, Engine._give_up.__code__]
+            assert all(work.done for work in works)
+            assert not comm.backend.fast.is_busy
+        steady.barrier()
+        if comm.rank == 1:
+            see_the_end(comm, np.ones(9000))
+    drop(comm)
+
+
+def strike_twice(comm, work):
+    """Interrupt the wait for `work`, then that interrupt's end; return where they struck."""
+    struck, is_locked = [], threading.Event()
+
+    def note(_signal, frame):
+        struck.append(frame.f_code)
+        raise KeyboardInterrupt
+
+    def hold_the_lock():
+        with comm._engine._lock:
+            is_locked.set()
+            for function in (Engine._stay, Engine._give_up):
+                strike_in(comm, function)
+            while len(struck) < 2:
+                time.sleep(0)
+
+    before = signal.signal(signal.SIGUSR2, note)
+    thread = threading.Thread(target=hold_the_lock)
+    thread.start()
+    is_locked.wait()
+    with pytest.raises(KeyboardInterrupt):
+        work.wait()
+    thread.join()
+    signal.signal(signal.SIGUSR2, before)
+    return struck
+
+
+def strike_in(comm, function):
+    """Send a signal to the main thread once it is in `function`, behind all that it says there."""
+    main, is_end = threading.main_thread().ident, function is Engine._give_up
+    while sys._current_frames()[main].f_code is not function.__code__ or (
+        is_end and comm.gate.broken is None
+    ):
+        time.sleep(0)
+    signal.pthread_kill(main, signal.SIGUSR2)
+
+
 @pytest.mark.parametrize("count", [3, 200_000])
 def test_interrupt_while_it_waits(count):
     comm = open_communicator()
