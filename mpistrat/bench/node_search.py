@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 from mpistrat.bench.trials import Bench, Trial
 from mpistrat.collectives.shared import tuning_table
@@ -25,15 +25,15 @@ _STREAM = tuple(2**power * _MIB for power in range(1, 8))
 class NodeSearch:
     """Finds the tunings of `names`, kinds of call, for as many ranks on a machine."""
 
-    names = (*CALLS, "allreduce" + HALVES)
+    names: tuple[str, ...] = (*CALLS, "allreduce" + HALVES)
 
     def __init__(self, bench: Bench, backend: ShmBackend) -> None:
         self._bench, self._backend = bench, backend
         self.key = tuning_table.node_key(backend.size)
 
-    def known(self, file: Path) -> Tunings:
-        """Return what `file` has already; raise `ValueError` if it is no table."""
-        return tuning_table.entry(file, self.key, from_entry)
+    def parsed(self, entry: Any) -> Tunings:
+        """Return the tunings of a table's entry; raise `ValueError` if it is none."""
+        return from_entry(entry)
 
     def best(self, name: str) -> Tuning:
         """Return what is fastest for one kind of call. **Collective.**"""

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from mpistrat import Communicator, config
 from mpistrat.bench.node_search import NodeSearch
+from mpistrat.bench.old_entry import kept_of, on_rank_0
 from mpistrat.bench.trials import Bench
 from mpistrat.bench.wire_search import WireSearch
 from mpistrat.collectives.base import Backend
 from mpistrat.collectives.hierarchical import HierarchicalBackend
 from mpistrat.collectives.shared import tuning_table
-from mpistrat.collectives.shared.tuning import Tuning, WireTuning
 from mpistrat.collectives.shm import ShmBackend
 from mpistrat.errors import BackendError, UsageError
 
@@ -45,15 +45,12 @@ def command(
         raise BackendError("bench tune: one rank; start it with mpirun, on as many as jobs have")
     search = _search(Bench(communicator, console, rounds), communicator.backend)
     names = _names(calls, search.names)
-    file = out or config.tuning_file()
-    with communicator.checking():  # before all the measuring
-        best: dict[str, Tuning | WireTuning] = {**search.known(file)}
-    for name in names:
-        best[name] = search.best(name)
-    if communicator.rank == 0:
-        with communicator.checking():  # that the file can be written
-            tuning_table.write(file, search.key, best)
-        console.print(f"{search.key}: written to {file}")
+    kept = on_rank_0(communicator, lambda: kept_of(_file(out), search, names))
+    best = {name: search.best(name) for name in names}
+    if kept is not None:
+        with communicator.checking():  # that the file can still be written
+            tuning_table.write(_file(out), search.key, {**kept, **best})
+        console.print(f"{search.key}: written to {_file(out)}")
     communicator.barrier()
     communicator.close()
 
@@ -65,8 +62,18 @@ def _search(bench: Bench, backend: Backend) -> NodeSearch | WireSearch:
 
 
 def _names(calls: str, known: tuple[str, ...]) -> list[str]:
-    names = [name.strip() for name in calls.split(",")] if calls else list(known)
+    if not calls:
+        return list(known)
+    names = [name.strip() for name in calls.split(",") if name.strip()]
     unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UsageError(f"bench tune: --calls {unknown}; expected some of {list(known)} here")
+    if unknown or not names:
+        what = f"{unknown}" if unknown else f"{calls!r} names no kind of call"
+        raise UsageError(f"bench tune: --calls {what}; expected some of {list(known)} here")
     return names
+
+
+def _file(out: Path | None) -> Path:
+    try:
+        return out or config.tuning_file()
+    except RuntimeError as error:  # nobody's home folder
+        raise UsageError(f"bench tune: {error}; say with --out where the table is") from error

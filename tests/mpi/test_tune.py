@@ -10,7 +10,14 @@ import pytest
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.native import why_no_kernels
 from mpistrat.collectives.shared import tuning_table
-from mpistrat.collectives.shared.tuning import CALLS, HALVES, WIRE, Tuning, WireTuning
+from mpistrat.collectives.shared.tuning import (
+    CALLS,
+    HALVES,
+    WIRE,
+    Tuning,
+    WireTuning,
+    wire_from_entry,
+)
 from mpistrat.collectives.shared.tuning_table import node_key, wire_key
 from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.launcher import run_job
@@ -45,13 +52,85 @@ def test_an_unknown_call_is_named() -> None:
     assert "expected some of" in result.output
 
 
-def test_what_is_no_table_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+def test_calls_without_a_name_are_told(tmp_path: Path) -> None:
+    for said in tune(tmp_path, tmp_path / "tuning.json", " ", ""):
+        assert "--calls ' ,' names no kind of call; expected some of ['allreduce'" in said
+
+
+TUNES = """
+import sys
+from pathlib import Path
+from mpi4py import MPI
+from mpistrat.bench.tune import command
+from mpistrat.errors import UsageError
+file, *calls = sys.argv[1:]
+if MPI.COMM_WORLD.Get_rank():
+    file = __file__  # whatever is there, only rank 0's file counts
+try:
+    command(1, ",".join(calls), Path(file))
+except UsageError as error:
+    print(error)
+"""
+
+
+def tune(folder: Path, file: Path, *calls: str, node_size: int = 0) -> list[str]:
+    """Measure on two ranks; return what each said."""
+    program = folder / "tunes.py"
+    program.write_text(TUNES)
+    env = {"MPISTRAT_NODE_SIZE": str(node_size)}
+    result = run_job([str(program), str(file), *calls], 2, timeout_s=60, env=env).check()
+    return [rank.stdout.replace("\n", " ") for rank in result.ranks]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"[]", "got []; expected an object"), (b"\xff", "it holds no JSON")],
+    ids=["list", "bytes"],
+)
+def test_what_is_no_table_is_told_before_anything_is_measured(tmp_path, content, why) -> None:
     file = tmp_path / "tuning.json"
-    file.write_text("[]")
-    result = run_job(["-m", "mpistrat.bench", "tune", "--out", str(file)], 2, timeout_s=30)
-    assert result.returncode != 0
-    assert "expected an object" in result.output
-    assert "of the time" not in result.output
+    file.write_bytes(content)
+    for said in tune(tmp_path, file):
+        assert f"{file} is no table of tunings: {why}" in said
+        assert "remove it" in said
+        assert "of the time" not in said
+    assert file.read_bytes() == content
+
+
+def test_what_cannot_be_written_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    for said in tune(tmp_path, Path("/proc/none/tuning.json"), "scatter"):
+        assert "/proc/none/tuning.json cannot be read and written" in said
+        assert "of the time" not in said
+
+
+def test_a_wrong_entry_is_measured_again(tmp_path: Path) -> None:
+    file = tmp_path / "tuning.json"
+    sound = {"chunk_bytes": 65536}
+    wrong = {"scatter": None, "bcast": sound}
+    file.write_text(json.dumps({node_key(2): wrong, "other": 7}))
+    assert "of the time" in tune(tmp_path, file, "scatter")[0]
+    table = json.loads(file.read_text())
+    assert table["other"] == 7
+    assert table[node_key(2)]["bcast"] == asdict(Tuning(**sound))
+    assert table[node_key(2)]["scatter"].keys() == asdict(Tuning()).keys()
+
+
+def test_a_wrong_entry_that_would_be_kept_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "tuning.json"
+    file.write_text(json.dumps({node_key(2): {"bcast": {"chunk_bytes": -1}}}))
+    for said in tune(tmp_path, file, "scatter"):
+        assert "cannot keep what it has for other kinds of call" in said
+        assert "chunk_bytes is -1" in said
+        assert "of the time" not in said
+
+
+def test_a_wrong_wire_is_measured_again(tmp_path: Path) -> None:
+    file = tmp_path / "tuning.json"
+    with pretended_nodes(1):
+        file.write_text(json.dumps({wire_key(1, 2): []}))
+        assert "of the time" in tune(tmp_path, file, node_size=1)[0]
+        entry = json.loads(file.read_text())[wire_key(1, 2)]
+    assert wire_from_entry(entry) == WireTuning(**entry["wire"])
 
 
 @pytest.mark.mpi(ranks=3)

@@ -1,12 +1,14 @@
 """How ``bench tune`` looks for a size: upwards and downwards, for as long as that wins."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("rich")
 
 from mpistrat.bench.trials import NEVER, Trial
+from mpistrat.bench.wire_search import WireSearch
 from mpistrat.collectives.shared.tuning import WireTuning
 
 SIZES = (1, 2, 4, 8, 16)
@@ -52,3 +54,21 @@ def test_first_and_last():
     assert trial.last(WireTuning(), "ring_bytes", (10, 20), ranks=5) == 1
     assert trial.first(WireTuning(), "ring_bytes", (10, 20)) == 10
     assert trial.lengths == [2, 10]
+
+
+@pytest.mark.parametrize(("lanes", "nodes", "longest"), [(1, 2, 4 << 20), (64, 64, 64 << 20)])
+def test_arrays_between_many_nodes_are_no_longer_than_memory_allows(
+    monkeypatch, lanes, nodes, longest
+):
+    lengths = []
+
+    def better(_trial, nbytes, _one, other):
+        lengths.append(nbytes)
+        return other
+
+    monkeypatch.setattr(Trial, "better", better)
+    backend = SimpleNamespace(
+        nodes=SimpleNamespace(lanes=lanes, count=nodes), tune_wire=lambda _way: None
+    )
+    WireSearch(None, backend).best("wire")
+    assert max(lengths) == longest

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -94,16 +95,19 @@ def test_a_wrong_table_is_told_and_not_used(file, entry, caplog):
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ({"wire": {"ring_bytes": -1}}, "ring_bytes=-1: expected a whole number"),
-        ({"wire": {"short_bytes": 1.5}}, "short_bytes=1.5: expected a whole number"),
-        ({"wire": {"ring_most_bytes": None}}, "ring_most_bytes=None: expected a whole number"),
+        ({"wire": {"ring_bytes": -1}}, "ring_bytes is -1; expected a whole number"),
+        ({"wire": {"short_bytes": 1.5}}, "short_bytes is 1.5; expected a whole number"),
+        ({"wire": {"ring_most_bytes": None}}, "ring_most_bytes is null; expected a whole number"),
+        ({"wire": {"ring_bytes": "x" * 99}}, 'is "' + "x" * 39 + "...; expected a whole number"),
         ({"wire": {"ring_bytes": 9, "ring_most_bytes": 8}}, "no less than ring_bytes, which is 9"),
         ({"wire": {"ring_bytes": 1 << 20}}, "no less than ring_bytes, which is 1048576"),
         ({"wire": {"ring_most_bytes": 1}}, "ring_most_bytes=1: expected no less than"),
-        ({"wire": {"max_count": 1}}, "max_count"),
-        ({"wire": []}, "must be a mapping"),
-        ({"allreduce": {}}, "expected some of ['wire']"),
-        ([], "expected an object"),
+        ({"wire": {"max_count": 1}}, "got sizes ['max_count']; expected some of ['short_bytes', "),
+        ({"wire": {"self": 1}}, "got sizes ['self']; expected some of"),
+        ({"wire": []}, "got []; expected an object with sizes: ['short_bytes', 'ring_bytes', "),
+        ({"wire": None}, "got null; expected an object"),
+        ({"allreduce": {}}, "got kinds of call ['allreduce']; expected some of ['wire']"),
+        ([], "got []; expected an object with kinds of call: ['wire']"),
     ],
     ids=str,
 )
@@ -119,3 +123,53 @@ def test_a_wrong_wire_is_told_and_not_used(file, entry, why, caplog):
 def test_text_of_all_entries():
     every = {name + kind: Tuning(7, 6, 5, 4, 3) for name in CALLS for kind in ("", HALVES)}
     assert tuning.from_text(tuning.to_text(every)) == every
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"[" * 200_000, b"1" * 10_000], ids=len)
+def test_what_is_no_json_is_told_and_not_used(file, content, caplog):
+    file.parent.mkdir()
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match="it holds no JSON"):
+        tuning_table.read(file)
+    assert find(2) == {}
+    assert f"{file} is no table of tunings" in caplog.text
+
+
+# ---------------------------------------------------------------------------------- writing
+
+
+def test_a_table_that_cannot_be_replaced_stays_whole(file, monkeypatch):
+    tuning_table.write(file, node_key(2), ENTRIES)
+
+    def replace(new, _target):
+        assert from_entry(json.loads(new.read_text())[node_key(3)]) == {}
+        raise OSError("no room")
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(OSError, match="no room"):
+        tuning_table.write(file, node_key(3), {})
+    assert find(2) == ENTRIES
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_mode_and_link_of_a_table_stay(file, tmp_path):
+    real = tmp_path / "real.json"
+    real.write_text("{}")
+    real.chmod(0o640)
+    file.parent.mkdir()
+    file.symlink_to(real)
+    tuning_table.write(file, node_key(2), ENTRIES)
+    assert find(2) == ENTRIES
+    assert file.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_trying_to_write_changes_nothing(file):
+    tuning_table.try_to_write(file)
+    assert list(file.parent.iterdir()) == []
+    file.write_text("{}")
+    before = file.stat()
+    tuning_table.try_to_write(file)
+    assert (file.read_text(), file.stat()) == ("{}", before)
+    with pytest.raises(OSError, match="exist"):
+        tuning_table.try_to_write(file / "below a file")

@@ -8,8 +8,8 @@ messages between them. Without a table, built-in figures do.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mpistrat import config
@@ -24,6 +24,7 @@ __all__ = [
     "Tuning",
     "Tunings",
     "WireTuning",
+    "as_shown",
     "from_entry",
     "from_text",
     "to_text",
@@ -37,6 +38,7 @@ CALLS = (
 """Names of entries, in the order of MpistratKind from 1 on (kernels/include/mpistrat/calls.h)."""
 
 _MOST = 1 << 62
+_MOST_SHOWN = 40  # characters
 
 HALVES = " of halves"
 """What the names of entries for float16 and bfloat16 end with."""
@@ -56,16 +58,15 @@ class _Sizes:
         Raises
         ------
         ValueError
-            It has other names, or something else than whole numbers.
+            It is no object, has other names, or something else than whole numbers.
         """
-        try:
-            found = cls(**entry)
-        except TypeError as error:
-            raise ValueError(str(error)) from None
-        for name, value in asdict(found).items():
+        names = [field.name for field in fields(cls)]
+        for name, value in _checked(entry, names, "sizes").items():
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-                raise ValueError(f"{name}={value!r}: expected a whole number of bytes")
-        return found
+                raise ValueError(
+                    f"{name} is {as_shown(value)}; expected a whole number of bytes, at most 2^62"
+                )
+        return cls(**entry)
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,12 @@ def to_text(tunings: Mapping[str, Tuning | WireTuning]) -> str:
     return json.dumps({name: asdict(tuning) for name, tuning in tunings.items()})
 
 
+def as_shown(value: Any) -> str:
+    """Return what stands for `value` in a table, the beginning of it at least."""
+    text = json.dumps(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
 def from_text(text: str) -> Tunings:
     """Return what `to_text` wrote, of one node."""
     return from_entry(json.loads(text))
@@ -155,19 +162,21 @@ def from_text(text: str) -> Tunings:
 
 def from_entry(entry: Any) -> Tunings:
     """Return what a table's entry for one node says; raise `ValueError` if it is none."""
-    names = {*CALLS, *(name + HALVES for name in CALLS)}
-    return {name: Tuning.from_mapping(part) for name, part in _parts(entry, names).items()}
+    names = [name + kind for name in CALLS for kind in ("", HALVES)]
+    parts = _checked(entry, names, "kinds of call")
+    return {name: Tuning.from_mapping(part) for name, part in parts.items()}
 
 
 def wire_from_entry(entry: Any) -> WireTuning:
     """Return what a table's entry for several nodes says; raise `ValueError` if it is none."""
-    return WireTuning.from_mapping(_parts(entry, {WIRE}).get(WIRE, {}))
+    return WireTuning.from_mapping(_checked(entry, [WIRE], "kinds of call").get(WIRE, {}))
 
 
-def _parts(entry: Any, names: set[str]) -> dict[str, Any]:
+def _checked(entry: Any, names: Sequence[str], what: str) -> Mapping[str, Any]:
+    """Return `entry` if it is an object with some of `names`."""
     if not isinstance(entry, dict):
-        raise ValueError(f"expected an object by kind of call, got a {type(entry).__name__}")
-    unknown = sorted(set(entry) - names)
+        raise ValueError(f"got {as_shown(entry)}; expected an object with {what}: {list(names)}")
+    unknown = sorted(set(entry) - set(names))
     if unknown:
-        raise ValueError(f"it has entries {unknown}; expected some of {sorted(names)}")
+        raise ValueError(f"got {what} {unknown}; expected some of {list(names)}")
     return entry

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from mpistrat import config
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives.shared import tuning
 from mpistrat.collectives.shared.tuning import Tuning, WireTuning
 
-__all__ = ["entry", "find", "node_key", "read", "wire_key", "write"]
+__all__ = ["entry", "find", "node_key", "read", "try_to_write", "wire_key", "write"]
 
 _LOG = get_logger(__name__)
 _Found = TypeVar("_Found")
@@ -54,23 +56,54 @@ def wire_key(ranks: int, nodes: int) -> str:
     return f"{_processor()}, {ranks} ranks on each of {nodes} {kind}"
 
 
-def read(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the table in `file`; an empty one if there is no such file."""
+def read(file: Path) -> dict[str, Any]:
+    """Return the table in `file`, whatever its entries are; an empty one without such a file.
+
+    Raises
+    ------
+    OSError, ValueError
+        It cannot be read, or is no table at all.
+    """
     try:
-        table = json.loads(file.read_text())
+        table = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
+    except (ValueError, RecursionError) as error:  # ValueError: UnicodeDecodeError, too
+        raise ValueError(f"it holds no JSON: {error}") from error
     if not isinstance(table, dict):
-        raise ValueError(f"expected an object, got a {type(table).__name__}")
+        raise ValueError(f"got {tuning.as_shown(table)}; expected an object")
     return table
 
 
 def write(file: Path, key: str, tunings: Mapping[str, Tuning | WireTuning]) -> None:
-    """Put the entry `key` into `file`, and keep the others."""
+    """Put the entry `key` into `file`, and keep the others; whoever reads it sees old or new."""
     table = read(file)
     table[key] = json.loads(tuning.to_text(tunings))
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n")
+    with _beside(file) as new:
+        new.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        new.replace(file.resolve())  # what a link means, not the link
+
+
+def try_to_write(file: Path) -> None:
+    """Do what writing needs, and leave `file` as it is; raise `OSError` if that fails."""
+    with _beside(file):
+        pass
+
+
+@contextmanager
+def _beside(file: Path) -> Iterator[Path]:
+    """Make an empty file to take the place of `file`, of the same mode; removed if it does not."""
+    place = file.resolve()
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = place.with_name(f".tuning-{uuid4().hex}")
+    try:
+        new.touch(exist_ok=False)
+        if place.exists():
+            place.open("a").close()  # fails where it is not to be written
+            new.chmod(place.stat().st_mode & 0o777)
+        yield new
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def entry(file: Path, key: str, parse: Callable[[Any], _Found]) -> _Found:
