@@ -68,8 +68,10 @@ def read(file: Path) -> dict[str, Any]:
         table = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError) as error:  # ValueError: UnicodeDecodeError, too
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"it holds no JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError("it holds no JSON: too many brackets, or digits of a number") from error
     if not isinstance(table, dict):
         raise ValueError(f"got {tuning.as_shown(table)}; expected an object")
     return table
