@@ -6,18 +6,13 @@ from sklearn.datasets import load_digits
 import mpistrat.tensorflow as distribute  # in place of tf.distribute
 
 images, labels = load_digits(return_X_y=True)
+images /= 16
 train, test = slice(0, 1500), slice(1500, None)
 
 strategy = distribute.MirroredStrategy()  # one replica on each rank
 with strategy.scope():
-    model = keras.Sequential(
-        [
-            keras.Input((64,)),
-            keras.layers.Rescaling(1 / 16),
-            keras.layers.Dense(128, activation="relu"),
-            keras.layers.Dense(10, activation="softmax"),
-        ]
-    )
+    hidden = keras.layers.Dense(128, "relu")
+    model = keras.Sequential([keras.Input((64,)), hidden, keras.layers.Dense(10, "softmax")])
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 
 bar = "auto" if strategy.is_chief else 0  # a progress bar on rank 0

@@ -10,7 +10,8 @@ import pytest
 from mpistrat.demo import __file__ as demo_file
 
 README = Path(__file__).parents[2] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```\n(.*?)(?=\n#|\n```|\Z)", README.read_text(), re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```\n(.*?)(?=\n#|\n```|\Z)", README.read_text(), re.DOTALL)
+EXAMPLES = [block for block in BLOCKS if "mpistrat.tensorflow" not in block[0]]  # tests/tf
 SAYS = r"`python example\.py`\s+prints[^`]*`([^`]+)`"
 
 
