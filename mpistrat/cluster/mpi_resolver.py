@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.resolvers import ClusterResolver, count_devices
+from mpistrat.cluster.log import get_logger
+from mpistrat.cluster.resolvers import ClusterResolver, TFConfigClusterResolver, count_devices
 from mpistrat.cluster.topology import Topology
 from mpistrat.errors import ArgumentTypeError, ClusterError, UsageError
 
-__all__ = ["MPIClusterResolver"]
+__all__ = ["MPIClusterResolver", "default_resolver"]
+
+_LOG = get_logger(__name__)
+
+
+def default_resolver(topology: Topology) -> ClusterResolver:
+    """Return the resolver of a strategy: MPI's ranks, or TF_CONFIG where there is only that."""
+    has_config = "TF_CONFIG" in os.environ
+    if topology.size == 1 and has_config:
+        return TFConfigClusterResolver()
+    if has_config:
+        _LOG.warning("TF_CONFIG is set but not used: MPI says who the workers are")
+    return MPIClusterResolver(topology=topology)
 
 
 class MPIClusterResolver(ClusterResolver):

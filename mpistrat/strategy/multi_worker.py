@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from mpistrat.cluster.devices import local_devices
-from mpistrat.cluster.log import get_logger
-from mpistrat.cluster.resolvers import ClusterResolver, TFConfigClusterResolver
+from mpistrat.cluster.mpi_resolver import default_resolver
+from mpistrat.cluster.resolvers import ClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy.base import Strategy
@@ -15,8 +14,6 @@ from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.extended import StrategyExtended
 
 __all__ = ["MultiWorkerMirroredStrategy"]
-
-_LOG = get_logger(__name__)
 
 
 class MultiWorkerMirroredStrategy(Strategy):
@@ -50,7 +47,7 @@ class MultiWorkerMirroredStrategy(Strategy):
         with communicator.checking():
             _check_options(communication_options)
             names = local_devices(devices, communicator.rank)
-        self._resolver = cluster_resolver or _resolver(communicator)
+        self._resolver = cluster_resolver or default_resolver(communicator.topology)
         self._extended = StrategyExtended(self, communicator, names, options=communication_options)
 
     @property
@@ -65,15 +62,3 @@ def _check_options(options: CommunicationOptions | None) -> None:
             f"communication_options={options!r} is a {type(options).__name__}; expected"
             " CommunicationOptions"
         )
-
-
-def _resolver(communicator: Communicator) -> ClusterResolver:
-    """Return the default resolver: MPI's ranks, or TF_CONFIG where there is only that."""
-    from mpistrat.cluster.mpi_resolver import MPIClusterResolver
-
-    has_config = "TF_CONFIG" in os.environ
-    if communicator.size == 1 and has_config:
-        return TFConfigClusterResolver()
-    if has_config:
-        _LOG.warning("TF_CONFIG is set but not used: MPI says who the workers are")
-    return MPIClusterResolver(topology=communicator.topology)

@@ -42,7 +42,7 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
             strategy, compute_devices=list(compute_devices), parameter_device=parameter_device
         )
         self.experimental_enable_get_next_as_optional = True
-        self._cross_device_ops = RankAllReduce(bridge, self._num_replicas_in_sync)
+        self._cross_device_ops = RankAllReduce(bridge)
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         if self.bridge.size > 1:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.bridge import Bridge
 
@@ -22,8 +23,6 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
     ----------
     bridge
         The collectives between ranks.
-    num_replicas
-        Of all ranks.
     local
         How values are combined over the devices of this rank; None for sums on the host.
     """
@@ -31,12 +30,10 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
     def __init__(
         self,
         bridge: Bridge,
-        num_replicas: int,
         local: tf.distribute.CrossDeviceOps | None = None,
     ) -> None:
         super().__init__()
         self._bridge = bridge
-        self._num_replicas = num_replicas
         self._local = local
 
     @property
@@ -55,7 +52,8 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
     ) -> list[Any]:
         """Reduce tensors packed into few messages, and IndexedSlices as rows."""
         with tf.device("CPU:0"):
-            local = [self._local_sum(value, options) for value, _ in value_destination_pairs]
+            with self._bridge.communicator.checking():
+                local = [self._local_sum(value, options) for value, _ in value_destination_pairs]
             dense = [i for i, value in enumerate(local) if not _is_sparse(value)]
             found = self._bridge.all_reduce([local[i] for i in dense])
             totals = dict(zip(dense, found, strict=True))
@@ -64,12 +62,21 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
                 for i, value in enumerate(local)
             ]
             if reduce_op == tf.distribute.ReduceOp.MEAN:
-                results = [private_api.divided(value, self._num_replicas) for value in results]
+                numbers = [self._number(value) for value, _ in value_destination_pairs]
+                results = [
+                    private_api.divided(*pair) for pair in zip(results, numbers, strict=True)
+                ]
         places = [place for _, place in value_destination_pairs]
         return [private_api.placed(*pair) for pair in zip(results, places, strict=True)]
 
+    def _number(self, value: Any) -> int:
+        """Return how many values there are on all ranks; of what was bare there is one each."""
+        return len(value.values) * self._bridge.size
+
     def _local_sum(self, value: Any, options: Any) -> Any:
-        if self._local is None or len(value.values) == 1:
+        if len(value.values) == 1:
+            return value.values[0]
+        if self._local is None:
             return private_api.summed(value.values)
         total = self._local.reduce(tf.distribute.ReduceOp.SUM, value, value, options)
         return total.values[0] if isinstance(total, tf.distribute.DistributedValues) else total
@@ -88,8 +95,25 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         self, per_replica_value: Any, destinations: Any, axis: int, options: Any
     ) -> Any:
         with tf.device("CPU:0"):
-            result = self._bridge.all_gather(tf.concat(per_replica_value.values, axis), axis)
+            with self._bridge.communicator.checking():
+                mine = _concatenated(per_replica_value.values, axis)
+            result = self._bridge.all_gather(mine, axis)
         return private_api.placed(result, destinations)
+
+
+def _concatenated(values: Sequence[Any], axis: int) -> tf.Tensor:
+    """Return the values of this rank end to end, if they can be gathered at all."""
+    for value in values:
+        if _is_sparse(value):
+            raise NotImplementedError(
+                "gather of tf.IndexedSlices; expected tensors, such as tf.convert_to_tensor(value)"
+            )
+        if value.shape.rank is not None and axis not in range(value.shape.rank):
+            raise UsageError(
+                f"gather along axis={axis} of a tensor of shape {value.shape}; expected a tensor"
+                " with at least one dimension, and an axis from 0 to its last"
+            )
+    return tf.concat(values, axis)
 
 
 def _is_sparse(value: Any) -> bool:

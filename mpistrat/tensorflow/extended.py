@@ -43,9 +43,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
         self.bridge = bridge
         super().__init__(strategy, devices=list(devices))
         self._cluster_resolver = cluster_resolver
-        self._cross_device_ops = RankAllReduce(
-            bridge, self._num_replicas_in_sync, cross_device_ops
-        )
+        self._cross_device_ops = RankAllReduce(bridge, cross_device_ops)
 
     def _use_merge_call(self) -> bool:
         return True  # MPI combines what all replicas of a rank have handed in

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from mpistrat.strategy.input.distributed import check_numpy_input
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -42,11 +44,13 @@ class OlderMembers:
         Parameters
         ----------
         numpy_input
-            Arrays of equal length, in any structure; a list of arrays is stacked.
+            Arrays of equal length, in any structure. A list of arrays is stacked, but not within
+            a dict.
         session
             Not used.
         """
         del session
+        check_numpy_input(numpy_input)
         rows = np.stack(numpy_input) if isinstance(numpy_input, list) else numpy_input
         return tf.data.Dataset.from_tensor_slices(rows)
 
@@ -58,8 +62,12 @@ class OlderMembers:
         """End the strategy."""
         raise NotImplementedError
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: a copy could not take part in what the strategy does."""
+        return self
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from mpistrat.cluster.mpi_resolver import default_resolver
+from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.rank_strategy import RankStrategy
 
 __all__ = ["MultiWorkerMirroredStrategy"]
@@ -15,8 +18,9 @@ class MultiWorkerMirroredStrategy(RankStrategy):
     Parameters
     ----------
     cluster_resolver
-        Shown as `cluster_resolver`; default an `MPIClusterResolver`. The ranks are the workers
-        whatever it says: no addresses are needed.
+        Shown as `cluster_resolver`; default an `MPIClusterResolver`, or TF_CONFIG in a process
+        that no launcher started. The ranks are the workers whatever it says: no addresses are
+        needed.
     communication_options
         A ``tf.distribute.experimental.CommunicationOptions``: ``bytes_per_pack``,
         ``timeout_seconds``, and ``implementation``, where RING and AUTO leave it to the backend.
@@ -51,3 +55,9 @@ class MultiWorkerMirroredStrategy(RankStrategy):
             options=communication_options,
             cluster_resolver=cluster_resolver,
         )
+
+    def _make_extended(
+        self, bridge: Bridge, devices: Sequence[str], cluster_resolver: Any = None, **how: Any
+    ) -> Any:
+        resolver = cluster_resolver or default_resolver(bridge.communicator.topology)
+        return super()._make_extended(bridge, devices, cluster_resolver=resolver, **how)

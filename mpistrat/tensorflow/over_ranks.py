@@ -161,6 +161,10 @@ class OverRanks:
 
     # ----------------------------------------------------------------------------- reductions
 
+    def _is_of_no_rank(self, value: Any) -> bool:
+        """Whether a value is all replicas'; on several ranks, what is bare counts once a rank."""
+        return self.bridge.size == 1 and not isinstance(value, tf.distribute.DistributedValues)
+
     def _get_cross_device_ops(self, value: Any) -> Any:
         return self._cross_device_ops
 
@@ -168,8 +172,7 @@ class OverRanks:
         def reduce(one: Any) -> Any:
             if private_api.is_mirrored(one) and reduce_op == tf.distribute.ReduceOp.MEAN:
                 return one
-            is_bare = not isinstance(one, tf.distribute.DistributedValues)
-            if is_bare and self.bridge.size == 1:
+            if self._is_of_no_rank(one):
                 return private_api.reduced_bare_value(
                     reduce_op, one, destinations, self._num_local
                 )
@@ -182,7 +185,7 @@ class OverRanks:
     def _gather_to_implementation(
         self, value: Any, destinations: Any, axis: int, options: Any
     ) -> Any:
-        if not isinstance(value, tf.distribute.DistributedValues) and self.bridge.size == 1:
+        if self._is_of_no_rank(value):
             return value
         return self._cross_device_ops._gather(value, self._place(destinations), axis, options)
 

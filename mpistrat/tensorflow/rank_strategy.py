@@ -96,18 +96,25 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
     def run(
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
     ) -> Any:
-        """See tf.distribute.Strategy.run. **Local**, unless `fn` calls collectives."""
+        """See tf.distribute.Strategy.run. **Local**, unless `fn` calls collectives.
+
+        If it raises here, the other ranks are told in their next collective, unless they fail
+        alike.
+        """
         self._require_open()
         keras_hooks.install()
-        return super().run(fn, args=args, kwargs=kwargs, options=options)
+        try:
+            return super().run(fn, args=args, kwargs=kwargs, options=options)
+        except BaseException as error:
+            self.communicator.fail(error)
+            raise
 
     def close(self) -> None:
         """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
         self.communicator.close()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> RankStrategy:
-        """Return itself: a copy could not take part in the ranks' collectives."""
-        return self
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.communicator.end(error)
 
     def _require_open(self) -> None:
         if self.communicator.is_closed:

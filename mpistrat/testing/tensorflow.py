@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-__all__ = ["two_cpus"]
+__all__ = ["four_cpus"]
 
 
-def two_cpus() -> None:
-    """Give TensorFlow two logical CPUs and few threads; before it does anything. Idempotent."""
+def four_cpus() -> None:
+    """Give TensorFlow four logical CPUs and few threads; before it does anything. Idempotent."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     if tf.config.get_logical_device_configuration(cpu) is not None:
         return
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
     tf.config.threading.set_inter_op_parallelism_threads(2)
     tf.config.threading.set_intra_op_parallelism_threads(1)

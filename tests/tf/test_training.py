@@ -9,9 +9,9 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
-from mpistrat.testing.tensorflow import two_cpus  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 
-two_cpus()
+four_cpus()
 
 RANKS = pytest.mark.mpi(ranks=[1, 2, 3], timeout_s=120)
 X = np.random.default_rng(0).normal(size=(301, 8))

@@ -237,6 +237,12 @@ def make_numpy_dataset(numpy_input: Nest) -> Dataset:
     UsageError
         A dict holds a list of arrays, or the lengths along axis 0 differ. It is a ValueError.
     """
+    check_numpy_input(numpy_input)
+    return Dataset.from_tensor_slices(numpy_input)
+
+
+def check_numpy_input(numpy_input: Nest) -> None:
+    """Raise UsageError if a dict in `numpy_input` holds a list of arrays."""
     import optree
 
     def refuse(part: object) -> bool:
@@ -248,7 +254,6 @@ def make_numpy_dataset(numpy_input: Nest) -> Dataset:
         return isinstance(part, list)
 
     optree.tree_leaves(numpy_input, is_leaf=refuse, none_is_leaf=True)
-    return Dataset.from_tensor_slices(numpy_input)
 
 
 def _is_list_of_arrays(part: object) -> bool:
