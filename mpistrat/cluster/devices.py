@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
 
-__all__ = ["canonical", "local_devices"]
+__all__ = ["canonical", "local_devices", "named_devices"]
 
 _PATTERN = re.compile(
     r"(?:/job:(?P<job>\w+))?(?:/replica:\d+)?(?:/task:(?P<task>\d+))?"
@@ -42,23 +42,24 @@ def canonical(device: str, rank: int) -> str:
     return f"/job:worker/replica:0/task:{rank}/device:{match['kind'].upper()}:{match['index']}"
 
 
-def local_devices(devices: Iterable[str] | None, rank: int) -> tuple[str, ...]:
-    """Return the full forms of this rank's devices; None means one CPU."""
-    if isinstance(devices, str):
-        raise ArgumentTypeError(f"devices={devices!r} is a str; expected a list of strings")
-    names = tuple(
-        canonical(device, rank) for device in (["CPU:0"] if devices is None else devices)
-    )
-    _check(names)
-    return names
-
-
-def _check(names: Sequence[str]) -> None:
+def named_devices(devices: Iterable[str], rank: int) -> tuple[str, ...]:
+    """Return the full forms of devices of this rank: at least one, each once."""
+    if isinstance(devices, str) or not isinstance(devices, Iterable):
+        kind = type(devices).__name__
+        raise ArgumentTypeError(f"devices={devices!r} is a {kind}; expected a list of strings")
+    names = tuple(canonical(device, rank) for device in devices)
     if not names:
         raise UsageError("devices=[] names no device; expected at least one, or None")
     if len(set(names)) != len(names):
         raise UsageError(f"devices={list(names)} names a device twice; expected each once")
+    return names
+
+
+def local_devices(devices: Iterable[str] | None, rank: int) -> tuple[str, ...]:
+    """Return the full forms of this rank's devices for arrays; None means one CPU."""
+    names = named_devices(["CPU:0"] if devices is None else devices, rank)
     if any("GPU" in name for name in names):
         raise BackendUnavailableError(
             f"devices={list(names)}: this version has no backend for GPU arrays; use CPU devices"
         )
+    return names

@@ -16,7 +16,7 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.work import Work
-from mpistrat.errors import MpistratError
+from mpistrat.errors import ClosedError, MpistratError
 from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.errors import CollectiveError
 from mpistrat.tensorflow.same_shape import Finish, SameShape
@@ -28,7 +28,7 @@ _PACKED_BYTES = 16 << 10
 
 
 class Bridge:
-    """The collectives of one strategy. All methods are **Collective**.
+    """The collectives of one strategy. All methods are **Collective** if they do not say Local.
 
     Parameters
     ----------
@@ -54,6 +54,11 @@ class Bridge:
     def size(self) -> int:
         """Number of ranks."""
         return self.communicator.size
+
+    def require_open(self) -> None:
+        """Raise unless the strategy can still be used. **Local.**"""
+        if self.communicator.is_closed:
+            raise ClosedError("this strategy was closed; make a new one")
 
     def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
         """Combine each tensor over the ranks; shapes and dtypes are equal on all.
@@ -146,8 +151,9 @@ class Bridge:
         return self._first_values([tensor])[0]
 
     def _broadcast_objects(self, array: Array) -> Array:
+        # A tensor without dimensions comes as bytes.
         told = self.communicator.bcast_object(array, timeout=self._timeout)
-        return np.asarray(told, array.dtype)
+        return np.asarray(told, object)
 
     def _start_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
         (source,), (result,) = sources, results

@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.first_of_all import read_alike
 from mpistrat.tensorflow.over_ranks import OverRanks
 
 __all__ = ["CentralExtended"]
@@ -45,6 +46,7 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
         self._cross_device_ops = RankAllReduce(bridge)
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        self.bridge.require_open()
         if self.bridge.size > 1:
             initial, dtype = kwargs["initial_value"], kwargs.get("dtype")
             kwargs["initial_value"] = self._from_rank_0(initial, dtype, self.parameter_devices[0])
@@ -61,4 +63,5 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
                 kwargs["initial_value"] = first.read_value
                 return [first, *(next_creator(**kwargs) for _ in self.worker_devices[1:])]
 
-        return private_api.distributed_variable(self._container_strategy(), parts, **kwargs)
+        found = private_api.distributed_variable(self._container_strategy(), parts, **kwargs)
+        return read_alike(found) if self.bridge.size > 1 else found

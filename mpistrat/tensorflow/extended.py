@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.first_of_all import read_alike
 from mpistrat.tensorflow.over_ranks import OverRanks
 
 __all__ = ["RankExtended"]
@@ -49,6 +50,11 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
         return True  # MPI combines what all replicas of a rank have handed in
 
     # ----------------------------------------------------------------------------- variables
+
+    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        self.bridge.require_open()
+        variable = super()._create_variable(next_creator, **kwargs)
+        return read_alike(variable) if self.bridge.size > 1 else variable
 
     def _get_variable_creator_initial_value(
         self, replica_id: int, device: str, primary_var: Any, **kwargs: Any

@@ -169,6 +169,8 @@ class OverRanks:
         return self._cross_device_ops
 
     def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        self.bridge.require_open()
+
         def reduce(one: Any) -> Any:
             if private_api.is_mirrored(one) and reduce_op == tf.distribute.ReduceOp.MEAN:
                 return one
@@ -185,6 +187,7 @@ class OverRanks:
     def _gather_to_implementation(
         self, value: Any, destinations: Any, axis: int, options: Any
     ) -> Any:
+        self.bridge.require_open()
         if self._is_of_no_rank(value):
             return value
         return self._cross_device_ops._gather(value, self._place(destinations), axis, options)

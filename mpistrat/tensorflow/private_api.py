@@ -20,6 +20,7 @@ __all__ = [
     "DatasetIterator",
     "InputFunctionIterator",
     "MirroredExtended",
+    "SyncOnReadVariable",
     "always_wrapped",
     "checkpointed_value",
     "datasets_from_function",
@@ -31,6 +32,7 @@ __all__ = [
     "is_mirrored",
     "of_replica",
     "placed",
+    "reads_across_replicas",
     "reduced_bare_value",
     "summed",
 ]
@@ -48,6 +50,7 @@ _NEEDED = {
         "aggregate_tensors_or_indexed_slices",
         "divide_by_n_tensors_or_indexed_slices",
     ),
+    "distribute.distribute_lib": ("enter_or_assert_strategy",),
     "distribute.distribute_utils": (
         "VARIABLE_CLASS_MAPPING",
         "VARIABLE_POLICY_MAPPING",
@@ -63,7 +66,8 @@ _NEEDED = {
     "distribute.mirrored_strategy": ("MirroredExtended",),
     "distribute.parameter_server_strategy": ("ParameterServerStrategyExtended",),
     "distribute.v1.input_lib": ("DatasetIterator", "InputFunctionIterator"),
-    "distribute.values": ("Mirrored",),
+    "distribute.values": ("Mirrored", "SyncOnReadVariable"),
+    "distribute.values_util": ("in_replica_update_context", "is_saving_non_distributed"),
     "eager.context": ("global_seed",),
     "ops.control_flow_util": ("GraphOrParentsInXlaContext",),
     "trackable.base": ("CheckpointInitialValue",),
@@ -119,6 +123,7 @@ CentralExtended: Any = _modules[
     "distribute.parameter_server_strategy"
 ].ParameterServerStrategyExtended
 Mirrored: Any = _modules["distribute.values"].Mirrored
+SyncOnReadVariable: Any = _modules["distribute.values"].SyncOnReadVariable
 DatasetIterator: Any = _inputs_v1.DatasetIterator
 InputFunctionIterator: Any = _inputs_v1.InputFunctionIterator
 
@@ -152,6 +157,16 @@ def distributed_variable(strategy: Any, make_parts: Any, **kwargs: Any) -> Any:
     """Return a variable of the parts that a function makes, as its synchronization wants it."""
     classes, policies = _utils.VARIABLE_CLASS_MAPPING, _utils.VARIABLE_POLICY_MAPPING
     return _utils.create_mirrored_variable(strategy, make_parts, classes, policies, **kwargs)
+
+
+def reads_across_replicas(strategy: Any) -> bool:
+    """Whether a variable of `strategy` that is read now is read for all replicas together."""
+    util = _modules["distribute.values_util"]
+    if util.is_saving_non_distributed():
+        return False
+    with _modules["distribute.distribute_lib"].enter_or_assert_strategy(strategy):
+        is_update = util.in_replica_update_context()
+        return tf.distribute.in_cross_replica_context() and not is_update
 
 
 def of_replica(local: int, values: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.cluster.devices import local_devices
+from mpistrat.cluster.devices import named_devices
 from mpistrat.collectives import Communicator
-from mpistrat.errors import ClosedError, UsageError
+from mpistrat.errors import UsageError
 from mpistrat.tensorflow import keras_hooks, private_api
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.extended import RankExtended
@@ -88,8 +88,10 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
         return self.communicator.rank == 0
 
     def scope(self) -> Any:
-        """See tf.distribute.Strategy.scope. **Local.**"""
-        self._require_open()
+        """See tf.distribute.Strategy.scope. **Local.**
+
+        It can be entered after ``close()`` too, since reading a variable does so.
+        """
         keras_hooks.install()
         return super().scope()
 
@@ -101,7 +103,7 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
         If it raises here, the other ranks are told in their next collective, unless they fail
         alike.
         """
-        self._require_open()
+        self.extended.bridge.require_open()
         keras_hooks.install()
         try:
             return super().run(fn, args=args, kwargs=kwargs, options=options)
@@ -115,10 +117,6 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.communicator.end(error)
-
-    def _require_open(self) -> None:
-        if self.communicator.is_closed:
-            raise ClosedError(f"this {type(self).__name__} was closed; make a new one")
 
 
 def _agree_on_seed(communicator: Communicator) -> None:
@@ -136,7 +134,7 @@ def _check(cross_device_ops: Any, options: Any) -> None:
             f"cross_device_ops={cross_device_ops!r}; expected a tf.distribute.CrossDeviceOps,"
             " such as tf.distribute.ReductionToOneDevice()"
         )
-    kind = tf.distribute.experimental.CommunicationOptions
+    kind = type(tf.distribute.experimental.CommunicationOptions())  # the public name makes another
     if options is not None and not isinstance(options, kind):
         raise UsageError(
             f"communication_options={options!r}; expected"
@@ -149,4 +147,8 @@ def _local_devices(devices: Sequence[str] | None, rank: int) -> list[str]:
     if devices is None:
         gpus = tf.config.list_logical_devices("GPU")
         return [device.name for device in gpus] or ["CPU:0"]
-    return [name.split("/")[-1].removeprefix("device:") for name in local_devices(devices, rank)]
+    names = [name.split("/")[-1].removeprefix("device:") for name in named_devices(devices, rank)]
+    known = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
+    if not set(names) <= set(known):
+        raise UsageError(f"devices={names}: TensorFlow has {', '.join(known)} in this process")
+    return names
