@@ -134,31 +134,3 @@ def test_b46_a_bare_value_is_the_ranks_own(layout):
     with layout.ours() as s:
         mine = tf.constant([[float(s.communicator.rank)]])
         assert s.gather(mine, axis=0).numpy().tolist() == [[0.0], [1.0]]
-
-
-@same()
-def test_gradient_of_all_gather(s):
-    def fn():
-        i = tf.cast(here().replica_id_in_sync_group, tf.float32)
-        x = tf.stack([[i + 1.0, i]])
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            every = here().all_gather(x, axis=0)
-            loss = tf.reduce_sum(every * every * (i + 1.0))
-        return tape.gradient(loss, x)
-
-    return s.run(fn)
-
-
-@same()
-def test_gradient_of_all_reduce(s):
-    def fn(op):
-        i = tf.cast(here().replica_id_in_sync_group, tf.float32)
-        x = tf.stack([i + 1.0, 2.0 * i])
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            total = here().all_reduce(op, x * x)
-            loss = tf.reduce_sum(total * (i + 1.0))
-        return total, tape.gradient(loss, x)
-
-    return [f(fn, (op,)) for f in (s.run, tf.function(s.run)) for op in ("SUM", "MEAN")]

@@ -222,11 +222,3 @@ def test_e26_b61_records_in_files(s):
             batches = [s.run(lambda x: x * 2, args=(b,)) for b in by_replica(s, dataset)]
             found += [len(batches), Rows(batches)]
         return found
-
-
-@pytest.mark.mpi(ranks=2)
-def test_b61_fewer_files_than_ranks():
-    is_told = pytest.raises((ValueError, tf.errors.OpError), match="OFF")  # of the peer's, too
-    with tempfile.NamedTemporaryFile() as file, is_told, SPREAD[1].ours() as s:
-        Path(file.name).write_text("1\n2\n3\n4\n")
-        by_replica(s, steady(tf.data.TextLineDataset([file.name]).batch(2)))

@@ -134,6 +134,15 @@ def test_b26_experimental_run(s):
 
 
 @same()
+def test_python_numbers_in_a_graph(s):
+    @tf.function
+    def step():
+        return s.run(lambda: here().all_reduce("SUM", 1.0))
+
+    return step()
+
+
+@same()
 def test_e11_e12_e13(s):
     with s.scope():
         constant = tf.constant(3.0)

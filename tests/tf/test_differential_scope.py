@@ -1,6 +1,7 @@
 """Scopes, names, configuration, as TensorFlow has them (B1 to B13, B110 to B113, E14)."""
 
 import copy
+import json
 import threading
 
 import pytest
@@ -164,6 +165,16 @@ def test_b110_b111_cluster_resolver(layout):
         resolver = s.cluster_resolver
         assert (resolver.task_type, resolver.task_id) == ("worker", s.communicator.rank)
         assert len(resolver.cluster_spec().as_dict()["worker"]) == layout.ranks
+
+
+def test_e02_role_from_tf_config(monkeypatch):
+    cluster = {"worker": ["one:1", "two:2"], "ps": ["three:3"]}
+    config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with distribute.MultiWorkerMirroredStrategy() as s:
+        resolver = s.cluster_resolver
+        assert (resolver.task_type, resolver.task_id) == ("worker", 1)
+        assert resolver.cluster_spec().as_dict() == cluster
 
 
 @pytest.mark.mpi(ranks=2)

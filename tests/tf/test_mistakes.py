@@ -1,0 +1,241 @@
+"""Mistakes under TensorFlow strategies: an error on every rank, soon, that says what is wrong."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
+from mpistrat.errors import ClosedError, CommunicationError, UsageError  # noqa: E402
+from mpistrat.testing.mistakes import refused  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow_cases import Case, drop, steady  # noqa: E402
+
+four_cpus()
+
+pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60)
+CASES = [Case(2, 1), Case(2, 2), Case(2, 1, "Central")]
+TWO = ["CPU:0", "CPU:1"]
+RUNS = {"eager": lambda call: call, "graph": tf.function}
+# In a graph TensorFlow tells the classes that it knows; the text tells the rest.
+FAILED = (tf.errors.OpError, CommunicationError)
+
+
+def here():
+    return tf.distribute.get_replica_context()
+
+
+def works(s):
+    total = s.run(lambda: here().all_reduce("SUM", tf.ones([3])))
+    return s.experimental_local_results(total)[0].numpy()[0] == s.num_replicas_in_sync
+
+
+DIFFERENT = {
+    "shapes": lambda s, rank: here().all_reduce("SUM", tf.ones([2 + rank])),
+    "ranks": lambda s, rank: here().all_reduce("SUM", tf.ones([2] * (1 + rank))),
+    "dtypes": lambda s, rank: here().all_reduce("SUM", tf.ones([2], ["float32", "int32"][rank])),
+    "calls": lambda s, rank: (
+        here().all_gather(tf.ones([2]), axis=0) if rank else here().all_reduce("SUM", tf.ones([2]))
+    ),
+    "gathers": lambda s, rank: here().all_gather(tf.ones([2, 3 + rank]), axis=0),
+    "numbers": lambda s, rank: here().all_reduce("SUM", [tf.ones([2])] * (1 + rank)),
+}
+
+
+@pytest.mark.parametrize("layout", CASES, ids=str)
+@pytest.mark.parametrize("how", RUNS)
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_calls_that_differ(layout, how, what):
+    with layout.ours() as s:
+        rank = s.communicator.rank
+        step = RUNS[how](lambda: s.run(lambda: DIFFERENT[what](s, rank)))
+        with refused(tf.errors.InvalidArgumentError, "(?s)ranks called different.*rank 0.*rank 1"):
+            step()
+        assert works(s)
+
+
+@pytest.mark.parametrize("layout", CASES, ids=str)
+def test_a_rank_that_raises_in_run(layout):
+    def fn():
+        if s.communicator.rank == 1:
+            raise KeyError("a mistake")
+        return here().all_reduce("SUM", tf.constant(1.0))
+
+    s = layout.ours()
+    if s.communicator.rank == 1:
+        with refused(KeyError, "a mistake"):
+            s.run(fn)
+    else:
+        with refused(FAILED, "(?s)rank 1 failed.*KeyError: 'a mistake'"):
+            s.run(fn)
+    drop(s)
+
+
+@pytest.mark.parametrize("layout", CASES, ids=str)
+@pytest.mark.parametrize("how", RUNS)
+def test_a_rank_that_leaves_while_the_others_wait(layout, how):
+    def alone(s, step):
+        if s.communicator.rank == 1:
+            time.sleep(0.5)
+            raise KeyError("a mistake")
+        step()
+
+    with refused((KeyError, *FAILED), "a mistake"), layout.ours() as s:
+        alone(s, RUNS[how](lambda: s.run(lambda: here().all_reduce("SUM", tf.constant(1.0)))))
+    drop(s)
+
+
+def test_a_graph_that_fails_on_one_rank():
+    with (
+        refused(FAILED, "too large|rank 1 failed with InvalidArgument"),
+        distribute.MirroredStrategy() as s,
+    ):
+
+        @tf.function
+        def step(n):
+            tf.debugging.assert_less(n, 1, "too large")
+            return s.run(lambda: here().all_reduce("SUM", tf.constant(1.0)))
+
+        step(tf.constant(s.communicator.rank))
+    drop(s)
+
+
+def test_an_error_on_all_ranks_can_be_caught():
+    def fn():
+        raise ValueError("on all ranks")
+
+    with distribute.MirroredStrategy() as s:
+        for run in (s.run, tf.function(s.run)):
+            with refused(ValueError, "on all ranks"):
+                run(fn)
+            assert works(s)
+
+
+@pytest.mark.parametrize("kind", ["MirroredStrategy", "CentralStorageStrategy"])
+def test_xla_cannot_call_collectives(kind):
+    with getattr(distribute, kind)() as s:
+
+        @tf.function(jit_compile=True)
+        def step():
+            return s.run(lambda: here().all_reduce("SUM", tf.constant(1.0)))
+
+        with refused(NotImplementedError, "jit_compile"):
+            step()
+        assert works(s)
+        own = tf.function(lambda x: x * 2.0, jit_compile=True)
+        total = s.run(lambda: here().all_reduce("SUM", own(tf.constant(1.0))))
+        assert total.numpy() == 4.0
+
+
+BAD = {
+    "no such device": (lambda: {"devices": ["CPU:9"]}, ValueError),
+    "no such GPU": (lambda: {"devices": ["GPU:0"]}, ValueError),
+    "no device at all": (lambda: {"devices": ["CPU"]}, ValueError),
+    "a device twice": (lambda: {"devices": ["CPU:0", "CPU:0"]}, ValueError),
+    "no devices": (lambda: {"devices": []}, ValueError),
+    "a string": (lambda: {"devices": "CPU:0"}, TypeError),
+    "a number": (lambda: {"devices": 3}, TypeError),
+    "no CrossDeviceOps": (lambda: {"cross_device_ops": 3}, ValueError),
+    "no such backend": (lambda: {"backend": "none"}, ValueError),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_arguments_on_all_ranks(what):
+    bad, kind = BAD[what]
+    with refused(kind, "device|cross_device_ops=|backend"):
+        distribute.MirroredStrategy(**bad())
+
+
+@pytest.mark.parametrize("what", [what for what in BAD if what != "no such backend"])
+def test_bad_arguments_on_one_rank(what):
+    bad, kind = BAD[what]
+    with distribute.MirroredStrategy() as s:
+        rank = s.communicator.rank
+    with refused(kind if rank else (ValueError, CommunicationError), "."):
+        distribute.MirroredStrategy(**(bad() if rank else {}))
+
+
+def test_unequal_numbers_of_devices():
+    with distribute.MirroredStrategy() as s:
+        devices = TWO[: 1 + s.communicator.rank]
+    for kind in (distribute.MirroredStrategy, distribute.CentralStorageStrategy):
+        with refused(UsageError, r"\[1, 2\]"):
+            kind(devices)
+
+
+@pytest.mark.parametrize("options", [3, "RING", {"bytes_per_pack": 1}])
+def test_wrong_communication_options(options):
+    with refused(UsageError, "communication_options="):
+        distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def test_communication_options():
+    kind = distribute.experimental.CommunicationOptions
+    ring = distribute.experimental.CommunicationImplementation.RING
+    for options in (kind(), kind(bytes_per_pack=8), kind(implementation=ring)):
+        with distribute.MultiWorkerMirroredStrategy(None, options) as s:
+            assert works(s)
+
+
+def test_a_deadline():
+    options = distribute.experimental.CommunicationOptions(timeout_seconds=1.0)
+    s = distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    if s.communicator.rank == 0:
+        with refused(FAILED, "rank 1"):
+            s.run(lambda: here().all_reduce("SUM", tf.constant(1.0)))
+    else:
+        time.sleep(3.0)
+        with refused(FAILED, "rank 0|broken"):
+            for _ in range(2):  # what rank 0 gave for the first is still there
+                s.run(lambda: here().all_reduce("SUM", tf.constant(1.0)))
+    drop(s)
+
+
+@pytest.mark.parametrize(
+    "name", ["ReductionToOneDevice", "HierarchicalCopyAllReduce", "NcclAllReduce"]
+)
+@pytest.mark.parametrize("how", RUNS)
+def test_cross_device_ops(name, how):
+    for module in (distribute, tf.distribute):
+        with distribute.MirroredStrategy(TWO, getattr(module, name)()) as s:
+            assert works(s)
+            step = RUNS[how](lambda s=s: s.run(lambda: here().all_reduce("MEAN", tf.ones([2]))))
+            assert s.experimental_local_results(step())[1].numpy().tolist() == [1.0, 1.0]
+
+
+def made(s):
+    with s.scope():
+        return tf.Variable(1.0)
+
+
+@pytest.mark.parametrize("layout", CASES, ids=str)
+def test_a_closed_strategy_refuses(layout):
+    with layout.ours() as s:
+        value = s.run(lambda: tf.ones([2]))
+        variable = made(s)
+    s.close()
+    s.close()
+    for call in (
+        lambda: s.run(lambda: 1),
+        lambda: made(s),
+        lambda: s.reduce("SUM", value, axis=None),
+        lambda: s.gather(value, axis=0),
+    ):
+        with refused((ClosedError, tf.errors.OpError), "closed"):
+            call()
+    variable.assign_add(1.0)
+    assert variable.numpy() == 2.0  # what is trained is not lost
+
+
+def test_too_few_files_for_the_ranks():
+    # TensorFlow says so on the rank that has a file; it ends, and the others are told.
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_text("1\n2\n3\n4\n")
+        lines = steady(tf.data.TextLineDataset([file.name]).batch(2))
+        with refused(tf.errors.OpError, "FILE based"), distribute.MirroredStrategy() as s:
+            list(s.experimental_distribute_dataset(lines))
+    drop(s)
