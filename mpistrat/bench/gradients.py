@@ -16,6 +16,7 @@ from mpistrat.bench.peers.tensorflow import TensorFlowPeer
 from mpistrat.bench.record import write_lines
 from mpistrat.bench.resnet50 import gradient_shapes
 from mpistrat.bench.timing import Plan, Timing, measure
+from mpistrat.errors import MpistratError
 
 __all__ = ["command"]
 
@@ -54,7 +55,16 @@ def _sides(communicator: Communicator) -> tuple[dict[str, Callable[[], Any]], ..
     ours = _traced(tf, strategy, lambda value: _all_reduce(tf, value))
     none = _traced(tf, strategy, lambda value: value)
     short = {_EMPTY: lambda: none(one), _SMALL: lambda: ours(one)}
-    return short, {_OURS: lambda: ours(many), **theirs}
+    long = {_OURS: lambda: ours(many), **theirs}
+    for name, side in {**short, **long}.items():
+        _check(name, tf.nest.flatten(side()), 1 if name == _EMPTY else communicator.size)
+    return short, long
+
+
+def _check(name: str, results: list[Any], want: int) -> None:
+    found = {float(part) for tensor in results for part in (tensor.numpy().ravel()[[0, -1]])}
+    if found != {float(want)}:
+        raise MpistratError(f"{name}: {sorted(found)}, expected {want}")
 
 
 def _theirs(communicator: Communicator) -> dict[str, Callable[[], Any]]:

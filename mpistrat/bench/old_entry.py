@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from mpistrat import Communicator
 from mpistrat.collectives.shared import tuning_table
 from mpistrat.collectives.shared.tuning import Tuning, WireTuning
@@ -91,8 +89,7 @@ def on_rank_0(communicator: Communicator, make: Callable[[], _Made]) -> _Made | 
             made = make()
         except UsageError as error:
             said = str(error)
-    mine = np.frombuffer(said.encode(errors="backslashreplace"), np.uint8)
-    told = communicator.allgather(mine).tobytes().decode()
+    told = communicator.bcast_object(said)
     if told:
         raise UsageError(told)
     return made

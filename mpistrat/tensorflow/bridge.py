@@ -16,9 +16,9 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.work import Work
-from mpistrat.errors import ClosedError, MpistratError
+from mpistrat.errors import ClosedError
 from mpistrat.tensorflow import private_api
-from mpistrat.tensorflow.errors import CollectiveError
+from mpistrat.tensorflow.errors import passed_on
 from mpistrat.tensorflow.same_shape import Finish, SameShape
 from mpistrat.types import Array
 
@@ -40,8 +40,10 @@ class Bridge:
 
     def __init__(self, communicator: Communicator, options: Any = None) -> None:
         self.communicator = communicator
-        self._bytes_per_pack = (options and options.bytes_per_pack) or config.fusion_bytes()
-        self._timeout = options and options.timeout_seconds
+        self._options = options or tf.distribute.experimental.CommunicationOptions()
+        self._bytes_per_pack = self._options.bytes_per_pack or config.fusion_bytes()
+        self._timeout = self._options.timeout_seconds
+        self._others: dict[tuple[int, float | None], Bridge] = {}  # kept: graphs refer to them
         self._sums = {op: self._all_reduce(op) for op in ("sum", "mean")}
         self._first_values = SameShape(self._start_broadcast, self._timeout)
 
@@ -54,6 +56,15 @@ class Bridge:
     def size(self) -> int:
         """Number of ranks."""
         return self.communicator.size
+
+    def under(self, options: Any) -> Bridge:
+        """Return the bridge of calls with these options, where they have any. **Local.**"""
+        key = (options.bytes_per_pack, options.timeout_seconds)
+        if key == (0, None):
+            return self
+        if key not in self._others:
+            self._others[key] = Bridge(self.communicator, self._options.merge(options))
+        return self._others[key]
 
     def require_open(self) -> None:
         """Raise unless the strategy can still be used. **Local.**"""
@@ -169,10 +180,8 @@ def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShap
     _refuse_xla()
 
     def checked(array: Array) -> Array:
-        try:
+        with passed_on():
             return run(array)
-        except MpistratError as error:
-            raise CollectiveError(str(error)) from error
 
     if tf.executing_eagerly():
         return tf.convert_to_tensor(checked(tensor.numpy()))

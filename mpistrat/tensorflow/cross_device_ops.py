@@ -51,14 +51,15 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         self, reduce_op: Any, value_destination_pairs: Pairs, options: Any
     ) -> list[Any]:
         """Reduce tensors packed into few messages, and IndexedSlices as rows."""
+        bridge = self._bridge.under(options)
         with tf.device("CPU:0"):
-            with self._bridge.communicator.checking():
+            with bridge.communicator.checking():
                 local = [self._local_sum(value, options) for value, _ in value_destination_pairs]
             dense = [i for i, value in enumerate(local) if not _is_sparse(value)]
-            found = self._bridge.all_reduce([local[i] for i in dense])
+            found = bridge.all_reduce([local[i] for i in dense])
             totals = dict(zip(dense, found, strict=True))
             results = [
-                totals[i] if i in totals else self._all_rows(value)
+                totals[i] if i in totals else _all_rows(bridge, value)
                 for i, value in enumerate(local)
             ]
             if reduce_op == tf.distribute.ReduceOp.MEAN:
@@ -81,12 +82,6 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         total = self._local.reduce(tf.distribute.ReduceOp.SUM, value, value, options)
         return total.values[0] if isinstance(total, tf.distribute.DistributedValues) else total
 
-    def _all_rows(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
-        """Return the rows of all ranks; equal indices stand for sums."""
-        values = self._bridge.all_gather(slices.values)
-        indices = self._bridge.all_gather(slices.indices)
-        return tf.IndexedSlices(values, indices, slices.dense_shape)
-
     def broadcast_implementation(self, tensor: Any, destinations: Any) -> Any:
         """Copy to the devices of this rank."""
         return private_api.placed(tensor, destinations)
@@ -97,8 +92,15 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         with tf.device("CPU:0"):
             with self._bridge.communicator.checking():
                 mine = _concatenated(per_replica_value.values, axis)
-            result = self._bridge.all_gather(mine, axis)
+            result = self._bridge.under(options).all_gather(mine, axis)
         return private_api.placed(result, destinations)
+
+
+def _all_rows(bridge: Bridge, slices: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Return the rows of all ranks; equal indices stand for sums."""
+    values = bridge.all_gather(slices.values)
+    indices = bridge.all_gather(slices.indices)
+    return tf.IndexedSlices(values, indices, slices.dense_shape)
 
 
 def _concatenated(values: Sequence[Any], axis: int) -> tf.Tensor:

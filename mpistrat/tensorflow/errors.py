@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.errors import CommunicationError
+from mpistrat.errors import CommunicationError, MpistratError
 
-__all__ = ["CollectiveError"]
+__all__ = ["CollectiveError", "passed_on"]
 
 
 _InvalidArgumentError: Any = tf.errors.InvalidArgumentError
@@ -23,3 +25,12 @@ class CollectiveError(_InvalidArgumentError, CommunicationError, ValueError):  #
 
     def __init__(self, message: str) -> None:
         tf.errors.InvalidArgumentError.__init__(self, None, None, message)
+
+
+@contextmanager
+def passed_on() -> Iterator[None]:
+    """Raise an error of ours as one that a graph hands on. **Local.**"""
+    try:
+        yield
+    except MpistratError as error:
+        raise CollectiveError(str(error)) from error

@@ -11,9 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from mpistrat.errors import MpistratError
 from mpistrat.tensorflow import native_op
-from mpistrat.tensorflow.errors import CollectiveError
+from mpistrat.tensorflow.errors import passed_on
 from mpistrat.types import Array
 
 __all__ = ["Finish", "SameShape"]
@@ -67,12 +66,10 @@ class SameShape:
     def _by_numpy(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         def run(*arrays: Array) -> list[Array]:
             results = [np.empty(array.shape, array.dtype) for array in arrays]
-            try:
+            with passed_on():
                 finish = self.begin(_flat(arrays), _flat(results))
                 if finish is not None:
                     finish()
-            except MpistratError as error:
-                raise CollectiveError(str(error)) from error
             return results
 
         if tf.executing_eagerly():

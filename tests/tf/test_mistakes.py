@@ -239,3 +239,14 @@ def test_too_few_files_for_the_ranks():
         with refused(tf.errors.OpError, "FILE based"), distribute.MirroredStrategy() as s:
             list(s.experimental_distribute_dataset(lines))
     drop(s)
+
+
+def test_the_deadline_of_one_call_is_its_own():
+    options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=0.5)
+    s = distribute.MirroredStrategy()
+    if s.communicator.rank == 0:
+        with refused(FAILED, "ranks that did not come: 1"):
+            s.run(lambda: here().all_reduce("SUM", tf.ones([2]), options))
+    else:
+        time.sleep(2.5)  # the other asks for a second who else waits
+    drop(s)

@@ -140,3 +140,32 @@ def test_an_epoch_has_every_row_once_though_nothing_is_seeded():
             orders.append(np.concatenate(strategy.communicator.allgather_object(mine)))
             assert sorted(orders[-1]) == list(range(100))
         assert (orders[0] != orders[1]).any()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=120)
+def test_a_loss_in_a_function_of_its_own_counts_by_rows_too():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.layer = keras.layers.Dense(1)
+
+        def call(self, rows):
+            return self.layer(rows)
+
+        @tf.function
+        def compute_loss(self, *args, **kwargs):
+            return super().compute_loss(*args, **kwargs)
+
+    def fit(scope):
+        keras.utils.set_random_seed(1)
+        keras.backend.set_floatx("float64")
+        with scope:
+            model = Model()
+            model.build((None, 8))
+            model.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=True))
+        model.fit(X[:45], Y[:45], batch_size=32, epochs=2, verbose=0, shuffle=False)
+        return [weight.numpy() for weight in model.weights]
+
+    with distribute.MirroredStrategy() as strategy:
+        for ours, alone in zip(fit(strategy.scope()), fit(contextlib.nullcontext()), strict=True):
+            np.testing.assert_allclose(ours, alone, rtol=1e-6)
