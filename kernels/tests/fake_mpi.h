@@ -3,10 +3,12 @@
 
 // What the wire needs of MPI, between threads: messages in queues, matched by sender, receiver and
 // tag in the order in which they were started. Requests are ints or pointers, as a real library's
-// would be; messages arrive late at random, and one can be made to fail.
+// would be; messages arrive late at random, sends can be made to wait for their receivers, as long
+// ones do, and a message can be made to fail.
 
 #include <algorithm>
 #include <atomic>
+#include <climits>
 #include <cstring>
 #include <list>
 #include <mutex>
@@ -21,14 +23,16 @@ namespace fake {
 
 constexpr intptr_t kByte = 0x4c00010d;
 constexpr int kTruncated = 15, kBroken = 16;
+constexpr int kFirstTag = 16;  // that of lines
 
 struct Message {
   int from, to, tag;
   std::vector<char> data;
+  size_t request;  // of who waits for its receiver, or 0
 };
 
 struct Request {
-  bool is_used = false, is_receive = false;
+  bool is_used = false, is_receive = false, is_unmatched = false;
   int from = 0, to = 0, tag = 0;
   void* data = nullptr;
   size_t nbytes = 0;
@@ -41,7 +45,11 @@ struct World {
   std::vector<Request> requests{1};  // number 0 is none
   std::mt19937 random{7};
   int late_percent = 0;
+  bool is_synchronous = false;
   std::atomic<bool> is_broken{false};
+  // Messages but for those of lines: how many there were, and what their length may be.
+  std::atomic<int> num_sent{0}, most_bytes{INT_MAX};
+  std::atomic<int> most_pending{INT_MAX};  // of all messages of a rank
 };
 
 inline World& world() {
@@ -49,35 +57,45 @@ inline World& world() {
   return all;
 }
 
-inline int start(const Request& request, void* number) {
-  World& all = world();
-  if (all.is_broken) return kBroken;
-  const std::lock_guard<std::mutex> lock(all.mutex);
+// With the world locked; returns the request's place.
+inline size_t start(World& all, const Request& request, void* number) {
   size_t index = 1;
   while (index < all.requests.size() && all.requests[index].is_used) ++index;
   if (index == all.requests.size()) all.requests.emplace_back();
   all.requests[index] = request;
   const int as_int = static_cast<int>(index);
   std::memcpy(number, &as_int, sizeof as_int);
-  return 0;
+  return index;
+}
+
+inline bool is_possible(int count, int tag) {
+  return tag == kFirstTag || count <= world().most_bytes;
 }
 
 inline int isend(const void* data, int count, intptr_t type, int to, int tag, intptr_t comm,
                  void* request) {
-  CHECK(type == kByte && count > 0);
-  {
-    const std::lock_guard<std::mutex> lock(world().mutex);
-    const char* bytes = static_cast<const char*>(data);
-    world().messages.push_back({static_cast<int>(comm), to, tag, {bytes, bytes + count}});
-  }
-  return start({true, false, static_cast<int>(comm), to, tag, nullptr, 0}, request);
+  CHECK(type == kByte && count > 0 && is_possible(count, tag));
+  World& all = world();
+  if (all.is_broken) return kBroken;
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const char* bytes = static_cast<const char*>(data);
+  const int from = static_cast<int>(comm);
+  const Request made{true, false, all.is_synchronous, from, to, tag, nullptr, 0};
+  const size_t index = start(all, made, request);
+  all.num_sent += tag != kFirstTag;
+  all.messages.push_back({from, to, tag, {bytes, bytes + count}, all.is_synchronous ? index : 0});
+  return 0;
 }
 
 inline int irecv(void* data, int count, intptr_t type, int from, int tag, intptr_t comm,
                  void* request) {
-  CHECK(type == kByte && count > 0);
-  return start({true, true, from, static_cast<int>(comm), tag, data, static_cast<size_t>(count)},
-               request);
+  CHECK(type == kByte && count > 0 && is_possible(count, tag));
+  World& all = world();
+  if (all.is_broken) return kBroken;
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const int to = static_cast<int>(comm);
+  start(all, {true, true, false, from, to, tag, data, static_cast<size_t>(count)}, request);
+  return 0;
 }
 
 // Complete a receive if its message is there. Returns MPI's code, or -1 if it is not.
@@ -89,12 +107,14 @@ inline int match(World& all, const Request& wanted) {
   if (found == all.messages.end()) return -1;
   if (found->data.size() > wanted.nbytes) return kTruncated;
   std::memcpy(wanted.data, found->data.data(), found->data.size());
+  all.requests[found->request].is_unmatched = false;
   all.messages.erase(found);
   return 0;
 }
 
 inline int testsome(int count, void* requests, int* num_done, int* done, void*) {
   World& all = world();
+  CHECK(count <= all.most_pending);
   if (all.is_broken) return kBroken;
   const std::lock_guard<std::mutex> lock(all.mutex);
   int* numbers = static_cast<int*>(requests);
@@ -105,7 +125,9 @@ inline int testsome(int count, void* requests, int* num_done, int* done, void*) 
     const std::pair<int, int> key{request.from, request.tag};
     const bool is_late = static_cast<int>(all.random() % 100) < all.late_percent ||
                          std::find(held.begin(), held.end(), key) != held.end();
-    const int code = is_late ? -1 : request.is_receive ? match(all, request) : 0;
+    const int code = is_late              ? -1
+                     : request.is_receive ? match(all, request)
+                                          : -request.is_unmatched;
     if (code > 0) return code;
     if (code < 0) {
       if (request.is_receive) held.push_back(key);
@@ -119,7 +141,7 @@ inline int testsome(int count, void* requests, int* num_done, int* done, void*) 
 }
 
 inline MpistratMpi mpi(int rank) {
-  return {isend, irecv, testsome, kByte, rank, sizeof(int), 20, 16};
+  return {isend, irecv, testsome, kByte, rank, sizeof(int), 20, kFirstTag};
 }
 
 }  // namespace fake

@@ -42,7 +42,8 @@ Wire::Wire(const MpistratMpi& mpi, MpistratNode* node, int rank, int size, const
       first_tag_(mpi.first_tag),
       links_(mpi, node, places_),
       crossing_(links_, mpi.first_tag),
-      segments_(places_, tuning_) {}
+      segments_(places_, tuning_),
+      direct_(links_, mpi.first_tag + 1) {}
 
 void Wire::tune(const MpistratWireTuning& tuning) {
   tuning_ = possible(tuning);
@@ -107,6 +108,7 @@ bool Wire::go_on() {
     phase_ = Phase::kOver;
     if (is_for_all_) deliver(total_.data());
   }
+  if (phase_ == Phase::kDirect && !direct_.advance()) return false;
   if (status_ == MPISTRAT_WAITING) status_ = MPISTRAT_DONE;
   phase_ = Phase::kOver;
   return true;
@@ -119,8 +121,13 @@ int64_t Wire::nbytes() const {
 }
 
 bool Wire::is_short() const {
-  if (spec_.kind == MPISTRAT_CROSS || spec_.kind == MPISTRAT_ALLGATHER) return false;
-  return nbytes() <= tuning_.short_bytes;
+  const bool may_ride = MPISTRAT_ALLREDUCE <= spec_.kind && spec_.kind <= MPISTRAT_BCAST;
+  return may_ride && nbytes() <= tuning_.short_bytes;
+}
+
+bool Wire::is_direct() const {
+  if (spec_.kind == MPISTRAT_ALLGATHER) return !segments_.is_ring(nbytes(), 1);
+  return MPISTRAT_GATHER <= spec_.kind && spec_.kind <= MPISTRAT_ALLTOALL;
 }
 
 void Wire::begin_short() {
@@ -133,8 +140,10 @@ void Wire::begin_short() {
 }
 
 void Wire::begin_data() {
-  phase_ = Phase::kData;
-  if (spec_.kind == MPISTRAT_BCAST || spec_.kind == MPISTRAT_ALLGATHER) {
+  phase_ = is_direct() ? Phase::kDirect : Phase::kData;
+  if (phase_ == Phase::kDirect) {
+    direct_.begin(spec_, tuning_.max_count);
+  } else if (spec_.kind == MPISTRAT_BCAST || spec_.kind == MPISTRAT_ALLGATHER) {
     begin_copies();
   } else {
     begin_reduction();

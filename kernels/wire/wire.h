@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "crossing.h"
+#include "direct.h"
 #include "flows.h"
 #include "idling.h"
 #include "links.h"
@@ -33,10 +34,11 @@ class Wire {
   bool has_messages() const { return links_.messages.num_pending() > 0; }
 
  private:
-  enum class Phase { kShort, kCross, kData, kOver };
+  enum class Phase { kShort, kCross, kData, kDirect, kOver };
 
   int64_t nbytes() const;
   bool is_short() const;
+  bool is_direct() const;
   void begin_short();
   void begin_data();
   void begin_reduction();
@@ -52,6 +54,7 @@ class Wire {
   Crossing crossing_;
   Segments segments_;
   Pipeline pipeline_;
+  Direct direct_;
   Idling idling_;
 
   // The call under way.

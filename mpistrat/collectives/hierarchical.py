@@ -7,7 +7,8 @@ one rank a node, and is reduced and gathered there; and the ranks of the node ga
 Several turns are under way at a time, so that the wire is never idle. ``reduce`` and
 ``reduce_scatter`` are the first half of that, ``bcast`` and ``allgather`` the second. Short arrays
 travel with the gate's lines, in as few messages as there can be, by one rank a node. ``gather``,
-``scatter`` and ``alltoall`` are MPI's own, since there every byte crosses the wire once anyway.
+``scatter`` and ``alltoall`` are messages from rank to rank, since there every byte crosses the
+wire once anyway; so is ``allgather`` of short arrays, in as few steps as there can be.
 
 Nodes may have unequal numbers of ranks, in any order: as many ranks of each node work on the wire
 as the least node has.
@@ -26,6 +27,7 @@ from mpistrat import config
 from mpistrat.collectives.base import Capabilities, Steps
 from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.native import kernels
+from mpistrat.collectives.native_calls import ALLTOALL
 from mpistrat.collectives.nodes import Nodes
 from mpistrat.collectives.shared import rendezvous, tuning_table
 from mpistrat.collectives.shared.liveness import Liveness
@@ -110,7 +112,6 @@ class HierarchicalBackend(ShmBackend):
     def tune_wire(self, tuning: WireTuning) -> None:
         """Set the sizes of messages; between calls, and the same on all ranks. **Local.**"""
         self._node.tune(_figures(tuning))
-        self._ring_bytes = tuning.filled().ring_bytes * self.nodes.lanes * self.nodes.count
 
     def capabilities(self) -> Capabilities:
         """Everything, as NumPy would do it."""
@@ -128,27 +129,14 @@ class HierarchicalBackend(ShmBackend):
         node, mates = self._shm, self.nodes.mates
         return () if node is None else [mates[local] for local in node.lost()]
 
-    # ------------------------------------------------------------- what MPI carries by itself
-
-    def allgather(self, send: Array, recv: Array, counts: Sequence[int]) -> Steps:
-        """Gather by slices; by MPI if it is short."""
-        if recv.nbytes < self._ring_bytes:
-            return self._mpi.allgather(send, recv, counts)
-        return super().allgather(send, recv, counts)
-
-    def gather(self, send: Array, recv: Array | None, counts: Sequence[int], root: int) -> Steps:
-        """Gather by MPI: each byte crosses the wire once."""
-        return self._mpi.gather(send, recv, counts, root)
-
-    def scatter(self, send: Array | None, recv: Array, counts: Sequence[int], root: int) -> Steps:
-        """Scatter by MPI: each byte crosses the wire once."""
-        return self._mpi.scatter(send, recv, counts, root)
+    # --------------------------------------------------------------------------- the calls
 
     def alltoall(
         self, send: Array, recv: Array, send_counts: Sequence[int], recv_counts: Sequence[int]
     ) -> Steps:
-        """Exchange by MPI: each byte crosses the wire once."""
-        return self._mpi.alltoall(send, recv, send_counts, recv_counts)
+        """Send each rank its block; messages need not know the longest one, as memory does."""
+        counts = {"send_counts": send_counts, "recv_counts": recv_counts}
+        return self._transfer(ALLTOALL, [send], [recv], **counts)
 
     def close(self) -> None:
         """Free the memory and the MPI communicators."""

@@ -177,6 +177,58 @@ def test_a_call_goes_on_while_python_holds_the_gil(node_size):
             np.testing.assert_array_equal(work.wait(), np.full(count, 3, np.float32))
 
 
+def transfer(backend, name, count):
+    """Start a call of blocks of `count` elements; return its steps, the result and what it is."""
+    rank, size = backend.rank, backend.size
+    counts, root = [count] * size, size - 1
+    mine = np.full(count, rank, np.float32)
+    recv = np.full(count * size, -1.0, np.float32)
+    everyone = np.repeat(np.arange(size, dtype=np.float32), count)
+    if name == "gather":
+        if rank != root:
+            return backend.gather(mine, None, counts, root), recv, np.full_like(recv, -1.0)
+        return backend.gather(mine, recv, counts, root), recv, everyone
+    if name == "scatter":
+        send = everyone if rank == root else None
+        return backend.scatter(send, recv[:count], counts, root), recv[:count], mine
+    if name == "alltoall":
+        send = np.repeat(mine, size)
+        return backend.alltoall(send, recv, counts, counts), recv, everyone
+    return backend.allgather(mine, recv, counts), recv, everyone
+
+
+@pytest.mark.mpi(ranks=[3, 4])
+@pytest.mark.parametrize("node_size", [1, 2])
+@pytest.mark.parametrize("name", ["gather", "scatter", "alltoall", "allgather"])
+def test_what_goes_from_rank_to_rank_goes_on_by_itself(name, node_size):
+    """Short and long, of one message and of those that wait for their receiver."""
+    with pretended_nodes(node_size), Communicator(backend="hierarchical") as comm:
+        for count in (3, 1_000, 1 << 18):
+            steps, got, want = transfer(comm.backend, name, count)
+            call = next(steps)
+            call.Test()
+            call.detach()
+            end = time.monotonic() + 20
+            while not comm.backend.native.is_over and time.monotonic() < end:
+                pass  # Python computes, and helps no call on this rank or another
+            assert comm.backend.native.is_over
+            assert call.Test()
+            assert list(steps) == []
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.mpi(ranks=4)
+def test_short_allgathers_into_pieces():
+    with pretended_nodes(2), Communicator(backend="hierarchical") as comm:
+        counts = [3, 0, 1, 500]
+        pieces = [np.zeros(n, np.int16) for n in (2, 300, 202)]
+        mine = np.full(counts[comm.rank], comm.rank, np.int16)
+        for request in comm.backend.allgather_pieces(mine, pieces, counts):
+            while not request.Test():
+                pass
+        np.testing.assert_array_equal(np.concatenate(pieces), np.repeat(np.arange(4), counts))
+
+
 WITHOUT_THREADS = """
 import mpi4py
 mpi4py.rc.thread_level = "serialized"

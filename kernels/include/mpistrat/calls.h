@@ -71,7 +71,7 @@ typedef struct {
   // Bytes by rank of the blocks that `send` or `recv` consist of, in rank order.
   const int64_t* send_bytes;  // reduce_scatter (equal on all ranks), scatter, alltoall
   const int64_t* recv_bytes;  // allgather and gather (equal on all ranks), alltoall
-  int64_t most_bytes;         // scatter, alltoall: the longest block of any rank; equal on all
+  int64_t most_bytes;  // scatter, alltoall of a node: the longest block of any rank; equal on all
 } MpistratSpec;
 
 // One rank's end of what carries the calls.

@@ -5,10 +5,9 @@
 // messages of the running MPI library between them.
 //
 // A *wire* is one rank's end of all that. Its calls are made in the same order by all ranks, one at
-// a time, and are described as those of a node are (MpistratSpec); gather, scatter and all-to-all
-// are not among them. A call may cross the gate first, as in calls.h: lines are compared on each
-// node and then between the nodes, and small arrays ride along. The node's calls are the wire's
-// alone.
+// a time, and are described as those of a node are (MpistratSpec). A call may cross the gate first,
+// as in calls.h: lines are compared on each node and then between the nodes, and small arrays that
+// are reduced or broadcast ride along. The node's calls are the wire's alone.
 
 #include <stdint.h>
 
@@ -43,7 +42,7 @@ int mpistrat_mpi_probe(const MpistratMpi* mpi, int rank);
 // 4 MiB, and the longest ones are no shorter than the shortest.
 typedef struct {
   int64_t short_bytes;      // up to here one rank of a node carries an array, with its line
-  int64_t ring_bytes;       // the shortest messages of a ring
+  int64_t ring_bytes;       // the shortest messages of a ring; what makes none goes in fewer steps
   int64_t ring_most_bytes;  // the longest ones
   int64_t max_count;        // elements in a message
 } MpistratWireTuning;
@@ -61,9 +60,8 @@ void mpistrat_wire_tune(MpistratWire* wire, const MpistratWireTuning* tuning);
 // Messages that are under way still keep their memory.
 void mpistrat_wire_close(MpistratWire* wire);
 
-// How to make calls; gather, scatter and all-to-all are not among them. Where MPI does not allow
-// its functions to any thread at any time, none may be detached or submitted. The thread has to be
-// halted before MPI is finalized.
+// How to make calls. Where MPI does not allow its functions to any thread at any time, none may be
+// detached or submitted. The thread has to be halted before MPI is finalized.
 MpistratCalls* mpistrat_wire_calls(MpistratWire* wire);
 
 // Whether no call is under way, nor will be without another word; any thread may ask at any time.
