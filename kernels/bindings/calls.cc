@@ -1,5 +1,6 @@
 #include "calls.h"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
 
 #include "fast_allreduce.h"
@@ -23,33 +24,64 @@ std::vector<MpistratPiece> pieces(const nb::sequence& arrays) {
   return found;
 }
 
-// Start a call whose arrays are held until the next one starts.
-void start(Calls& self, int kind, bool crosses, int op, int dtype, int root, int64_t divisor,
-           const nb::sequence& send, const nb::sequence& recv, std::vector<int64_t> send_bytes,
-           std::vector<int64_t> recv_bytes, int64_t most_bytes, int payload_bytes) {
-  self.held = nb::make_tuple(send, recv);
-  self.sends = pieces(send);
-  self.recvs = pieces(recv);
-  self.send_bytes = std::move(send_bytes);
-  self.recv_bytes = std::move(recv_bytes);
+// A call as Python describes it; holds its arrays.
+struct Described {
+  nb::object arrays;
+  std::vector<MpistratPiece> send, recv;
+  std::vector<int64_t> send_bytes, recv_bytes;
   MpistratSpec spec = {};
-  spec.kind = kind;
+
+  Described(int kind, int op, int dtype, int root, int64_t divisor, const nb::sequence& sends,
+            const nb::sequence& recvs, std::vector<int64_t> send_bytes_,
+            std::vector<int64_t> recv_bytes_, int64_t most_bytes, int payload_bytes)
+      : arrays(nb::make_tuple(nb::tuple(sends), nb::tuple(recvs))),
+        send(pieces(sends)),
+        recv(pieces(recvs)),
+        send_bytes(std::move(send_bytes_)),
+        recv_bytes(std::move(recv_bytes_)) {
+    spec.kind = kind;
+    spec.op = op;
+    spec.dtype = dtype;
+    spec.root = root;
+    spec.divisor = divisor;
+    spec.payload_bytes = payload_bytes;
+    spec.send = send.data();
+    spec.num_send = static_cast<int32_t>(send.size());
+    spec.recv = recv.data();
+    spec.num_recv = static_cast<int32_t>(recv.size());
+    spec.send_bytes = send_bytes.empty() ? nullptr : send_bytes.data();
+    spec.recv_bytes = recv_bytes.empty() ? nullptr : recv_bytes.data();
+    spec.most_bytes = most_bytes;
+  }
+  Described(const Described&) = delete;
+};
+
+// Start a call, which is held until the next one starts.
+void start(Calls& self, const nb::object& described, bool crosses) {
+  self.held = described;
+  MpistratSpec spec = nb::cast<Described&>(described).spec;
   spec.crosses = crosses;
-  spec.op = op;
-  spec.dtype = dtype;
-  spec.root = root;
-  spec.divisor = divisor;
-  spec.payload_bytes = payload_bytes;
-  spec.send = self.sends.data();
-  spec.num_send = static_cast<int32_t>(self.sends.size());
-  spec.recv = self.recvs.data();
-  spec.num_recv = static_cast<int32_t>(self.recvs.size());
-  spec.send_bytes = self.send_bytes.data();
-  spec.recv_bytes = self.recv_bytes.data();
-  spec.most_bytes = most_bytes;
   self.is_busy = true;
   self.is_fast = false;
   mpistrat_begin(self.calls, &spec);
+}
+
+// Queue a call, which is held until it is over, and return its number.
+int64_t submit(Calls& self, const nb::object& object, int64_t digest, int64_t extra, bool holds,
+               int64_t nbytes, std::array<int32_t, 4> texts) {
+  const auto& described = nb::cast<const Described&>(object);
+  for (const auto* bytes : {&described.send_bytes, &described.recv_bytes})
+    if (!bytes->empty() && bytes->size() != static_cast<size_t>(self.size))
+      throw nb::value_error("expected as many lengths as ranks");
+  MpistratTicket ticket = {digest, extra, holds, self.records, {}};
+  ticket.record.nbytes = nbytes;
+  ticket.record.op = texts[0];
+  ticket.record.reduction = texts[1];
+  ticket.record.dtype = texts[2];
+  ticket.record.label = texts[3];
+  const int64_t number = mpistrat_submit(self.calls, &described.spec, &ticket);
+  self.queued[number] = object;
+  return number;
 }
 
 int wait(Calls& self, uint64_t budget_ns) {
@@ -81,19 +113,6 @@ nb::object bytes_view(const nb::object& owner, uint8_t* data, npy_intp rows, npy
   return array;
 }
 
-// Queue an all-reduce of the common case and return its number.
-int64_t submit(Calls& self, nb::handle array, nb::handle op, nb::handle out, int64_t digest) {
-  Allreduce call = common_allreduce(self, array.ptr(), op.ptr(), out.ptr());
-  if (call.op < 0) throw nb::value_error("expected an all-reduce of the common case");
-  call.spec.send = &call.send;
-  call.spec.recv = &call.recv;
-  return mpistrat_submit(self.calls, &call.spec, digest, self.records, &call.record);
-}
-
-bool is_common(Calls& self, nb::handle array, nb::handle op, nb::handle out) {
-  return common_allreduce(self, array.ptr(), op.ptr(), out.ptr()).op >= 0;
-}
-
 int collect(Calls& self, int64_t number, uint64_t budget_ns) {
   int status;
   {
@@ -101,6 +120,7 @@ int collect(Calls& self, int64_t number, uint64_t budget_ns) {
     status = mpistrat_collect(self.calls, number, budget_ns);
   }
   if (status != MPISTRAT_DONE) self.check();
+  if (status != MPISTRAT_WAITING) self.queued.erase(number);
   return status;
 }
 
@@ -122,12 +142,14 @@ nb::object fast_allreduce(nb::handle_t<Calls> self, nb::handle general, nb::hand
 }  // namespace
 
 void bind_calls(nb::module_& module) {
+  nb::class_<Described>(module, "Described")
+      .def(nb::init<int, int, int, int, int64_t, const nb::sequence&, const nb::sequence&,
+                    std::vector<int64_t>, std::vector<int64_t>, int64_t, int>());
   nb::class_<Calls>(module, "Calls")
       .def("start", &start)
       .def("wait", &wait)
       .def("end", [](Calls& self) { self.is_busy = false; })
       .def("detach", &detach)
-      .def("is_common", &is_common, nb::arg(), nb::arg(), nb::arg().none())
       .def("submit", &submit)
       .def("collect", &collect)
       .def("resume", [](Calls& self) { mpistrat_resume(self.calls); })

@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include <vector>
+#include <map>
 
 #include "calls_handle.h"
 
@@ -12,8 +12,7 @@ namespace mpistrat {
 // What a node and a wire have in common for Python: calls with NumPy arrays.
 struct __attribute__((visibility("hidden"))) Calls : CallsHandle {
   nanobind::object held, records_object;
-  std::vector<MpistratPiece> sends, recvs;
-  std::vector<int64_t> send_bytes, recv_bytes;
+  std::map<int64_t, nanobind::object> queued;  // by number, until they are over
 
   virtual ~Calls() = default;
 

@@ -10,10 +10,9 @@
 
 namespace mpistrat {
 
-// An all-reduce of the common case, as the kernels and the records want it; `op` -1 if it is none.
+// An all-reduce, as the kernels and the records want it.
 struct Allreduce {
-  int op = -1, dtype = -1;  // op 7 is the mean: a sum, divided
-  MpistratSpec spec = {};   // its pieces are these:
+  MpistratSpec spec = {};  // its pieces are these:
   MpistratPiece send = {}, recv = {};
   MpistratRecord record = {};
 };

@@ -150,8 +150,6 @@ int run(CallsHandle* calls, const MpistratSpec& spec, int64_t nbytes) {
 // What is said to the kernels and to the records of a call.
 Allreduce describe(const CallsHandle& calls, PyArrayObject* array, int op, int dtype) {
   Allreduce found;
-  found.op = op;
-  found.dtype = dtype;
   found.spec.kind = MPISTRAT_ALLREDUCE;
   found.spec.crosses = 1;
   found.spec.op = op == kMean ? MPISTRAT_SUM : op;
@@ -304,19 +302,6 @@ PyObject* make_fast_allreduce(PyObject* calls_object, CallsHandle* calls, PyObje
   self->lose = Py_NewRef(lose);
   self->calls = calls;
   return object;
-}
-
-Allreduce common_allreduce(const CallsHandle& calls, PyObject* array, PyObject* op, PyObject* out) {
-  auto* source = reinterpret_cast<PyArrayObject*>(array);
-  const int number = find_op(op);
-  if (number < 0 || !PyArray_CheckExact(array) || !is_plain(source)) return {};
-  if (out != Py_None && !fits(out, source)) return {};
-  const int dtype = dtype_of(array);
-  if (!can(number, dtype)) return {};
-  Allreduce found = describe(calls, source, number, dtype);
-  if (out != Py_None)
-    found.recv = {PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), found.send.nbytes};
-  return found;
 }
 
 void register_dtype(int type_num, int dtype) {

@@ -24,9 +24,6 @@ bool init_fast_allreduce();
 PyObject* make_fast_allreduce(PyObject* calls_object, CallsHandle* calls, PyObject* general,
                               PyObject* digest, PyObject* finish, PyObject* lose);
 
-// Take the arguments of a call apart; `out` is an array or None, which leaves `recv` empty.
-Allreduce common_allreduce(const CallsHandle& calls, PyObject* array, PyObject* op, PyObject* out);
-
 // Tell which NumPy type number has `dtype`, of those that NumPy itself does not know.
 void register_dtype(int type_num, int dtype);
 

@@ -3,7 +3,7 @@
 uint8_t* mpistrat_line(MpistratCalls* calls) { return calls->line(); }
 
 int64_t mpistrat_count(MpistratCalls* calls, int64_t digest) {
-  return mpistrat::count_call(calls->line(), digest);
+  return mpistrat::count_call(calls->line(), digest, 0);
 }
 
 const uint8_t* mpistrat_table(MpistratCalls* calls) { return calls->table(); }
@@ -30,9 +30,9 @@ void mpistrat_detach(MpistratCalls* calls) {
   if (calls->is_under_way && !is_detached) calls->detached = calls->queue.adopt();
 }
 
-int64_t mpistrat_submit(MpistratCalls* calls, const MpistratSpec* spec, int64_t digest,
-                        MpistratRecords* records, const MpistratRecord* record) {
-  return calls->queue.submit({*spec, *spec->send, *spec->recv, digest, records, *record});
+int64_t mpistrat_submit(MpistratCalls* calls, const MpistratSpec* spec,
+                        const MpistratTicket* ticket) {
+  return calls->queue.submit(*spec, *ticket);
 }
 
 int mpistrat_collect(MpistratCalls* calls, int64_t number, uint64_t budget_ns) {

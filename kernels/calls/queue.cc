@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace mpistrat {
 namespace {
@@ -19,12 +20,12 @@ uint64_t since(Clock::time_point start) {
 
 }  // namespace
 
-int64_t count_call(uint8_t* line, int64_t digest) {
+int64_t count_call(uint8_t* line, int64_t digest, int64_t extra) {
   int64_t head[MPISTRAT_HEAD_BYTES / 8];
   std::memcpy(head, line, sizeof head);
   ++head[0];
   head[1] = digest;
-  head[3] = 0;
+  head[3] = extra;
   std::memcpy(line, head, 2 * sizeof *head);  // head[2], the failures, is Python's
   std::memcpy(line + 3 * sizeof *head, head + 3, sizeof *head);
   return head[0];
@@ -46,7 +47,16 @@ void Queue::halt() {
   shared_->thread.join();
 }
 
-int64_t Queue::submit(const Queued& call) { return add(call, false); }
+int64_t Queue::submit(const MpistratSpec& spec, const MpistratTicket& ticket) {
+  Queued call;
+  call.spec = spec;
+  call.send.assign(spec.send, spec.send + spec.num_send);
+  call.recv.assign(spec.recv, spec.recv + spec.num_recv);
+  if (spec.send_bytes) call.send_bytes.assign(spec.send_bytes, spec.send_bytes + caller_->size());
+  if (spec.recv_bytes) call.recv_bytes.assign(spec.recv_bytes, spec.recv_bytes + caller_->size());
+  call.ticket = ticket;
+  return add(std::move(call), false);
+}
 
 int64_t Queue::adopt() {
   {
@@ -56,7 +66,7 @@ int64_t Queue::adopt() {
   return add({}, true);
 }
 
-int64_t Queue::add(const Queued& call, bool has_begun) {
+int64_t Queue::add(Queued call, bool has_begun) {
   if (!shared_->thread.joinable()) {
     owner_ = getpid();
     shared_->stops = false;
@@ -65,7 +75,7 @@ int64_t Queue::add(const Queued& call, bool has_begun) {
   int64_t number;
   {
     const Lock lock(shared_->mutex);
-    shared_->calls.push_back(call);
+    shared_->calls.push_back(std::move(call));
     shared_->has_begun |= has_begun;
     number = shared_->num_submitted++;
   }
@@ -147,19 +157,21 @@ void Queue::drive(Lock* lock, uint64_t budget_ns) {
 // The spec refers to the call itself: what is added to a deque's end moves nothing in it.
 void Queue::begin(Queued* call) {
   shared_->has_begun = true;
-  call->record.sequence = count_call(caller_->line(), call->digest);
-  if (call->records) mpistrat_record_begin(call->records, &call->record);
+  MpistratTicket& ticket = call->ticket;
+  ticket.record.sequence = count_call(caller_->line(), ticket.digest, ticket.extra);
+  if (ticket.records) mpistrat_record_begin(ticket.records, &ticket.record);
   call->spec.crosses = 1;
-  call->spec.send = &call->send;
-  call->spec.recv = &call->recv;
-  call->spec.num_send = call->spec.num_recv = 1;
+  call->spec.send = call->send.data();
+  call->spec.recv = call->recv.data();
+  call->spec.send_bytes = call->send_bytes.data();
+  call->spec.recv_bytes = call->recv_bytes.data();
   caller_->begin(call->spec);
 }
 
 void Queue::end(int status) {
-  const bool is_done = status == MPISTRAT_DONE;
-  if (MpistratRecords* records = shared_->calls.front().records)
-    mpistrat_record_end(records, is_done ? MPISTRAT_SUCCEEDED : MPISTRAT_FAILED);
+  const MpistratTicket& ticket = shared_->calls.front().ticket;
+  const bool is_done = status == MPISTRAT_DONE && !ticket.holds;
+  if (is_done && ticket.records) mpistrat_record_end(ticket.records, MPISTRAT_SUCCEEDED);
   shared_->status = status;
   shared_->is_held = !is_done;
   shared_->has_begun = false;

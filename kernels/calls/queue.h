@@ -6,8 +6,8 @@
 // the interpreter's lock. It runs from the first call on that is handed to it. Who waits for a
 // call drives it himself, so that nobody has to wake anybody.
 //
-// If the ranks' calls differ, the queue is held: their lines are still to be looked at, and what
-// follows begins when its owner says so.
+// If the ranks' calls differ, or a call is the first step of several, the queue is held: there is
+// more to do before what follows begins, which it does when its owner says so.
 //
 // One thread at a time may submit, adopt and halt; the rest is for any thread at any time.
 
@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "mpistrat/calls.h"
 
@@ -34,18 +35,19 @@ class Caller {
   virtual void begin(const MpistratSpec& spec) = 0;
   // Go on for about `budget_ns` (0: as far as is possible at once); returns an MpistratStatus.
   virtual int advance(uint64_t budget_ns) = 0;
+  // Number of ranks.
+  virtual int size() const = 0;
 };
 
-// Count one more call in a line, and show `digest`; returns the call's number.
-int64_t count_call(uint8_t* line, int64_t digest);
+// Count one more call in a line, and show `digest` and `extra`; returns the call's number.
+int64_t count_call(uint8_t* line, int64_t digest, int64_t extra);
 
-// A call of one source and one result, and how it is shown and recorded.
+// A call, with copies of the lists that its spec names.
 struct Queued {
-  MpistratSpec spec;  // its pieces are filled in from what follows
-  MpistratPiece send, recv;
-  int64_t digest;
-  MpistratRecords* records;  // null: it is not recorded here
-  MpistratRecord record;
+  MpistratSpec spec = {};  // its lists are these:
+  std::vector<MpistratPiece> send, recv;
+  std::vector<int64_t> send_bytes, recv_bytes;
+  MpistratTicket ticket = {};
 };
 
 class Queue {
@@ -58,7 +60,7 @@ class Queue {
   void halt();
 
   // Add a call, and return its number.
-  int64_t submit(const Queued& call);
+  int64_t submit(const MpistratSpec& spec, const MpistratTicket& ticket);
 
   // Take over the call that the caller has begun, and return its number; kNotAdopted if others are
   // queued or the queue is held: then whoever began the call carries on with it.
@@ -71,7 +73,7 @@ class Queue {
   // Whether calls are under way, or will be without another word.
   bool is_busy();
 
-  // Go on after a call that did not end well.
+  // Go on after a call that held the queue.
   void resume();
 
   // Forget the calls that have not begun, and leave the one that has: nobody drives it any more.
@@ -92,7 +94,7 @@ class Queue {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  int64_t add(const Queued& call, bool has_begun);
+  int64_t add(Queued call, bool has_begun);
   void run();
   void drive(Lock* lock, uint64_t budget_ns);
   void begin(Queued* call);

@@ -172,6 +172,7 @@ struct MpistratNode : mpistrat::Node, MpistratCalls {
   const uint8_t* table() const override { return Node::table(); }
   void begin(const MpistratSpec& spec) override { Node::begin(spec); }
   int advance(uint64_t budget_ns) override { return Node::advance(budget_ns); }
+  int size() const override { return Node::size(); }
 };
 
 size_t mpistrat_node_bytes(int size) { return mpistrat::Memory::bytes(size); }

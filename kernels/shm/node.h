@@ -23,6 +23,7 @@ class Node {
  public:
   Node(Memory* memory, int rank, int size, int num_cpus);
 
+  int size() const { return place_.size; }
   uint8_t* line() { return line_; }
   const uint8_t* table() const { return table_.data(); }
   Regions& regions() { return regions_; }

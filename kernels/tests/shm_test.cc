@@ -288,8 +288,8 @@ void run_queue(Rank& me, int size, MpistratRecords* records, int bad) {
     spec.num_send = spec.num_recv = 1;
     spec.send = spec.recv = &piece;
     const int64_t digest = i == bad ? 100 + me.rank : i;
-    const MpistratRecord record = {};
-    numbers.push_back(mpistrat_submit(me.calls, &spec, digest, records, &record));
+    const MpistratTicket ticket{digest, 0, 0, records, {}};
+    numbers.push_back(mpistrat_submit(me.calls, &spec, &ticket));
   }
   me.sequence += kCalls;
   if (me.rank % 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -317,6 +317,48 @@ void run_queue(Rank& me, int size, MpistratRecords* records, int bad) {
   }
   CHECK(!mpistrat_is_queue_busy(me.calls));
   CHECK(mpistrat_records_count(records) % kCalls == 0);
+}
+
+// Calls of several kinds, whose lists are gone once they are queued; one holds those behind it.
+void run_mixed_queue(Rank& me, int size) {
+  const auto ranks = static_cast<size_t>(size);
+  const auto mine = static_cast<float>(me.rank);
+  Values sum(3, mine), copy(2, mine), own(4, mine), all(4 * ranks), last(5, mine);
+  std::vector<int64_t> numbers;
+  const auto add = [&](int kind, Values& from, Values& to, int32_t holds) {
+    const std::vector<MpistratPiece> lists{{from.data(), static_cast<int64_t>(from.size()) * 4},
+                                           {to.data(), static_cast<int64_t>(to.size()) * 4}};
+    const std::vector<int64_t> bytes(ranks, lists[0].nbytes);
+    MpistratSpec spec = {};
+    spec.kind = kind;
+    spec.dtype = MPISTRAT_FLOAT32;
+    spec.root = size - 1;
+    spec.num_send = spec.num_recv = 1;
+    spec.send = &lists[0];
+    spec.recv = &lists[1];
+    if (kind == MPISTRAT_ALLGATHER) spec.recv_bytes = bytes.data();
+    const MpistratTicket ticket{7, 9, holds, nullptr, {}};
+    numbers.push_back(mpistrat_submit(me.calls, &spec, &ticket));
+  };
+  add(MPISTRAT_ALLREDUCE, sum, sum, 0);
+  add(MPISTRAT_BCAST, copy, copy, 0);
+  add(MPISTRAT_ALLGATHER, own, all, 1);
+  add(MPISTRAT_BCAST, last, last, 0);
+  me.sequence += 4;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (i == 3) {
+      CHECK(!mpistrat_is_queue_busy(me.calls) && last == Values(5, mine));
+      run_between(me);
+      mpistrat_resume(me.calls);
+    }
+    int status = MPISTRAT_WAITING;
+    while (status == MPISTRAT_WAITING) status = mpistrat_collect(me.calls, numbers[i], 100'000);
+    CHECK(status == MPISTRAT_DONE);
+  }
+  const auto root = static_cast<float>(size - 1);
+  CHECK(sum == Values(3, root * static_cast<float>(size) / 2) && copy == Values(2, root));
+  CHECK(last == Values(5, root));
+  for (size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<float>(i / 4));
 }
 
 // Where no call is under way, there is none to carry on with.
@@ -371,6 +413,7 @@ void run_size(void* memory, int size, int num_cases) {
       run_gate(me, size);
       MpistratRecords* records = mpistrat_records_open(64);
       for (int i = 0; i < 20; ++i) run_queue(me, size, records, i % kCalls);
+      for (int i = 0; i < 20; ++i) run_mixed_queue(me, size);
       run_registered(me, size, sends, recvs);
       run_case(me, random_case(size, same), own);
       run_dtypes(me, size, same);

@@ -216,8 +216,8 @@ void run_queue(Rank& me, int64_t count, int bad) {
     spec.send = spec.recv = piece.data();
     spec.num_send = spec.num_recv = 1;
     const int64_t digest = i == bad ? 100 + me.rank : i;
-    const MpistratRecord record = {};
-    numbers[i] = mpistrat_submit(me.calls, &spec, digest, nullptr, &record);
+    const MpistratTicket ticket{digest, 0, 0, nullptr, {}};
+    numbers[i] = mpistrat_submit(me.calls, &spec, &ticket);
   }
   me.sequence += kCalls;
   for (int i = 0; i < kCalls; ++i) {

@@ -214,6 +214,7 @@ struct MpistratWire : mpistrat::wire::Wire, MpistratCalls {
   const uint8_t* table() const override { return Wire::table(); }
   void begin(const MpistratSpec& spec) override { Wire::begin(spec); }
   int advance(uint64_t budget_ns) override { return Wire::advance(budget_ns); }
+  int size() const override { return Wire::size(); }
 };
 
 namespace {

@@ -22,6 +22,7 @@ class Wire {
   Wire(const MpistratMpi& mpi, MpistratNode* node, int rank, int size, const int32_t* node_of,
        const MpistratWireTuning& tuning);
 
+  int size() const { return places_.size; }
   uint8_t* line() { return crossing_.line(); }
   const uint8_t* table() const { return crossing_.table(); }
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from mpistrat.types import Array, ArrayLike
+from mpistrat.types import Array
 
-__all__ = ["HEAD_BYTES", "Backend", "Capabilities", "LinesDiffer", "Request", "Steps"]
+__all__ = ["HEAD_BYTES", "Ahead", "Backend", "Capabilities", "LinesDiffer", "Request", "Steps"]
 
 HEAD_BYTES = 32
 """Length of the four words of a gate line (gate.py), without the payload behind them.
@@ -80,25 +80,24 @@ class Capabilities:
     checks: bool = False
 
 
-class QueuedCall(Protocol):
-    """A call that its backend begins by itself, as soon as the one before it is over.
+class Ahead(NamedTuple):
+    """How a transfer shows itself that its backend begins, as soon as the one before it is over.
 
     Attributes
     ----------
-    array
-        What is sent.
+    digest, extra
+        What stands in its line (gate.py).
+    nbytes, texts
+        What is recorded of it (recorder.py).
+    holds
+        Whether none begins after it until ``FastCalls.resume``: there is more to do for its call.
     """
 
-    @property
-    def array(self) -> Array: ...
-
-    def start(self, digest: int) -> None:
-        """Queue it; it shows `digest` as its fingerprint."""
-        ...
-
-    def transfer(self) -> Steps:
-        """Wait until it is over; return its result. Keeps its arrays."""
-        ...
+    digest: int
+    extra: int
+    nbytes: int
+    texts: tuple[int, int, int, int]
+    holds: bool
 
 
 class FastCalls(Protocol):
@@ -112,6 +111,8 @@ class FastCalls(Protocol):
         A number for what the calls are made for (recorder.py).
     has_digests
         Whether calls are compared between the ranks.
+    may_queue
+        Whether transfers can be left to the backend (see ``Backend.guards_next``).
     is_busy
         Whether one is under way (or any other call of the backend).
     is_under_way
@@ -122,6 +123,7 @@ class FastCalls(Protocol):
 
     is_ready: bool
     label: int
+    may_queue: bool
 
     @property
     def is_busy(self) -> bool: ...
@@ -157,12 +159,8 @@ class FastCalls(Protocol):
         """
         ...
 
-    def queue(self, array: ArrayLike, op: str, out: Array | None) -> QueuedCall | None:
-        """Return an all-reduce for ``start``; None if it is not of the common case."""
-        ...
-
     def resume(self) -> None:
-        """Let queued calls begin again, which wait after one that differed between the ranks."""
+        """Let transfers begin again that wait after one that holds, or differs between ranks."""
         ...
 
     def drop(self) -> None:
@@ -187,6 +185,8 @@ class Backend(Protocol):
         The state of calls that take a shorter way, or None.
     guards_next
         Set before a transfer that is to carry the gate's line; its backend has to say `checks`.
+        With an `Ahead`, the backend begins it by itself and fills in the line; the request of such
+        a transfer has `holds_others`, which tells at its end whether `FastCalls.resume` is due.
 
     All arrays are one-dimensional, C-contiguous, native-endian and on the host; `counts` are
     elements by rank. All ranks have agreed on the call before a transfer starts. ``recv`` and
@@ -197,7 +197,7 @@ class Backend(Protocol):
     rank: int
     size: int
     fast: FastCalls | None
-    guards_next: bool
+    guards_next: bool | Ahead
 
     def capabilities(self) -> Capabilities:
         """Tell what this backend can do here."""
@@ -273,9 +273,17 @@ class Backend(Protocol):
         ...
 
     def alltoall(
-        self, send: Array, recv: Array, send_counts: Sequence[int], recv_counts: Sequence[int]
+        self,
+        send: Array,
+        recv: Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        most: int | None = None,
     ) -> Steps:
-        """Send piece i of `send` to rank i, for every i."""
+        """Send piece i of `send` to rank i, for every i.
+
+        `most` is the longest piece of any rank, if all know it.
+        """
         ...
 
     def close(self) -> None:

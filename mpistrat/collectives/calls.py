@@ -25,10 +25,6 @@ class Calls(ABC):
     def _start_behind(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
         """Do the same, and let the call go on while Python computes, where the backend can."""
 
-    @abstractmethod
-    def _start_ahead(self, array: ArrayLike, op: str, out: Array | None) -> Work[Array] | None:
-        """Start an all-reduce that needs no Python to begin after others; None if it would."""
-
     # ---------------------------------------------------------------------------- reductions
 
     def allreduce(
@@ -68,8 +64,7 @@ class Calls(ABC):
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
     ) -> Work[Array]:
         """Start :meth:`allreduce`."""
-        ahead = self._start_ahead(array, op, out)
-        return self._start_behind(operations.allreduce, array, op, out) if ahead is None else ahead
+        return self._start_behind(operations.allreduce, array, op, out)
 
     def allreduce_soon(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None

@@ -21,7 +21,7 @@ from mpistrat.collectives.gate import Gate
 from mpistrat.collectives.registry import open_backend
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
-from mpistrat.types import Array, ArrayLike
+from mpistrat.types import Array
 
 __all__ = ["Communicator"]
 
@@ -35,6 +35,12 @@ class Communicator(Calls):
     ranks, and return new NumPy arrays owned by the caller, or `out`. Where a method has an
     ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns a `Work`; the
     arrays must not be changed before it is done. Twins finish in the order of their start.
+
+    Over shared memory, and between nodes where MPI may be called by any thread, what twins started
+    goes on while Python computes, one after the other, without the interpreter's lock. Calls of
+    several steps do so up to the end of their first: ``iscatter``, ``igather`` and ``iallgather`` of
+    unequal lengths, ``ialltoall`` with uneven splits, fused lists of several dtypes. They, and what
+    is behind them, go on when this rank next waits for a call or tests one.
 
     Every blocking method takes ``timeout``, in seconds (default ``MPISTRAT_TIMEOUT``).
 
@@ -91,7 +97,7 @@ class Communicator(Calls):
         if fast is not None:
             for name, finish in (
                 ("allreduce", self._finish),
-                ("allreduce_soon", self._finish_later),
+                ("allreduce_soon", self._finish_soon),
             ):
                 general = getattr(self, name)
                 vars(self)[name] = fast.allreduce(general, self._digest, finish, self._lose)
@@ -114,6 +120,12 @@ class Communicator(Calls):
         self._at_risk = (array, out)  # if this fails, the kernels may still write to them
         steps = self._gate.resume(_allreduce(array, op), fast.carry_on(status, array, out))
         return self._engine.start(self._until(steps, out), self._label, is_counted=False)
+
+    def _finish_soon(self, status: int, array: Array, op: str, out: Array) -> Work[Array]:
+        """Do the same, and let the backend carry on meanwhile."""
+        work = self._finish_later(status, array, op, out)
+        self._engine.detach(work)
+        return work
 
     def _until(self, steps: Steps, out: Array) -> Steps:
         yield from steps
@@ -240,27 +252,16 @@ class Communicator(Calls):
         return self._gate
 
     def _start(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
+        return self._engine.start(self._steps(make, *arguments), self._label)
+
+    def _steps(self, make: Callable[..., Steps], *arguments: Any) -> Steps:
         try:
-            steps = make(self._gate, *arguments)
+            return make(self._gate, *arguments)
         except Exception as error:  # noqa: BLE001 - the peers must hear of it, whatever it is
-            steps = self._gate.refuse(error)
-        return self._engine.start(steps, self._label)
+            return self._gate.refuse(error)
 
     def _start_behind(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
-        work = self._start(make, *arguments)
-        self._engine.detach(work)
-        return work
-
-    def _start_ahead(self, array: ArrayLike, op: str, out: Array | None) -> Work[Array] | None:
-        fast, gate = self._backend.fast, self._gate
-        if fast is None or not self._engine.can_go_ahead:
-            return None
-        call = fast.queue(array, op, out)
-        if call is None:
-            return None
-        signature = _allreduce(call.array, op)
-        digest = gate.digest(signature, self._label)
-        return self._engine.start_ahead(call, digest, gate.follow(signature, call), self._label)
+        return self._engine.start(self._steps(make, *arguments), self._label, is_behind=True)
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size}, backend={self._backend.name!r})"

@@ -10,7 +10,7 @@ from typing import Any
 
 from mpistrat import config
 from mpistrat.collectives import ordering
-from mpistrat.collectives.base import QueuedCall, Steps
+from mpistrat.collectives.base import Steps
 from mpistrat.collectives.gate import Gate
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
@@ -57,8 +57,17 @@ class Engine:
         """Whether works are under way."""
         return bool(self._queue)
 
-    def start(self, steps: Steps, label: str | None = None, is_counted: bool = True) -> Work[Any]:
-        """Queue a call made for `label`; it begins at once if nothing is before it."""
+    def start(
+        self,
+        steps: Steps,
+        label: str | None = None,
+        is_counted: bool = True,
+        is_behind: bool = False,
+    ) -> Work[Any]:
+        """Queue a call made for `label`; it begins at once if nothing is before it.
+
+        With `is_behind` it is left to the backend, which begins it by itself, if that can.
+        """
         self.gate.check_open()
         self._started += is_counted
         self.is_foreign |= self._program is not ordering.current()
@@ -67,8 +76,7 @@ class Engine:
             if is_counted:
                 self._wait_for_fast_call()
             with self._lock:
-                if self._queue or not work.advance():
-                    self._queue.append(work)
+                self._begin(work, is_behind)
         except BaseException as error:  # Ctrl-C while the call began
             work.give_up(_lost(error))
             self._give_up(error)
@@ -76,31 +84,19 @@ class Engine:
         self.allow_fast_calls()
         return work
 
-    @property
-    def can_go_ahead(self) -> bool:
-        """Whether a call may be left to the backend: all that are pending are, too."""
-        return not self._queue or self._queue[-1].is_ahead
+    def _begin(self, work: Work[Any], is_behind: bool) -> None:
+        if is_behind and self._may_leave():
+            work.leave()
+            is_over = work.done
+        else:
+            is_over = not self._queue and work.advance()
+        if not is_over:
+            self._queue.append(work)
 
-    def start_ahead(
-        self, call: QueuedCall, digest: int, steps: Steps, label: str | None
-    ) -> Work[Any] | None:
-        """Leave `call` to the backend; `steps` end it. None if it has to wait for Python."""
-        self.gate.check_open()
-        self.is_foreign |= self._program is not ordering.current()
-        work: Work[Any] = Work(self, steps, label, is_ahead=True)
-        try:
-            self._wait_for_fast_call()
-            with self._lock:
-                if not self.can_go_ahead:  # another thread was faster
-                    return None
-                self._started += 1
-                self._queue.append(work)  # first: an interrupt must not lose its arrays
-                call.start(digest)
-        except BaseException as error:
-            work.give_up(_lost(error))
-            self._give_up(error)
-            raise
-        return work
+    def _may_leave(self) -> bool:
+        """Tell whether the backend may begin calls: all that are pending are its own."""
+        can_queue = self.gate.checks and self._fast is not None and self._fast.may_queue
+        return can_queue and (not self._queue or self._queue[-1].is_ahead)
 
     def _wait_for_fast_call(self) -> None:
         """Let a fast call of another thread go first, which began first and is in no queue.
@@ -150,7 +146,7 @@ class Engine:
         return error
 
     def let_others_begin(self) -> None:
-        """Let the calls that the backend holds begin, now that all know why one failed."""
+        """Let the calls begin that the backend holds back until one is over."""
         if self._fast is not None and self.gate.broken is None:
             self._fast.resume()
 

@@ -96,11 +96,15 @@ def _by_pieces(
         [flat(sources[i].astype(how.dtype, copy=False)) for i in members]
         for how, members in groups.items()
     ]
-    yield from gate.cross(signature)
     results: list[Array] = [np.empty(0)] * len(sources)
+    if not groups:
+        yield from gate.cross(signature)
     for number, (how, members) in enumerate(groups.items()):
         pieces = _landings(gate, sends[number], [outs[i] for i in members])
-        yield from gate.backend.allreduce_pieces(sends[number], pieces, how.op)
+        transfer = gate.backend.allreduce_pieces(sends[number], pieces, how.op)
+        if number == 0:
+            transfer = gate.guard(signature, transfer, is_all=len(groups) == 1)
+        yield from transfer
         for i, piece in zip(members, _split(pieces, sends[number]), strict=True):
             dtype = result_dtype(op, sources[i].dtype)
             total = narrow(op, piece.reshape(sources[i].shape), dtype, gate.size, how)

@@ -1,10 +1,10 @@
 """The gate: before data moves, every rank shows what it is about to call.
 
-Each call starts with one small exchange of *lines*. A line is four int64 words and room for a
-small payload: ``[sequence, digest, failures, extra | payload]``. The first three must be equal on
-all ranks; `extra` is a number that every rank may want to know of every other (the length of a
-ragged axis). If lines differ, a second exchange carries each rank's call in words, and every rank
-raises the same report. A small reduction rides in the payload and needs no further message.
+Each call starts with one small exchange of *lines* (lines.py): sequence, digest and failures must
+be equal on all ranks; `extra` is a number that every rank may want to know of every other (the
+length of a ragged axis). If lines differ, a second exchange carries each rank's call in words, and
+every rank raises the same report. A small reduction rides in the payload and needs no further
+message.
 
 What the ranks know of each other's health besides is in peers.py.
 """
@@ -12,7 +12,7 @@ What the ranks know of each other's health besides is in peers.py.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,16 +20,16 @@ import numpy as np
 from mpistrat import config
 from mpistrat.collectives import fingerprint
 from mpistrat.collectives.base import (
-    HEAD_BYTES,
+    Ahead,
     Backend,
     LinesDiffer,
-    QueuedCall,
     Request,
     Steps,
 )
 from mpistrat.collectives.diagnosis.recorder import Kind, Recorder, kind_of, text_number
 from mpistrat.collectives.diagnosis.stacks import Stacks
 from mpistrat.collectives.fingerprint import Signature
+from mpistrat.collectives.lines import Lines, with_length
 from mpistrat.collectives.peers import Peers, cut, decode, short
 from mpistrat.collectives.reductions import Carried, carried, check_op
 from mpistrat.collectives.results import ResultPool
@@ -44,8 +44,8 @@ from mpistrat.types import Array
 
 __all__ = ["Gate"]
 
-_AGREED = 24
 _TEXT = 1024
+_MOST_GUESSED = 1 << 30  # bytes of a result that is made before its length is known
 
 _REFUSED = Kind(fingerprint.INVALID, text_number("a refused call"), 0, 0, 0, 0)
 _UNCHECKED = Kind(0, 0, 0, 0, 0, 0)
@@ -89,10 +89,8 @@ class Gate:
         # Where transfers carry the lines, small arrays need no payload of theirs.
         has_payload = self.size <= config.INLINE_MAX_RANKS and not self.checks
         self.inline_bytes = inline = config.INLINE_BYTES if has_payload else 0
-        self._line, self._table = backend.open_gate(HEAD_BYTES + inline)
-        self._words = self._line[:HEAD_BYTES].view(np.int64)
-        self.extras = self._table[:, _AGREED:HEAD_BYTES].view(np.int64)[:, 0]
-        self._agreed = self._table[:, :_AGREED]
+        self._lines = Lines(backend, inline)
+        self.extras, self.payloads = self._lines.extras, self._lines.payloads
         self._is_crossing = False
         self._resumed = self._turn = 0
         self._is_exact = can.exact and self.size > 1
@@ -101,13 +99,15 @@ class Gate:
         self._closed = self.closing = False
         self._what: Signature | str = "its creation"
         self._known: tuple[Exception | None, int] = (None, 0)
+        self._is_leaving = False
+        self._left: Signature | str = ""
         self.results = ResultPool()
         self._possible: set[tuple[str, np.dtype[Any]]] = set()
 
     @property
     def sequence(self) -> int:
         """Number of calls started."""
-        return int(self._words[0])
+        return self._lines.sequence
 
     @property
     def completed(self) -> int:
@@ -169,66 +169,114 @@ class Gate:
         Afterwards ``extras`` and :meth:`payloads` hold what the ranks brought. `nbytes` is what
         this rank brings, for the record of calls whose signature does not tell.
         """
-        self._show(signature, self._kind(signature), extra, nbytes)
-        yield from self._exchange(payload)
+        guards = self._show(signature, self._kind(signature), extra, nbytes, is_all=False)
+        yield from self._exchange(guards, payload)
 
-    def guard(self, signature: Signature, transfer: Steps) -> Steps:
+    def guard(self, signature: Signature, transfer: Steps, is_all: bool = True) -> Steps:
         """Cross the gate with the first step of `transfer`; return its result.
 
-        For backends that `checks`. No data is delivered if the ranks' calls differ.
+        For backends that `checks`. No data is delivered if the ranks' calls differ. `is_all` says
+        that no other transfer follows in this call.
         """
-        self._show(signature, self._kind(signature))
-        self.backend.guards_next = True
+        self.backend.guards_next = self._show(signature, self._kind(signature), is_all=is_all)
         return (yield from self._finish(transfer))
+
+    def may_guess(self, nbytes: int) -> bool:
+        """Tell whether a result of `nbytes`, if all ranks bring the same, is worth a guess."""
+        return self.checks and self.has_digests and nbytes <= _MOST_GUESSED
+
+    def guard_rows(
+        self, signature: Signature, length: int, transfer: Steps | None, nbytes: int
+    ) -> Generator[Request, None, bool]:
+        """Cross the gate with `transfer`, which is right if all ranks' `length` is this rank's.
+
+        Returns whether it was carried out. If not, or without one, ``extras`` has the lengths.
+        """
+        if not (self.checks and self.has_digests):
+            yield from self.cross(signature, length, nbytes=nbytes)
+            return False
+        kind = self._kind(signature)
+        mine = kind._replace(digest=with_length(kind.digest, length))
+        guards = self._show(signature, mine, length, nbytes, is_all=transfer is not None)
+        self.backend.guards_next = guards
+        try:
+            yield from self._crossing() if transfer is None else transfer
+        except LinesDiffer:
+            if not self._lines.differ_by_length(kind.digest):
+                yield from self._explain()
+            transfer = None
+        self._is_crossing = False
+        return transfer is not None
 
     def resume(self, signature: Signature, transfer: Steps) -> Steps:
         """Go on with a call that the backend began, lines and all, without this gate."""
         self._resumed = self.sequence
-        self._turn += 1
-        self._what = signature
-        self._is_crossing = True
+        self.arrive(signature)
         return (yield from self._finish(transfer))
 
     def has_resumed(self, sequence: int) -> bool:
         """Tell whether :meth:`resume` has begun with call `sequence`. **Local.**"""
         return self._resumed >= sequence
 
-    def follow(self, signature: Signature, call: QueuedCall) -> Steps:
-        """Go on with a call that the backend begins by itself, once those before it are over."""
-        return self.resume(signature, call.transfer())
+    def leave(self, steps: Steps, label: str | None) -> tuple[Signature | str, Request]:
+        """Leave the first transfer of a call to the backend, which begins it after others.
 
-    def digest(self, signature: Signature, label: str | None) -> int:
-        """Return what a line shows of a call. **Local.**"""
-        return kind_of(signature, label).digest if self.has_digests else _UNCHECKED.digest
+        Returns what is called, to `arrive` with when those are over, and the request. **Local.**
+        """
+        before = self.label
+        self.label, self._is_leaving = label, True
+        try:
+            request = next(steps)
+        finally:
+            self.label, self._is_leaving = before, False
+        return self._left, request
+
+    def arrive(self, what: Signature | str) -> None:
+        """Come to the next call, which is under way from now on. **Local.**"""
+        self._what = what
+        self._known = (None, 0)
+        self._turn += 1
+        self._is_crossing = True
 
     def _kind(self, signature: Signature) -> Kind:
         return kind_of(signature, self.label) if self.has_digests else _UNCHECKED
 
     def _show(
-        self, what: Signature | str, kind: Kind, extra: int = 0, nbytes: int | None = None
-    ) -> None:
-        """Count one more call, record it, and fill in this rank's line."""
-        self._what = what
-        self._known = (None, 0)
-        self._turn += 1
-        words = self._words
-        words[0] += 1
-        words[1] = kind.digest
-        words[2] = self.peers.failures
-        words[3] = extra
-        self._is_crossing = True
-        self.recorder.begin(int(words[0]), kind, nbytes)
+        self,
+        what: Signature | str,
+        kind: Kind,
+        extra: int = 0,
+        nbytes: int | None = None,
+        is_all: bool = False,
+    ) -> bool | Ahead:
+        """Count one more call, record it, and fill in this rank's line; or let the backend do so.
 
-    def _exchange(self, payload: Array | None = None) -> Generator[Request, None, None]:
+        Returns what is to be said to the backend (``guards_next``).
+        """
+        brought = kind.nbytes if nbytes is None else nbytes
+        if self._is_leaving:
+            self._left = what
+            return Ahead(kind.digest, extra, brought, kind[1:5], not is_all)
+        self.arrive(what)
+        sequence = self._lines.count(kind.digest, self.peers.failures, extra)
+        self.recorder.begin(sequence, kind, brought)
+        return True
+
+    def _exchange(
+        self, guards: bool | Ahead, payload: Array | None = None
+    ) -> Generator[Request, None, None]:
         if payload is not None:
-            self._line[HEAD_BYTES : HEAD_BYTES + payload.nbytes] = payload.view(np.uint8)
+            self._lines.bring(payload)
+        self.backend.guards_next = guards
+        yield from self._finish(self._crossing())
+
+    def _crossing(self) -> Steps:
         if self.size == 1:
-            self._table[0] = self._line
-        else:
-            yield self.backend.post()
-            if self._agreed.tobytes() != self._line[:_AGREED].tobytes() * self.size:
-                yield from self._explain()
-        self._is_crossing = False
+            self._lines.stand_alone()
+            return
+        yield self.backend.post()
+        if not self._lines.are_equal():
+            raise LinesDiffer
 
     def _finish(self, transfer: Steps) -> Steps:
         try:
@@ -242,10 +290,6 @@ class Gate:
         """Return how this backend carries a reduction out. **Local.**"""
         return carried(op, dtype, self._is_exact)
 
-    def payloads(self, like: Array) -> Array:
-        """Return all ranks' payloads, shape (size, like.size), dtype of `like`; a view."""
-        return self._table[:, HEAD_BYTES : HEAD_BYTES + like.nbytes].view(like.dtype)
-
     def refuse(self, error: Exception) -> Steps:
         """Take this rank's part in a call whose arguments it refuses, then raise `error`.
 
@@ -254,15 +298,14 @@ class Gate:
         """
         what = f"a call that it refused: {type(error).__name__}: {error}"
         try:
-            self._show(what, _REFUSED)
-            yield from self._exchange()
+            yield from self._exchange(self._show(what, _REFUSED))
         except MismatchError:
             pass  # the peers' calls were fine; ours is what has to be mended
         raise self.tell(error)
 
     def _explain(self) -> Generator[Request, None, NoReturn]:
         self._is_crossing = False
-        failures = self._table[:, 16:24].view(np.int64)[:, 0].copy()
+        failures = self._lines.failures.copy()
         text = f"{cut(self._describe(), 500)} at {fingerprint.caller()}"
         if self.peers.last_failure:
             text += f", after it failed with {self.peers.last_failure}"
@@ -328,7 +371,7 @@ class Gate:
             return
         if not self.is_known(error) or is_end:
             self.peers.say_failed(error, self.completed)
-            self._words[2] = self.peers.failures  # for calls that do not pass here
+            self._lines.show_failures(self.peers.failures)  # for calls that do not pass here
 
     def break_off(self, error: BaseException) -> None:
         """Give up a wait for good, and tell the peers. **Local.**"""
@@ -345,25 +388,7 @@ class Gate:
             # Not by the log, which may be silent here.
             sys.stderr.write(self.recorder.dump())
 
-    def collect(self, counts: Sequence[int]) -> Generator[Request, None, None]:
-        """Wait until `counts` notices of each rank were taken in.
-
-        What is left behind when a communicator is freed, a later one could get: MPI libraries
-        use their numbers again.
-        """
-        yield _Notices(self.peers, counts)
-
     def check_peers(self) -> None:
         """Raise if a peer can never reach the call that this rank waits in. **Local.**"""
         self.peers.listen()
         self.peers.check(self.sequence)
-
-
-class _Notices:
-    """The request of notices that are still on their way."""
-
-    def __init__(self, peers: Peers, counts: Sequence[int]) -> None:
-        self._peers, self._counts = peers, counts
-
-    def Test(self) -> bool:  # noqa: N802 - see Request
-        return self._peers.has_heard(self._counts)

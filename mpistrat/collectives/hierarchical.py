@@ -132,7 +132,12 @@ class HierarchicalBackend(ShmBackend):
     # --------------------------------------------------------------------------- the calls
 
     def alltoall(
-        self, send: Array, recv: Array, send_counts: Sequence[int], recv_counts: Sequence[int]
+        self,
+        send: Array,
+        recv: Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        most: int | None = None,
     ) -> Steps:
         """Send each rank its block; messages need not know the longest one, as memory does."""
         counts = {"send_counts": send_counts, "recv_counts": recv_counts}

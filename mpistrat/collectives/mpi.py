@@ -19,7 +19,7 @@ import numpy as np
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import library, ordering, shutdown, splitting
-from mpistrat.collectives.base import Capabilities, FastCalls, Request, Steps
+from mpistrat.collectives.base import Ahead, Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.reductions import DTYPES
 from mpistrat.collectives.shared.registered import private_memory
 from mpistrat.errors import (
@@ -50,7 +50,7 @@ class MpiBackend:
 
     name = "mpi"
     fast: FastCalls | None = None
-    guards_next = False
+    guards_next: bool | Ahead = False
 
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
@@ -285,7 +285,12 @@ class MpiBackend:
             yield from self._transfer(pieces, {})
 
     def alltoall(
-        self, send: Array, recv: Array, send_counts: Sequence[int], recv_counts: Sequence[int]
+        self,
+        send: Array,
+        recv: Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        most: int | None = None,
     ) -> Steps:
         """MPI_Ialltoallv; chunked messages between two ranks if any rank's array is long."""
         is_long = np.array([max(send.size, recv.size) > config.MAX_COUNT], np.uint8)

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from mpistrat.collectives.base import LinesDiffer, Steps
+from mpistrat.collectives.base import Ahead, LinesDiffer, Steps
 from mpistrat.collectives.native import kernels
-from mpistrat.types import Array, ArrayLike
+from mpistrat.types import Array
 
-__all__ = ["Call", "NativeFastCalls", "NativeQueuedCall", "Spec"]
+__all__ = ["Call", "NativeFastCalls", "QueuedCall", "Spec"]
 
 # MpistratKind, MpistratStatus and MpistratOp of kernels/include/mpistrat.
 CROSS, ALLREDUCE, REDUCE, REDUCE_SCATTER, BCAST, ALLGATHER = 0, 1, 2, 3, 4, 5
@@ -36,15 +34,15 @@ class Spec:
     most: int = 0
     payload_bytes: int = 0
 
-    def start(self, node: Any) -> None:
-        """Start the call."""
+    def described(self, num_ranks: int) -> Any:
+        """Return it as the kernels take it."""
         first = next(iter((*self.send, *self.recv)), None)
         itemsize = 1 if first is None else first.itemsize
         is_mean = self.op == "mean"
-        node.start(
-            *(self.kind, self.crosses, _OPS["sum" if is_mean else self.op]),
+        return kernels().Described(
+            *(self.kind, _OPS["sum" if is_mean else self.op]),
             *(0 if first is None else kernels().dtype_of(first), self.root),
-            *(node.size if is_mean else 1, self.send, self.recv),
+            *(num_ranks if is_mean else 1, self.send, self.recv),
             [int(n) * itemsize for n in self.send_counts],
             [int(n) * itemsize for n in self.recv_counts],
             *(self.most * itemsize, self.payload_bytes),
@@ -72,25 +70,28 @@ class Call:
         if self._spec is not None:
             if self._node.is_busy:  # by a fast call of another thread
                 return False
-            self._spec.start(self._node)
+            self._node.start(self._spec.described(self._node.size), self._spec.crosses)
             self._spec = None
         if self.status == WAITING:
             self.status = self._node.wait(int(seconds * 1e9))
         return self.status != WAITING
 
 
-class NativeQueuedCall:
-    """See `QueuedCall` of base.py; it is its own request."""
+class QueuedCall:
+    """The request of a call that the kernels begin by themselves, after those before it."""
 
-    def __init__(self, node: Any, array: Array, op: str, result: Array) -> None:
-        self._node, self._op, self._result = node, op, result
-        self.array = array
-        self._number: int | None = None
-        self._status = WAITING
+    def __init__(self, node: Any, spec: Spec, ahead: Ahead) -> None:
+        self._node, self._holds = node, ahead.holds
+        described = spec.described(node.size)
+        self._number = node.submit(
+            *(described, ahead.digest, ahead.extra, ahead.holds, ahead.nbytes, ahead.texts)
+        )
+        self.status = WAITING
 
-    def start(self, digest: int) -> None:
-        """Queue it."""
-        self._number = self._node.submit(self.array, self._op, self._result, digest)
+    @property
+    def holds_others(self) -> bool:
+        """Whether those behind it wait until ``resume``, now that it is over."""
+        return self._holds or self.status == MISMATCH
 
     def Test(self) -> bool:  # noqa: N802 - see Request
         """Advance without waiting; return whether the call is over."""
@@ -98,16 +99,9 @@ class NativeQueuedCall:
 
     def sleep(self, seconds: float) -> bool:
         """Let the time pass; return whether the call is over."""
-        if self._status == WAITING and self._number is not None:
-            self._status = self._node.collect(self._number, int(seconds * 1e9))
-        return self._status != WAITING
-
-    def transfer(self) -> Steps:
-        """Wait until the call is over; return its result."""
-        yield self
-        if self._status == MISMATCH:
-            raise LinesDiffer
-        return self._result
+        if self.status == WAITING:
+            self.status = self._node.collect(self._number, int(seconds * 1e9))
+        return self.status != WAITING
 
 
 class NativeFastCalls:
@@ -172,16 +166,6 @@ class NativeFastCalls:
     def allreduce(self, general: Any, digest: Any, finish: Any, lose: Any) -> Any:
         """Return the compiled callable."""
         return self._node.fast_allreduce(general, digest, finish, lose)
-
-    def queue(self, array: ArrayLike, op: str, out: Array | None) -> NativeQueuedCall | None:
-        """Return an all-reduce that the kernels begin by themselves, or None."""
-        if not self.may_queue or not isinstance(array, np.ndarray):
-            return None
-        if not self._node.is_common(array, op, out):
-            return None
-        return NativeQueuedCall(
-            self._node, array, op, np.empty_like(array) if out is None else out
-        )
 
     def resume(self) -> None:
         """Let queued calls begin again."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from mpistrat.collectives.base import (
     HEAD_BYTES,
+    Ahead,
     Capabilities,
     FastCalls,
     LinesDiffer,
@@ -36,6 +37,7 @@ from mpistrat.collectives.native_calls import (
     SCATTER,
     Call,
     NativeFastCalls,
+    QueuedCall,
     Spec,
 )
 from mpistrat.collectives.reductions import DTYPES, OPS
@@ -78,7 +80,7 @@ class ShmBackend:
         self._mpi, self._node, self._liveness = mpi, node, liveness
         self.rank, self.size = mpi.rank, mpi.size
         self.letters = mpi.letters
-        self.guards_next = False
+        self.guards_next: bool | Ahead = False
         self.fast: FastCalls | None = NativeFastCalls(node, self.capabilities().asynchronous)
         self._registered = Registered(node)
 
@@ -130,7 +132,7 @@ class ShmBackend:
 
     def post(self) -> Request:
         """Show this rank's line."""
-        return Call(self._node, Spec(CROSS, crosses=True, payload_bytes=self._payload_bytes))
+        return self._request(Spec(CROSS, crosses=True, payload_bytes=self._payload_bytes))
 
     def announce(self, notice: bytes) -> None:
         """Send the notice by MPI."""
@@ -153,12 +155,16 @@ class ShmBackend:
     def _transfer(
         self, kind: int, send: Sequence[Array], recv: Sequence[Array], **options: Any
     ) -> Steps:
-        spec = Spec(kind, send, recv, self.guards_next, **options)
-        call = Call(self._node, spec)
-        self.guards_next = False
+        call = self._request(Spec(kind, send, recv, bool(self.guards_next), **options))
         yield call
         if call.status == MISMATCH:
             raise LinesDiffer
+
+    def _request(self, spec: Spec) -> Call | QueuedCall:
+        guard, self.guards_next = self.guards_next, False
+        if isinstance(guard, Ahead):
+            return QueuedCall(self._node, spec, guard)
+        return Call(self._node, spec)
 
     def allreduce(self, send: Array, recv: Array, op: str) -> Steps:
         """Reduce by slices (kernels/shm/reduction.h)."""
@@ -208,17 +214,24 @@ class ShmBackend:
         return self._transfer(ALLGATHER, [send], recv, recv_counts=counts)
 
     def alltoall(
-        self, send: Array, recv: Array, send_counts: Sequence[int], recv_counts: Sequence[int]
+        self,
+        send: Array,
+        recv: Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        most: int | None = None,
     ) -> Steps:
         """Copy through every rank's slot, each rank its part."""
-        most = np.array([max(*send_counts, *recv_counts)], np.int64)
-        yield from self._transfer(ALLREDUCE, [most], [most], op="max")
+        if most is None:
+            longest = np.array([max(*send_counts, *recv_counts)], np.int64)
+            yield from self._transfer(ALLREDUCE, [longest], [longest], op="max")
+            most = int(longest[0])
         yield from self._transfer(
             ALLTOALL,
             *([send], [recv]),
             send_counts=send_counts,
             recv_counts=recv_counts,
-            most=int(most[0]),
+            most=most,
         )
 
     def close(self) -> None:

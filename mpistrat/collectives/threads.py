@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.base import Capabilities, FastCalls, Steps
+from mpistrat.collectives.base import Ahead, Capabilities, FastCalls, Steps
 from mpistrat.collectives.reductions import DTYPES, OPS, combine
 from mpistrat.collectives.shared.registered import private_memory
 from mpistrat.types import Array
@@ -89,7 +89,7 @@ class ThreadsBackend:
 
     name = "threads"
     fast: FastCalls | None = None
-    guards_next = False
+    guards_next: bool | Ahead = False
 
     def __init__(self, comm: ThreadComm) -> None:
         self._world = comm.world
@@ -207,6 +207,7 @@ class ThreadsBackend:
         recv: Array,
         send_counts: Sequence[int],
         recv_counts: Sequence[int],
+        most: int | None = None,
     ) -> Steps:
         """Concatenate the pieces of all posts that are meant for this rank."""
         posts = yield from self._exchange((send.copy(), list(send_counts)))

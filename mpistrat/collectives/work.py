@@ -31,26 +31,28 @@ class Work(Generic[T]):
     request
         What it waits for, once it has begun.
     is_ahead
-        Whether the backend begins, ends and records it by itself.
+        Whether the backend begins its first transfer by itself.
     """
 
     __slots__ = (
         "_engine",
         "_error",
+        "_first",
         "_is_told",
         "_label",
         "_result",
         "_steps",
+        "_what",
         "done",
         "is_ahead",
         "request",
     )
 
-    def __init__(
-        self, engine: Engine, steps: Steps, label: str | None, is_ahead: bool = False
-    ) -> None:
+    def __init__(self, engine: Engine, steps: Steps, label: str | None) -> None:
         self._engine = engine
-        self.is_ahead = is_ahead
+        self.is_ahead = False
+        self._what: Any = None
+        self._first: Any = None  # what the backend began by itself
         self._steps = steps
         self._label = label
         self.request: Request | None = None
@@ -100,9 +102,25 @@ class Work(Generic[T]):
                 f"[mpistrat] a call of rank {gate.rank} that nobody waited for: {error}\n"
             )
 
+    def leave(self) -> None:
+        """Let the backend begin the call, after those before it; their works go first."""
+        self.is_ahead = True
+        try:
+            self._what, self._first = self._engine.gate.leave(self._steps, self._label)
+            self.request = self._first
+        except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
+            self._error = self._engine.take(error)
+            self.done = True
+
+    def _arrive(self) -> None:
+        if self._what is not None:
+            self._engine.gate.arrive(self._what)
+            self._what = None
+
     def advance(self) -> bool:
         """Go as far as is possible without waiting; return whether the call is over."""
         self._engine.gate.label = self._label
+        self._arrive()
         try:
             while self.request is None or self.request.Test():
                 self.request = next(self._steps)
@@ -112,19 +130,19 @@ class Work(Generic[T]):
         except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
             self._record_end(is_done=False)
             self._error = self._engine.take(error)
-            if self.is_ahead:
-                self._engine.let_others_begin()
         else:
             return False
+        if self._first is not None and self._first.holds_others:
+            self._engine.let_others_begin()
         self.done = True
         return True
 
     def _record_end(self, is_done: bool) -> None:
         recorder = self._engine.gate.recorder
-        if self.is_ahead:
-            recorder.drain()
-        else:
+        if self._first is None or self._first.holds_others:
             recorder.end(is_done)
+        else:  # the backend has recorded it
+            recorder.drain()
 
     def give_up(self, error: Exception) -> None:
         """End the call with `error`, keeping alive what MPI may still write to."""

@@ -1,4 +1,4 @@
-"""All-reduces that follow each other by themselves while Python computes (kernels/shm/queue.h)."""
+"""Calls that follow each other by themselves while Python computes (kernels/calls/queue.h)."""
 
 import contextlib
 import time
@@ -57,22 +57,101 @@ def test_all_end_while_python_computes(node_size):
         assert [record.state for record in comm.records()[-8:]] == ["done"] * 8
 
 
+def calls_of_all_kinds(comm, rows):
+    """Yield, for each kind of call, what starts it and what it is to return here."""
+    rank, size = comm.rank, comm.size
+    last = size - 1
+    arrays = [sample("float64", (rows,), r) for r in range(size)]
+    mine, everything = arrays[rank], np.concatenate(arrays)
+    total = expected_reduction("sum", arrays)
+    pieces = [np.array_split(array, size)[rank] for array in arrays]
+    yield lambda: comm.iallreduce(mine), total
+    yield lambda: comm.ireduce(mine, "sum", last), total if rank == last else None
+    yield lambda: comm.ireduce_scatter(mine), expected_reduction("sum", pieces)
+    yield lambda: comm.ibcast(mine, last), arrays[last]
+    yield lambda: comm.iallgather(mine), everything
+    yield lambda: comm.igather(mine, last), everything if rank == last else None
+    yield lambda: comm.ialltoall(mine), np.concatenate(pieces)
+    yield comm.ibarrier, None
+    yield lambda: comm.iallreduce_many([mine, mine[:1]]), [total, total[:1]]
+
+
+def assert_results(works, wanted):
+    for number, (work, want) in enumerate(zip(works, wanted, strict=True)):
+        found = work.wait()
+        if want is None:
+            assert found is None, number
+        else:
+            pairs = zip(found, want, strict=True) if isinstance(want, list) else [(found, want)]
+            for one, other in pairs:
+                assert_same(one, other, str(number))
+
+
 @NODES
 @pytest.mark.mpi(ranks=[2, 3])
-def test_other_calls_wait_for_their_turn(node_size):
+@pytest.mark.parametrize("rows", [6, COUNT // 6 * 6])
+def test_calls_of_all_kinds_end_while_python_computes(node_size, rows):
     with communicator(node_size) as comm:
-        mine = sample("float64", (COUNT,), comm.rank)
-        arrays = [sample("float64", (COUNT,), rank) for rank in range(comm.size)]
-        first, second = comm.iallreduce(mine), comm.iallreduce(mine, "max")
-        gathered = comm.iallgather(mine)
-        third = comm.iallreduce(mine, "min")
-        total = comm.allreduce(mine)
-        assert all(work.done for work in (first, second, gathered, third))
-        assert_same(first.wait(), expected_reduction("sum", arrays), "sum")
-        assert_same(second.wait(), expected_reduction("max", arrays), "max")
-        assert_same(third.wait(), expected_reduction("min", arrays), "min")
-        assert_same(gathered.wait(), np.concatenate(arrays), "gathered")
-        assert_same(total, expected_reduction("sum", arrays), "blocking")
+        starts, wanted = zip(*calls_of_all_kinds(comm, rows), strict=True)
+        works = [start() for start in starts]
+        busy_until(lambda: not comm.backend.fast.is_busy)
+        assert not any(work.done for work in works), "nobody has looked yet"
+        done = [(record.op, record.state) for record in comm.records()[-len(works) :]]
+        assert {state for _, state in done} == {"done"}
+        assert [op for op, _ in done][-2:] == ["barrier", "allreduce_many"]
+        assert_results(works, wanted)
+
+
+@NODES
+@pytest.mark.mpi(ranks=[2, 3])
+def test_calls_of_several_steps_hold_those_behind_them(node_size):
+    """Lengths that differ, pieces that only the root knows, two dtypes: Python has to go on."""
+    with communicator(node_size) as comm:
+        mine = np.full(comm.rank + 1, float(comm.rank))
+        everything = np.concatenate([np.full(r + 1, float(r)) for r in range(comm.size)])
+        rows = np.arange(2.0 * comm.size)
+        ones = np.ones(COUNT)
+        works = [
+            comm.iallreduce(ones),
+            comm.iallgather(mine),
+            comm.iallreduce(ones),
+            comm.iscatter(rows if comm.rank == 0 else None),
+            comm.ialltoall(rows, [2 * comm.size] + [0] * (comm.size - 1)),
+            comm.iallreduce_many([ones, ones.astype(int)]),
+            comm.iallreduce(ones, "mean"),
+        ]
+        total = comm.allreduce(ones)
+        assert all(work.done for work in works)
+        size = float(comm.size)
+        assert (total == size).all()
+        assert (works[0].wait() == size).all()
+        assert (works[1].wait() == everything).all()
+        assert (works[2].wait() == size).all()
+        assert (works[3].wait() == rows[2 * comm.rank :][:2]).all()
+        assert works[4].wait().tolist() == (rows.tolist() * comm.size if comm.rank == 0 else [])
+        assert all((one == size).all() for one in works[5].wait())
+        assert (works[6].wait() == 1.0).all()
+        assert {record.state for record in comm.records()} == {"done"}
+
+
+@NODES
+@pytest.mark.mpi(ranks=[2, 3])
+def test_calls_that_differ_in_more_than_lengths(node_size):
+    """One rank's lengths differ, and its dtype: that is no ragged call."""
+    with communicator(node_size) as comm:
+        mine = np.ones(5 + comm.rank, ["float32", "float64"][comm.rank == 1])
+        works = [
+            comm.iallgather(mine),
+            comm.iallgather(mine.astype(int)),
+            comm.ialltoall(mine[:3]) if comm.size == 3 else comm.ialltoall(mine[:2]),
+        ]
+        for work, is_fine in zip(works, [False, True, False], strict=True):
+            if is_fine:
+                assert len(work.wait()) == 5 * comm.size + sum(range(comm.size))
+            else:
+                with pytest.raises(MismatchError, match=r"float64.*\n|float32"):
+                    work.wait()
+        assert comm.allreduce(1.0) == comm.size
 
 
 @NODES

@@ -100,14 +100,23 @@ int mpistrat_wait(MpistratCalls* calls, uint64_t budget_ns);
 // is under way, or where submitted ones are left or resume is awaited.
 void mpistrat_detach(MpistratCalls* calls);
 
-// All-reduces that follow each other by themselves, in that thread, while no other call is made.
-// Each crosses the gate.
+// Calls that follow each other by themselves, in that thread, while no other call is made. Each
+// crosses the gate.
 //
-// Add one, with one piece each, and return its number. `record` is kept in `records` unless that is
-// NULL. If one does not end well, no other begins until resume; but then other calls may be made,
-// each of which must be over before resume.
-int64_t mpistrat_submit(MpistratCalls* calls, const MpistratSpec* spec, int64_t digest,
-                        MpistratRecords* records, const MpistratRecord* record);
+// How one is shown and recorded.
+typedef struct {
+  int64_t digest, extra;     // of its line
+  int32_t holds;             // not 0: no other begins after it until resume
+  MpistratRecords* records;  // where it is recorded, or NULL
+  MpistratRecord record;     // whose `sequence` is filled in
+} MpistratTicket;
+
+// Add one and return its number. The lists that `spec` names are copied, their memory has to stay.
+// If it does not end well, or holds, no other begins until resume; but then other calls may be
+// made, each of which must be over before resume. Such a call's record is still under way, for its
+// owner to end.
+int64_t mpistrat_submit(MpistratCalls* calls, const MpistratSpec* spec,
+                        const MpistratTicket* ticket);
 // Wait for about `budget_ns` until it is over; returns an MpistratStatus. In the order of numbers.
 // Any thread may call this and what follows, but for halt.
 int mpistrat_collect(MpistratCalls* calls, int64_t number, uint64_t budget_ns);

@@ -23,10 +23,15 @@ def allgather(gate: Gate, array: ArrayLike, axis: int) -> Steps:
 def _steps(gate: Gate, source: Array, axis: int) -> Steps:
     agreed = row_signature(source.shape, axis)
     signature = Signature("allgather", None, source.dtype, agreed, None, axis)
-    yield from gate.cross(signature, extra=source.shape[axis], nbytes=source.nbytes)
-    lengths = gate.extras.tolist()
-    counts = row_counts(lengths, source.shape, axis)
-    everything = np.empty(sum(counts), source.dtype)
-    if everything.size:
-        yield from gate.backend.allgather(to_rows(source, axis), everything, counts)
+    rows, length = to_rows(source, axis), source.shape[axis]
+    lengths, counts, transfer = [length] * gate.size, [rows.size] * gate.size, None
+    if gate.may_guess(source.nbytes * gate.size):
+        everything = np.empty(rows.size * gate.size, source.dtype)
+        transfer = gate.backend.allgather(rows, everything, counts)
+    if not (yield from gate.guard_rows(signature, length, transfer, source.nbytes)):
+        lengths = gate.extras.tolist()
+        counts = row_counts(lengths, source.shape, axis)
+        everything = np.empty(sum(counts), source.dtype)
+        if everything.size:
+            yield from gate.backend.allgather(rows, everything, counts)
     return from_rows(everything, sum(lengths), source, axis)

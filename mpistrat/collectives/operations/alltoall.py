@@ -17,6 +17,8 @@ from mpistrat.types import Array, ArrayLike
 
 __all__ = ["alltoall"]
 
+_UNEVEN = -1  # in place of a length: blocks have lengths of their own
+
 
 def alltoall(gate: Gate, array: ArrayLike, splits: Sequence[int] | None, axis: int) -> Steps:
     """See `Communicator.alltoall`."""
@@ -50,12 +52,19 @@ def _lengths(rows: int, splits: Sequence[int] | None, size: int) -> list[int]:
 def _steps(gate: Gate, source: Array, lengths: list[int], axis: int) -> Steps:
     agreed = row_signature(source.shape, axis)
     signature = Signature("alltoall", None, source.dtype, agreed, None, axis)
-    yield from gate.cross(signature, nbytes=source.nbytes)
+    rows, send_counts = to_rows(source, axis), row_counts(lengths, source.shape, axis)
+    is_even, transfer = min(lengths) == max(lengths), None
+    if is_even and gate.may_guess(source.nbytes):
+        received = np.empty_like(rows)
+        most = send_counts[0]
+        transfer = gate.backend.alltoall(rows, received, send_counts, send_counts, most)
+    length = source.shape[axis] if is_even else _UNEVEN
+    if (yield from gate.guard_rows(signature, length, transfer, source.nbytes)):
+        return from_rows(received, source.shape[axis], source, axis)
     incoming = np.empty(gate.size, np.int64)
     ones = [1] * gate.size
     yield from gate.backend.alltoall(np.array(lengths, np.int64), incoming, ones, ones)
     counts = row_counts(incoming.tolist(), source.shape, axis)
     received = np.empty(sum(counts), source.dtype)
-    send_counts = row_counts(lengths, source.shape, axis)
-    yield from gate.backend.alltoall(to_rows(source, axis), received, send_counts, counts)
+    yield from gate.backend.alltoall(rows, received, send_counts, counts)
     return from_rows(received, int(incoming.sum()), source, axis)

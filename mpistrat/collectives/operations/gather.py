@@ -25,12 +25,18 @@ def gather(gate: Gate, array: ArrayLike, root: int, axis: int) -> Steps:
 def _steps(gate: Gate, source: Array, root: int, axis: int) -> Steps:
     agreed = row_signature(source.shape, axis)
     signature = Signature("gather", None, source.dtype, agreed, root, axis)
-    yield from gate.cross(signature, extra=source.shape[axis], nbytes=source.nbytes)
-    lengths = gate.extras.tolist()
-    counts = row_counts(lengths, source.shape, axis)
-    everything = np.empty(sum(counts), source.dtype) if gate.rank == root else None
-    if sum(counts):
-        yield from gate.backend.gather(to_rows(source, axis), everything, counts, root)
+    rows, length, is_root = to_rows(source, axis), source.shape[axis], gate.rank == root
+    lengths, counts, transfer = [length] * gate.size, [rows.size] * gate.size, None
+    everything = None
+    if gate.may_guess(source.nbytes * gate.size):
+        everything = np.empty(sum(counts), source.dtype) if is_root else None
+        transfer = gate.backend.gather(rows, everything, counts, root)
+    if not (yield from gate.guard_rows(signature, length, transfer, source.nbytes)):
+        lengths = gate.extras.tolist()
+        counts = row_counts(lengths, source.shape, axis)
+        everything = np.empty(sum(counts), source.dtype) if is_root else None
+        if sum(counts):
+            yield from gate.backend.gather(rows, everything, counts, root)
     if everything is None:
         return None
     return from_rows(everything, sum(lengths), source, axis)
