@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import mpistrat
@@ -15,9 +16,12 @@ LONGEST = "test_kernels.py"
 def pytest_configure(config: pytest.Config) -> None:
     """Let pytest-xdist hand out the files in their order, not those of few tests last.
 
-    The tests are about built-in tunings, whatever this user has tuned.
+    No example has a time limit of its own. The tests are about built-in tunings, whatever this
+    user has tuned.
     """
     config.option.loadscopereorder = False
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
     os.environ["MPISTRAT_TUNING"] = str(Path(__file__).with_name("no_such_tuning.json"))
 
 

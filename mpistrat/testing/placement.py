@@ -105,6 +105,11 @@ def arguments(item: pytest.Function) -> dict[str, Any]:
     return {name: parameters[name] for name in names}
 
 
+def with_all() -> bool:
+    """Tell whether tests are to run that take long and seldom find more than the others."""
+    return os.environ.get("MPISTRAT_TESTS_ALL", "") == "1"
+
+
 def without_mpi() -> bool:
     """Tell whether the user asked for tests without MPI: those that need it are then skipped."""
     return os.environ.get("MPISTRAT_TESTS_WITHOUT_MPI", "") == "1"

@@ -20,6 +20,7 @@ import mpistrat.tensorflow as distribute
 from mpistrat.collectives import shutdown
 from mpistrat.errors import CommunicationError
 from mpistrat.testing.layouts import Layout
+from mpistrat.testing.placement import with_all
 
 __all__ = [
     "CENTRAL",
@@ -98,11 +99,12 @@ def _cases(kind: str, *layouts: tuple[int, int]) -> tuple[Case, ...]:
     return tuple(Case(*layout, kind) for layout in layouts)
 
 
-MIRRORED = _cases("Mirrored", (1, 1), (1, 2), (2, 1), (2, 2))
-CENTRAL = _cases("Central", (1, 2), (2, 1), (2, 2))
-SPREAD = (*MIRRORED[1:], *_cases("MultiWorker", (2, 1)), *CENTRAL)
+_ONE = _cases("Mirrored", (1, 1)) if with_all() else ()
+MIRRORED = (*_ONE, *_cases("Mirrored", (1, 2), (2, 1), (2, 2)))
+CENTRAL = _cases("Central", (1, 2), (2, 1), *([(2, 2)] if with_all() else []))
+SPREAD = (*MIRRORED[len(_ONE) :], *_cases("MultiWorker", (2, 1)), *CENTRAL)
 """Those with several replicas."""
-EVERYWHERE = (MIRRORED[0], *SPREAD, *_cases("OneDevice", (1, 1)))
+EVERYWHERE = (*_ONE, *SPREAD, *_cases("OneDevice", (1, 1)))
 
 
 # -------------------------------------------------------------------------- what a snippet returns

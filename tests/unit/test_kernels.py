@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from mpistrat.testing.placement import with_all
+
 KERNELS = Path(__file__).parents[2] / "kernels"
 SOURCES = sorted(
     file
@@ -93,9 +95,11 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     return build_objects
 
 
+LONG = pytest.mark.skipif(not with_all(), reason="takes a minute; MPISTRAT_TESTS_ALL=1 runs it")
+
 # The reductions alone have no threads, and are slow under that sanitizer.
 CASES = [
-    pytest.param(build, test, id=f"{build}-{test.stem}")
+    pytest.param(build, test, id=f"{build}-{test.stem}", marks=() if build == "plain" else LONG)
     for build in BUILDS
     for test in TESTS
     if build != "thread" or not test.stem.startswith("simd_")
