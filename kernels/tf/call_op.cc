@@ -14,8 +14,12 @@
 // stateful. With `in_place`, all is done on the calling thread: eager code has to wait anyway.
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +30,8 @@
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/unbounded_work_queue.h"
+#include "xla/service/custom_call_status_internal.h"
+#include "xla/service/custom_call_target_registry.h"
 
 namespace mpistrat {
 namespace {
@@ -206,10 +212,36 @@ REGISTER_OP("MpistratCall")
 
 REGISTER_KERNEL_BUILDER(Name("MpistratCall").Device(tensorflow::DEVICE_CPU), CallOp);
 
+// ----------------------------------------------------- in functions that XLA compiles
+
+// The numbers in a text: those that a custom call carries.
+std::vector<int64_t> numbers_in(const char* text, size_t length) {
+  std::istringstream stream(std::string(text, length));
+  return {std::istream_iterator<int64_t>(stream), std::istream_iterator<int64_t>()};
+}
+
+// The custom call (mpistrat/tensorflow/xla_call.py): `text` has the key and each tensor's bytes.
+// The last tensor is handed through. All is done on the calling thread, as XLA wants it.
+void run_in_xla(void* results, const void** inputs, const char* text, size_t length,
+                XlaCustomCallStatus* status) {
+  std::vector<int64_t> words = numbers_in(text, length);
+  auto** outputs = static_cast<void**>(results);
+  const auto last = static_cast<int64_t>(words.size()) - 2;
+  std::memcpy(outputs[last], inputs[last], static_cast<size_t>(words.back()));
+  std::vector<char> error(kErrorBytes);
+  MpistratTfCall call = {words[0],         last, inputs,       outputs,
+                         words.data() + 1, 0,    error.data(), kErrorBytes};
+  int outcome = callbacks.begin(&call);
+  if (outcome == kUnfinished) outcome = callbacks.finish(&call);
+  if (outcome != kDone) status->message = status_of(outcome, call.key, error.data()).message();
+}
+
 }  // namespace
 }  // namespace mpistrat
 
 extern "C" void mpistrat_tf_register(mpistrat::MpistratTfStep begin,
                                      mpistrat::MpistratTfStep finish, int64_t inline_bytes) {
   mpistrat::callbacks = {begin, finish, inline_bytes};
+  xla::CustomCallTargetRegistry::Global()->Register(
+      "mpistrat_call", reinterpret_cast<void*>(mpistrat::run_in_xla), "Host");
 }

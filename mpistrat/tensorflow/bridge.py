@@ -17,7 +17,7 @@ from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.work import Work
 from mpistrat.errors import ClosedError
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_api, xla_call
 from mpistrat.tensorflow.errors import passed_on
 from mpistrat.tensorflow.same_shape import Finish, SameShape
 from mpistrat.types import Array
@@ -79,7 +79,6 @@ class Bridge:
         """
         if self.size == 1:
             return list(tensors)
-        _refuse_xla()
         results: dict[int, tf.Tensor] = {}
         for members in self._packs(tensors):
             found = self._sums[op]([tensors[i] for i in members])
@@ -156,7 +155,6 @@ class Bridge:
         """Return rank 0's tensor; the others' has its shape and dtype."""
         if self.size == 1:
             return tensor
-        _refuse_xla()
         if tensor.dtype == tf.string:
             return _call(self._broadcast_objects, tensor, tensor.shape)
         return self._first_values([tensor])[0]
@@ -177,7 +175,8 @@ class Bridge:
 
 def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
     """Call `run` with the tensor's array, now or when the graph runs."""
-    _refuse_xla()
+    if not tf.executing_eagerly() and private_api.in_xla():
+        xla_call.refuse("whose result's shape is known when it runs only, as that of a gather is")
 
     def checked(array: Array) -> Array:
         with passed_on():
@@ -188,12 +187,3 @@ def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShap
     result = tf.numpy_function(checked, [tensor], tensor.dtype)
     result.set_shape(shape)
     return result
-
-
-def _refuse_xla() -> None:
-    if not tf.executing_eagerly() and private_api.in_xla():
-        raise NotImplementedError(
-            "a collective between ranks in a function that XLA compiles (jit_compile=True): it"
-            " runs on the host, where XLA cannot call it; leave jit_compile out, or compile only"
-            " what the replicas do by themselves"
-        )

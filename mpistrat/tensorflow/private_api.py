@@ -30,11 +30,13 @@ __all__ = [
     "global_seed",
     "in_xla",
     "is_mirrored",
+    "is_nested_in_xla",
     "of_replica",
     "placed",
     "reads_across_replicas",
     "reduced_bare_value",
     "summed",
+    "xla_custom_call",
 ]
 
 TESTED = ("2.21",)
@@ -42,6 +44,7 @@ TESTED = ("2.21",)
 _LOG = get_logger(__name__)
 _PREFIX = "tensorflow.python."
 _NEEDED = {
+    "autograph.core.config": ("CONVERSION_RULES", "DoNotConvert"),
     "distribute.cross_device_ops": (
         "reduce_non_distributed_value",
         "simple_broadcast",
@@ -69,9 +72,10 @@ _NEEDED = {
     "distribute.values": ("Mirrored", "SyncOnReadVariable"),
     "distribute.values_util": ("in_replica_update_context", "is_saving_non_distributed"),
     "eager.context": ("global_seed",),
-    "ops.control_flow_util": ("GraphOrParentsInXlaContext",),
+    "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
     "trackable.base": ("CheckpointInitialValue",),
 }
+_XLA = "tensorflow.compiler.tf2xla.python.xla"
 
 
 def _load() -> dict[str, ModuleType]:
@@ -117,6 +121,16 @@ _cross_utils = _modules["distribute.cross_device_utils"]
 _utils = _modules["distribute.distribute_utils"]
 _inputs = _modules["distribute.input_util"]
 _inputs_v1 = _modules["distribute.v1.input_lib"]
+
+
+def _leave_unconverted(*packages: str) -> None:
+    """Let AutoGraph take our code as it is, as it takes TensorFlow's own."""
+    config: Any = _modules["autograph.core.config"]
+    ours = map(config.DoNotConvert, packages)
+    config.CONVERSION_RULES = (*ours, *config.CONVERSION_RULES)
+
+
+_leave_unconverted("mpistrat.tensorflow", "mpistrat.collectives", "mpistrat.cluster")
 
 MirroredExtended: Any = _modules["distribute.mirrored_strategy"].MirroredExtended
 CentralExtended: Any = _modules[
@@ -205,3 +219,18 @@ def in_xla() -> bool:
     """Whether what is traced now is compiled by XLA."""
     graph = tf.compat.v1.get_default_graph()
     return bool(_modules["ops.control_flow_util"].GraphOrParentsInXlaContext(graph))
+
+
+def is_nested_in_xla() -> bool:
+    """Whether that is a branch, a loop or a function inside of what XLA compiles.
+
+    The graph around a compiled function is where TensorFlow notes that it is one.
+    """
+    outer = getattr(tf.compat.v1.get_default_graph(), "outer_graph", None)
+    return outer is None or not _modules["ops.control_flow_util"].InXlaContext(outer)
+
+
+def xla_custom_call(target: str, operands: Any, specs: Any, config: str) -> Any:
+    """Add a call of what was registered under the name `target`; return its results."""
+    xla = importlib.import_module(_XLA)  # slow to import, and rarely needed
+    return xla.custom_call_v2(target, operands, specs, config, has_side_effect=True)

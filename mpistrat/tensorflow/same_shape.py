@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from mpistrat.tensorflow import native_op
+from mpistrat.tensorflow import native_op, private_api, xla_call
 from mpistrat.tensorflow.errors import passed_on
 from mpistrat.types import Array
 
@@ -43,10 +43,12 @@ class SameShape:
 
     def __call__(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Return the results, now or when the graph runs."""
-        if native_op.load() is None:
+        in_xla = not tf.executing_eagerly() and private_api.in_xla()
+        if native_op.load() is None and not in_xla:
             return self._by_numpy(tensors)
         native_op.register(_run)
-        return native_op.call(self._key(tensors), tensors)
+        call = xla_call.call if in_xla else native_op.call
+        return call(self._key(tensors), tensors)
 
     def _key(self, tensors: Sequence[tf.Tensor]) -> int:
         """Return a number that stands for this collective of tensors of these dtypes."""

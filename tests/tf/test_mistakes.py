@@ -114,22 +114,6 @@ def test_an_error_on_all_ranks_can_be_caught():
             assert works(s)
 
 
-@pytest.mark.parametrize("kind", ["MirroredStrategy", "CentralStorageStrategy"])
-def test_xla_cannot_call_collectives(kind):
-    with getattr(distribute, kind)() as s:
-
-        @tf.function(jit_compile=True)
-        def step():
-            return s.run(lambda: here().all_reduce("SUM", tf.constant(1.0)))
-
-        with refused(NotImplementedError, "jit_compile"):
-            step()
-        assert works(s)
-        own = tf.function(lambda x: x * 2.0, jit_compile=True)
-        total = s.run(lambda: here().all_reduce("SUM", own(tf.constant(1.0))))
-        assert total.numpy() == 4.0
-
-
 BAD = {
     "no such device": (lambda: {"devices": ["CPU:9"]}, ValueError),
     "no such GPU": (lambda: {"devices": ["GPU:0"]}, ValueError),
