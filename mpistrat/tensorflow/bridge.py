@@ -19,6 +19,7 @@ from mpistrat.collectives.work import Work
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow import private_api, xla_call
 from mpistrat.tensorflow.errors import passed_on
+from mpistrat.tensorflow.in_order import in_order
 from mpistrat.tensorflow.same_shape import Finish, SameShape
 from mpistrat.types import Array
 
@@ -184,6 +185,6 @@ def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShap
 
     if tf.executing_eagerly():
         return tf.convert_to_tensor(checked(tensor.numpy()))
-    result = tf.numpy_function(checked, [tensor], tensor.dtype)
+    (result,) = in_order(lambda: [tf.numpy_function(checked, [tensor], tensor.dtype)])
     result.set_shape(shape)
     return result

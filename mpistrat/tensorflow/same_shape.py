@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from mpistrat.tensorflow import native_op, private_api, xla_call
 from mpistrat.tensorflow.errors import passed_on
+from mpistrat.tensorflow.in_order import in_order
 from mpistrat.types import Array
 
 __all__ = ["Finish", "SameShape"]
@@ -45,10 +46,10 @@ class SameShape:
         """Return the results, now or when the graph runs."""
         in_xla = not tf.executing_eagerly() and private_api.in_xla()
         if native_op.load() is None and not in_xla:
-            return self._by_numpy(tensors)
+            return in_order(partial(self._by_numpy, tensors))
         native_op.register(_run)
         call = xla_call.call if in_xla else native_op.call
-        return call(self._key(tensors), tensors)
+        return in_order(partial(call, self._key(tensors), tensors))
 
     def _key(self, tensors: Sequence[tf.Tensor]) -> int:
         """Return a number that stands for this collective of tensors of these dtypes."""

@@ -224,3 +224,28 @@ def test_collectives_in_functions_of_replicas(layout):
     with layout.ours() as s:
         step = tf.function(lambda: s.run(lambda: replica_fn(number())))
         assert [step().numpy(), s.run(lambda: replica_fn(number())).numpy()] == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("layout", ONE_DEVICE, ids=str)
+def test_collectives_in_branches_and_functions_keep_their_order(layout):
+    # Shapes tell them apart; a variable in branch and function makes TensorFlow order by that.
+    with layout.ours() as s:
+        with s.scope():
+            total = tf.Variable(0.0, aggregation=tf.VariableAggregation.SUM)
+
+        @tf.function
+        def inner(rows):
+            total.assign_add(tf.reduce_mean(here().all_reduce("SUM", tf.ones([rows]))))
+
+        def replica_fn(step):
+            here().all_reduce("SUM", tf.ones([2]))
+            tf.cond(step % 2 == 0, lambda: total.assign_add(1.0), lambda: tf.identity(total))
+            here().all_reduce("SUM", tf.ones([3]))
+            inner(1000)
+            here().all_reduce("SUM", tf.ones([4]))
+            inner(5)
+
+        steps = tf.function(lambda step: s.run(replica_fn, (step,)))
+        for step in range(100):
+            steps(tf.constant(step))
+        assert total.numpy() == 50 * layout.replicas + 200 * layout.replicas**2
