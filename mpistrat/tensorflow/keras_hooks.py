@@ -15,7 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
-from mpistrat.tensorflow import batch_share
+from mpistrat.tensorflow import batch_share, keras_gradients
+from mpistrat.tensorflow.ours import is_over_ranks, our_replica
 
 __all__ = ["install"]
 
@@ -38,6 +39,11 @@ def install() -> None:
     _replace(callbacks.ModelCheckpoint, "_save_model", _by_chief)
     _replace(callbacks.BackupAndRestore, "_save_model", _by_chief)
     _replace(callbacks.BackupAndRestore, "on_train_end", _by_chief)
+    scaler = sys.modules["keras.src.optimizers.loss_scale_optimizer"].LossScaleOptimizer
+    _replace(scaler, "check_finite", keras_gradients.finite_on_all)
+    optimizer = sys.modules["keras.src.backend.tensorflow.optimizer"].TFOptimizer
+    _replace(optimizer, "_clip_gradients", keras_gradients.clip_sums)
+    _replace(optimizer, "_all_reduce_sum_gradients", keras_gradients.sum_once)
 
 
 def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -54,16 +60,6 @@ def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     setattr(owner, name, wraps(original)(wrap(original)))
 
 
-def _is_ours(strategy: Any) -> bool:
-    from mpistrat.tensorflow.rank_strategy import RankStrategy
-
-    return isinstance(strategy, RankStrategy)
-
-
-def _is_over_ranks(strategy: Any) -> bool:
-    return _is_ours(strategy) and strategy.communicator.size > 1
-
-
 def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return predictions of all ranks, in order; and the means of what training logs.
 
@@ -72,7 +68,7 @@ def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
-        if not _is_over_ranks(strategy):
+        if not is_over_ranks(strategy):
             return original(values, strategy, reduction)
         if reduction == "concat":
             return tf.nest.map_structure(partial(_all_rows, strategy), values)
@@ -93,7 +89,7 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         strategy = self.distribute_strategy
-        if iterator is None or not _is_over_ranks(strategy):
+        if iterator is None or not is_over_ranks(strategy):
             return original(self, iterator, data_batch)
         if _is_built(self):
             return None
@@ -136,9 +132,7 @@ def _unscale(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _share() -> tf.Tensor | None:
     """Return this replica's share, if it is one of ours."""
-    if tf.distribute.get_replica_context() is None or not _is_ours(tf.distribute.get_strategy()):
-        return None
-    return batch_share.current()
+    return batch_share.current() if our_replica() is not None else None
 
 
 def _means(values: Any, strategy: Any) -> Any:
@@ -155,7 +149,7 @@ def _by_chief(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.model.distribute_strategy
-        if not _is_over_ranks(strategy):
+        if not is_over_ranks(strategy):
             return original(self, *args, **kwargs)
         result = None
         with strategy.communicator.checking():

@@ -1,0 +1,59 @@
+"""What Keras's optimizers have to do with the gradients of all replicas, not with each one's.
+
+The functions wrap methods of Keras (see keras_hooks.py), and leave other strategies to them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.ours import our_replica
+
+__all__ = ["clip_sums", "finite_on_all", "sum_once"]
+
+_sums = threading.local()
+
+
+def finite_on_all(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Skip a step on all replicas if one has overflowed.
+
+    Keras looks at gradients before they are summed: replicas that disagree would step apart.
+    """
+
+    def check_finite(self: Any, grads: Any) -> Any:
+        mine = original(self, grads)
+        context = our_replica()
+        if context is None:
+            return mine
+        overflows = context.all_reduce("sum", tf.cast(tf.logical_not(mine), tf.int32))
+        return tf.equal(overflows, 0)
+
+    return check_finite
+
+
+def clip_sums(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Clip the gradients of the whole batch; Keras would clip each replica's before the sum."""
+
+    def clip(self: Any, grads: Any) -> Any:
+        limits = (self.clipnorm, self.global_clipnorm, self.clipvalue)
+        if not any(limits) or our_replica() is None:
+            return original(self, grads)
+        pairs = self._all_reduce_sum_gradients([(grad, None) for grad in grads])
+        _sums.are_made = True
+        return original(self, [total for total, _ in pairs])
+
+    return clip
+
+
+def sum_once(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave what was summed to be clipped as it is."""
+
+    def all_reduce(self: Any, grads_and_vars: Any) -> Any:
+        are_made, _sums.are_made = getattr(_sums, "are_made", False), False
+        return list(grads_and_vars) if are_made else original(self, grads_and_vars)
+
+    return all_reduce

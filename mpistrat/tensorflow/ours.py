@@ -1,0 +1,27 @@
+"""Whether a strategy, or the replica that runs, is of this package. All are **Local.**"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["is_ours", "is_over_ranks", "our_replica"]
+
+
+def is_ours(strategy: Any) -> bool:
+    """Whether a strategy has its replicas on ranks."""
+    from mpistrat.tensorflow.rank_strategy import RankStrategy
+
+    return isinstance(strategy, RankStrategy)
+
+
+def is_over_ranks(strategy: Any) -> bool:
+    """Whether it has them on several ranks."""
+    return is_ours(strategy) and strategy.communicator.size > 1
+
+
+def our_replica() -> Any:
+    """Return the context of the replica that runs, if it is one of ours."""
+    context = tf.distribute.get_replica_context()
+    return context if context is not None and is_ours(context.strategy) else None
