@@ -17,6 +17,7 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.tensorflow import batch_share, keras_gradients
 from mpistrat.tensorflow.ours import is_over_ranks, our_replica
+from mpistrat.tensorflow.whole_files import written_whole
 
 __all__ = ["install"]
 
@@ -44,6 +45,11 @@ def install() -> None:
     optimizer = sys.modules["keras.src.backend.tensorflow.optimizer"].TFOptimizer
     _replace(optimizer, "_clip_gradients", keras_gradients.clip_sums)
     _replace(optimizer, "_all_reduce_sum_gradients", keras_gradients.sum_once)
+    saving = sys.modules["keras.src.saving.saving_lib"]
+    _replace(saving, "save_model", written_whole)
+    _replace(saving, "save_weights_only", _weights_written_whole)
+    legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
+    _replace(legacy, "save_model_to_hdf5", written_whole)
 
 
 def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -155,7 +161,20 @@ def _by_chief(original: Callable[..., Any]) -> Callable[..., Any]:
         with strategy.communicator.checking():
             if strategy.is_chief:
                 result = original(self, *args, **kwargs)
-        strategy.communicator.barrier()
+        told = strategy.communicator.bcast_object(getattr(self, "best", None))
+        if told is not None:
+            self.best = told
         return result
 
     return method
+
+
+def _weights_written_whole(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave weights in several files to Keras: these say each other's names."""
+    whole = written_whole(original)
+
+    def save(model: Any, path: Any, max_shard_size: Any = None, **kwargs: Any) -> Any:
+        write = whole if max_shard_size is None else original
+        return write(model, path, max_shard_size, **kwargs)
+
+    return save

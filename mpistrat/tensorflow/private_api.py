@@ -7,6 +7,7 @@ something is missing, it says what.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -37,6 +38,7 @@ __all__ = [
     "reduced_bare_value",
     "summed",
     "xla_custom_call",
+    "wrap_savers",
 ]
 
 TESTED = ("2.21",)
@@ -45,6 +47,7 @@ _LOG = get_logger(__name__)
 _PREFIX = "tensorflow.python."
 _NEEDED = {
     "autograph.core.config": ("CONVERSION_RULES", "DoNotConvert"),
+    "checkpoint.functional_saver": ("MultiDeviceSaver",),
     "distribute.cross_device_ops": (
         "reduce_non_distributed_value",
         "simple_broadcast",
@@ -73,6 +76,7 @@ _NEEDED = {
     "distribute.values_util": ("in_replica_update_context", "is_saving_non_distributed"),
     "eager.context": ("global_seed",),
     "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
+    "saved_model.save": ("save_and_return_nodes",),
     "trackable.base": ("CheckpointInitialValue",),
 }
 _XLA = "tensorflow.compiler.tf2xla.python.xla"
@@ -207,6 +211,14 @@ def checkpointed_value(value: Any) -> Any:
     """Return what a checkpoint holds for a variable that is being made; else `value`."""
     kind = _modules["trackable.base"].CheckpointInitialValue
     return value.wrapped_value if isinstance(value, kind) else value
+
+
+def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace what writes checkpoints to a prefix, and SavedModels to a folder."""
+    saver = _modules["checkpoint.functional_saver"].MultiDeviceSaver
+    saver.save = wrap(saver.save)
+    saved_model: Any = _modules["saved_model.save"]
+    saved_model.save_and_return_nodes = wrap(saved_model.save_and_return_nodes)
 
 
 def global_seed() -> int | None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpistrat.cluster.devices import named_devices
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import keras_hooks, private_api
+from mpistrat.tensorflow import keras_hooks, private_api, whole_files
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.extended import RankExtended
 from mpistrat.tensorflow.members import OlderMembers
@@ -57,6 +57,8 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
         bridge = Bridge(communicator, options)
         self._check_equal(communicator, len(names))
         _agree_on_seed(communicator)
+        if communicator.size > 1:
+            whole_files.install(communicator)
         super().__init__(
             self._make_extended(
                 bridge, names, cross_device_ops=cross_device_ops, cluster_resolver=cluster_resolver
