@@ -37,8 +37,8 @@ __all__ = [
     "reads_across_replicas",
     "reduced_bare_value",
     "summed",
-    "xla_custom_call",
     "wrap_savers",
+    "xla_custom_call",
 ]
 
 TESTED = ("2.21",)
