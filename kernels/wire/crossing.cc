@@ -84,9 +84,10 @@ void Crossing::begin(const MpistratSpec& spec, Riding riding, int64_t payload_by
   are_lines_wanted_ = is_cross && spec.payload_bytes > 0;
   is_seen_on_node_ = is_mismatch_ = false;
   mine() = {};
+  std::memcpy(shown_, line_, sizeof shown_);
   // Only who just crosses compares the last word: it may differ, but then all lines are wanted.
   if (spec.crosses || is_cross)
-    std::memcpy(mine().words, line_, is_cross ? MPISTRAT_HEAD_BYTES : MPISTRAT_AGREED_BYTES);
+    std::memcpy(mine().words, shown_, is_cross ? MPISTRAT_HEAD_BYTES : MPISTRAT_AGREED_BYTES);
 }
 
 // Show the line on the node, with the call that was described, or with lines alone.
@@ -97,7 +98,7 @@ void Crossing::show(int node_kind) {
   if (node_kind == MPISTRAT_CROSS) links_.call.clear(MPISTRAT_CROSS);
   links_.call.spec.crosses = crosses;
   links_.call.spec.payload_bytes = static_cast<int32_t>(line_bytes_ - MPISTRAT_HEAD_BYTES);
-  std::memcpy(mpistrat_line(links_.node), line_, sizeof line_);
+  std::memcpy(mpistrat_line(links_.node), shown_, sizeof shown_);
   links_.begin_node_call();
 }
 
@@ -138,7 +139,7 @@ void Crossing::see_node() {
   if (has_node() && is_cross) {
     const uint8_t* table = mpistrat_table(links_.node);
     for (size_t local = 0; local < links_.places.mates().size(); ++local)
-      if (std::memcmp(table + local * MPISTRAT_LINE_BYTES, line_, MPISTRAT_HEAD_BYTES) != 0)
+      if (std::memcmp(table + local * MPISTRAT_LINE_BYTES, shown_, MPISTRAT_HEAD_BYTES) != 0)
         is_seen_on_node_ = true;
   } else if (has_node() && spec_.crosses) {
     is_seen_on_node_ = links_.node_status() == MPISTRAT_MISMATCH;
@@ -204,7 +205,7 @@ void Crossing::gather() {
   const bool has_table = has_node() && (spec_.kind == MPISTRAT_CROSS || is_seen_on_node_);
   for (size_t local = 0; local < places.mates().size(); ++local) {
     const uint8_t* line =
-        has_table ? mpistrat_table(links_.node) + local * MPISTRAT_LINE_BYTES : line_;
+        has_table ? mpistrat_table(links_.node) + local * MPISTRAT_LINE_BYTES : shown_;
     std::memcpy(lines_.data() + static_cast<int64_t>(local) * line_bytes_, line,
                 static_cast<size_t>(line_bytes_));
   }
@@ -247,7 +248,7 @@ void Crossing::tell_lines() {
 void Crossing::end() {
   phase_ = Phase::kOver;
   if (spec_.kind != MPISTRAT_CROSS) return;
-  for (int rank = 0; rank < links_.places.size; ++rank) put_line(rank, line_);
+  for (int rank = 0; rank < links_.places.size; ++rank) put_line(rank, shown_);
 }
 
 void Crossing::fill_table() {

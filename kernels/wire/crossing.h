@@ -75,6 +75,7 @@ class Crossing {
   std::vector<uint8_t> lines_;  // of all nodes, this one's first
 
   // The call under way.
+  uint8_t shown_[MPISTRAT_LINE_BYTES] = {};  // of the line, which Python may change meanwhile
   MpistratSpec spec_ = {};
   Arithmetic how_;
   Riding riding_ = Riding::kNothing;

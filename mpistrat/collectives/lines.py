@@ -1,7 +1,8 @@
 """The lines that the ranks show at the gate (gate.py): this rank's, and the table of all.
 
 A line is four int64 words and room for a payload: ``[sequence, digest, failures, extra |
-payload]``. The first three must be equal on all ranks.
+payload]``. The first three must be equal on all ranks. What a rank showed is in the table, and its
+own line may already show a failure that came since: all ranks compare the rows of the table.
 """
 
 from __future__ import annotations
@@ -65,13 +66,14 @@ class Lines:
 
     def are_equal(self) -> bool:
         """Tell whether all ranks show the same call."""
-        return self._agreed.tobytes() == self._mine[:_AGREED_BYTES].tobytes() * len(self._table)
+        shown = self._agreed[0].tobytes()
+        return bool(self._agreed.tobytes() == shown * len(self._table))
 
     def differ_by_length(self, digest: int) -> bool:
         """Tell whether all show the call of `digest`, each with a length of its own."""
         shown = zip(self._heads[:, 1].tolist(), self.extras.tolist(), strict=True)
         are_calls_equal = all(with_length(digest, length) == word for word, length in shown)
-        return are_calls_equal and bool((self._heads[:, ::2] == self._words[::2]).all())
+        return are_calls_equal and bool((self._heads[:, ::2] == self._heads[0, ::2]).all())
 
 
 def with_length(digest: int, length: int) -> int:

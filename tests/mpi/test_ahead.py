@@ -223,6 +223,31 @@ def test_a_failure_told_while_a_call_is_under_way_does_not_change_its_line(node_
         comm.gate.closed = True
 
 
+@NODES
+@pytest.mark.mpi(ranks=[2, 3])
+@pytest.mark.parametrize("name", ["iallgather", "igather", "ialltoall"])
+def test_a_failure_told_in_a_call_of_unequal_lengths_does_not_part_the_ranks(node_size, name):
+    """What each rank has shown counts: all go on with the lengths, or none does."""
+    with communicator(node_size) as comm:
+        blocks = [np.full(r + 1, float(r)) for r in range(comm.size)]
+        mine = np.tile(blocks[comm.rank], comm.size if name == "ialltoall" else 1)
+        if comm.rank == 0:
+            work = getattr(comm, name)(mine)
+            time.sleep(0.1)  # its line is shown by then, without the failure
+            comm.fail(ValueError("mine"))
+            world().Barrier()
+        else:
+            world().Barrier()
+            work = getattr(comm, name)(mine)
+        with contextlib.suppress(PeerLostError, MismatchError):
+            found = work.wait(timeout=10.0)
+            if found is None:
+                assert name == "igather"
+            else:
+                assert_same(found, np.concatenate(blocks), name)
+        comm.gate.closed = True
+
+
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 @pytest.mark.parametrize("op", ["sum", "bcast"])
 def test_who_gave_up_takes_no_further_part(op):
