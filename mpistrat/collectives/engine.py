@@ -173,6 +173,9 @@ class Engine:
                 self._queue.popleft()
                 self.allow_fast_calls()
             return is_over
+        except BaseException as error:  # Ctrl-C, which ends a work's steps wherever they are
+            self._give_up(error)
+            raise
         finally:
             self._lock.release()
 

@@ -1,13 +1,20 @@
 """Calls that follow each other by themselves while Python computes (kernels/calls/queue.h)."""
 
 import contextlib
+import importlib
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.errors import CommunicationTimeoutError, MismatchError, PeerLostError
+from mpistrat.errors import (
+    CommunicationError,
+    CommunicationTimeoutError,
+    MismatchError,
+    PeerLostError,
+)
 from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 
@@ -246,6 +253,25 @@ def test_a_failure_told_in_a_call_of_unequal_lengths_does_not_part_the_ranks(nod
             else:
                 assert_same(found, np.concatenate(blocks), name)
         comm.gate.closed = True
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_an_interrupted_test_gives_up_its_call():
+    """Ctrl-C ends the call's steps, so what a later wait returned would not be its result."""
+    comm = Communicator(world(), "shm")
+    if comm.rank == 0:
+        work = comm.iallgather(np.ones(3))
+        allgather = importlib.import_module("mpistrat.collectives.operations.allgather")
+        strikes = mock.patch.object(allgather, "from_rows", side_effect=KeyboardInterrupt)
+        with strikes, pytest.raises(KeyboardInterrupt):
+            busy_until(work.test)
+        with pytest.raises(CommunicationError, match="interrupted"):
+            work.wait()
+    else:
+        with pytest.raises(PeerLostError, match="KeyboardInterrupt"):
+            np.array_equal(comm.iallgather(np.ones(3)).wait(), comm.allreduce(1.0))
+    world().Barrier()
+    comm.gate.closed = True
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
