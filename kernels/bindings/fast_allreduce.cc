@@ -188,10 +188,22 @@ PyObject* finish(FastAllreduce* self, const Arguments& call, int status, int64_t
   return nullptr;
 }
 
+bool may_begin(const CallsHandle& calls) { return calls.is_ready && !calls.is_busy; }
+
+PyObject* call_general(FastAllreduce* self, const Arguments& call, PyObject* out) {
+  PyObject* const arguments[] = {reinterpret_cast<PyObject*>(call.array), call.op_text, out};
+  PyObject* names = PyTuple_Pack(1, out_name);
+  if (!names) return nullptr;
+  PyObject* result = PyObject_Vectorcall(self->general, arguments, 2, names);
+  Py_DECREF(names);
+  return result;
+}
+
 PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObject* out) {
   int64_t digest = 0;
   CallsHandle* calls = self->calls;
   if (calls->has_digests && !find_digest(self, call, &digest)) return nullptr;
+  if (!may_begin(*calls)) return call_general(self, call, out);  // another thread has run meanwhile
   Allreduce& mine = calls->call;
   mine = describe(*calls, call.array, call.op, dtype);
   mine.recv = {PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), mine.send.nbytes};
@@ -212,8 +224,8 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   auto* self = reinterpret_cast<FastAllreduce*>(object);
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   Arguments call;
-  if (self->calls->is_ready && !self->calls->is_busy && parse(args, nargs, kwnames, &call) &&
-      is_plain(call.array) && (call.out == Py_None || fits(call.out, call.array))) {
+  if (may_begin(*self->calls) && parse(args, nargs, kwnames, &call) && is_plain(call.array) &&
+      (call.out == Py_None || fits(call.out, call.array))) {
     const int dtype = dtype_of(reinterpret_cast<PyObject*>(call.array));
     if (can(call.op, dtype)) {
       PyObject* out = call.out == Py_None ? PyArray_NewLikeArray(call.array, NPY_CORDER, nullptr, 0)

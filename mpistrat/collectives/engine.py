@@ -73,16 +73,27 @@ class Engine:
         self.is_foreign |= self._program is not ordering.current()
         work: Work[Any] = Work(self, steps, label)
         try:
-            if is_counted:
+            while not self._try_to_begin(work, is_behind, is_counted):
                 self._wait_for_fast_call()
-            with self._lock:
-                self._begin(work, is_behind)
         except BaseException as error:  # Ctrl-C while the call began
             work.give_up(_lost(error))
             self._give_up(error)
             raise
-        self.allow_fast_calls()
         return work
+
+    def _try_to_begin(self, work: Work[Any], is_behind: bool, is_counted: bool) -> bool:
+        """Begin or queue `work`; return False if a fast call of another thread is to go first.
+
+        Whoever lets fast calls begin has the lock, so that none does in between.
+        """
+        with self._lock:
+            if is_counted and self._fast is not None:
+                self._fast.is_ready = False
+                if self._fast.is_busy and not self._queue:
+                    return False
+            self._begin(work, is_behind)
+            self.allow_fast_calls()
+            return True
 
     def _begin(self, work: Work[Any], is_behind: bool) -> None:
         if is_behind and self._may_leave():
@@ -110,7 +121,6 @@ class Engine:
         """
         if self._fast is None:
             return
-        self._fast.is_ready = False
         for _ in range(_NAPS):
             if not self._fast.is_busy or self._queue:
                 return

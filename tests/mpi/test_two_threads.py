@@ -1,8 +1,10 @@
 """Two threads of a rank that share a communicator, or have one each: right sums, and no hang."""
 
+import contextlib
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -75,6 +77,42 @@ def test_a_call_that_began_later_in_another_thread_comes_later() -> None:
                 thread.start()
             for thread in threads:
                 thread.end()
+
+
+@contextlib.contextmanager
+def many_switches() -> Iterator[None]:
+    """Let another thread run after every few lines."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_short_and_queued_calls_of_threads_begin_one_by_one() -> None:
+    """All are alike, so that any order is right."""
+    with Communicator() as comm, many_switches():
+        threads = [Thread(lambda: call_at_once(comm)) for _ in range(2)]
+        threads.append(Thread(lambda: call_later(comm)))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.end()
+
+
+def call_at_once(comm: Communicator) -> None:
+    for _ in range(400):
+        np.testing.assert_array_equal(comm.allreduce(np.ones(64)), np.full(64, 2.0))
+
+
+def call_later(comm: Communicator) -> None:
+    for _ in range(100):
+        works = [comm.iallreduce(np.ones(64)) for _ in range(4)]
+        while not works[0].test():
+            pass
+        for work in works:
+            np.testing.assert_array_equal(work.wait(), np.full(64, 2.0))
 
 
 def test_threads_with_a_communicator_each_may_wait_for_long() -> None:
