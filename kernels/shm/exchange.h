@@ -21,8 +21,10 @@
 namespace mpistrat {
 
 class Remote;
+class Ways;
 struct Peer;
 
+constexpr int64_t kTimedBytes = 1 << 20;  // arrays from here on may be timed (ways.h)
 constexpr MpistratTuning kTuning{128 << 10, 64 << 10, 20 << 20, 20 << 20, 4 << 20};
 
 // What an exchange sees of its node.
@@ -35,6 +37,7 @@ struct Place {
   MpistratTuning tuning;  // of the call
   Regions* regions;
   const Remote* remote;
+  Ways* ways;  // of the call, where its own time tells whether to read what is private; else null
   // Room for one pointer a rank.
   const void** sources;
   void** targets;

@@ -7,7 +7,7 @@
 namespace mpistrat {
 
 Node::Node(Memory* memory, int rank, int size, int num_cpus)
-    : place_{memory, rank, size, 0, 0, {}, &regions_, &remote_, nullptr, nullptr, nullptr},
+    : place_{memory, rank, size, 0, 0, {}, &regions_, &remote_, nullptr, nullptr, nullptr, nullptr},
       waiting_(&memory->bell, size > num_cpus),
       sources_(static_cast<size_t>(size)),
       targets_(static_cast<size_t>(size)),
@@ -25,6 +25,7 @@ void Node::begin(const MpistratSpec& spec) {
   std::memcpy(&place_.sequence, line_, sizeof place_.sequence);
   const bool is_half = spec_.dtype == MPISTRAT_FLOAT16 || spec_.dtype == MPISTRAT_BFLOAT16;
   place_.tuning = tunings_[spec_.kind][is_half];
+  place_.ways = is_timed_[spec_.kind][is_half] ? &ways_[is_half] : nullptr;
   step_ = 0;
   next_ = 0;
   is_published_ = is_consuming_ = false;
@@ -58,7 +59,11 @@ void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   const auto line = static_cast<int64_t>(kCacheLine);
   // More than two ranks' arrays are reduced as soon from slots.
   const bool reduces = kind == MPISTRAT_ALLREDUCE || kind == MPISTRAT_REDUCE_SCATTER;
-  const int64_t remote_bytes = reduces && place_.size > 2 ? INT64_MAX : kTuning.remote_bytes;
+  int64_t remote_bytes = reduces && place_.size > 2 ? INT64_MAX : kTuning.remote_bytes;
+  // Where nothing is given for all-reduces of two ranks, they find out.
+  is_timed_[kind][halves] =
+      kind == MPISTRAT_ALLREDUCE && place_.size == 2 && tuning.remote_bytes == 0;
+  if (is_timed_[kind][halves]) remote_bytes = kTimedBytes;
   tunings_[kind][halves] = {
       // Whole cache lines, and so whole elements.
       std::clamp(choose(tuning.chunk_bytes, kTuning.chunk_bytes) / line * line, line, kMaxChunk),

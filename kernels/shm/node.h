@@ -15,6 +15,7 @@
 #include "reduction.h"
 #include "remote.h"
 #include "waiting.h"
+#include "ways.h"
 
 namespace mpistrat {
 
@@ -53,6 +54,8 @@ class Node {
   Regions regions_;
   Remote remote_;
   MpistratTuning tunings_[MPISTRAT_NUM_KINDS][2];  // by kind; of half types, or of the others
+  bool is_timed_[MPISTRAT_NUM_KINDS][2] = {};
+  Ways ways_[2];  // of all-reduces
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
   std::vector<Peer> peers_;

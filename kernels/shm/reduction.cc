@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "remote.h"
+#include "waiting.h"
+#include "ways.h"
 
 namespace mpistrat {
 namespace {
@@ -68,8 +70,12 @@ void Reduction::consume(const Place& place, int64_t step) {
   }
   if (step < before_) prepare(place, step);
   if (pulls_) pull(place, step);
-  if (step < before_ || pulls_) return;
-  const int64_t chunk = step - before_;
+  if (step >= before_ && !pulls_) reduce_chunk(place, step - before_);
+  if (began_ns_ != 0 && step + 1 == steps && !is_partial)
+    place.ways->note(nbytes_, pulls_, now_ns() - began_ns_);
+}
+
+void Reduction::reduce_chunk(const Place& place, int64_t chunk) {
   if (is_whole_) {
     if (wants(place.rank)) reduce_whole(place, chunk);
     return;
@@ -80,10 +86,11 @@ void Reduction::consume(const Place& place, int64_t step) {
 
 void Reduction::go_by_slots() { steps = before_ + chunks_ + !is_whole_; }
 
-// Whether private arrays are worth to be read where they are. Of those that are streamed each slice
-// would come from memory twice: for the rank that reduces it, and for the one that copies it.
+// Whether private arrays may be worth to be read where they are. Of those that are streamed each
+// slice would come from memory twice: for the rank that reduces it, and for the one that copies it.
 bool Reduction::may_pull(const Place& place) const {
-  return nbytes_ >= place.tuning.remote_bytes && !stream_ && place.remote->is_open();
+  const bool is_unlikely = stream_ && !place.ways;
+  return nbytes_ >= place.tuning.remote_bytes && !is_unlikely && place.remote->is_open();
 }
 
 // Find a way that all ranks can go. All read the same slots, and so come to the same answer.
@@ -92,7 +99,9 @@ void Reduction::prepare(const Place& place, int64_t step) {
     look(place);
   } else if (!pulls_) {
     pulls_ = Offers::do_all_agree(place);
-    if (pulls_) steps = has_one_result(place) ? 3 : 4;
+    if (!pulls_) return;
+    steps = has_one_result(place) ? 3 : 4;
+    stream_ = 0;  // what is reduced is read again, by the other ranks
   }
 }
 
@@ -102,7 +111,9 @@ void Reduction::look(const Place& place) {
   writes_in_place_ = found.maps_recvs;
   if (found.can_read && may_pull(place) && !(reads_in_place_ && writes_in_place_)) {
     before_ = 2;
-    can_read_ = Offers::try_to_read(place, true);
+    if (place.ways) began_ns_ = now_ns();
+    const bool would = !place.ways || place.ways->would_read(nbytes_);
+    can_read_ = would && Offers::try_to_read(place, true);
   }
   // These hold if that comes to nothing, too.
   is_whole_ = is_whole_ && !reads_in_place_ && !writes_in_place_;

@@ -14,7 +14,8 @@
 //
 // Of registered arrays (regions.h) the copies in, or out, or both are left out. If not all are
 // registered, but each rank can read the others' arrays where they are (offers.h), it reduces its
-// slice of all of them to its own result, then copies the others' slices from their results.
+// slice of all of them to its own result, then copies the others' slices from their results. Two
+// ranks find out by themselves whether that pays (ways.h).
 
 #include "exchange.h"
 #include "pulling.h"
@@ -41,6 +42,7 @@ class Reduction : public Exchange {
   void prepare(const Place& place, int64_t step);
   void look(const Place& place);
   void go_by_slots();
+  void reduce_chunk(const Place& place, int64_t chunk);
   void pull(const Place& place, int64_t step);
   int64_t slice_begin(int of) const;
   void reduce_flat(const Place& place);
@@ -63,7 +65,8 @@ class Reduction : public Exchange {
   bool is_whole_ = false, is_inline_ = false, is_flat_ = false;
   bool reads_in_place_ = false, writes_in_place_ = false;
   bool pulls_ = false, can_read_ = false;
-  int64_t before_ = 0;  // steps before the first chunk
+  uint64_t began_ns_ = 0;  // of calls that are timed: when all ranks were there
+  int64_t before_ = 0;     // steps before the first chunk
   int stream_ = 0;
   Offers offers_;
   PulledReduction reduction_;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mpistrat.bench.trials import Bench, Trial
+from mpistrat.bench.trials import NEVER, Bench, Trial
 from mpistrat.collectives.shared import tuning_table
 from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning, Tunings, from_entry
 from mpistrat.collectives.shm import ShmBackend
@@ -41,7 +41,8 @@ class NodeSearch:
         trial = Trial[Tuning](
             self._bench, lambda way: self._backend.tune({name: way}), call, halves=call != name
         )
-        best = Tuning()
+        is_timed = call == "allreduce" and num_ranks == 2  # these find out by themselves
+        best = Tuning(remote_bytes=NEVER) if is_timed else Tuning()
         for nbytes in _CHUNKS:
             best = trial.better(4 * _MIB, best, replace(best, chunk_bytes=nbytes))
         if call in ("allreduce", "reduce"):
@@ -52,6 +53,8 @@ class NodeSearch:
                 best = replace(best, flat_bytes=flat_bytes)
         if call in _STREAMED:
             best = replace(best, stream_bytes=trial.first(best, "stream_bytes", _STREAM))
-        if call in _REMOTE_CALLS:
+        if is_timed:
+            best = replace(best, remote_bytes=0)
+        elif call in _REMOTE_CALLS:
             best = replace(best, remote_bytes=trial.first(best, "remote_bytes", _REMOTE))
         return best

@@ -71,6 +71,21 @@ def test_same_bits_as_through_slots(name):
             assert mine.tobytes() == by_slots.tobytes(), count
 
 
+@pytest.mark.mpi(ranks=2)
+@pytest.mark.parametrize("name", ["float16", "float32", "int32"])
+def test_ranks_that_find_out_which_way_is_faster(name):
+    """They try both, and go on as they like; whichever way, the sums are right."""
+    with Communicator(world(), "shm") as comm:
+        for count in (600_011, 7_000_003):
+            arrays = inputs(comm, count, name)
+            wanted = expected_reduction("sum", arrays)
+            out = np.empty_like(wanted)
+            for i in range(70 if count < 1_000_000 else 6):
+                out[:] = i
+                assert_same(comm.allreduce(arrays[comm.rank], out=out), wanted, f"{count}, {i}")
+            assert_same(comm.allreduce(arrays[comm.rank].copy()), wanted, "a new array")
+
+
 @pytest.mark.mpi(ranks=[2, 3])
 def test_parts_of_arrays_at_other_offsets_on_each_rank():
     with reading() as comm:

@@ -85,7 +85,8 @@ class Tuning(_Sizes):
         From so many bytes on, results are written past the caches.
     remote_bytes
         From so many bytes on, private arrays are read where they are, if the system allows it
-        and results are not written past the caches.
+        and results are not written past the caches. Where it is 0, two ranks that all-reduce
+        find out by themselves when that is faster (kernels/shm/ways.h).
     """
 
     chunk_bytes: int = 0
