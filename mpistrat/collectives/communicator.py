@@ -38,9 +38,10 @@ class Communicator(Calls):
 
     Over shared memory, and between nodes where MPI may be called by any thread, what twins started
     goes on while Python computes, one after the other, without the interpreter's lock. Calls of
-    several steps do so up to the end of their first: ``iscatter``, ``igather`` and ``iallgather``
-    of unequal lengths, ``ialltoall`` with uneven splits, fused lists of several dtypes. They, and
-    what is behind them, go on when this rank next waits for a call or tests one.
+    several steps do so up to the end of their first: ``igather`` and ``iallgather`` of unequal
+    lengths, ``ialltoall`` with uneven splits, ``iscatter`` of another shape or dtype than before,
+    fused lists of several dtypes. They, and what is behind them, go on when this rank next waits
+    for a call or tests one.
 
     Every blocking method takes ``timeout``, in seconds (default ``MPISTRAT_TIMEOUT``).
 

@@ -64,6 +64,8 @@ class Gate:
         Whether the ranks compare what they call (``MPISTRAT_CHECKS``).
     results
         Memory for the results of fused calls.
+    scattered
+        What was scattered last, by root and axis (operations/scatter.py).
     stacks
         How to ask ranks that are missing what they do, where that is possible.
     peers
@@ -102,6 +104,7 @@ class Gate:
         self._is_leaving = False
         self._left: Signature | str = ""
         self.results = ResultPool()
+        self.scattered: dict[tuple[int, int], Any] = {}
         self._possible: set[tuple[str, np.dtype[Any]]] = set()
 
     @property
@@ -190,7 +193,8 @@ class Gate:
     ) -> Generator[Request, None, bool]:
         """Cross the gate with `transfer`, which is right if all ranks' `length` is this rank's.
 
-        Returns whether it was carried out. If not, or without one, ``extras`` has the lengths.
+        Returns whether it was carried out. If not, or without one, ``extras`` has the lengths; any
+        other number will do as well.
         """
         if not (self.checks and self.has_digests):
             yield from self.cross(signature, length, nbytes=nbytes)

@@ -79,6 +79,10 @@ def calls_of_all_kinds(comm, rows):
     yield lambda: comm.iallgather(mine), everything
     yield lambda: comm.igather(mine, last), everything if rank == last else None
     yield lambda: comm.ialltoall(mine), np.concatenate(pieces)
+    yield (
+        lambda: comm.iscatter(mine if rank == last else None, last),
+        np.array_split(arrays[last], size)[rank],
+    )
     yield comm.ibarrier, None
     yield lambda: comm.iallreduce_many([mine, mine[:1]]), [total, total[:1]]
 
@@ -100,6 +104,9 @@ def assert_results(works, wanted):
 def test_calls_of_all_kinds_end_while_python_computes(node_size, rows):
     with communicator(node_size) as comm:
         starts, wanted = zip(*calls_of_all_kinds(comm, rows), strict=True)
+        comm.scatter(
+            np.zeros(rows) if comm.rank == comm.size - 1 else None, comm.size - 1
+        )  # is known
         works = [start() for start in starts]
         busy_until(lambda: not comm.backend.fast.is_busy)
         assert not any(work.done for work in works), "nobody has looked yet"
@@ -139,6 +146,23 @@ def test_calls_of_several_steps_hold_those_behind_them(node_size):
         assert all((one == size).all() for one in works[5].wait())
         assert (works[6].wait() == 1.0).all()
         assert {record.state for record in comm.records()} == {"done"}
+
+
+@NODES
+@pytest.mark.mpi(ranks=[2, 3])
+def test_what_is_scattered_may_change(node_size):
+    """Ranks guess that it is what it was the last time; by root and axis."""
+    with communicator(node_size) as comm:
+        forms = [((7, 2), "float32"), ((7, 2), "float32"), ((7, 2), "int8"), ((0, 3), "int8")]
+        whole = [sample(dtype, shape, i) for i, (shape, dtype) in enumerate([*forms, *forms])]
+        for root in range(2):
+            for axis in (0, 1, -1):
+                works = [
+                    comm.iscatter(a if comm.rank == root else None, root, axis) for a in whole
+                ]
+                for array, work in zip(whole, works, strict=True):
+                    mine = np.array_split(array, comm.size, axis)[comm.rank]
+                    assert_same(work.wait(), np.ascontiguousarray(mine), "scattered")
 
 
 @NODES

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
+from mpistrat.collectives import fingerprint
 from mpistrat.collectives.arrays import as_array, check_axis
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
@@ -38,19 +42,56 @@ def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int) -> Steps:
 
 
 def _steps(gate: Gate, source: Array | None, root: int, axis: int) -> Steps:
+    signature = Signature("scatter", None, None, None, root, axis)
     nbytes = 0 if source is None else source.nbytes
-    yield from gate.cross(Signature("scatter", None, None, None, root, axis), nbytes=nbytes)
-    shape, dtype = yield from bcast_object(gate, _form(source), root)
-    axis %= len(shape)
-    lengths = even_lengths(shape[axis], gate.size)
-    counts = row_counts(lengths, shape, axis)
-    piece = np.empty(counts[gate.rank], dtype)
-    if sum(counts):
-        rows = None if source is None else to_rows(source, axis)
-        yield from gate.backend.scatter(rows, piece, counts, root)
-    like = np.broadcast_to(np.empty((), dtype), shape)
-    return from_rows(piece, lengths[gate.rank], like, axis)
+    # Only the root knows what it has; the others guess what it had the last time.
+    form = (
+        gate.scattered.get((root, axis)) if source is None else _Form(source.shape, source.dtype)
+    )
+    share = None
+    if form is not None and gate.may_guess(form.nbytes):
+        share = _Share(gate, form, source, axis)
+    guess = 0 if share is None else share.number
+    transfer = None if share is None else share.transfer(root)
+    is_right = yield from gate.guard_rows(signature, guess, transfer, nbytes)
+    if share is None or not is_right:
+        gate.scattered[root, axis] = form = yield from bcast_object(gate, form, root)
+        share = _Share(gate, form, source, axis)
+        yield from share.transfer(root)
+    return share.result()
 
 
-def _form(source: Array | None) -> tuple[tuple[int, ...], np.dtype] | None:
-    return None if source is None else (source.shape, source.dtype)
+class _Form(NamedTuple):
+    """What the root has."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class _Share:
+    """A rank's part in the scattering of an array of the given form."""
+
+    def __init__(self, gate: Gate, form: _Form, source: Array | None, axis: int) -> None:
+        self._gate, self._form, self._axis = gate, form, axis % len(form.shape)
+        self._lengths = even_lengths(form.shape[self._axis], gate.size)
+        self._counts = row_counts(self._lengths, form.shape, self._axis)
+        self._rows = None if source is None else to_rows(source, self._axis)
+        self._piece = np.empty(self._counts[gate.rank], form.dtype)
+
+    @property
+    def number(self) -> int:
+        """A number that stands for the form."""
+        return fingerprint.digest(Signature("scatter", None, self._form.dtype, self._form.shape))
+
+    def transfer(self, root: int) -> Steps:
+        """Move the data."""
+        return self._gate.backend.scatter(self._rows, self._piece, self._counts, root)
+
+    def result(self) -> Array:
+        """Return this rank's piece."""
+        like = np.broadcast_to(np.empty((), self._form.dtype), self._form.shape)
+        return from_rows(self._piece, self._lengths[self._gate.rank], like, self._axis)
