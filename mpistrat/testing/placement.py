@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-__all__ = ["SIZE_PARAMETER", "Placement", "arguments", "marked_sizes", "placement"]
+__all__ = [
+    "SIZE_PARAMETER",
+    "Placement",
+    "arguments",
+    "marked_sizes",
+    "placement",
+    "takes_long",
+    "with_all",
+    "without_mpi",
+]
 
 SIZE_PARAMETER = "_mpi_ranks"
 """The hidden parameter of a test that its marker multiplies over job sizes."""
@@ -108,6 +117,11 @@ def arguments(item: pytest.Function) -> dict[str, Any]:
 def with_all() -> bool:
     """Tell whether tests are to run that take long and seldom find more than the others."""
     return os.environ.get("MPISTRAT_TESTS_ALL", "") == "1"
+
+
+def takes_long() -> pytest.MarkDecorator:
+    """Mark a test, a case or a module that runs with all tests only."""
+    return pytest.mark.skipif(not with_all(), reason="takes long; MPISTRAT_TESTS_ALL=1 runs it")
 
 
 def without_mpi() -> bool:

@@ -8,6 +8,7 @@ from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
 from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
+from mpistrat.testing.placement import takes_long
 
 _SOME = ("bool", "int8", "float16", "bfloat16", "float32", "complex128")
 
@@ -25,6 +26,7 @@ class TestHierarchical(BackendConformance):
                 run_body(comm, "hierarchical", body)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=4)
 class TestRings(TestHierarchical):
     """The same with rings for all but the least arrays."""

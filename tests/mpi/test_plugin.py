@@ -8,7 +8,9 @@ import pytest
 from mpi4py import MPI
 
 from mpistrat.testing.layouts import LAYOUTS, Layout
+from mpistrat.testing.placement import takes_long
 
+pytestmark = takes_long()
 _turns: list[int] = []
 
 

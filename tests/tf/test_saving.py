@@ -15,6 +15,7 @@ keras = pytest.importorskip("keras")
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
+from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 
 four_cpus()
@@ -101,7 +102,12 @@ def assert_close(model, want):
 @pytest.mark.mpi(ranks=3, timeout_s=120)
 @pytest.mark.parametrize(
     ("way", "before", "after"),
-    [("checkpoint", 2, [3, 1]), ("keras", 2, [3, 1]), ("checkpoint", 3, [2]), ("keras", 1, [2])],
+    [
+        ("checkpoint", 2, [3, 1]),
+        pytest.param("keras", 2, [3, 1], marks=takes_long()),
+        pytest.param("checkpoint", 3, [2], marks=takes_long()),
+        pytest.param("keras", 1, [2], marks=takes_long()),
+    ],
 )
 def test_other_numbers_of_ranks_go_on(way, before, after):
     save, restore = WAYS[way]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.placement import takes_long
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 SOURCES = sorted(
@@ -95,11 +95,11 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     return build_objects
 
 
-LONG = pytest.mark.skipif(not with_all(), reason="takes a minute; MPISTRAT_TESTS_ALL=1 runs it")
-
 # The reductions alone have no threads, and are slow under that sanitizer.
 CASES = [
-    pytest.param(build, test, id=f"{build}-{test.stem}", marks=() if build == "plain" else LONG)
+    pytest.param(
+        build, test, id=f"{build}-{test.stem}", marks=() if build == "plain" else takes_long()
+    )
     for build in BUILDS
     for test in TESTS
     if build != "thread" or not test.stem.startswith("simd_")
