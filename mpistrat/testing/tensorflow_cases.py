@@ -34,6 +34,7 @@ __all__ = [
     "drop",
     "raised",
     "same",
+    "some",
     "steady",
 ]
 
@@ -99,16 +100,16 @@ def _cases(kind: str, *layouts: tuple[int, int]) -> tuple[Case, ...]:
     return tuple(Case(*layout, kind) for layout in layouts)
 
 
-def _some(cases: Sequence[Case]) -> tuple[Case, ...]:
+def some(cases: Sequence[Case]) -> tuple[Case, ...]:
     """Leave out what takes long, for who does not want all tests."""
     return tuple(case for case in cases if with_all() or str(case) in _MAIN)
 
 
-_MAIN = ("Mirrored-1x2", "Mirrored-2x1", "Central-2x1", "OneDevice-1x1")
-_ONE = _some(_cases("Mirrored", (1, 1)))
-MIRRORED = (*_ONE, *_some(_cases("Mirrored", (1, 2), (2, 1), (2, 2))))
-CENTRAL = _some(_cases("Central", (1, 2), (2, 1), (2, 2)))
-SPREAD = (*MIRRORED[len(_ONE) :], *_some(_cases("MultiWorker", (2, 1))), *CENTRAL)
+_MAIN = ("Mirrored-1x2", "Mirrored-2x1", "OneDevice-1x1")
+_ONE = some(_cases("Mirrored", (1, 1)))
+MIRRORED = (*_ONE, *some(_cases("Mirrored", (1, 2), (2, 1), (2, 2))))
+CENTRAL = some(_cases("Central", (1, 2), (2, 1), (2, 2)))
+SPREAD = (*MIRRORED[len(_ONE) :], *some(_cases("MultiWorker", (2, 1))), *CENTRAL)
 """Those with several replicas."""
 EVERYWHERE = (*_ONE, *SPREAD, *_cases("OneDevice", (1, 1)))
 

@@ -12,12 +12,12 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from mpistrat.errors import ClosedError, CommunicationError, UsageError  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
-from mpistrat.testing.tensorflow_cases import Case, drop, steady  # noqa: E402
+from mpistrat.testing.tensorflow_cases import Case, drop, some, steady  # noqa: E402
 
 four_cpus()
 
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60)
-CASES = [Case(2, 1), Case(2, 2), Case(2, 1, "Central")]
+CASES = some([Case(2, 1), Case(2, 2), Case(2, 1, "Central")])
 TWO = ["CPU:0", "CPU:1"]
 RUNS = {"eager": lambda call: call, "graph": tf.function}
 # In a graph TensorFlow tells the classes that it knows; the text tells the rest.
