@@ -43,8 +43,8 @@ def clip_sums(original: Callable[..., Any]) -> Callable[..., Any]:
         if not any(limits) or our_replica() is None:
             return original(self, grads)
         pairs = self._all_reduce_sum_gradients([(grad, None) for grad in grads])
-        _sums.are_made = True
-        return original(self, [total for total, _ in pairs])
+        _sums.clipped = original(self, [total for total, _ in pairs])
+        return _sums.clipped
 
     return clip
 
@@ -53,7 +53,10 @@ def sum_once(original: Callable[..., Any]) -> Callable[..., Any]:
     """Leave what was summed to be clipped as it is."""
 
     def all_reduce(self: Any, grads_and_vars: Any) -> Any:
-        are_made, _sums.are_made = getattr(_sums, "are_made", False), False
-        return list(grads_and_vars) if are_made else original(self, grads_and_vars)
+        pairs = list(grads_and_vars)
+        # Told by identity: an error may have come between the clipping and here.
+        clipped, _sums.clipped = getattr(_sums, "clipped", ()), ()
+        are_summed = list(map(id, clipped)) == [id(grad) for grad, _ in pairs]
+        return pairs if are_summed else original(self, pairs)
 
     return all_reduce

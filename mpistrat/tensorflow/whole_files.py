@@ -15,22 +15,29 @@ import os
 import secrets
 import shutil
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from mpistrat import config
+from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.errors import CommunicationTimeoutError
 from mpistrat.tensorflow import private_api
 
 if TYPE_CHECKING:
     from mpistrat.collectives import Communicator
 
 __all__ = ["install", "written_whole"]
+
+_LOG = get_logger(__name__)
+_NAP_S = 1e-3
 
 _LAST = (".index", "saved_model.pb")
 """Ends of the names of what refers to other files."""
@@ -117,11 +124,11 @@ def _local_path(value: Any) -> Path | None:
 def _own_name(path: Path) -> Iterator[Path]:
     """Yield a name that no other has; all files whose names begin so get the path's at the end."""
     own = path.with_name(f".{secrets.token_hex(6)}.{path.name}")
-    time, save = _job.key(path)
+    now, save = _job.key(path)
     _job.within.save = True  # a SavedModel writes a checkpoint, in a folder that is its own
     try:
         yield own
-        with _notes(path.parent, time) as notes:
+        with _notes(path.parent, now) as notes:
             if save not in notes:
                 _rename_all(own, path)
                 notes.append(save)
@@ -150,16 +157,41 @@ def _order(file: Path) -> int:
     return max((i + 1 for i, end in enumerate(_LAST) if file.name.endswith(end)), default=0)
 
 
+def _lock(file: IO[str]) -> None:
+    """Wait until no other rank renames files in this folder.
+
+    Raises
+    ------
+    CommunicationTimeoutError
+        That takes longer than ``MPISTRAT_TIMEOUT``.
+    """
+    end = time.monotonic() + config.timeout_s()
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise CommunicationTimeoutError(
+                    f"another rank holds the lock {file.name} for {config.timeout_s():.0f} s while"
+                    " it renames what it saved; look whether it was stopped, and whether the file"
+                    " system answers"
+                ) from None
+        except OSError as error:
+            text = f"{file.name} cannot be locked ({error}): of files that several ranks save to"
+            warn_once(_LOG, "no file locks", f"{text} one path, those of the last one stay")
+            return None
+        time.sleep(_NAP_S)
+
+
 @contextmanager
-def _notes(folder: Path, time: str) -> Iterator[list[str]]:
+def _notes(folder: Path, now: str) -> Iterator[list[str]]:
     """Hold the folder's lock; yield the names of what was saved at this time, to be added to."""
     _job.notes.add(folder / _NOTES)
     with (folder / _NOTES).open("a+") as file:
-        with suppress(OSError):  # a file system without locks: the last rank's files stay
-            fcntl.flock(file, fcntl.LOCK_EX)
+        _lock(file)
         file.seek(0)
         at, *names = file.read().split("\n")
-        found = names if at == time else []
+        found = names if at == now else []
         yield found
         file.truncate(0)
-        file.write("\n".join([time, *found]))
+        file.write("\n".join([now, *found]))

@@ -146,3 +146,22 @@ def test_statistics_are_each_replicas_own_as_in_tensorflow():
         for part, replicas in enumerate(want):
             for rank, wanted in enumerate(replicas):
                 np.testing.assert_allclose(ranks[rank][part][0], wanted, rtol=1e-6)
+
+
+def test_an_error_after_clipping_leaves_nothing_behind():
+    """The next gradients are summed all the same."""
+    with distribute.MirroredStrategy() as strategy:
+        with strategy.scope():
+            weight = tf.Variable(1.0)
+            sgd = keras.optimizers.SGD(1.0, clipnorm=100.0)
+            sgd.build([weight])
+        mine = tf.constant(float(strategy.communicator.rank + 1))
+
+        def clip_only():
+            sgd._clip_gradients([mine])
+            raise KeyError("between")
+
+        with pytest.raises(KeyError, match="between"):
+            strategy.run(clip_only)
+        strategy.run(lambda: sgd.apply([mine]))
+        assert weight.numpy() == 1.0 - 3.0

@@ -1,6 +1,7 @@
 """What ranks save, and go on from: whole files, and training as if it had never been stopped."""
 
 import contextlib
+import fcntl
 import functools
 import os
 import tempfile
@@ -14,6 +15,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.errors import CommunicationTimeoutError  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
@@ -177,6 +179,26 @@ def test_what_all_ranks_save_to_one_path_is_whole():
         left = {file.name for file in folder.rglob("*") if file.name != ".mpistrat_saved"}
         assert not [name for name in left if name.startswith(".") or "temp" in name]
         assert {f"{rank}.keras" for rank in range(3)} < left
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_a_lock_that_is_not_given_back_has_a_deadline():
+    with distribute.MirroredStrategy() as strategy, pytest.MonkeyPatch.context() as patch:
+        folder = world_folder(strategy.communicator)
+        with strategy.scope():
+            model = made()
+        if strategy.is_chief:
+            with (folder / ".mpistrat_saved").open("w") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                strategy.communicator.barrier()
+                strategy.communicator.barrier()
+        else:
+            strategy.communicator.barrier()
+            patch.setenv("MPISTRAT_TIMEOUT", "0.5")
+            with pytest.raises(CommunicationTimeoutError, match="mpistrat_saved"):
+                model.save(folder / "a.keras")
+            patch.undo()
+            strategy.communicator.barrier()
 
 
 # ------------------------------------------------------------------------------------- callbacks
