@@ -27,7 +27,6 @@ from mpistrat import config
 from mpistrat.collectives.base import Capabilities, Steps
 from mpistrat.collectives.mpi import MpiBackend
 from mpistrat.collectives.native import kernels
-from mpistrat.collectives.native_calls import ALLTOALL
 from mpistrat.collectives.nodes import Nodes
 from mpistrat.collectives.shared import rendezvous, tuning_table
 from mpistrat.collectives.shared.liveness import Liveness
@@ -35,7 +34,6 @@ from mpistrat.collectives.shared.registered import private_memory
 from mpistrat.collectives.shared.tuning import Tunings, WireTuning, wire_from_entry
 from mpistrat.collectives.shm import ShmBackend
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.types import Array
 
 __all__ = ["HierarchicalBackend"]
 
@@ -54,6 +52,7 @@ class HierarchicalBackend(ShmBackend):
     """
 
     name = "hierarchical"
+    needs_longest = False
     unavailable = staticmethod(MpiBackend.unavailable)
 
     def __init__(
@@ -128,20 +127,6 @@ class HierarchicalBackend(ShmBackend):
         """Return the ranks of this node whose processes have ended."""
         node, mates = self._shm, self.nodes.mates
         return () if node is None else [mates[local] for local in node.lost()]
-
-    # --------------------------------------------------------------------------- the calls
-
-    def alltoall(
-        self,
-        send: Array,
-        recv: Array,
-        send_counts: Sequence[int],
-        recv_counts: Sequence[int],
-        most: int | None = None,
-    ) -> Steps:
-        """Send each rank its block; messages need not know the longest one, as memory does."""
-        counts = {"send_counts": send_counts, "recv_counts": recv_counts}
-        return self._transfer(ALLTOALL, [send], [recv], **counts)
 
     def close(self) -> None:
         """Free the memory and the MPI communicators."""

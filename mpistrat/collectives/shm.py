@@ -70,10 +70,13 @@ class ShmBackend:
     ----------
     reads_peers
         Whether long arrays are read where they are, by the kernel (reaching.py).
+    needs_longest
+        Whether an all-to-all has to know the longest block of any rank: slots do, messages do not.
     """
 
     name = "shm"
     reads_peers = False
+    needs_longest = True
     unavailable = staticmethod(MpiBackend.unavailable)
 
     def __init__(self, mpi: MpiBackend, node: Any, liveness: Liveness) -> None:
@@ -222,7 +225,7 @@ class ShmBackend:
         most: int | None = None,
     ) -> Steps:
         """Copy through every rank's slot, each rank its part."""
-        if most is None:
+        if most is None and self.needs_longest:
             longest = np.array([max(*send_counts, *recv_counts)], np.int64)
             yield from self._transfer(ALLREDUCE, [longest], [longest], op="max")
             most = int(longest[0])
@@ -231,7 +234,7 @@ class ShmBackend:
             *([send], [recv]),
             send_counts=send_counts,
             recv_counts=recv_counts,
-            most=most,
+            most=most or 0,
         )
 
     def close(self) -> None:
