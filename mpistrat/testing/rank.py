@@ -43,10 +43,9 @@ def _redirect(folder: Path, rank: int) -> None:
         os.close(target)
 
 
-def _end_with_launcher(folder: Path) -> None:
+def _end_with_launcher(alive: int) -> None:
     """Kill this process as soon as the launching process lets go of its lock, or dies."""
-    with (folder / ALIVE_FILE).open("rb") as alive:
-        fcntl.flock(alive, fcntl.LOCK_SH)  # sleeps in the kernel: it costs the program nothing
+    fcntl.flock(alive, fcntl.LOCK_SH)  # sleeps in the kernel: it costs the program nothing
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -79,8 +78,10 @@ def main(argv: list[str]) -> None:
     _redirect(folder, rank)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    # Not a threading.Thread: the program should see no thread but its own.
-    _thread.start_new_thread(_end_with_launcher, (folder,))
+    # Opened before others can know of this process: who then kills the launching process may
+    # remove the folder at once. Not a threading.Thread: the program should see none but its own.
+    alive = os.open(folder / ALIVE_FILE, os.O_RDONLY)
+    _thread.start_new_thread(_end_with_launcher, (alive,))
     (folder / f"rank{rank}.pid").write_text(str(os.getpid()), encoding="ascii")
     _run(argv[1:])
 
