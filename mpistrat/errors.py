@@ -15,6 +15,9 @@
     │   ├── CommunicationTimeoutError (TimeoutError)  a deadline passed; names the ranks
     │   ├── PeerLostError                     another rank failed or left
     │   └── MismatchError (ValueError)        the ranks called different things
+    ├── CheckpointError (RuntimeError)        cannot be written or read; names the file
+    │   ├── CheckpointNotFoundError (FileNotFoundError)  there is no complete checkpoint
+    │   └── CheckpointMismatchError (AssertionError)     it does not hold what a program has
     └── CoordinatorError (RuntimeError)       a function sent to a worker failed
 
 Where `tf.distribute` documents a built-in exception type, the class here derives from it, so
@@ -30,6 +33,9 @@ __all__ = [
     "BackendError",
     "BackendNotFoundError",
     "BackendUnavailableError",
+    "CheckpointError",
+    "CheckpointMismatchError",
+    "CheckpointNotFoundError",
     "ClosedError",
     "ClusterError",
     "CommunicationError",
@@ -123,6 +129,18 @@ class MismatchError(CommunicationError, ValueError):
     def __init__(self, message: str, calls: Mapping[int, str] | None = None) -> None:
         super().__init__(message)
         self.calls = dict(calls or {})
+
+
+class CheckpointError(MpistratError, RuntimeError):
+    """A checkpoint could not be written, or is corrupt or incomplete."""
+
+
+class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
+    """There is no checkpoint at a path, or it was never completed."""
+
+
+class CheckpointMismatchError(CheckpointError, AssertionError):
+    """A program's objects and a checkpoint do not hold the same things."""
 
 
 class CoordinatorError(MpistratError, RuntimeError):

@@ -24,7 +24,7 @@ class Remote;
 class Ways;
 struct Peer;
 
-constexpr int64_t kTimedBytes = 1 << 20;  // arrays from here on may be timed (ways.h)
+constexpr int64_t kTimedBytes = 64 << 10;  // arrays from here on may be timed (ways.h)
 constexpr MpistratTuning kTuning{128 << 10, 64 << 10, 20 << 20, 20 << 20, 4 << 20};
 
 // What an exchange sees of its node.
@@ -32,9 +32,10 @@ struct Place {
   Memory* memory;
   int rank;
   int size;
-  uint64_t counter;       // steps so far, over all calls; says which buffers are in turn
-  int64_t sequence;       // of the call, if it crosses the gate
-  MpistratTuning tuning;  // of the call
+  uint64_t counter;            // steps so far, over all calls; says which buffers are in turn
+  int64_t sequence;            // of the call, if it crosses the gate
+  MpistratTuning tuning;       // of the call
+  int64_t apart_stream_bytes;  // as its stream_bytes, of reductions whose result is not in place
   Regions* regions;
   const Remote* remote;
   Ways* ways;  // of the call, where its own time tells whether to read what is private; else null

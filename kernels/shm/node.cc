@@ -3,11 +3,14 @@
 #include <cstring>
 
 #include "../calls/calls.h"
+#include "caches.h"
 
 namespace mpistrat {
 
 Node::Node(Memory* memory, int rank, int size, int num_cpus)
-    : place_{memory, rank, size, 0, 0, {}, &regions_, &remote_, nullptr, nullptr, nullptr, nullptr},
+    : cache_bytes_(last_level_cache_bytes(num_cpus)),
+      place_{memory,    rank,     size,    0,       0,       {},     0,
+             &regions_, &remote_, nullptr, nullptr, nullptr, nullptr},
       waiting_(&memory->bell, size > num_cpus),
       sources_(static_cast<size_t>(size)),
       targets_(static_cast<size_t>(size)),
@@ -25,6 +28,7 @@ void Node::begin(const MpistratSpec& spec) {
   std::memcpy(&place_.sequence, line_, sizeof place_.sequence);
   const bool is_half = spec_.dtype == MPISTRAT_FLOAT16 || spec_.dtype == MPISTRAT_BFLOAT16;
   place_.tuning = tunings_[spec_.kind][is_half];
+  place_.apart_stream_bytes = apart_stream_bytes_[spec_.kind][is_half];
   place_.ways = is_timed_[spec_.kind][is_half] ? &ways_[is_half] : nullptr;
   step_ = 0;
   next_ = 0;
@@ -64,6 +68,10 @@ void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   is_timed_[kind][halves] =
       kind == MPISTRAT_ALLREDUCE && place_.size == 2 && tuning.remote_bytes == 0;
   if (is_timed_[kind][halves]) remote_bytes = kTimedBytes;
+  // Past the caches as soon as all ranks' sources and results together fill them.
+  const int64_t filling = cache_bytes_ > 0 ? cache_bytes_ / (2 * place_.size) : INT64_MAX;
+  apart_stream_bytes_[kind][halves] =
+      choose(tuning.stream_bytes, std::min(filling, kTuning.stream_bytes));
   tunings_[kind][halves] = {
       // Whole cache lines, and so whole elements.
       std::clamp(choose(tuning.chunk_bytes, kTuning.chunk_bytes) / line * line, line, kMaxChunk),

@@ -49,11 +49,13 @@ class Node {
   bool do_lines_agree();
   void fill_table();
 
+  int64_t cache_bytes_;
   Place place_;
   Waiting waiting_;
   Regions regions_;
   Remote remote_;
   MpistratTuning tunings_[MPISTRAT_NUM_KINDS][2];  // by kind; of half types, or of the others
+  int64_t apart_stream_bytes_[MPISTRAT_NUM_KINDS][2] = {};
   bool is_timed_[MPISTRAT_NUM_KINDS][2] = {};
   Ways ways_[2];  // of all-reduces
   std::vector<const void*> sources_;

@@ -19,6 +19,7 @@
 
 #include "exchange.h"
 #include "pulling.h"
+#include "ways.h"
 
 namespace mpistrat {
 
@@ -38,7 +39,9 @@ class Reduction : public Exchange {
   bool wants(int rank) const { return spec_.kind == MPISTRAT_ALLREDUCE || rank == spec_.root; }
   int64_t offset(int64_t chunk) const { return chunk * chunk_bytes_; }
 
+  void bring_or_offer(const Place& place, int64_t step);
   bool may_pull(const Place& place) const;
+  void choose_stream(const Place& place);
   void prepare(const Place& place, int64_t step);
   void look(const Place& place);
   void go_by_slots();
@@ -65,8 +68,10 @@ class Reduction : public Exchange {
   bool is_whole_ = false, is_inline_ = false, is_flat_ = false;
   bool reads_in_place_ = false, writes_in_place_ = false;
   bool pulls_ = false, can_read_ = false;
-  uint64_t began_ns_ = 0;  // of calls that are timed: when all ranks were there
-  int64_t before_ = 0;     // steps before the first chunk
+  Ways::Plan plan_ = {};
+  bool is_timed_ = false;
+  uint64_t spent_ns_ = 0, began_ns_ = 0;  // before all ranks were there, and when they were
+  int64_t before_ = 0;                    // steps before the first chunk
   int stream_ = 0;
   Offers offers_;
   PulledReduction reduction_;

@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "../shm/ways.h"
 #include "check.h"
 #include "dtypes.h"
 #include "values.h"
@@ -428,30 +427,9 @@ void run_size(void* memory, int size, int num_cases) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Who finds a way slow takes the other; who does not try it again never learns that it is fast now.
-void check_ways() {
-  mpistrat::Ways ways;
-  const int64_t nbytes = 3 << 20;
-  const auto call = [&](uint64_t by_slots, uint64_t read) {
-    const bool reads = ways.would_read(nbytes);
-    ways.note(nbytes, reads, reads ? read : by_slots);
-    return reads;
-  };
-  CHECK(call(10, 30) && !call(10, 30) && call(10, 30) && !call(10, 30));
-  int num_read = 0;
-  for (int i = 4; i < 128; ++i) num_read += call(10, 30);
-  CHECK(num_read == 1);
-  for (int i = 0; i < 30; ++i) call(100, 30);        // slots have become slow
-  CHECK(call(100, 30) && ways.would_read(1 << 20));  // lengths are learned one by one
-  bool reads = true;
-  for (int i = 0; i < 64; ++i) reads = call(10, 30);
-  CHECK(!reads);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  check_ways();
   const int num_cases = argc > 1 ? std::atoi(argv[1]) : 40;
   for (int size = 1; size <= 8; size = size < 5 ? size + 1 : size + 3) {
     void* memory = std::aligned_alloc(4096, (mpistrat_node_bytes(size) + 4095) / 4096 * 4096);

@@ -43,7 +43,8 @@ def command(
 ) -> None:
     """Time allreduce_many of ResNet-50's 161 gradients (102 MB) against one flat allreduce.
 
-    Peers that take no lists sum one flat array.
+    Peers that take no lists sum one flat array. NumPy asks for huge pages for that one, but not
+    for most of the 161; NUMPY_MADVISE_HUGEPAGE=0 gives both sides small ones.
     """
     with told_to_the_user():
         names = split(backends, "backends"), parse_peers(peers)

@@ -124,7 +124,7 @@ def landing(out: Array | None, send: Array) -> Array:
     """
     if out is None or out.dtype != send.dtype or not out.flags.carray:
         return np.empty(send.size, send.dtype)
-    if out.ctypes.data != send.ctypes.data and np.may_share_memory(out, send):
+    if np.may_share_memory(out, send) and out.ctypes.data != send.ctypes.data:
         return np.empty(send.size, send.dtype)
     return out.ravel()
 

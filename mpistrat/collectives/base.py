@@ -159,6 +159,16 @@ class FastCalls(Protocol):
         """
         ...
 
+    def natively(
+        self, callable_: Callable[..., Any], array: Array, op: str
+    ) -> tuple[int, int, int] | None:
+        """Return how native code makes the calls of what :meth:`allreduce` has returned.
+
+        None if it cannot; see ``Communicator.allreduce_natively``. Of a call that is not over then
+        `callable_` has a method ``end`` (status, sequence, array, op, out).
+        """
+        ...
+
     def resume(self) -> None:
         """Let transfers begin again that wait after one that holds, or differs between ranks."""
         ...

@@ -106,6 +106,30 @@ class Communicator(Calls):
             fast.record_in(self._gate.recorder.ring)
             self._engine.allow_fast_calls()
 
+    def allreduce_natively(self, array: Array, op: str) -> tuple[int, int, int] | None:
+        """Return how native code begins :meth:`allreduce_soon` for flat arrays like `array`.
+
+        Returns
+        -------
+        tuple of int, or None
+            A function and its first two arguments (`allreduce_now` in kernels/bindings), valid for
+            as long as this communicator exists; None where there is no such thing.
+
+        Notes
+        -----
+        **Local.** What that function begins and does not end is for :meth:`carry_on`.
+        """
+        fast = self._backend.fast
+        return None if fast is None else fast.natively(self.allreduce_soon, array, op)
+
+    def carry_on(
+        self, status: int, sequence: int, array: Array, op: str, out: Array
+    ) -> Work[Array]:
+        """Take over an all-reduce that native code has begun: its status and its number."""
+        begun: Any = self.allreduce_soon
+        work: Work[Array] = begun.end(status, sequence, array, op, out)
+        return work
+
     def _digest(self, array: Array, op: str) -> int:
         return fingerprint.digest(_allreduce(array, op), self._label)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +21,8 @@ INVALID = 1
 
 _STDLIB = str(Path(os.__file__).resolve().parent) + os.sep
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+_LIBRARY = re.compile(r".*[\\/](?:site|dist)-packages[\\/](\w+)")
+_FRAMEWORKS = ("tensorflow", "keras")
 
 
 class Signature(NamedTuple):
@@ -55,10 +58,23 @@ def caller() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((_PACKAGE, _STDLIB, "<frozen")) or "site-packages" in name:
+        if not (_is_between(name) or "_op_def_library" in frame.f_globals):
             return f"{name}:{frame.f_lineno} ({frame.f_code.co_name})"
         frame = frame.f_back  # type: ignore[assignment]
     return "unknown line"
+
+
+@lru_cache(maxsize=1024)
+def _is_between(file: str) -> bool:
+    """Whether code of a file stands between the user's and a collective.
+
+    That is this package, wherever it is installed, the standard library, and TensorFlow with
+    Keras; what TensorFlow generates for an operation is known by a name in it instead.
+    """
+    if file.startswith((_PACKAGE, "<frozen")):
+        return True
+    library = _LIBRARY.search(file)
+    return library[1] in _FRAMEWORKS if library else file.startswith(_STDLIB)
 
 
 def mismatch_text(calls: dict[int, str], rank: int) -> str:

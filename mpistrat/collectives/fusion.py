@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,8 +38,8 @@ def allreduce_many(
 ) -> Steps:
     """See `Communicator.allreduce_many`."""
     sources = [as_array(array) for array in arrays]
-    for source in sources:
-        gate.require(op, source.dtype)
+    for dtype in {source.dtype: None for source in sources}:  # in order, each once
+        gate.require(op, dtype)
     outs: Outs = [None] * len(sources) if out is None else list(out)
     _check_outs(sources, outs, op)
     nbytes = config.fusion_bytes() if bucket_bytes is None else bucket_bytes
@@ -93,7 +93,7 @@ def _by_pieces(
     for index, source in enumerate(sources):
         groups.setdefault(gate.carried(op, source.dtype), []).append(index)
     sends = [
-        [flat(sources[i].astype(how.dtype, copy=False)) for i in members]
+        [flat(_as_dtype(sources[i], how.dtype)) for i in members]
         for how, members in groups.items()
     ]
     results: list[Array] = [np.empty(0)] * len(sources)
@@ -110,6 +110,10 @@ def _by_pieces(
             total = narrow(op, piece.reshape(sources[i].shape), dtype, gate.size, how)
             results[i] = deliver(total, outs[i])
     return results
+
+
+def _as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
+    return array if array.dtype == dtype else array.astype(dtype)
 
 
 def _landings(gate: Gate, sends: list[Array], outs: Outs) -> list[Array]:

@@ -167,6 +167,11 @@ class NativeFastCalls:
         """Return the compiled callable."""
         return self._node.fast_allreduce(general, digest, finish, lose)
 
+    def natively(self, callable_: Any, array: Array, op: str) -> tuple[int, int, int] | None:
+        """Ask the compiled callable."""
+        how: tuple[int, int, int] | None = callable_.native(array, op)
+        return how
+
     def resume(self) -> None:
         """Let queued calls begin again."""
         self._node.resume()

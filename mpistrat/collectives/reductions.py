@@ -130,7 +130,7 @@ def narrow(
         total = np.add(
             total, 0.0, out=total
         )  # -0.0 and 0.0 are equal, and MPI may give ranks either
-    return total.astype(dtype, copy=False)
+    return total if total.dtype == dtype else total.astype(dtype)
 
 
 def combine(op: str, rows: Array) -> Array:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +26,18 @@ class HorovodPeer:
 
     The tensors of PyTorch share the buffers' memory. TensorFlow's are copies made beforehand, and
     it returns new ones. Lists of arrays are one grouped call.
+
+    Parameters
+    ----------
+    frameworks
+        Those that will do, the best first.
     """
 
     name = "horovod"
     takes_lists = True
+
+    def __init__(self, frameworks: Sequence[str] = _FRAMEWORKS) -> None:
+        self._frameworks = frameworks
 
     def missing(self) -> str | None:
         """See `Peer`."""
@@ -36,13 +45,15 @@ class HorovodPeer:
             return why
         if mpi.world() is None:
             return "no launcher started this process"
-        reasons = [why_not(f"horovod.{framework}") for framework in _FRAMEWORKS]
-        return None if None in reasons else f"it was built for neither framework: {reasons[0]}"
+        reasons = [why_not(f"horovod.{framework}") for framework in self._frameworks]
+        wanted = " or ".join(self._frameworks)
+        return None if None in reasons else f"it was not built for {wanted}: {reasons[0]}"
 
     def setup(self, communicator: Communicator) -> None:
         """See `Peer`."""
         del communicator
-        self._framework = next(name for name in _FRAMEWORKS if not why_not(f"horovod.{name}"))
+        found = (name for name in self._frameworks if not why_not(f"horovod.{name}"))
+        self._framework = next(found)
         self._hvd = load(f"horovod.{self._framework}")
         self._hvd.init(comm=mpi.world())
 
@@ -66,6 +77,11 @@ class HorovodPeer:
             given = None if task.in_place else self._tensor(problem.send)
             return partial(self._in_place, given, recv, op)
         return partial(self._hvd.allreduce, self._tensor(problem.send), op=op, name="mpistrat")
+
+    def summed(self, tensors: list[Any]) -> list[Any]:
+        """Return the sums of a list of tensors, now or when the graph runs."""
+        sums: list[Any] = self._hvd.grouped_allreduce(tensors, op=self._hvd.Sum)
+        return sums
 
     def _tensor(self, array: Array | None) -> object:
         if self._framework == "torch":
