@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
+#include <sched.h>
 
 #include "fast_allreduce.h"
 #include "numpy_api.h"
@@ -61,7 +62,8 @@ void start(Calls& self, const nb::object& described, bool crosses) {
   self.held = described;
   MpistratSpec spec = nb::cast<Described&>(described).spec;
   spec.crosses = crosses;
-  self.is_busy = true;
+  // A fast call may have claimed this for the moment until it sees that it may not begin.
+  while (self.is_busy.exchange(true)) sched_yield();
   self.is_fast = false;
   mpistrat_begin(self.calls, &spec);
 }
@@ -167,14 +169,18 @@ void bind_calls(nb::module_& module) {
              return bytes_view(nb::borrow(self), const_cast<uint8_t*>(mpistrat_table(calls->calls)),
                                calls->size, MPISTRAT_LINE_BYTES);
            })
-      .def_rw("is_ready", &Calls::is_ready)
+      .def_prop_rw(
+          "is_ready", [](Calls& self) { return self.is_ready.load(); },
+          [](Calls& self, bool value) { self.is_ready = value; })
       .def_ro("size", &Calls::size)
       .def_prop_ro("is_busy",
                    [](Calls& self) { return self.is_busy || mpistrat_is_queue_busy(self.calls); })
-      .def_ro("is_fast", &Calls::is_fast)
-      .def_rw("label", &Calls::label)
+      .def_prop_ro("is_fast", [](Calls& self) { return self.is_fast.load(); })
+      .def_prop_rw(
+          "label", [](Calls& self) { return self.label.load(); },
+          [](Calls& self, int64_t value) { self.label = value; })
       .def_rw("has_digests", &Calls::has_digests)
-      .def_ro("fast_calls", &Calls::fast_calls);
+      .def_prop_ro("fast_calls", [](Calls& self) { return self.fast_calls.load(); });
 }
 
 }  // namespace mpistrat

@@ -3,6 +3,7 @@
 
 #include <Python.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "mpistrat/calls.h"
@@ -21,12 +22,12 @@ struct Allreduce {
 struct CallsHandle {
   MpistratCalls* calls = nullptr;
   int rank = 0, size = 0;
-  bool may_detach = true;  // whether a thread of the kernels may carry calls out
-  bool is_ready = false;   // whether Python allows fast calls: open, sound, nothing queued
-  bool is_busy = false;    // a call is under way
-  bool is_fast = false;    // it is, or the last one was, a fast call
-  int64_t label = 0;       // a number for what the calls are made for
-  int64_t fast_calls = 0;
+  bool may_detach = true;             // whether a thread of the kernels may carry calls out
+  std::atomic<bool> is_ready{false};  // Python allows fast calls: open, sound, nothing queued
+  std::atomic<bool> is_busy{false};   // a call is under way; whoever sets it makes that call
+  std::atomic<bool> is_fast{false};   // it is, or the last one was, a fast call
+  std::atomic<int64_t> label{0};      // a number for what the calls are made for
+  std::atomic<int64_t> fast_calls{0};
   bool has_digests = true;             // whether calls are compared
   MpistratRecords* records = nullptr;  // where fast calls are recorded, if they are
   Allreduce call = {};                 // the fast one under way

@@ -4,53 +4,26 @@
 #include <nanobind/nanobind.h>
 #include <structmember.h>
 
-#include <array>
 #include <cstddef>
 
 #include "mpistrat/simd.h"
 #include "numpy_api.h"
+#include "short_way.h"
 
 namespace mpistrat {
 namespace {
 
-constexpr int kMean = 7;  // a sum, divided
-constexpr int kMaxDims = 6;
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
-constexpr uint64_t kStayNs = 2'000'000;      // then Python looks after deadlines and signals
 constexpr int kLoseTries = 8;                // each is lost to one more interrupt at most
 const char* const kOpNames[] = {"sum", "prod", "min", "max", "and", "or", "xor", "mean"};
 PyObject* op_names[8];
 PyObject *out_name, *op_name, *timeout_name;
-// The texts of records (mpistrat/collectives/diagnosis/recorder.py).
-enum { kAllreduceText = 1, kFirstOpText = 2, kFirstDtypeText = 10 };
-
-// What a fingerprint is made of.
-struct Kind {
-  int64_t label;
-  int32_t op, type_num, ndim;
-  npy_intp shape[kMaxDims];
-
-  bool operator==(const Kind& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
-  size_t hash() const {
-    uint64_t h = static_cast<uint64_t>(label) * 31 + static_cast<uint64_t>(op) * 37 +
-                 static_cast<uint64_t>(type_num);
-    for (int i = 0; i < ndim; ++i) h = (h ^ static_cast<uint64_t>(shape[i])) * 0x9E3779B97F4A7C15u;
-    return static_cast<size_t>(h >> 32 ^ h);
-  }
-};
-
 struct FastAllreduce {
   PyObject_HEAD;
   vectorcallfunc vectorcall;
   PyObject *calls_object, *general, *digest, *finish, *lose;
-  CallsHandle* calls;
-  struct Known {
-    Kind kind;
-    int64_t digest;
-    bool is_used;
-  };
-  std::array<Known, 256> known;
+  ShortWay way;
 };
 
 int user_type_num = -1, user_dtype = -1;
@@ -111,31 +84,40 @@ bool can(int op, int dtype) {
   return mpistrat_can_reduce(op, dtype);
 }
 
-bool find_digest(FastAllreduce* self, const Arguments& call, int64_t* digest) {
+// What the array is for a fingerprint. No byte of it is left undefined.
+Kind kind_of(const CallsHandle& calls, const Arguments& call) {
   Kind kind;
   std::memset(&kind, 0, sizeof kind);
-  kind.label = self->calls->label;
+  kind.label = calls.label;
   kind.op = call.op;
   kind.type_num = PyArray_TYPE(call.array);
   kind.ndim = PyArray_NDIM(call.array);
-  std::memcpy(kind.shape, PyArray_DIMS(call.array),
-              static_cast<size_t>(kind.ndim) * sizeof *kind.shape);
-  auto& known = self->known[kind.hash() % self->known.size()];
-  if (!known.is_used || !(known.kind == kind)) {
-    PyObject* found = PyObject_CallFunctionObjArgs(
-        self->digest, reinterpret_cast<PyObject*>(call.array), call.op_text, nullptr);
-    if (!found) return false;
-    known = {kind, PyLong_AsLongLong(found), true};
-    Py_DECREF(found);
-  }
-  *digest = known.digest;
-  return !PyErr_Occurred();
+  for (int i = 0; i < kind.ndim; ++i) kind.shape[i] = PyArray_DIM(call.array, i);
+  return kind;
 }
 
-int run(CallsHandle* calls, const MpistratSpec& spec, int64_t nbytes) {
-  calls->is_busy = calls->is_fast = true;
-  ++calls->fast_calls;
-  mpistrat_begin(calls->calls, &spec);
+enum Claim { kClaimed, kRefused, kRaised };
+
+// Claim the calls, with the fingerprint of this one at hand; Python is asked once for each kind.
+Claim claim_with_digest(FastAllreduce* self, const Arguments& call, int64_t* digest) {
+  CallsHandle* calls = self->way.calls;
+  if (!claim(calls)) return kRefused;
+  if (!calls->has_digests) return kClaimed;
+  const Kind kind = kind_of(*calls, call);
+  if (self->way.find_digest(kind, digest)) return kClaimed;
+  calls->is_busy = false;  // while Python runs, other threads may, too
+  PyObject* found = PyObject_CallFunctionObjArgs(
+      self->digest, reinterpret_cast<PyObject*>(call.array), call.op_text, nullptr);
+  if (!found) return kRaised;
+  *digest = PyLong_AsLongLong(found);
+  Py_DECREF(found);
+  if (PyErr_Occurred()) return kRaised;
+  if (!claim(calls)) return kRefused;
+  self->way.learn_digest(kind, *digest);
+  return kClaimed;
+}
+
+int wait(CallsHandle* calls, int64_t nbytes) {
   int status = MPISTRAT_WAITING;
   if (nbytes <= kHoldGilBytes) status = calls->wait(kHoldGilNs);
   if (status == MPISTRAT_WAITING) {
@@ -143,31 +125,7 @@ int run(CallsHandle* calls, const MpistratSpec& spec, int64_t nbytes) {
     status = calls->wait(kStayNs);
     Py_END_ALLOW_THREADS;
   }
-  calls->is_busy = status != MPISTRAT_DONE;  // until Python has it, and has read what differs
   return status;
-}
-
-// What is said to the kernels and to the records of a call.
-Allreduce describe(const CallsHandle& calls, PyArrayObject* array, int op, int dtype) {
-  Allreduce found;
-  found.spec.kind = MPISTRAT_ALLREDUCE;
-  found.spec.crosses = 1;
-  found.spec.op = op == kMean ? MPISTRAT_SUM : op;
-  found.spec.dtype = dtype;
-  found.spec.divisor = op == kMean ? calls.size : 1;
-  found.spec.num_send = found.spec.num_recv = 1;
-  found.send = {PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))};
-  found.record.nbytes = found.send.nbytes;
-  found.record.op = kAllreduceText;
-  found.record.reduction = kFirstOpText + op;
-  found.record.dtype = kFirstDtypeText + dtype;
-  found.record.label = static_cast<int32_t>(calls.label);
-  return found;
-}
-
-// Where a reader of records is called for, the next call goes through Python, which calls it.
-void record_end(CallsHandle* calls) {
-  if (mpistrat_record_end(calls->records, MPISTRAT_SUCCEEDED)) calls->is_ready = false;
 }
 
 // End a call in Python; tell `lose` of an error, again if one more interrupt strikes that.
@@ -201,30 +159,24 @@ PyObject* call_general(FastAllreduce* self, const Arguments& call, PyObject* out
 
 PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObject* out) {
   int64_t digest = 0;
-  CallsHandle* calls = self->calls;
-  if (calls->has_digests && !find_digest(self, call, &digest)) return nullptr;
-  if (!may_begin(*calls)) return call_general(self, call, out);  // another thread has run meanwhile
-  Allreduce& mine = calls->call;
-  mine = describe(*calls, call.array, call.op, dtype);
-  mine.recv = {PyArray_DATA(reinterpret_cast<PyArrayObject*>(out)), mine.send.nbytes};
-  mine.spec.send = &mine.send;
-  mine.spec.recv = &mine.recv;
-  mine.record.sequence = mpistrat_count(calls->calls, digest);
-  if (calls->records) mpistrat_record_begin(calls->records, &mine.record);
-  const int status = run(calls, mine.spec, mine.send.nbytes);
-  if (status == MPISTRAT_DONE) {
-    if (calls->records) record_end(calls);
-    return Py_NewRef(out);
-  }
-  calls->is_ready = false;  // until this call is in the queue: another would pass it
-  return finish(self, call, status, mine.record.sequence, out);
+  const Claim claimed = claim_with_digest(self, call, &digest);
+  if (claimed == kRaised) return nullptr;
+  if (claimed == kRefused) return call_general(self, call, out);  // another thread was faster
+  CallsHandle* calls = self->way.calls;
+  void* const recv = PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
+  const int64_t nbytes = PyArray_NBYTES(call.array);
+  self->way.begin({call.op, dtype, PyArray_DATA(call.array), recv, nbytes}, digest);
+  const int64_t sequence = calls->call.record.sequence;
+  const int status = wait(calls, nbytes);
+  self->way.note(status);
+  return status == MPISTRAT_DONE ? Py_NewRef(out) : finish(self, call, status, sequence, out);
 }
 
 PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   auto* self = reinterpret_cast<FastAllreduce*>(object);
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   Arguments call;
-  if (may_begin(*self->calls) && parse(args, nargs, kwnames, &call) && is_plain(call.array) &&
+  if (may_begin(*self->way.calls) && parse(args, nargs, kwnames, &call) && is_plain(call.array) &&
       (call.out == Py_None || fits(call.out, call.array))) {
     const int dtype = dtype_of(reinterpret_cast<PyObject*>(call.array));
     if (can(call.op, dtype)) {
@@ -237,6 +189,35 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
     }
   }
   return PyObject_Vectorcall(self->general, args, nargsf, kwnames);
+}
+
+// (array, op) -> (function, state, kind), or None: see allreduce_now in short_way.h.
+PyObject* native(PyObject* object, PyObject* const* args, Py_ssize_t nargs) {
+  auto* self = reinterpret_cast<FastAllreduce*>(object);
+  Arguments call;
+  if (!parse(args, nargs, nullptr, &call) || nargs != 2) Py_RETURN_NONE;
+  const int dtype = dtype_of(args[0]);
+  // Without a thread of their own, calls are made by threads that Python knows of.
+  if (!can(call.op, dtype) || !self->way.calls->may_detach) Py_RETURN_NONE;
+  const int64_t kind =
+      packed_kind(call.op, dtype, PyArray_TYPE(call.array), PyArray_ITEMSIZE(call.array));
+  return Py_BuildValue("KKL", reinterpret_cast<unsigned long long>(&allreduce_now),
+                       reinterpret_cast<unsigned long long>(&self->way),
+                       static_cast<long long>(kind));
+}
+
+// (status, sequence, array, op, out) -> result: end a call that native code has begun.
+PyObject* end(PyObject* object, PyObject* args) {
+  auto* self = reinterpret_cast<FastAllreduce*>(object);
+  int status;
+  long long sequence;
+  PyObject *array, *out;
+  Arguments call;
+  if (!PyArg_ParseTuple(args, "iLO!OO", &status, &sequence, &PyArray_Type, &array, &call.op_text,
+                        &out))
+    return nullptr;
+  call.array = reinterpret_cast<PyArrayObject*>(array);
+  return finish(self, call, status, sequence, out);
 }
 
 void dealloc(PyObject* object) {
@@ -276,11 +257,17 @@ PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(FastAllreduce, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
+PyMethodDef methods[] = {{"native", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(native)),
+                          METH_FASTCALL, nullptr},
+                         {"end", end, METH_VARARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
+
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
                        {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
                        {Py_tp_clear, reinterpret_cast<void*>(clear)},
                        {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                        {Py_tp_members, members},
+                       {Py_tp_methods, methods},
                        {0, nullptr}};
 
 PyType_Spec type_spec = {"mpistrat._kernels.FastAllreduce", sizeof(FastAllreduce), 0,
@@ -312,7 +299,7 @@ PyObject* make_fast_allreduce(PyObject* calls_object, CallsHandle* calls, PyObje
   self->digest = Py_NewRef(digest);
   self->finish = Py_NewRef(finish);
   self->lose = Py_NewRef(lose);
-  self->calls = calls;
+  self->way.calls = calls;
   return object;
 }
 

@@ -14,7 +14,8 @@ namespace mpistrat {
 // Create the type. Returns false with a Python error set.
 bool init_fast_allreduce();
 
-// Return a callable (array, op="sum", *, out=None, timeout=None).
+// Return a callable (array, op="sum", *, out=None, timeout=None). Its methods `native` and `end`
+// are for code that makes such calls without Python.
 //
 // general   The Python method, for all that is not the common case.
 // digest    (array, op) -> int: the fingerprint of the call; asked once for each kind of call.

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpistrat.tensorflow import experimental
 from mpistrat.tensorflow.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.mirrored import MirroredStrategy
 from mpistrat.tensorflow.multi_worker import MultiWorkerMirroredStrategy
@@ -20,6 +21,7 @@ __all__ = [
     "MirroredStrategy",
     "MultiWorkerMirroredStrategy",
     "OneDeviceStrategy",
+    "experimental",
 ]
 
 

@@ -8,6 +8,7 @@ operation (native_op.py) carries those whose results have the shape of their ten
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ from mpistrat.collectives import Communicator
 from mpistrat.collectives.work import Work
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow import private_api, xla_call
-from mpistrat.tensorflow.errors import passed_on
+from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.in_order import in_order
-from mpistrat.tensorflow.same_shape import Finish, SameShape
+from mpistrat.tensorflow.same_shape import Finish, SameShape, check_dtypes
 from mpistrat.types import Array
 
 __all__ = ["Bridge"]
 
-_PACKED_BYTES = 16 << 10
+_PACKED_BYTES, _MOST_PACKED = 16 << 10, 1000
 
 
 class Bridge:
@@ -47,6 +48,7 @@ class Bridge:
         self._others: dict[tuple[int, float | None], Bridge] = {}  # kept: graphs refer to them
         self._sums = {op: self._all_reduce(op) for op in ("sum", "mean")}
         self._first_values = SameShape(self._start_broadcast, self._timeout)
+        self._next_values = SameShape(self._start_short_broadcast, self._timeout)
 
     @property
     def rank(self) -> int:
@@ -70,7 +72,7 @@ class Bridge:
     def require_open(self) -> None:
         """Raise unless the strategy can still be used. **Local.**"""
         if self.communicator.is_closed:
-            raise ClosedError("this strategy was closed; make a new one")
+            raise of_both(ClosedError("this strategy was closed; make a new one"))
 
     def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
         """Combine each tensor over the ranks; shapes and dtypes are equal on all.
@@ -90,30 +92,37 @@ class Bridge:
         def start(sources: list[Array], results: list[Array]) -> Finish | None:
             if len(sources) == 1:
                 return self._start_one(sources[0], results[0], op)
-            is_one_dtype = all(source.dtype == sources[0].dtype for source in sources)
-            if is_one_dtype and sum(source.nbytes for source in sources) <= _PACKED_BYTES:
+            arrays = tuple((source.dtype, source.shape) for source in sources)
+            if arrays in packed:
                 return self._start_packed(sources, results, op)
             pack = self._bytes_per_pack
             work = self.communicator.iallreduce_many(sources, op, bucket_bytes=pack, out=results)
-            return work.wait
 
-        return SameShape(start, self._timeout)
+            def finish(timeout: float | None) -> None:
+                work.wait(timeout)
+                if _may_be_packed(sources) and len(packed) < _MOST_PACKED:
+                    packed.add(arrays)
+
+            return finish
+
+        packed: set[Any] = set()  # the short lists that were equal on all ranks once
+        return SameShape(start, self._timeout, _Native(self.communicator, op))
 
     def _start_one(self, source: Array, result: Array, op: str) -> Finish | None:
         begun = self.communicator.allreduce_soon(source, op, out=result)
         return begun.wait if isinstance(begun, Work) else None
 
     def _start_packed(self, sources: list[Array], results: list[Array], op: str) -> Finish | None:
-        """Copy short arrays together: less work than a list of them."""
+        """Copy short arrays together: less work than a list of them, but their shapes are lost."""
         total = np.empty(sum(source.size for source in sources), sources[0].dtype)
-        finish = self._start_one(np.concatenate(sources), total, op)
+        finish = self._start_one(np.concatenate([np.ravel(one) for one in sources]), total, op)
 
         def deliver(timeout: float | None) -> None:
             if finish is not None:
                 finish(timeout)
             start = 0
             for result in results:
-                result[:] = total[start : start + result.size]
+                result[...] = total[start : start + result.size].reshape(result.shape)
                 start += result.size
 
         if finish is not None:
@@ -152,13 +161,16 @@ class Bridge:
 
         return _call(run, tensor, tf.TensorShape(shape))
 
-    def broadcast(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return rank 0's tensor; the others' has its shape and dtype."""
+    def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
+        """Return rank 0's tensor; the others' has its shape and dtype.
+
+        Whether it has that dtype is checked if the tensor `is_new`, not one of a variable.
+        """
         if self.size == 1:
             return tensor
         if tensor.dtype == tf.string:
             return _call(self._broadcast_objects, tensor, tensor.shape)
-        return self._first_values([tensor])[0]
+        return (self._first_values if is_new else self._next_values)([tensor])[0]
 
     def _broadcast_objects(self, array: Array) -> Array:
         # A tensor without dimensions comes as bytes.
@@ -166,12 +178,39 @@ class Bridge:
         return np.asarray(told, object)
 
     def _start_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
-        (source,), (result,) = sources, results
-        if source.nbytes <= _PACKED_BYTES:  # the others' zeros change no bit
-            mine = source.view(np.uint8)
-            own = mine if self.rank == 0 else np.zeros_like(mine)
-            return self._start_one(own, result.view(np.uint8), "or")
-        return self.communicator.ibcast(source, out=result).wait
+        return self.communicator.ibcast(sources[0], out=results[0]).wait
+
+    def _start_short_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
+        """Ride in an all-reduce of bytes, which begins sooner; the others' zeros change no bit."""
+        if sources[0].nbytes > _PACKED_BYTES:
+            return self._start_broadcast(sources, results)
+        mine, result = _bytes(sources[0]), _bytes(results[0])
+        return self._start_one(mine if self.rank == 0 else np.zeros_like(mine), result, "or")
+
+
+class _Native:
+    """An all-reduce of one tensor, begun by native code."""
+
+    def __init__(self, communicator: Communicator, op: str) -> None:
+        self._communicator, self._op = communicator, op
+
+    def how(self, array: Array) -> tuple[int, int, int] | None:
+        """See `Native`."""
+        return self._communicator.allreduce_natively(array, self._op)
+
+    def carry_on(self, status: int, sequence: int, source: Array, result: Array) -> Finish:
+        """See `Native`."""
+        work = self._communicator.carry_on(status, sequence, source, self._op, result)
+        return work.wait
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8).reshape(*array.shape, array.itemsize)
+
+
+def _may_be_packed(sources: Sequence[Array]) -> bool:
+    is_one_dtype = all(source.dtype == sources[0].dtype for source in sources)
+    return is_one_dtype and sum(source.nbytes for source in sources) <= _PACKED_BYTES
 
 
 def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
@@ -179,10 +218,9 @@ def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShap
     if not tf.executing_eagerly() and private_api.in_xla():
         xla_call.refuse("whose result's shape is known when it runs only, as that of a gather is")
 
-    def checked(array: Array) -> Array:
-        with passed_on():
-            return run(array)
-
+    if tensor.dtype != tf.string:
+        check_dtypes([tensor.dtype.as_numpy_dtype])
+    checked = partial(passed_on, run)
     if tf.executing_eagerly():
         return tf.convert_to_tensor(checked(tensor.numpy()))
     (result,) = in_order(lambda: [tf.numpy_function(checked, [tensor], tensor.dtype)])

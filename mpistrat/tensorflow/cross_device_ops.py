@@ -24,7 +24,10 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
     bridge
         The collectives between ranks.
     local
-        How values are combined over the devices of this rank; None for sums on the host.
+        How values are combined over the devices of this rank; None for sums on the host. An
+        ``accumulation_fn`` of a ``ReductionToOneDevice`` gets the values of all ranks' replicas,
+        as it gets those of all replicas in one process: they are gathered for it. It is not asked
+        where TensorFlow does not ask it: for int32, and for results that go to a CPU alone.
     """
 
     def __init__(
@@ -35,10 +38,18 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         super().__init__()
         self._bridge = bridge
         self._local = local
+        self._accumulates = bridge.size > 1 and _has_accumulation_fn(local)
+        self._on_host = self if local is None else RankAllReduce(bridge)
 
     @property
     def _num_between_graph_workers(self) -> int:
         return self._bridge.size
+
+    def of(self, value: Any, destinations: Any) -> RankAllReduce:
+        """Return what reduces a value to `destinations`, if it is not reduced in a batch."""
+        if self._local is None or not isinstance(value, tf.distribute.DistributedValues):
+            return self._on_host
+        return self._on_host if private_api.on_host(value, destinations) else self
 
     def reduce_implementation(
         self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any
@@ -53,15 +64,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         """Reduce tensors packed into few messages, and IndexedSlices as rows."""
         bridge = self._bridge.under(options)
         with tf.device("CPU:0"):
-            with bridge.communicator.checking():
-                local = [self._local_sum(value, options) for value, _ in value_destination_pairs]
-            dense = [i for i, value in enumerate(local) if not _is_sparse(value)]
-            found = bridge.all_reduce([local[i] for i in dense])
-            totals = dict(zip(dense, found, strict=True))
-            results = [
-                totals[i] if i in totals else _all_rows(bridge, value)
-                for i, value in enumerate(local)
-            ]
+            results = self._sums(bridge, [value for value, _ in value_destination_pairs], options)
             if reduce_op == tf.distribute.ReduceOp.MEAN:
                 numbers = [self._number(value) for value, _ in value_destination_pairs]
                 results = [
@@ -70,14 +73,42 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         places = [place for _, place in value_destination_pairs]
         return [private_api.placed(*pair) for pair in zip(results, places, strict=True)]
 
+    def _sums(self, bridge: Bridge, values: Sequence[Any], options: Any) -> list[Any]:
+        with bridge.communicator.checking():
+            local = [self._local_sum(value, options) for value in values]
+        plain = [i for i, v in enumerate(values) if not self._asks(v) and not _is_sparse(local[i])]
+        totals = dict(zip(plain, bridge.all_reduce([local[i] for i in plain]), strict=True))
+        return [
+            totals[i] if i in totals else self._of_all_rows(bridge, rows)
+            for i, rows in enumerate(local)
+        ]
+
+    def _asks(self, value: Any) -> bool:
+        """Whether a function of the user's combines the values of all ranks."""
+        if not self._accumulates or _is_int32(value):
+            return False
+        return not any(map(_is_sparse, value.values))
+
+    def _of_all_rows(self, bridge: Bridge, rows: Any) -> Any:
+        """Return the slices of all replicas, or what the user's function makes of their values."""
+        if _is_sparse(rows):
+            return _all_rows(bridge, rows)
+        local: Any = self._local
+        values = tf.unstack(bridge.all_gather(rows), rows.shape[0] * bridge.size)
+        with tf.device(local.reduce_to_device or "CPU:0"):
+            return local.accumulation_fn(values)
+
     def _number(self, value: Any) -> int:
         """Return how many values there are on all ranks; of what was bare there is one each."""
         return len(value.values) * self._bridge.size
 
     def _local_sum(self, value: Any, options: Any) -> Any:
+        """Return the sum on this rank, or the rows of which a function of all is to be taken."""
+        if self._asks(value):
+            return tf.stack(value.values)
         if len(value.values) == 1:
             return value.values[0]
-        if self._local is None:
+        if self._local is None or _is_int32(value):
             return private_api.summed(value.values)
         total = self._local.reduce(tf.distribute.ReduceOp.SUM, value, value, options)
         return total.values[0] if isinstance(total, tf.distribute.DistributedValues) else total
@@ -116,6 +147,16 @@ def _concatenated(values: Sequence[Any], axis: int) -> tf.Tensor:
                 " with at least one dimension, and an axis from 0 to its last"
             )
     return tf.concat(values, axis)
+
+
+def _has_accumulation_fn(local: tf.distribute.CrossDeviceOps | None) -> bool:
+    """Tell whether values are combined by a function of the user's, which may be no sum."""
+    kind = tf.distribute.ReductionToOneDevice
+    return isinstance(local, kind) and local.accumulation_fn is not kind().accumulation_fn
+
+
+def _is_int32(value: Any) -> bool:
+    return bool(getattr(value.values[0], "dtype", None) == tf.int32)
 
 
 def _is_sparse(value: Any) -> bool:

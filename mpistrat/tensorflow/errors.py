@@ -1,36 +1,143 @@
-"""Errors of collectives as TensorFlow passes them on."""
+"""Errors of collectives: each is of a class of TensorFlow's and of ours, wherever it is caught.
+
+In eager code, in a graph and in one that XLA compiles, by the native operation or by
+``tf.numpy_function``, the same mistake raises the same class. Of what an operation raises
+TensorFlow keeps a code and a text. So the last errors are remembered here, and what TensorFlow has
+raised is looked up by its text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import collections
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from mpistrat.errors import CommunicationError, MpistratError
+from mpistrat import errors
+from mpistrat.tensorflow import private_api
 
-__all__ = ["CollectiveError", "passed_on"]
+__all__ = [
+    "ArgumentTypeError",
+    "ClosedError",
+    "CommunicationError",
+    "CommunicationTimeoutError",
+    "MismatchError",
+    "MpistratError",
+    "PeerLostError",
+    "UsageError",
+    "of_both",
+    "passed_on",
+    "translated",
+]
+
+_T = TypeVar("_T")
+_Aborted: Any = tf.errors.AbortedError
+_DeadlineExceeded: Any = tf.errors.DeadlineExceededError
+_Internal: Any = tf.errors.InternalError
+_InvalidArgument: Any = tf.errors.InvalidArgumentError
 
 
-_InvalidArgumentError: Any = tf.errors.InvalidArgumentError
+class _Ours:
+    """Stands between both families, whose constructors take different arguments."""
+
+    def __init__(self) -> None:
+        super().__init__("")  # type: ignore[call-arg] # the text is kept as TensorFlow keeps it
 
 
-class CollectiveError(_InvalidArgumentError, CommunicationError, ValueError):  # type: ignore[misc]
-    """A collective failed, in eager mode or in a graph; its cause says more.
-
-    A graph hands on the classes that Python and TensorFlow have in common: ValueError as
-    InvalidArgumentError.
-    """
-
-    def __init__(self, message: str) -> None:
-        tf.errors.InvalidArgumentError.__init__(self, None, None, message)
+class MismatchError(_InvalidArgument, _Ours, errors.MismatchError):  # type: ignore[misc]
+    """The ranks called different collectives, or the same one with unequal arguments."""
 
 
-@contextmanager
-def passed_on() -> Iterator[None]:
-    """Raise an error of ours as one that a graph hands on. **Local.**"""
+class CommunicationTimeoutError(
+    _DeadlineExceeded,  # type: ignore[misc]
+    _Ours,
+    errors.CommunicationTimeoutError,
+):
+    """A wait passed its deadline."""
+
+
+class PeerLostError(_Aborted, _Ours, errors.PeerLostError):  # type: ignore[misc]
+    """Another rank failed, was interrupted or left."""
+
+
+class CommunicationError(_Aborted, _Ours, errors.CommunicationError):  # type: ignore[misc]
+    """A collective failed."""
+
+
+class ArgumentTypeError(_InvalidArgument, _Ours, errors.ArgumentTypeError):  # type: ignore[misc]
+    """A tensor of a dtype that cannot be sent."""
+
+
+class ClosedError(_InvalidArgument, _Ours, errors.ClosedError):  # type: ignore[misc]
+    """A collective of a strategy that was closed."""
+
+
+class UsageError(_InvalidArgument, _Ours, errors.UsageError):  # type: ignore[misc]
+    """An argument that cannot be right."""
+
+
+class MpistratError(_Internal, _Ours, errors.MpistratError):  # type: ignore[misc]
+    """Any other error of ours."""
+
+
+_CLASSES: dict[type, Any] = {
+    one.__bases__[-1]: one
+    for one in (
+        MismatchError,
+        CommunicationTimeoutError,
+        PeerLostError,
+        CommunicationError,
+        ArgumentTypeError,
+        ClosedError,
+        UsageError,
+        MpistratError,
+    )
+}
+
+
+def passed_on(call: Callable[..., _T], *arguments: Any) -> _T:
+    """Return ``call(*arguments)``; what it raises of ours becomes an error of both. **Local.**"""
     try:
-        yield
-    except MpistratError as error:
-        raise CollectiveError(str(error)) from error
+        return call(*arguments)
+    except errors.MpistratError as error:
+        raise of_both(error) from error
+
+
+def of_both(error: errors.MpistratError) -> Any:
+    """Return an error of TensorFlow's class and of ours, and remember it. **Local.**"""
+    kind = next(_CLASSES[base] for base in type(error).__mro__ if base in _CLASSES)
+    raised = _Raised(kind, str(error), vars(error))
+    _last.append(raised)
+    return raised.again(str(error))
+
+
+class _Raised:
+    """What is remembered of an error: not itself, which would keep arrays alive."""
+
+    def __init__(self, kind: Any, text: str, attributes: dict[str, Any]) -> None:
+        self._kind, self._attributes = kind, dict(attributes)
+        self._start = f"{kind.__name__}: {text}"[:_COMPARED]
+
+    def is_in(self, text: str) -> bool:
+        """Tell whether this is what TensorFlow speaks of."""
+        return self._start in text
+
+    def again(self, text: str) -> Any:
+        """Return it with TensorFlow's text, which says more of where."""
+        error = self._kind(None, None, text)
+        vars(error).update(self._attributes)
+        return error
+
+
+_COMPARED = 2000  # characters: TensorFlow may cut what is longer
+_last: collections.deque[_Raised] = collections.deque(maxlen=16)
+
+
+def translated(error: Any) -> Any:
+    """Return the error of ours that one of TensorFlow's tells of, or that itself. **Local.**"""
+    found = (one for one in reversed(tuple(_last)) if one.is_in(error.message))
+    return next((one.again(error.message) for one in found), error)
+
+
+private_api.translate_errors_of_functions(translated)

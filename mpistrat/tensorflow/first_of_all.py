@@ -20,7 +20,7 @@ class FirstOfAll(private_api.SyncOnReadVariable):  # type: ignore[misc]
 
     def _get_cross_replica(self) -> tf.Tensor:
         mine = tf.convert_to_tensor(self._get_replica(0))
-        return self._distribute_strategy.extended.bridge.broadcast(mine)
+        return self._distribute_strategy.extended.bridge.broadcast(mine, is_new=False)
 
     def value(self) -> tf.Tensor:
         """Return rank 0's first value, or in a replica its own."""

@@ -21,7 +21,10 @@ class MirroredStrategy(RankStrategy):
         This rank's devices, one replica each, such as ``["CPU:0", "CPU:1"]``; default its GPUs,
         or one CPU.
     cross_device_ops
-        How values are combined over this rank's devices; between ranks MPI carries them.
+        How values are combined over this rank's devices; between ranks MPI carries them. A
+        ``ReductionToOneDevice`` with an ``accumulation_fn`` has all replicas' values gathered
+        for that function, where TensorFlow asks it: in ``ReplicaContext.all_reduce``, and for
+        variables on GPUs.
     comm
         An mpi4py communicator (duplicated, never used itself); default COMM_WORLD, or this
         process alone if no launcher started it.

@@ -26,13 +26,24 @@ from mpistrat.cluster import compiled
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import BackendUnavailableError, CommunicationError
 
-__all__ = ["UnknownKeyError", "call", "load", "register"]
+__all__ = [
+    "Bytes",
+    "Shape",
+    "UnknownKeyError",
+    "add_native",
+    "call",
+    "load",
+    "register",
+    "remove_native",
+]
 
 _LOG = get_logger(__name__)
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Rest: TypeAlias = Callable[[], None]
-Callback: TypeAlias = Callable[[int, list[Bytes], list[Bytes]], Rest | None]
+Shape: TypeAlias = tuple[int, ...]
+Callback: TypeAlias = Callable[[int, list[Bytes], list[Bytes], list[Shape]], Rest | None]
+CarryOn: TypeAlias = Callable[[int, int, int, Bytes, Bytes, Shape], Rest]
 
 
 class UnknownKeyError(LookupError):
@@ -54,14 +65,15 @@ def load() -> ModuleType | None:
         return _load()
 
 
-def register(callback: Callback) -> None:
+def register(callback: Callback, carry_on: CarryOn | None = None) -> None:
     """Set what every operation of this process calls. **Local.**
 
     Parameters
     ----------
     callback
         Called with the key, and the memory of the inputs (read-only) and of the outputs as flat
-        arrays of bytes. These are TensorFlow's own memory, and valid only until the call is over.
+        arrays of bytes, and their shapes. The memory is TensorFlow's own, and valid only until
+        the call is over.
         It returns None, or what is left to do: a function that TensorFlow's threads need not wait
         for. A short call inside a ``tf.function`` begins on one of these threads, so what may
         last, such as a wait for other ranks, belongs into that function.
@@ -69,9 +81,35 @@ def register(callback: Callback) -> None:
         It runs on any thread. UnknownKeyError becomes FailedPreconditionError, ValueError and
         TypeError InvalidArgumentError, CommunicationError AbortedError, and every other
         exception InternalError, each with its text.
+    carry_on
+        Called in its place for what a native function has begun (:func:`add_native`): with the
+        key, the function's status, the number that it gave, the two arrays and their shape.
     """
-    global _callback  # noqa: PLW0603 - one for the process, as the operation is
-    _callback = callback
+    global _callback, _carry_on
+    _callback, _carry_on = callback, carry_on
+
+
+def add_native(key: int, function: int, state: int, kind: int) -> None:
+    """Name a native function that begins calls of one tensor with `key`. **Local.**
+
+    Parameters
+    ----------
+    key
+        Of the calls.
+    function
+        Address of a MpistratTfNative (kernels/tf/call_op.cc).
+    state, kind
+        What it is given; the memory must stay until :func:`remove_native` returns.
+    """
+    _library.mpistrat_tf_add_native(
+        *(ctypes.c_int64(key), ctypes.c_void_p(function), ctypes.c_void_p(state)),
+        ctypes.c_int64(kind),
+    )
+
+
+def remove_native(key: int) -> None:
+    """Forget the native function of `key`, once it does not run any more. **Local.**"""
+    _library.mpistrat_tf_remove_native(ctypes.c_int64(key))
 
 
 def call(key: int, tensors: Sequence[Any]) -> list[Any]:
@@ -106,11 +144,14 @@ def call(key: int, tensors: Sequence[Any]) -> list[Any]:
 _lock = threading.Lock()
 _thread = threading.local()
 _callback: Callback | None = None
+_carry_on: CarryOn | None = None
+_library: Any = None
 _numbers = itertools.count()
 _rests: dict[int, Rest] = {}
 
 # As in call_op.cc.
 _DONE, _INVALID, _ABORTED, _INTERNAL, _UNKNOWN_KEY, _CANCELLED, _UNFINISHED = range(7)
+_NOT_BEGUN = -1
 
 
 class _Call(ctypes.Structure):
@@ -123,20 +164,17 @@ class _Call(ctypes.Structure):
         ("rest", ctypes.c_int64),
         ("error", ctypes.c_void_p),
         ("error_bytes", ctypes.c_int64),
+        ("status", ctypes.c_int64),
+        ("sequence", ctypes.c_int64),
+        ("ndims", ctypes.POINTER(ctypes.c_int64)),
+        ("shapes", ctypes.POINTER(ctypes.c_int64)),
     )
 
 
 def _begin(pointer: Any) -> int:
     this = pointer.contents
     try:
-        if _callback is None:
-            return _UNKNOWN_KEY
-        sizes = this.nbytes[: this.num]
-        inputs = list(map(_view, this.inputs[: this.num], sizes))
-        for array in inputs:
-            array.flags.writeable = False
-        outputs = list(map(_view, this.outputs[: this.num], sizes))
-        rest = _callback(this.key, inputs, outputs)
+        rest = _started(this)
         if rest is None:
             return _DONE
         this.rest = next(_numbers)
@@ -144,6 +182,26 @@ def _begin(pointer: Any) -> int:
     except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
         return _tell(error, this)
     return _UNFINISHED
+
+
+def _started(this: _Call) -> Rest | None:
+    if _callback is None:
+        raise UnknownKeyError
+    sizes = this.nbytes[: this.num]
+    inputs = list(map(_view, this.inputs[: this.num], sizes))
+    for array in inputs:
+        array.flags.writeable = False
+    outputs = list(map(_view, this.outputs[: this.num], sizes))
+    shapes = _shapes(this)
+    if this.status == _NOT_BEGUN or _carry_on is None:
+        return _callback(this.key, inputs, outputs, shapes)
+    return _carry_on(this.key, this.status, this.sequence, inputs[0], outputs[0], shapes[0])
+
+
+def _shapes(this: _Call) -> list[Shape]:
+    ndims = this.ndims[: this.num]
+    ends = itertools.accumulate(ndims)
+    return [tuple(this.shapes[end - n : end]) for n, end in zip(ndims, ends, strict=True)]
 
 
 def _finish(pointer: Any) -> int:
@@ -218,7 +276,8 @@ def _source() -> Path:
 
 
 def _open(file: Path) -> ModuleType:
+    global _library  # noqa: PLW0603 - one for the process
     module: ModuleType = tf.load_op_library(str(file))
-    inline_bytes = ctypes.c_int64(config.TF_INLINE_BYTES)
-    ctypes.CDLL(str(file)).mpistrat_tf_register(*_STEPS, inline_bytes)
+    _library = ctypes.CDLL(str(file))
+    _library.mpistrat_tf_register(*_STEPS, ctypes.c_int64(config.TF_INLINE_BYTES))
     return module

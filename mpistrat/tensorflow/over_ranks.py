@@ -100,7 +100,7 @@ class OverRanks:
         """Return what replica 0 of all ranks has; Python numbers are equal on all anyway."""
         if isinstance(tensor, (float, int)) or self.bridge.size == 1:
             return super()._broadcast_to(tensor, destinations)  # type: ignore[misc]
-        told = self.bridge.broadcast(tensor)
+        told = self.bridge.broadcast(tensor, is_new=False)
         return super()._broadcast_to(told, destinations)  # type: ignore[misc]
 
     # --------------------------------------------------------------------------------- input
@@ -178,9 +178,8 @@ class OverRanks:
                 return private_api.reduced_bare_value(
                     reduce_op, one, destinations, self._num_local
                 )
-            return self._cross_device_ops.reduce(
-                reduce_op, one, self._place(destinations), options
-            )
+            place = self._place(destinations)
+            return self._cross_device_ops.of(one, place).reduce(reduce_op, one, place, options)
 
         return tf.nest.map_structure(reduce, value)
 

@@ -32,11 +32,16 @@ __all__ = [
     "in_xla",
     "is_mirrored",
     "is_nested_in_xla",
+    "nodes_of",
     "of_replica",
+    "on_host",
     "placed",
     "reads_across_replicas",
     "reduced_bare_value",
+    "resolve_resources",
+    "set_flag",
     "summed",
+    "translate_errors_of_functions",
     "wrap_savers",
     "xla_custom_call",
 ]
@@ -49,6 +54,8 @@ _NEEDED = {
     "autograph.core.config": ("CONVERSION_RULES", "DoNotConvert"),
     "checkpoint.functional_saver": ("MultiDeviceSaver",),
     "distribute.cross_device_ops": (
+        "_devices_match",
+        "get_devices_from",
         "reduce_non_distributed_value",
         "simple_broadcast",
     ),
@@ -74,7 +81,8 @@ _NEEDED = {
     "distribute.v1.input_lib": ("DatasetIterator", "InputFunctionIterator"),
     "distribute.values": ("Mirrored", "SyncOnReadVariable"),
     "distribute.values_util": ("in_replica_update_context", "is_saving_non_distributed"),
-    "eager.context": ("global_seed",),
+    "eager.context": ("Context", "get_function_def", "global_seed"),
+    "framework.auto_control_deps": ("register_acd_resource_resolver",),
     "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
     "saved_model.save": ("save_and_return_nodes",),
     "trackable.base": ("CheckpointInitialValue",),
@@ -151,6 +159,13 @@ def placed(value: Any, destinations: Any) -> Any:
     return _cross.simple_broadcast(value, destinations)
 
 
+def on_host(value: Any, destinations: Any) -> bool:
+    """Whether TensorFlow sums a value where the host is, whatever `CrossDeviceOps` it has."""
+    if any("cpu" in device.lower() for device in _cross.get_devices_from(destinations)):
+        return True
+    return not _cross._devices_match(value, destinations)
+
+
 def reduced_bare_value(reduce_op: Any, value: Any, destinations: Any, replicas: int) -> Any:
     """Reduce a value that is the same on all replicas."""
     return _cross.reduce_non_distributed_value(reduce_op, value, destinations, replicas)
@@ -221,10 +236,46 @@ def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Non
     saved_model.save_and_return_nodes = wrap(saved_model.save_and_return_nodes)
 
 
+def translate_errors_of_functions(translated: Callable[[Any], BaseException]) -> None:
+    """Let every ``tf.function`` raise what `translated` makes of its error."""
+    context: Any = _modules["eager.context"].Context
+    call_function = context.call_function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call_function(*args, **kwargs)
+        except tf.errors.OpError as error:
+            raise translated(error) from None
+
+    context.call_function = call
+
+
 def global_seed() -> int | None:
     """Return what ``tf.random.set_seed`` set."""
     seed: int | None = _modules["eager.context"].global_seed()
     return seed
+
+
+def resolve_resources(touch: Callable[[Any, Any, Any], bool]) -> None:
+    """Have `touch` add resources to those that an operation reads and writes, from now on.
+
+    It is called with each operation of a function that was traced, and these sets; it returns
+    whether it has changed them. Operations that write to one resource run in their order.
+    """
+    _modules["framework.auto_control_deps"].register_acd_resource_resolver(touch)
+
+
+def set_flag(operation: Any, name: str) -> None:
+    """Give an operation of a graph an attribute that is true."""
+    operation._set_attr(name, tf.compat.v1.AttrValue(b=True))
+
+
+def nodes_of(function: str) -> Any:
+    """Return the nodes of a function that was traced, by its name; none of one that was not."""
+    try:
+        return _modules["eager.context"].get_function_def(function).node_def
+    except tf.errors.NotFoundError:
+        return ()
 
 
 def in_xla() -> bool:

@@ -8,6 +8,7 @@ a branch or a loop, so calls in these are refused.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -36,11 +37,17 @@ def call(key: int, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     chain = getattr(graph, _CHAIN, None)
     chained = [*tensors, tf.zeros([], tf.int32) if chain is None else chain]
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in chained]
-    *results, chain = private_api.xla_custom_call(
-        _TARGET, chained, specs, " ".join(map(str, [key, *map(_nbytes, specs)]))
-    )
+    *results, chain = private_api.xla_custom_call(_TARGET, chained, specs, _text(key, specs))
     setattr(graph, _CHAIN, chain)
     return list(results)
+
+
+def _text(key: int, specs: Sequence[tf.TensorSpec]) -> str:
+    """Return what run_in_xla in kernels/tf/call_op.cc reads."""
+    nbytes = list(map(_nbytes, specs))
+    shapes = [spec.shape.as_list() for spec in specs]
+    words = [key, len(specs), *nbytes, *map(len, shapes), *itertools.chain(*shapes)]
+    return " ".join(map(str, words))
 
 
 def _nbytes(spec: tf.TensorSpec) -> int:

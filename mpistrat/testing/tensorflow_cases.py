@@ -1,7 +1,8 @@
 """Run a snippet under TensorFlow's own strategy and under ours, and compare what it returns.
 
 TensorFlow's strategy has all replicas in one process, on logical CPUs; ours has some of them on
-each rank. Every rank process runs both.
+each rank. Every rank process runs both. For TensorFlow's on several processes, which runs the same
+snippets, see :mod:`mpistrat.testing.two_processes`.
 """
 
 from __future__ import annotations
@@ -23,15 +24,19 @@ from mpistrat.testing.layouts import Layout
 from mpistrat.testing.placement import with_all
 
 __all__ = [
+    "ACCUMULATING",
     "CENTRAL",
     "EVERYWHERE",
     "MIRRORED",
     "SPREAD",
     "Case",
+    "Leaf",
     "Raised",
     "Rows",
+    "Snippet",
     "by_id",
     "drop",
+    "leaf",
     "raised",
     "same",
     "some",
@@ -50,8 +55,21 @@ def _mirrored(names: list[str]) -> Any:
     return MirroredStrategy(names)
 
 
+def _largest(values: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return twice the largest plus the first: it is no sum, and the order counts."""
+    return 2 * tf.reduce_max(tf.stack(values), axis=0) + values[0]
+
+
+def _to_one_device(names: list[str]) -> Any:
+    return tf.distribute.ReductionToOneDevice(names[-1], _largest)
+
+
 _MAKERS: dict[str, tuple[Callable[[list[str]], Any], Callable[[list[str]], Any]]] = {
     "Mirrored": (_mirrored, distribute.MirroredStrategy),
+    "Accumulating": (
+        lambda names: tf.distribute.MirroredStrategy(names, _to_one_device(names)),
+        lambda names: distribute.MirroredStrategy(names, _to_one_device(names)),
+    ),
     "MultiWorker": (_mirrored, lambda _: distribute.MultiWorkerMirroredStrategy()),
     "Central": (
         lambda names: tf.distribute.experimental.CentralStorageStrategy(names, "CPU:0"),
@@ -105,10 +123,12 @@ def some(cases: Sequence[Case]) -> tuple[Case, ...]:
     return tuple(case for case in cases if with_all() or str(case) in _MAIN)
 
 
-_MAIN = ("Mirrored-1x2", "Mirrored-2x1", "OneDevice-1x1")
+_MAIN = ("Mirrored-2x1", "OneDevice-1x1", "Accumulating-2x1")
 _ONE = some(_cases("Mirrored", (1, 1)))
 MIRRORED = (*_ONE, *some(_cases("Mirrored", (1, 2), (2, 1), (2, 2))))
 CENTRAL = some(_cases("Central", (1, 2), (2, 1), (2, 2)))
+ACCUMULATING = some(_cases("Accumulating", (1, 1), (1, 2), (2, 1), (2, 2)))
+"""Those with an ``accumulation_fn`` that is no sum."""
 SPREAD = (*MIRRORED[len(_ONE) :], *some(_cases("MultiWorker", (2, 1))), *CENTRAL)
 """Those with several replicas."""
 EVERYWHERE = (*_ONE, *SPREAD, *_cases("OneDevice", (1, 1)))
@@ -170,7 +190,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class _Leaf:
+class Leaf:
     """A leaf of an outcome.
 
     Attributes
@@ -185,12 +205,13 @@ class _Leaf:
     values: tuple[Any, ...]
 
 
-def _leaf(strategy: Any, value: Any) -> _Leaf:
+def leaf(strategy: Any, value: Any) -> Leaf:
+    """Return what is compared of a leaf of what a snippet returned."""
     if isinstance(value, Rows):
-        return _Leaf("rows", value.of(strategy))
+        return Leaf("rows", value.of(strategy))
     values = strategy.experimental_local_results(value)
     is_bare = not isinstance(value, tf.distribute.DistributedValues)
-    return _Leaf("bare" if is_bare else type(value).__name__, tuple(map(_plain, values)))
+    return Leaf("bare" if is_bare else type(value).__name__, tuple(map(_plain, values)))
 
 
 def _plain(value: Any) -> Any:
@@ -220,7 +241,8 @@ def same(cases: Sequence[Case] = EVERYWHERE) -> Callable[[Snippet], Callable[[Ca
     """Make a test of a snippet: a function of a strategy that returns a nest.
 
     A value for each replica has to be TensorFlow's, replica by replica. Everything else has to be
-    TensorFlow's on every rank. An error has to be of TensorFlow's class, or derived from it.
+    TensorFlow's on every rank. An error has to be of TensorFlow's class, or derived from it. The
+    test keeps its ``snippet``.
     """
 
     def decorate(snippet: Snippet) -> Callable[[Case], None]:
@@ -229,6 +251,7 @@ def same(cases: Sequence[Case] = EVERYWHERE) -> Callable[[Snippet], Callable[[Ca
 
         test.__name__, test.__doc__ = snippet.__name__, snippet.__doc__
         test.__qualname__, test.__module__ = snippet.__qualname__, snippet.__module__
+        test.snippet = snippet  # type: ignore[attr-defined]
         return pytest.mark.parametrize("layout", cases, ids=str)(test)
 
     return decorate
@@ -247,10 +270,10 @@ def _compare(case: Case, snippet: Snippet) -> None:
 
 
 def _outcome(strategy: Any, snippet: Snippet) -> Any:
-    return tf.nest.map_structure(lambda value: _leaf(strategy, value), snippet(strategy))
+    return tf.nest.map_structure(lambda value: leaf(strategy, value), snippet(strategy))
 
 
-def _compare_leaf(case: Case, want: _Leaf, ranks: Sequence[_Leaf]) -> None:
+def _compare_leaf(case: Case, want: Leaf, ranks: Sequence[Leaf]) -> None:
     if want.kind == "rows":
         assert sorted(row for rank in ranks for row in rank.values) == sorted(want.values)
         return

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import takes_long
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,6 +19,7 @@ def test_the_readme_shows_the_demo():
     assert demo.split('"""', 2)[2].lstrip() in shown
 
 
+@takes_long()
 @pytest.mark.deadline(200)
 def test_ranks_learn_together_and_rank_0_tells():
     result = run_job(["-m", "mpistrat.demo.keras_digits"], 2, timeout_s=120).check()

@@ -249,3 +249,24 @@ def test_collectives_in_branches_and_functions_keep_their_order(layout):
         for step in range(100):
             steps(tf.constant(step))
         assert total.numpy() == 50 * layout.replicas + 200 * layout.replicas**2
+
+
+@pytest.mark.parametrize("layout", ONE_DEVICE, ids=str)
+def test_collectives_of_a_gradient_keep_their_order(layout):
+    # TensorFlow itself orders nothing in the function that computes a function's gradient.
+    with layout.ours() as s:
+
+        @tf.function
+        def losses(x):
+            parts = [here().all_reduce("SUM", tf.ones([rows]) * x) for rows in range(1, 9)]
+            return tf.add_n([tf.reduce_sum(part) for part in parts])
+
+        def replica_fn(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = losses(x)
+            return tape.gradient(loss, x)
+
+        for _ in range(30):
+            found = s.run(replica_fn, (tf.constant(2.0),))
+            assert found.numpy() == 36.0 * layout.replicas

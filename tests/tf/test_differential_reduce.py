@@ -6,6 +6,7 @@ tf = pytest.importorskip("tensorflow")
 
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.tensorflow_cases import (  # noqa: E402
+    ACCUMULATING,
     EVERYWHERE,
     SPREAD,
     by_id,
@@ -167,3 +168,24 @@ def test_v1_default_of_axis(s):
     if hasattr(s, "experimental_run_v2"):
         return s.reduce("SUM", value)
     return s.reduce("SUM", value, axis=None)
+
+
+@same(ACCUMULATING)
+def test_accumulation_functions(s):
+    value = by_id(s, block)
+    with s.scope():
+        variable = tf.Variable(tf.zeros([2, 3]), aggregation=tf.VariableAggregation.SUM)
+
+    def fn():
+        context = tf.distribute.get_replica_context()
+        mine = block(context.replica_id_in_sync_group)
+        variable.assign_add(mine)
+        slices = tf.IndexedSlices(mine[:1], tf.constant([1]), tf.constant([2, 3]))
+        dense, sparse = context.all_reduce("SUM", [mine * 2.0, slices])
+        mean = context.all_reduce("MEAN", mine)
+        total = context.all_reduce("SUM", context.replica_id_in_sync_group + 1)
+        return dense, tf.convert_to_tensor(sparse), mean, total
+
+    eager, graph = s.run(fn), tf.function(lambda: s.run(fn))()
+    totals = [s.reduce(op, value, axis=axis) for op in OPS for axis in [None, 0]]
+    return [eager, graph, totals, variable.numpy()]

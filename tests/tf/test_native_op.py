@@ -60,13 +60,13 @@ def mode(request):
     return request.param
 
 
-def copy(key, inputs, outputs):
+def copy(key, inputs, outputs, shapes):
     for source, result in zip(inputs, outputs, strict=True):
         np.copyto(result, source)
 
 
-def copy_later(key, inputs, outputs):
-    return lambda: copy(key, inputs, outputs)
+def copy_later(key, inputs, outputs, shapes):
+    return lambda: copy(key, inputs, outputs, shapes)
 
 
 def sample(shape, dtype):
@@ -105,7 +105,7 @@ def test_all_shapes_at_once(mode, callback):
 
 def test_many_tensors_and_none(mode):
     nums = []
-    native_op.register(lambda key, i, o: (nums.append((key, len(i))), copy(key, i, o))[1])
+    native_op.register(lambda key, i, o, s: (nums.append((key, len(i))), copy(key, i, o, s))[1])
     tensors = [sample((i,), "float32") for i in range(161)]
     assert_same(mode(lambda: native_op.call(KEY, tensors))(), tensors)
     assert mode(lambda: native_op.call(KEY + 1, []))() == []
@@ -129,9 +129,9 @@ def test_strings_are_refused(mode):
 def test_loops_call_in_their_order(callback):
     seen = []
 
-    def watched(key, inputs, outputs):
+    def watched(key, inputs, outputs, shapes):
         seen.append(int(inputs[0].view(np.int32)[0]))
-        return callback(key, inputs, outputs)
+        return callback(key, inputs, outputs, shapes)
 
     def body(i, values):
         return i + 1, values.write(i, native_op.call(KEY, [i])[0])
@@ -147,7 +147,7 @@ def test_loops_call_in_their_order(callback):
 
 def test_only_the_branch_that_is_taken_calls():
     keys = []
-    native_op.register(lambda key, i, o: (keys.append(key), copy(key, i, o))[1])
+    native_op.register(lambda key, i, o, s: (keys.append(key), copy(key, i, o, s))[1])
     x = tf.ones(3)
     branches = tf.function(
         lambda which: tf.cond(
@@ -160,7 +160,7 @@ def test_only_the_branch_that_is_taken_calls():
 
 def test_calls_of_a_function_keep_their_order_and_none_is_left_out():
     keys = []
-    native_op.register(lambda key, i, o: (keys.append(key), copy(key, i, o))[1])
+    native_op.register(lambda key, i, o, s: (keys.append(key), copy(key, i, o, s))[1])
 
     @tf.function
     def body(x):
@@ -177,10 +177,10 @@ def test_calls_of_a_function_keep_their_order_and_none_is_left_out():
 def test_the_memory_is_that_of_the_tensors(mode, size):
     places = []
 
-    def watched(key, inputs, outputs):
+    def watched(key, inputs, outputs, shapes):
         places.append([array.ctypes.data for array in inputs + outputs])
         assert not inputs[0].flags.writeable
-        copy(key, inputs, outputs)
+        copy(key, inputs, outputs, shapes)
 
     native_op.register(watched)
     body = mode(lambda x: native_op.call(KEY, [x])[0])
@@ -241,10 +241,10 @@ def test_functions_of_many_threads_may_wait_for_each_other(size):
     num = (os.cpu_count() or 1) + 4
     everyone = threading.Barrier(num, timeout=WAIT_S)
 
-    def meet(key, inputs, outputs):
+    def meet(key, inputs, outputs, shapes):
         def rest():
             everyone.wait()
-            copy(key, inputs, outputs)
+            copy(key, inputs, outputs, shapes)
 
         return rest
 
@@ -275,7 +275,7 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 tf.config.threading.set_intra_op_parallelism_threads(1)
 computed = threading.Event()
 
-def wait_for_the_products(key, inputs, outputs):
+def wait_for_the_products(key, inputs, outputs, shapes):
     def rest():
         if not computed.wait(30):
             raise RuntimeError("the call kept the products from being computed")

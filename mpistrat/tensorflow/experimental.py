@@ -1,0 +1,54 @@
+"""``tf.distribute.experimental``, with our strategies for those of them that it names.
+
+As in :mod:`mpistrat.tensorflow`, what is not ours is TensorFlow's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow import multi_worker
+from mpistrat.tensorflow.central_storage import CentralStorageStrategy
+
+__all__ = ["CentralStorageStrategy", "MultiWorkerMirroredStrategy"]
+
+
+class MultiWorkerMirroredStrategy(multi_worker.MultiWorkerMirroredStrategy):
+    """As `mpistrat.tensorflow.MultiWorkerMirroredStrategy`, with the arguments of old.
+
+    Parameters
+    ----------
+    communication
+        A ``tf.distribute.experimental.CommunicationImplementation``.
+    cluster_resolver, comm, backend
+        As of the other one.
+
+    Notes
+    -----
+    **Collective** over `comm`.
+
+    References
+    ----------
+    tf.distribute.experimental.MultiWorkerMirroredStrategy.
+    """
+
+    def __init__(
+        self,
+        communication: Any = tf.distribute.experimental.CommunicationImplementation.AUTO,
+        cluster_resolver: Any = None,
+        *,
+        comm: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        options = tf.distribute.experimental.CommunicationOptions(implementation=communication)
+        super().__init__(cluster_resolver, options, comm=comm, backend=backend)
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(tf.distribute.experimental, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(tf.distribute.experimental)})

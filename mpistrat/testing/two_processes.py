@@ -1,0 +1,120 @@
+"""TensorFlow's own MultiWorkerMirroredStrategy on the ranks of a job, as what ours has to equal.
+
+Each rank of the job is one of its workers, on this machine. Both strategies run a snippet in the
+same processes, and each rank compares what it gets from the one and from the other.
+
+It has to be made before anything else that TensorFlow does in a process. After a collective of it
+that failed, TensorFlow fails or hangs in all that follow: no snippet may go on after one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+import mpistrat.tensorflow as distribute
+from mpistrat.collectives import Communicator
+from mpistrat.testing.importing import load_test_module
+from mpistrat.testing.tensorflow_cases import Leaf, Raised, Rows, Snippet, leaf
+
+__all__ = ["check_same", "differs", "snippets", "theirs"]
+
+_HOST = "127.0.0.1"
+
+
+@functools.cache
+def theirs() -> Any:
+    """Return TensorFlow's strategy; one for all tests, since it cannot be closed. **Collective**.
+
+    Nothing of TensorFlow may have run before.
+    """
+    with Communicator() as communicator:
+        rank, ports = communicator.rank, communicator.allgather_object(_free_port())
+    os.environ.update(no_grpc_proxy=_HOST)  # whatever proxy there is, it cannot reach this machine
+    workers = tf.train.ClusterSpec({"worker": [f"{_HOST}:{port}" for port in ports]})
+    return tf.distribute.MultiWorkerMirroredStrategy(
+        tf.distribute.cluster_resolver.SimpleClusterResolver(
+            workers, task_type="worker", task_id=rank, rpc_layer="grpc"
+        )
+    )
+
+
+def _free_port() -> int:
+    """Return a port that the system hands to nobody by itself before TensorFlow takes it."""
+    draw = random.SystemRandom()
+    while True:
+        port = draw.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((_HOST, port))
+            except OSError:
+                continue
+            return port
+
+
+def snippets(file: Path) -> Mapping[str, Snippet]:
+    """Return the snippets of a test file, by the names of their tests. **Local.**"""
+    members = vars(load_test_module(f"snippets_of_{file.stem}", file))
+    return {name: one.snippet for name, one in members.items() if hasattr(one, "snippet")}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A leaf of an outcome, and how Python shows it."""
+
+    leaf: Leaf
+    shown: str
+
+
+def check_same(snippet: Snippet) -> None:
+    """Check that each rank gets of ours what it gets of TensorFlow's. **Collective**.
+
+    Values, dtypes, shapes, classes and what Python shows are equal; an error is of TensorFlow's
+    class, or derived from it.
+    """
+    want = _outcome(theirs(), snippet)
+    with distribute.MultiWorkerMirroredStrategy() as ours:
+        found = _outcome(ours, snippet)
+    tf.nest.assert_same_structure(want, found)
+    for pair in zip(tf.nest.flatten(want), tf.nest.flatten(found), strict=True):
+        _check_leaf(*pair)
+
+
+def differs(snippet: Snippet) -> bool:
+    """Return whether any rank gets something else of ours, or nothing of TensorFlow's.
+
+    **Collective**.
+    """
+    theirs()
+    try:
+        check_same(snippet)
+        mine = False
+    except Exception:  # noqa: BLE001 - TensorFlow refuses by errors of any class
+        mine = True
+    with Communicator() as communicator:
+        return any(communicator.allgather_object(mine))
+
+
+def _outcome(strategy: Any, snippet: Callable[[Any], Any]) -> Any:
+    def seen(value: Any) -> _Seen:
+        is_wrapped = isinstance(value, (Raised, Rows))
+        return _Seen(leaf(strategy, value), "" if is_wrapped else repr(value))
+
+    return tf.nest.map_structure(seen, snippet(strategy))
+
+
+def _check_leaf(want: _Seen, found: _Seen) -> None:
+    error, mine = (next(iter(one.leaf.values), None) for one in (want, found))
+    if isinstance(error, Raised):
+        assert isinstance(mine, Raised), f"{error} is wanted, not {found}"
+        assert error.kinds[0] in mine.kinds, f"{error} is wanted, not {mine}"
+    else:
+        assert found == want
