@@ -12,13 +12,14 @@ import numpy as np
 import mpistrat
 from mpistrat.demo.digits import CLASSES, Digits, Examples
 from mpistrat.demo.network import Network
-from mpistrat.demo.optimizer import Momentum
 from mpistrat.demo.timed_all_reduce import TimedAllReduce
+from mpistrat.optimizers import SGD
 from mpistrat.types import Array, Nest
 
 __all__ = ["Epoch", "Options", "Trainer"]
 
 _HIDDEN_UNITS = 128
+_MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Trainer:
             self._network = Network(
                 (digits.train.images.shape[1], _HIDDEN_UNITS, CLASSES), options.seed
             )
-            self._optimizer = Momentum(self._network.variables, options.learning_rate)
+            self._optimizer = SGD(options.learning_rate, momentum=_MOMENTUM)
+            self._optimizer.build(self._network.variables)
         train = _dataset(digits.train).shuffle(len(digits.train), seed=options.seed)
         test = _dataset(digits.test)
         distribute = strategy.experimental_distribute_dataset
@@ -98,7 +100,7 @@ class Trainer:
     @property
     def variables(self) -> list[mpistrat.Variable]:
         """Everything that must be the same on all replicas."""
-        return [*self._network.variables, *self._optimizer.velocities]
+        return [*self._network.variables, *self._optimizer.variables]
 
     @property
     def steps(self) -> int:
@@ -143,7 +145,10 @@ class Trainer:
         # batch, which may be short at the end of an epoch, travels with the gradients.
         replica: Any = mpistrat.get_replica_context()
         batch_rows, *gradients = replica.all_reduce("SUM", [rows, *gradients])
-        self._optimizer.apply([gradient / batch_rows for gradient in gradients])
+        means = [gradient / batch_rows for gradient in gradients]
+        self._optimizer.apply_gradients(
+            zip(means, self._network.variables, strict=True), skip_gradients_aggregation=True
+        )
         return losses
 
     def _test_step(self, batch: Nest) -> Array:

@@ -59,6 +59,15 @@ class DistributedVariable(DistributedValues, Variable):
         variable: Variable = self._values[local_index()]
         return variable
 
+    def live(self) -> Array:
+        """Return the memory of the copy that is updated, or of the replica that runs."""
+        if not _is_local():
+            raise UsageError(
+                f"live() of {self._name!r}, which has a copy on each replica; call it in the"
+                " function that strategy.extended.update calls for each"
+            )
+        return self._component().live()
+
     def __repr__(self) -> str:
         return self._show(repr)
 

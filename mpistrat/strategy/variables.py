@@ -168,6 +168,10 @@ class Variable(Delegate, metaclass=_Dispatch):
         """Return a copy of the current value."""
         return self.read_value()
 
+    def live(self) -> Array:
+        """Return the memory itself, to be changed in place; of a copy, in ``extended.update``."""
+        return self._value
+
     def assign(self, value: ArrayLike) -> Variable:
         """Set the value; `value` must have this variable's shape. Returns this variable."""
         self._write(np.copyto, value, "assign")

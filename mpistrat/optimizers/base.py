@@ -1,0 +1,179 @@
+"""What all optimizers share: gradients are summed over the replicas, then every copy moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.optimizers.gradients import (
+    as_gradient,
+    check_same_strategy,
+    check_variable,
+    container,
+    strategy_of,
+    summed,
+)
+from mpistrat.ps.rules import Rule
+from mpistrat.strategy import context
+from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.variables import Variable
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+
+__all__ = ["LearningRate", "Optimizer"]
+
+LearningRate: TypeAlias = float | Callable[[int], float]
+
+
+class Optimizer:
+    """Moves variables against their gradients.
+
+    Parameters
+    ----------
+    rule
+        The arithmetic.
+    learning_rate
+        A number, or a function of the number of steps done; alike on all ranks.
+
+    Notes
+    -----
+    What it keeps for a variable is made with it in `build`, or at the first step, in the scope of
+    the variable's strategy. A checkpoint saves it, by the order of `build`; build an optimizer
+    before it is restored.
+    """
+
+    def __init__(self, rule: Rule, learning_rate: LearningRate) -> None:
+        self.rule = rule
+        self.learning_rate = learning_rate
+        self._iterations: Variable | None = None
+        # In the order in which they came, by which a checkpoint knows them.
+        self._trained: list[Variable] = []
+        self._slots: list[dict[str, Variable]] = []
+        self._places: dict[int, int] = {}  # in both, by the variable's id
+
+    @property
+    def learning_rate(self) -> LearningRate:
+        """A number, or a function of the number of steps done; it may be set, on all ranks."""
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: LearningRate) -> None:
+        if not callable(value) and not isinstance(value, (int, float, np.number)):
+            raise ArgumentTypeError(
+                f"learning_rate={value!r}; expected a number or a function of the steps done"
+            )
+        self._learning_rate = value
+
+    @property
+    def iterations(self) -> int:
+        """How many steps were done."""
+        return 0 if self._iterations is None else int(self._iterations.value())
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The count of steps, then what is kept of each variable; empty before `build`."""
+        kept = [slot for slots in self._slots for slot in slots.values()]
+        return [] if self._iterations is None else [self._iterations, *kept]
+
+    def build(self, var_list: Sequence[Variable]) -> None:
+        """Make what is kept of variables that it does not know yet. **Collective.**
+
+        Parameters
+        ----------
+        var_list
+            Variables of one strategy, of floating types; the same on all ranks.
+        """
+        variables = list(var_list)
+        for variable in variables:
+            check_variable(variable)
+        strategy = strategy_of(variables)
+        with strategy.scope():
+            if self._iterations is None:
+                self._iterations = Variable(
+                    np.int64(0), trainable=False, name=f"{type(self).__name__}/iteration"
+                )
+            for variable in variables:
+                if id(variable) not in self._places:
+                    self._slots.append(self._new_slots(variable))
+                    self._places[id(variable)] = len(self._trained)
+                    self._trained.append(variable)  # so that its id stays its own
+
+    def _new_slots(self, variable: Variable) -> dict[str, Variable]:
+        dtype = self.rule.slot_dtype(variable.dtype)
+        name = variable.name.removesuffix(":0")
+        return {
+            slot: Variable(
+                np.full(variable.shape, value, dtype), trainable=False, name=f"{name}/{slot}"
+            )
+            for slot, value in self.rule.initial_slots().items()
+        }
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Variable]],
+        skip_gradients_aggregation: bool = False,
+    ) -> None:
+        """Make one step. **Collective** over all replicas.
+
+        Parameters
+        ----------
+        grads_and_vars
+            Pairs of a gradient, which is an array of the variable's shape, `IndexedSlices` of
+            rows, or None, which leaves the variable alone; and a variable. The same variables in
+            the same order on all replicas, with the same kind of gradient.
+        skip_gradients_aggregation
+            Inside of `run`: take the gradients as they are, equal on all replicas. By default
+            they are summed over them; divide by the global batch beforehand. Outside of `run`
+            they are taken as they are.
+
+        References
+        ----------
+        tf.keras.optimizers.Optimizer.apply_gradients.
+        """
+        pairs = [(g, container(v)) for g, v in grads_and_vars if g is not None]
+        if not pairs:
+            raise UsageError("apply_gradients: no variable has a gradient; expected at least one")
+        gradients = [as_gradient(gradient, variable) for gradient, variable in pairs]
+        variables = [variable for _, variable in pairs]
+        strategy, replica = strategy_of(variables), context.get_replica_context()
+        if replica is None or (not context.has_strategy() and strategy is not replica.strategy):
+            with strategy.scope():
+                self._step(strategy, gradients, variables)
+            return
+        check_same_strategy(replica, variables)
+        if not skip_gradients_aggregation and replica.num_replicas_in_sync > 1:
+            gradients = summed(replica, gradients)
+
+        def step(strategy: Strategy, gradients: list[Any]) -> None:
+            self._step(strategy, gradients, variables)
+
+        replica.merge_call(step, args=(gradients,))
+
+    def _step(self, strategy: Strategy, gradients: list[Any], variables: list[Variable]) -> None:
+        if self._iterations is None or any(id(v) not in self._places for v in variables):
+            self.build(variables)
+        number = self.iterations
+        rate = self._learning_rate
+        rate = float(rate(number) if callable(rate) else rate)
+        for gradient, variable in zip(gradients, variables, strict=True):
+            slots = self._slots[self._places[id(variable)]]
+            move = self._moved(number + 1, rate, list(slots))
+            strategy.extended.update(variable, move, (gradient, *slots.values()))
+        if self._iterations is not None:
+            self._iterations.assign(number + 1)
+
+    def _moved(self, step: int, rate: float, names: list[str]) -> Callable[..., None]:
+        def move(variable: Variable, gradient: Any, *slots: Variable) -> None:
+            value = variable.live()
+            kept = dict(zip(names, (slot.live() for slot in slots), strict=True))
+            if isinstance(gradient, IndexedSlices):
+                once = gradient.summed()
+                self.rule.apply_rows(value, kept, once.indices, once.values, step, rate)
+            else:
+                self.rule.apply(value, kept, gradient, step, rate)
+
+        return move

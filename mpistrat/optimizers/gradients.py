@@ -1,0 +1,102 @@
+"""Gradients and the variables that they are of: whether they fit, and their sums over replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.collectives.arrays import as_array
+from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
+from mpistrat.strategy import context
+from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.values import DistributedValues
+from mpistrat.strategy.variables import Variable
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.replica_context import ReplicaContext
+
+__all__ = [
+    "as_gradient",
+    "check_same_strategy",
+    "check_variable",
+    "container",
+    "strategy_of",
+    "summed",
+]
+
+
+def container(variable: Any) -> Variable:
+    """Return the distributed variable that `variable` is a copy of, or `variable`."""
+    whole = getattr(variable, "container", None)
+    found: Variable = variable if whole is None else whole
+    check_variable(found)
+    return found
+
+
+def check_variable(variable: Any) -> None:
+    """Raise unless `variable` is one that has gradients."""
+    if not isinstance(variable, Variable):
+        raise ArgumentTypeError(
+            f"an optimizer moves variables; got a {type(variable).__name__}; expected pairs of a"
+            " gradient and a Variable"
+        )
+    if variable.dtype.kind != "f" and variable.dtype.name != "bfloat16":
+        raise UsageError(
+            f"variable {variable.name!r} of dtype {variable.dtype} has no gradient; expected a"
+            " floating type"
+        )
+
+
+def strategy_of(variables: Sequence[Variable]) -> Strategy:
+    """Return the one strategy of all `variables`."""
+    strategies = {id(v.distribute_strategy): v.distribute_strategy for v in variables}
+    if len(strategies) > 1:
+        names = [f"{v.name!r} ({v.distribute_strategy})" for v in variables]
+        raise UsageError(f"variables of several strategies: {', '.join(names)}; expected one")
+    found = next(iter(strategies.values()), None)
+    strategy: Strategy = found if found is not None else context.get_strategy()
+    return strategy
+
+
+def check_same_strategy(replica: ReplicaContext, variables: Sequence[Variable]) -> None:
+    """Raise unless the replica is one of the variables' strategy."""
+    strategy = strategy_of(variables)
+    if strategy is not replica.strategy:
+        raise ContextError(
+            f"apply_gradients in a replica of {replica.strategy} to variables of {strategy};"
+            " make the variables in the scope of the strategy that runs"
+        )
+
+
+def as_gradient(gradient: Any, variable: Variable) -> Any:
+    """Return `gradient` as an array or `IndexedSlices` that fits `variable`."""
+    if isinstance(gradient, DistributedValues):  # outside of `run`: one for each copy
+        return DistributedValues([as_gradient(value, variable) for value in gradient.values])
+    if isinstance(gradient, IndexedSlices):
+        shape = (variable.shape[0] if variable.shape else 0, *gradient.values.shape[1:])
+        if shape == variable.shape:
+            gradient.check_indices(shape[0])
+    else:
+        gradient = as_array(gradient)
+        shape = gradient.shape
+    if shape != variable.shape:
+        raise UsageError(
+            f"a gradient of shape {shape} for variable {variable.name!r} of shape"
+            f" {variable.shape}; expected equal shapes"
+        )
+    return gradient
+
+
+def summed(replica: ReplicaContext, gradients: list[Any]) -> list[Any]:
+    """Return the sums over all replicas; rows travel as rows."""
+    are_rows = [isinstance(gradient, IndexedSlices) for gradient in gradients]
+    rows = [gradient for gradient in gradients if isinstance(gradient, IndexedSlices)]
+    whole = [g for g, is_rows in zip(gradients, are_rows, strict=True) if not is_rows]
+    sums: Any = replica.all_reduce(ReduceOp.SUM, whole) if whole else []
+    parts: Any = [[one.values, one.indices] for one in rows]
+    gathered: Any = replica.all_gather(parts, axis=0) if parts else []
+    all_rows = iter([IndexedSlices(values, indices) for values, indices in gathered])
+    sums = iter(sums)
+    return [next(all_rows) if is_rows else next(sums) for is_rows in are_rows]

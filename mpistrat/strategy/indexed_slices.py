@@ -1,0 +1,94 @@
+"""A gradient of some rows: what an embedding's table gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpistrat.collectives.arrays import as_array
+from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["IndexedSlices"]
+
+
+@dataclass(init=False, eq=False)
+class IndexedSlices:
+    """Rows of an array that is zero elsewhere.
+
+    Parameters
+    ----------
+    values
+        Shape [n, ...].
+    indices
+        Whole numbers of shape [n]: which rows along axis 0. One that comes twice is a sum.
+    dense_shape
+        That of the whole array, if it is known.
+
+    References
+    ----------
+    tf.IndexedSlices.
+    """
+
+    values: Array
+    indices: Array
+    dense_shape: tuple[int, ...] | None
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        indices: ArrayLike,
+        dense_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.values, self.indices = as_array(values), as_array(indices)
+        self.dense_shape = None if dense_shape is None else tuple(dense_shape)
+        if self.indices.dtype.kind not in "iu":
+            raise ArgumentTypeError(
+                f"IndexedSlices: indices of dtype {self.indices.dtype}; expected whole numbers"
+            )
+        if self.indices.ndim != 1 or self.values.shape[:1] != self.indices.shape:
+            raise UsageError(
+                f"IndexedSlices: values of shape {self.values.shape} and indices of shape"
+                f" {self.indices.shape}; expected [n, ...] and [n]"
+            )
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        if self.dense_shape is None:
+            return
+        if self.dense_shape[1:] != self.values.shape[1:] or not self.dense_shape:
+            raise UsageError(
+                f"IndexedSlices: rows of shape {self.values.shape[1:]} do not fit into"
+                f" dense_shape={self.dense_shape}"
+            )
+        self.check_indices(self.dense_shape[0])
+
+    def check_indices(self, num_rows: int) -> None:
+        """Raise `UsageError` unless all indices are rows of an array of so many."""
+        wrong = self.indices[(self.indices < 0) | (self.indices >= num_rows)]
+        if wrong.size:
+            raise UsageError(
+                f"IndexedSlices: {wrong.size} of {self.indices.size} indices are no rows of an"
+                f" array of {num_rows}, the first is {wrong[0]}; expected 0 to {num_rows - 1}"
+            )
+
+    def summed(self) -> IndexedSlices:
+        """Return the same with each row once, in ascending order."""
+        order = np.argsort(self.indices, kind="stable")
+        indices = self.indices[order]
+        starts = np.flatnonzero(np.diff(indices, prepend=indices[:1] - 1))
+        if starts.size == indices.size and (order[1:] > order[:-1]).all():
+            return self
+        values = np.add.reduceat(self.values[order], starts) if starts.size else self.values
+        return IndexedSlices(values, indices[starts], self.dense_shape)
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
+        if self.dense_shape is None:
+            raise UsageError("IndexedSlices without dense_shape cannot become an array")
+        if copy is False:
+            raise ValueError("IndexedSlices cannot become an array without a copy")
+        once = self.summed()
+        whole = np.zeros(self.dense_shape, self.values.dtype)
+        whole[once.indices] = once.values
+        return whole if dtype is None else whole.astype(dtype)  # type: ignore[call-overload]
