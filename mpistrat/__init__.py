@@ -15,7 +15,7 @@ from mpistrat.cluster import launch
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from mpistrat import cluster_resolver, data, errors, experimental, random
+    from mpistrat import cluster_resolver, data, errors, experimental, optimizers, random, train
     from mpistrat.cluster.topology import Topology
     from mpistrat.collectives.base import Backend, Capabilities
     from mpistrat.collectives.communicator import Communicator
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ReductionToOneDevice,
     )
     from mpistrat.strategy.extended import StrategyExtended
+    from mpistrat.strategy.indexed_slices import IndexedSlices
     from mpistrat.strategy.input.distributed import DistributedDataset
     from mpistrat.strategy.input.input_context import (
         InputContext,
@@ -76,6 +77,7 @@ _HOMES = {
         "ReductionToOneDevice",
     ),
     "strategy.extended": ("StrategyExtended",),
+    "strategy.indexed_slices": ("IndexedSlices",),
     "strategy.input.distributed": ("DistributedDataset",),
     "strategy.input.input_context": (
         "InputContext",
@@ -93,7 +95,10 @@ _HOMES = {
     "strategy.variable_options": ("VariableAggregation", "VariableSynchronization"),
     "strategy.variables": ("Variable", "variable_creator_scope"),
 }
-_MODULES = ("cluster_resolver", "data", "errors", "experimental", "random")
+_MODULES = (
+    *("cluster_resolver", "data", "errors", "experimental"),
+    *("optimizers", "random", "train"),
+)
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -106,6 +111,7 @@ __all__ = [
     "DistributedIterator",
     "DistributedValues",
     "HierarchicalCopyAllReduce",
+    "IndexedSlices",
     "InputContext",
     "InputIterator",
     "InputOptions",
@@ -138,8 +144,10 @@ __all__ = [
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
+    "optimizers",
     "random",
     "register_backend",
+    "train",
     "variable_creator_scope",
 ]
 

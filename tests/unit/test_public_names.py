@@ -12,13 +12,13 @@ import mpistrat
 
 NAMES = """
 Backend CallRecord Capabilities Communicator CrossDeviceOps DistributedDataset DistributedIterator
-DistributedValues HierarchicalCopyAllReduce InputContext InputIterator InputOptions
+DistributedValues HierarchicalCopyAllReduce IndexedSlices InputContext InputIterator InputOptions
 InputReplicationMode Mirrored MirroredStrategy MultiWorkerMirroredStrategy NcclAllReduce
 OneDeviceStrategy PerReplica ReduceOp ReductionToOneDevice ReplicaContext RunOptions Strategy
 StrategyExtended Topology Variable VariableAggregation VariableSynchronization Work __version__
 available_backends cluster_resolver data errors experimental experimental_set_strategy
-get_replica_context get_strategy has_strategy in_cross_replica_context random register_backend
-variable_creator_scope
+get_replica_context get_strategy has_strategy in_cross_replica_context optimizers random
+register_backend train variable_creator_scope
 """
 
 

@@ -1,0 +1,114 @@
+"""Read a checkpoint: all of it is read and checked on all ranks before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mpistrat.checkpoint import index, plain_values
+from mpistrat.checkpoint.data_files import DataFiles
+from mpistrat.checkpoint.graph import Graph, Node
+from mpistrat.checkpoint.matching import match
+from mpistrat.checkpoint.states import decode_state
+from mpistrat.checkpoint.team import Team
+from mpistrat.errors import MismatchError
+
+__all__ = ["Outcome", "check_path", "restore"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a restore did, over all ranks.
+
+    Attributes
+    ----------
+    restored
+        How many tensors, states and numbers.
+    missing
+        What a rank's program has and the checkpoint has not.
+    unused
+        What the checkpoint has and no rank's program.
+    """
+
+    restored: int
+    missing: list[str]
+    unused: list[str]
+
+
+def restore(graph: Graph, path: Path, team: Team) -> Outcome:
+    """Set the objects of `graph` to what the checkpoint at `path` has. **Collective** over `team`.
+
+    Raises
+    ------
+    CheckpointNotFoundError
+        There is no complete checkpoint.
+    CheckpointError
+        It is corrupt; the message, the same on all ranks, names the file. Nothing was changed.
+    UsageError
+        A tensor has another shape or dtype than in the checkpoint. Nothing was changed.
+    """
+    what = f"restoring {path}"
+    check_path(str(path), team)
+    found = team.take_first(what, lambda: index.read(path))
+    actions: list[Callable[[], Any]] = []
+    everyone = team.take(what, lambda: _prepare(graph.check(), path, team, found, actions))
+    team.take(what, lambda: _apply(actions))
+    # A rank may hold no part of what others restore.
+    return Outcome(
+        sum(one.restored for one in everyone),
+        list(dict.fromkeys(name for one in everyone for name in one.missing)),
+        [name for name in everyone[0].unused if all(name in one.unused for one in everyone)],
+    )
+
+
+def check_path(path: str | None, team: Team) -> None:
+    """Raise on every rank unless all of them restore from the same path.
+
+    Raises
+    ------
+    MismatchError
+        They do not.
+    """
+    paths = team.take("restoring", lambda: path)
+    for rank, one in enumerate(paths):
+        if one != paths[0]:
+            raise MismatchError(
+                f"restoring from {paths[0]} on rank 0 and from {one} on rank {rank}; expected the"
+                " same path on all ranks",
+                {0: str(paths[0]), rank: str(one)},
+            )
+
+
+def _prepare(
+    nodes: Sequence[Node],
+    path: Path,
+    team: Team,
+    found: Mapping[str, Any],
+    actions: list[Callable[[], Any]],
+) -> Outcome:
+    """Read all that is wanted into new memory, and list what puts it in its place."""
+    files = DataFiles(path, found)
+    files.check(team.rank, team.size)
+    matches = match(nodes, found)
+    for part, key in matches.parts:
+        actions.append(_call(part.write, files.load(key, part.rows)))
+    for node, entry in matches.states:
+        names = entry.get("tensors", {})
+        state = decode_state(entry["state"], lambda name, names=names: files.load(names[name]))  # type: ignore[misc]
+        actions.append(_call(node.thing.load_state_dict, state))
+    for node, value in matches.values:
+        if node.set_value is not None:
+            actions.append(_call(node.set_value, plain_values.decode(value)))
+    count = len(matches.parts) + len(matches.states) + len(matches.values)
+    return Outcome(count, matches.missing, matches.unused)
+
+
+def _call(function: Callable[[Any], Any], value: Any) -> Callable[[], Any]:
+    return lambda: function(value)
+
+
+def _apply(actions: Sequence[Callable[[], Any]]) -> None:
+    for action in actions:
+        action()

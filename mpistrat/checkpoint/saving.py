@@ -1,0 +1,172 @@
+"""Write a checkpoint: the ranks their shares at once, then rank 0 the index that makes it one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mpistrat.checkpoint import data_files, description, disk, index
+from mpistrat.checkpoint.description import Description
+from mpistrat.checkpoint.graph import Graph, Node
+from mpistrat.checkpoint.parts import row_count
+from mpistrat.checkpoint.shares import shares
+from mpistrat.checkpoint.team import Team
+from mpistrat.cluster import log
+from mpistrat.collectives.arrays import as_array
+from mpistrat.errors import CheckpointError, CommunicationError
+from mpistrat.types import Array
+
+__all__ = ["data_name", "save"]
+
+_LOG = log.get_logger(__name__)
+
+
+def data_name(token: str, rank: int, size: int) -> str:
+    """Return the name of a rank's file; no other save has its token."""
+    return f"data-{token}-{rank:05d}-of-{size:05d}.safetensors"
+
+
+def save(graph: Graph, path: Path, team: Team) -> None:
+    """Write the objects of `graph` to the folder `path`. **Collective** over `team`.
+
+    Raises
+    ------
+    CheckpointError
+        A rank could not write; named on all ranks. What was at the path before is still there,
+        and nothing else is left behind.
+    MismatchError
+        The ranks save different things, or to different paths.
+    Exception
+        Something cannot be saved.
+    """
+    what = f"saving to {path}"
+    everyone = team.take(what, lambda: description.describe(graph.check(), str(path)))
+    description.check_alike(everyone)
+    known = description.merged_tensors(everyone)
+    _Save(graph.nodes, path, team, everyone, known).run(what)
+
+
+class _Save:
+    """One save, after the ranks have agreed on what it is."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        path: Path,
+        team: Team,
+        everyone: Sequence[Description],
+        known: dict[str, tuple[str, tuple[int, ...]]],
+    ) -> None:
+        self._nodes, self._path, self._team = nodes, path, team
+        self._everyone, self._known = everyone, known
+        self._token = everyone[0].token
+        self._mine = path / data_name(self._token, team.rank, team.size)
+        self._new_folders: list[Path] = []
+
+    def run(self, what: str) -> None:
+        pieces: list[data_files.Piece] = []
+        try:
+            self._team.take(what, lambda: pieces.extend(self._begin()))
+            files = self._team.take(what, lambda: self._write(pieces))
+        except CommunicationError:
+            raise  # the others may go on to use this rank's file
+        except Exception:
+            self._clean(what)
+            raise
+        self._team.take_first(what, lambda: self._commit([file for file in files if file]))
+
+    def _begin(self) -> list[data_files.Piece]:
+        """Make the folder, and read all values: those of some variables are collective."""
+        pieces = self._pieces()
+        if self._team.rank == 0:
+            self._new_folders = disk.make_folder(self._path)
+        return pieces
+
+    def _pieces(self) -> list[data_files.Piece]:
+        found = description.tensors(self._nodes)
+        whole = [(key, _value(key, part)) for key, part in found if part.rows is None]
+        sizes = [(value.nbytes, row_count(value.shape)) for _, value in whole]
+        pieces: list[data_files.Piece] = []
+        for number, start, stop in shares(sizes, self._team.size)[self._team.rank]:
+            key, value = whole[number]
+            count = row_count(value.shape)
+            rows = value if (start, stop) == (0, count) else value[start:stop]
+            pieces.append((key, count, start, stop, rows))
+        for key, part in found:
+            if part.rows is not None and (part.rows[0] < part.rows[1] or part.shape[0] == 0):
+                pieces.append((key, row_count(part.shape), *part.rows, _value(key, part)))
+        return pieces
+
+    def _write(self, pieces: list[data_files.Piece]) -> dict[str, Any] | None:
+        if not pieces:
+            return None
+        try:
+            return data_files.write(self._mine, pieces)
+        except BaseException:
+            _remove([self._mine], [])
+            raise
+
+    def _clean(self, what: str) -> None:
+        """Leave nothing behind once all ranks know that one could not write."""
+        self._team.take(what, lambda: _remove([self._mine], []))
+        self._team.take_first(what, lambda: _remove([], self._new_folders))
+
+    def _commit(self, files: list[dict[str, Any]]) -> None:
+        """Put the index in its place, then remove the files that only the old one named."""
+        is_done = False
+        try:
+            self._check_seen(files)
+            made = index.assemble(description.merged_nodes(self._everyone), self._known, files)
+            disk.sync(self._path)
+            with disk.alone(self._path):  # or else two savers may both replace the same one
+                old = self._names()
+                disk.replace_whole(self._path / index.NAME, index.pack(made))
+            is_done = True
+        finally:
+            if not is_done and not self._token_in_index():
+                _remove(self._path.glob(f"data-{self._token}-*"), self._new_folders)
+        _remove([self._path / name for name in old], [])
+
+    def _check_seen(self, files: list[dict[str, Any]]) -> None:
+        for file in files:
+            seen = self._path / file["name"]
+            if not seen.is_file() or seen.stat().st_size != file["nbytes"]:
+                raise CheckpointError(
+                    f"{seen}, which another rank wrote, is not seen by rank 0; expected a folder"
+                    " on a file system that all ranks share"
+                )
+
+    def _names(self) -> list[str]:
+        """Return the files of the checkpoint that is at the path already, if that can be read."""
+        try:
+            return [str(file["name"]) for file in index.read(self._path)["files"]]
+        except CheckpointError:
+            return []  # there is none, or it is corrupt: it is replaced all the same
+
+    def _token_in_index(self) -> bool:
+        path = self._path / index.NAME
+        return path.is_file() and self._token in path.read_text(errors="replace")
+
+
+def _remove(files: Iterable[Path], folders: list[Path]) -> None:
+    """Remove files, and folders that are empty; what cannot be removed is no error of its own."""
+    try:
+        for file in files:
+            if file.exists():
+                file.unlink(missing_ok=True)
+        disk.remove_empty(folders)
+    except OSError as error:
+        _LOG.warning("what is not needed any more stays: %s", error)
+
+
+def _value(key: str, part: Any) -> Array:
+    rows = part.rows or (0, row_count(part.shape))
+    value = as_array(part.read())
+    shape = (rows[1] - rows[0], *part.shape[1:]) if part.shape else ()
+    if value.shape != shape or value.dtype != part.dtype:
+        raise CheckpointError(
+            f"{key!r} gave an array of shape {value.shape}, dtype {value.dtype}; expected {shape},"
+            f" {part.dtype}"
+        )
+    return value

@@ -1,0 +1,17 @@
+"""``tf.train`` for arrays: checkpoints."""
+
+from mpistrat.checkpoint.checkpoint import Checkpoint
+from mpistrat.checkpoint.manager import CheckpointManager
+from mpistrat.checkpoint.parts import Part, Parted, Stateful
+from mpistrat.checkpoint.pointer import latest_checkpoint
+from mpistrat.checkpoint.status import CheckpointStatus
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointManager",
+    "CheckpointStatus",
+    "Part",
+    "Parted",
+    "Stateful",
+    "latest_checkpoint",
+]

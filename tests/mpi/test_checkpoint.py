@@ -1,0 +1,286 @@
+"""Checkpoints of real ranks: saved on some, restored on others; kills, and errors of one rank."""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mpistrat
+from mpistrat import MirroredStrategy, Variable, VariableAggregation, VariableSynchronization
+from mpistrat.checkpoint import index
+from mpistrat.errors import CheckpointError
+from mpistrat.testing.launcher import RunningJob, run_job
+from mpistrat.train import Checkpoint, CheckpointManager, Part, latest_checkpoint
+
+ROOT = Path(mpistrat.__file__).parents[1]
+ENV = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+BIG = np.random.default_rng(0).normal(size=(3001, 170))  # 4 MB, cut between rows
+TABLE = np.arange(70.0).reshape(35, 2)
+
+
+class Table:
+    """A tensor of which each rank holds its share of the rows."""
+
+    def __init__(self, strategy, full):
+        communicator = strategy.extended.communicator
+        self.distribute_strategy = strategy
+        cuts = [len(full) * i // communicator.size for i in range(communicator.size + 1)]
+        self.rows = cuts[communicator.rank], cuts[communicator.rank + 1]
+        self.shape, self.mine = full.shape, full[slice(*self.rows)].copy()
+
+    def checkpoint_parts(self):
+        def write(rows):
+            self.mine[...] = rows
+
+        return [Part("", self.shape, self.mine.dtype, lambda: self.mine, write, self.rows)]
+
+
+def made(strategy, factor):
+    """Return a checkpoint whose values are some others times `factor`."""
+    on_read = VariableSynchronization.ON_READ
+    total = Variable(0.0, synchronization=on_read, aggregation=VariableAggregation.SUM)
+    total.assign(12.0 * factor)
+    return Checkpoint(
+        big=Variable(BIG * factor),
+        small=[Variable(np.float16(factor)), {"n": 3 * factor}],
+        total=total,
+        table=Table(strategy, TABLE * factor),
+    )
+
+
+def check(checkpoint, factor):
+    assert (checkpoint.big.numpy() == BIG * factor).all()
+    assert checkpoint.small[0] == factor
+    assert checkpoint.small[1] == {"n": 3 * factor}
+    assert float(checkpoint.total) == 12.0 * factor
+    start, stop = checkpoint.table.rows
+    assert (checkpoint.table.mine == TABLE[start:stop] * factor).all()
+
+
+def first_ranks(number):
+    """Return a strategy of the first ranks, and whether this is one of them."""
+    from mpi4py import MPI
+
+    is_in = number > MPI.COMM_WORLD.rank
+    return MirroredStrategy(comm=MPI.COMM_WORLD.Split(0 if is_in else 1)), is_in
+
+
+def world_folder():
+    from mpi4py import MPI
+
+    return Path(MPI.COMM_WORLD.bcast(tempfile.mkdtemp()))
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=60)
+@pytest.mark.parametrize("before", [1, 2, 3])
+def test_any_number_of_ranks_to_any_other(before):
+    from mpi4py import MPI
+
+    folder = world_folder()
+    strategy, is_in = first_ranks(before)
+    with strategy, strategy.scope():
+        if is_in:
+            path = made(strategy, 1).save(folder / "ckpt")
+            assert path == f"{folder}/ckpt-1"
+            assert latest_checkpoint(folder) == path
+            sizes = [file["nbytes"] for file in index.read(Path(path))["files"]]
+            assert len(sizes) == before
+            assert max(sizes) - min(sizes) < 10_000  # each writes about the same
+    MPI.COMM_WORLD.Barrier()
+    for after in (1, 2, 3):
+        strategy, is_in = first_ranks(after)
+        with strategy, strategy.scope():
+            if is_in:
+                checkpoint = made(strategy, 0)
+                checkpoint.restore(latest_checkpoint(folder)).assert_consumed()
+                check(checkpoint, 1)
+                assert int(checkpoint.save_counter) == 1
+
+
+@pytest.mark.mpi(ranks=[1, 2, 3], timeout_s=30)
+def test_a_manager():
+    folder = world_folder()
+    with MirroredStrategy() as strategy, strategy.scope():
+        checkpoint = made(strategy, 0)
+        manager = CheckpointManager(checkpoint, folder, max_to_keep=2)
+        assert manager.restore_or_initialize() is None
+        for factor in (1, 2, 3):
+            checkpoint.big.assign(BIG * factor)
+            manager.save()
+        strategy.extended.communicator.barrier()
+        assert sorted(os.listdir(folder)) == ["checkpoint", "ckpt-2", "ckpt-3"]
+        again = made(strategy, 0)
+        manager = CheckpointManager(again, folder, max_to_keep=2)
+        assert manager.restore_or_initialize() == f"{folder}/ckpt-3"
+        assert (again.big.numpy() == BIG * 3).all()
+        strategy.extended.communicator.barrier()
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=30)
+def test_a_disk_error_on_one_rank():
+    """The last rank's disk is full: all say so, nothing is left, and the next save is well."""
+    import resource
+
+    folder = world_folder()
+    with MirroredStrategy() as strategy, strategy.scope():
+        communicator = strategy.extended.communicator
+        last = communicator.size - 1
+        checkpoint = made(strategy, 1)
+        good = checkpoint.save(folder / "ckpt")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if communicator.rank == last:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        try:
+            with pytest.raises(CheckpointError, match=rf"rank {last}: .*File too large"):
+                checkpoint.save(folder / "ckpt")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        communicator.barrier()
+        assert sorted(os.listdir(folder)) == ["checkpoint", "ckpt-1"]
+        assert latest_checkpoint(folder) == good
+        communicator.barrier()
+        assert checkpoint.save(folder / "ckpt") == f"{folder}/ckpt-2"
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=30)
+def test_a_corrupt_file_is_refused_on_every_rank():
+    folder = world_folder()
+    with MirroredStrategy() as strategy, strategy.scope():
+        communicator = strategy.extended.communicator
+        made(strategy, 1).write(folder / "one")
+        victim = max((folder / "one").glob("data*"))
+        if communicator.rank == 0:
+            data = bytearray(victim.read_bytes())
+            data[-1] ^= 1
+            victim.write_bytes(data)
+        communicator.barrier()
+        checkpoint = made(strategy, 0)
+        with pytest.raises(CheckpointError, match=victim.name):
+            checkpoint.read(folder / "one")
+        check(checkpoint, 0)
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=30)
+def test_a_program_without_a_strategy_saves_on_each_rank_by_itself():
+    from mpi4py import MPI
+
+    folder = world_folder()
+    checkpoint = Checkpoint(v=Variable(np.full(5, 2.0)), n=MPI.COMM_WORLD.rank)
+    for _ in range(5):
+        checkpoint.write(folder / "one")
+    MPI.COMM_WORLD.Barrier()
+    v = Variable(np.zeros(5))
+    Checkpoint(v=v, n=0).read(folder / "one").assert_consumed()
+    assert (v.numpy() == 2.0).all()
+    assert len(os.listdir(folder / "one")) == 2
+    MPI.COMM_WORLD.Barrier()
+
+
+# ------------------------------------------------------------------------------------------ kill
+
+SAVES = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from test_checkpoint import *
+
+folder, victim, step = Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+strategy = MirroredStrategy()
+rank = strategy.extended.communicator.rank
+with strategy.scope():
+    checkpoint = made(strategy, 1)
+    manager = CheckpointManager(checkpoint, folder, max_to_keep=1)
+    manager.save()
+    if rank == victim:
+        from mpistrat.checkpoint import disk, saving
+
+        def killed(original):
+            def call(*args):
+                if step == "after":
+                    original(*args)
+                if step == "half":
+                    original(*args)
+                    os.truncate(args[0], args[0].stat().st_size // 2)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call
+
+        if step == "commit":
+            disk.replace_whole = killed(disk.replace_whole)
+        else:
+            data_files.write = killed(data_files.write)
+    checkpoint.big.assign(BIG * 2)
+    manager.save()
+"""
+
+RESTORES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_checkpoint import *
+
+folder = Path(sys.argv[2])
+with MirroredStrategy() as strategy, strategy.scope():
+    checkpoint = made(strategy, 0)
+    manager = CheckpointManager(checkpoint, folder, max_to_keep=1)
+    assert manager.restore_or_initialize() == f"{folder}/ckpt-1"
+    check(checkpoint, 1)
+    assert manager.save() == f"{folder}/ckpt-2"
+    strategy.extended.communicator.barrier()
+    assert sorted(os.listdir(folder)) == ["checkpoint", "ckpt-2"], os.listdir(folder)
+    print("went on")
+"""
+
+
+@pytest.mark.deadline(120)
+@pytest.mark.parametrize(
+    ("victim", "step"), [(1, "before"), (1, "half"), (2, "after"), (0, "half"), (0, "commit")]
+)
+def test_a_kill_in_the_midst_of_saving_leaves_the_last_good_one(tmp_path, victim, step):
+    arguments = [str(Path(__file__).parent), str(tmp_path)]
+    killed = run_job(["-c", SAVES, *arguments, str(victim), step], 3, 40, ENV)
+    assert killed.returncode != 0, killed.output
+    assert not killed.timed_out, killed.output
+    result = run_job(["-c", RESTORES, *arguments], 2, 40, ENV).check()
+    assert [rank.stdout for rank in result.ranks] == ["went on\n"] * 2
+
+
+SAVES_ON = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_checkpoint import *
+
+strategy = MirroredStrategy()
+with strategy.scope():
+    checkpoint = made(strategy, 0)
+    manager = CheckpointManager(checkpoint, sys.argv[2], max_to_keep=2)
+    manager.restore_or_initialize()
+    check(checkpoint, checkpoint.small[1]["n"] // 3)
+    while True:
+        factor = int(checkpoint.save_counter) + 1
+        checkpoint.big.assign(BIG * factor)
+        checkpoint.small[0].assign(np.float16(factor))
+        checkpoint.small[1]["n"] = 3 * factor
+        checkpoint.total.assign(12.0 * factor)
+        checkpoint.table = Table(strategy, TABLE * factor)
+        print("saved", manager.save(), flush=True)
+"""
+
+
+@pytest.mark.deadline(120)
+def test_kills_at_any_time(tmp_path):
+    """The program is killed as it saves, over and over, and restores a whole one each time."""
+    numbers = []
+    for turn in range(4):
+        job = RunningJob(["-c", SAVES_ON, str(Path(__file__).parent), str(tmp_path)], 2, ENV)
+        try:
+            end = time.monotonic() + 40
+            while job.outputs()[0].stdout.count("saved") < 2 + turn:
+                if time.monotonic() > end or job.poll() is not None:
+                    pytest.fail(f"{job.launcher_output()}\n{[one.text for one in job.outputs()]}")
+                time.sleep(0.003 + 0.0011 * turn)
+        finally:
+            job.close()
+        numbers.append(int(latest_checkpoint(tmp_path).rpartition("-")[2]))
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] >= 14
