@@ -83,7 +83,10 @@ void Reduction::consume(const Place& place, int64_t step) {
     if (wants(place.rank)) reduce_flat(place);
     return;
   }
-  if (is_timed_ && began_ns_ == 0) began_ns_ = now_ns();
+  if (is_timed_ && began_ns_ == 0) {
+    began_ns_ = now_ns();
+    place.ways->count(nbytes_);
+  }
   if (step < before_) prepare(place, step);
   if (pulls_) pull(place, step);
   if (step >= before_ && !pulls_) reduce_chunk(place, step - before_);

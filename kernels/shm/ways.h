@@ -26,17 +26,20 @@ class Ways {
     bool is_decision;  // what is agreed on holds for the calls that follow
   };
 
-  // Count a call of `nbytes`, and plan it. The first calls go both ways, and now and then the other
-  // way is tried again. All ranks count alike, and so ask in the same calls.
-  Plan plan(int64_t nbytes) {
-    Size& size = sizes_[index_of(nbytes)];
-    const int64_t number = size.num_calls++;
+  // Plan a call of `nbytes`. The first calls go both ways, and now and then the other way is tried
+  // again. All ranks have counted alike, and so ask in the same calls.
+  Plan plan(int64_t nbytes) const {
+    const Size& size = sizes_[index_of(nbytes)];
+    const int64_t number = size.num_calls;
     if (number < 2 * kFirstTries) return {true, number % 2 == 0, false};
     const bool is_faster = size.ns[kRead] < size.ns[kSlots];
     if (number % kTryEvery == 0) return {true, !size.reads, false};
     const bool is_decision = number == 2 * kFirstTries || number % kDecideEvery == 1;
     return {is_decision || size.reads, is_faster, is_decision};
   }
+
+  // All ranks are in this call: what only one rank called, or with other arrays, does not count.
+  void count(int64_t nbytes) { ++sizes_[index_of(nbytes)].num_calls; }
 
   // All ranks have agreed on this way.
   void decide(int64_t nbytes, bool reads) { sizes_[index_of(nbytes)].reads = reads; }

@@ -24,6 +24,7 @@ struct Pair {
     num_asked += plans[0].asks;
     const Times times[2] = {first, second};
     for (int rank = 0; rank < 2; ++rank) {
+      ranks[rank].count(nbytes);
       if (plans[rank].is_decision) ranks[rank].decide(nbytes, reads);
       ranks[rank].note(nbytes, reads, reads ? times[rank].read : times[rank].by_slots);
     }
@@ -71,6 +72,12 @@ void one_rank_alone_decides_for_slots() {
   CHECK(pair.count_reads(59, kReadingIsFaster, kSlotsAreFaster) == 0);
 }
 
+void calls_that_differ_do_not_count() {
+  Pair pair;
+  for (int i = 0; i < 10; ++i) (void)pair.ranks[i % 3 == 0].plan(kBytes);  // and then a mismatch
+  CHECK(pair.call(kSlotsAreFaster) && !pair.call(kSlotsAreFaster));
+}
+
 void lengths_are_learned_one_by_one() {
   Pair pair;
   pair.count_reads(64, kSlotsAreFaster, kSlotsAreFaster);
@@ -84,5 +91,6 @@ int main() {
   slots_are_seldom_asked_about();
   what_has_become_slow_is_left_and_found_again();
   one_rank_alone_decides_for_slots();
+  calls_that_differ_do_not_count();
   lengths_are_learned_one_by_one();
 }

@@ -9,6 +9,7 @@ import pytest
 
 from mpistrat.collectives import Communicator, shm
 from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning
+from mpistrat.errors import MismatchError
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 
 COUNTS = (1, 63, 64, 4097, 300_007)
@@ -84,6 +85,21 @@ def test_ranks_that_find_out_which_way_is_faster(name):
                 out[:] = i
                 assert_same(comm.allreduce(arrays[comm.rank], out=out), wanted, f"{count}, {i}")
             assert_same(comm.allreduce(arrays[comm.rank].copy()), wanted, "a new array")
+
+
+@pytest.mark.mpi(ranks=2)
+@pytest.mark.parametrize("num_arrays", [1, 3])
+def test_ranks_find_out_after_calls_that_differed(num_arrays):
+    """What one rank called and another did not changes nothing in how they go on."""
+    count = 300_000
+    with Communicator(world(), "shm") as comm:
+        for _ in range(3):
+            with pytest.raises(MismatchError):
+                comm.allreduce_many([np.ones(count << comm.rank, np.float32)] * num_arrays)
+        for i in range(40):
+            mine = [np.full(count, i + comm.rank + j, np.float32) for j in range(num_arrays)]
+            for j, total in enumerate(comm.allreduce_many(mine)):
+                assert (total == 2 * (i + j) + 1).all(), (i, j)
 
 
 @pytest.mark.mpi(ranks=[2, 3])
@@ -220,8 +236,6 @@ def test_one_rank_that_may_not_read():
 
 @pytest.mark.mpi(ranks=2)
 def test_mismatch_is_told_before_anything_is_read():
-    from mpistrat.errors import MismatchError
-
     with reading() as comm:
         array = np.zeros(100_000 + comm.rank, np.float32)
         with pytest.raises(MismatchError):
