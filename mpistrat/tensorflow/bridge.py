@@ -7,6 +7,7 @@ operation (native_op.py) carries those whose results have the shape of their ten
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from mpistrat.types import Array
 __all__ = ["Bridge"]
 
 _PACKED_BYTES, _MOST_PACKED = 16 << 10, 1000
+_NUM_FORMS = 61  # of packed lists; a prime, so that rows seldom come out alike
 
 
 class Bridge:
@@ -94,35 +96,44 @@ class Bridge:
                 return self._start_one(sources[0], results[0], op)
             arrays = tuple((source.dtype, source.shape) for source in sources)
             if arrays in packed:
-                return self._start_packed(sources, results, op)
+                return self._start_packed(sources, results, op, packed[arrays])
             pack = self._bytes_per_pack
             work = self.communicator.iallreduce_many(sources, op, bucket_bytes=pack, out=results)
 
             def finish(timeout: float | None) -> None:
                 work.wait(timeout)
                 if _may_be_packed(sources) and len(packed) < _MOST_PACKED:
-                    packed.add(arrays)
+                    packed[arrays] = 1 + zlib.crc32(repr(arrays).encode()) % _NUM_FORMS
 
             return finish
 
-        packed: set[Any] = set()  # the short lists that were equal on all ranks once
+        packed: dict[Any, int] = {}  # short lists that were equal on all ranks once; in what form
         return SameShape(start, self._timeout, _Native(self.communicator, op))
 
     def _start_one(self, source: Array, result: Array, op: str) -> Finish | None:
         begun = self.communicator.allreduce_soon(source, op, out=result)
         return begun.wait if isinstance(begun, Work) else None
 
-    def _start_packed(self, sources: list[Array], results: list[Array], op: str) -> Finish | None:
-        """Copy short arrays together: less work than a list of them, but their shapes are lost."""
-        total = np.empty(sum(source.size for source in sources), sources[0].dtype)
-        finish = self._start_one(np.concatenate([np.ravel(one) for one in sources]), total, op)
+    def _start_packed(
+        self, sources: list[Array], results: list[Array], op: str, num_rows: int
+    ) -> Finish | None:
+        """Copy short arrays together: less work than a list of them, whose shapes are compared.
+
+        Lists that differ in their shapes alone are told apart by the rows of what is reduced.
+        """
+        size = sum(source.size for source in sources)
+        shape = (num_rows, -(-size // num_rows))
+        send, total = np.zeros(shape, sources[0].dtype), np.empty(shape, sources[0].dtype)
+        np.concatenate([np.ravel(one) for one in sources], out=send.reshape(-1)[:size])
+        finish = self._start_one(send, total, op)
+        sums = total.reshape(-1)
 
         def deliver(timeout: float | None) -> None:
             if finish is not None:
                 finish(timeout)
             start = 0
             for result in results:
-                result[...] = total[start : start + result.size].reshape(result.shape)
+                result[...] = sums[start : start + result.size].reshape(result.shape)
                 start += result.size
 
         if finish is not None:

@@ -73,6 +73,28 @@ FIRST_VALUES = {
 }
 
 
+def test_short_lists_that_differ_in_their_shapes():
+    """They are copied together once they are known, and are told apart even so."""
+    lists = [[tf.ones(shape) for shape in shapes] for shapes in ([2, 3], [3, 2], [[5]], [[1, 5]])]
+    with distribute.MirroredStrategy() as s:
+
+        def add(tensors):
+            return s.run(lambda: here().all_reduce("SUM", [*tensors, tf.ones(1)]))
+
+        for tensors in lists * 3:
+            for got in add(tensors):
+                assert (got.numpy() == s.communicator.size).all()
+        for i in range(2):
+            for j in range(2, 4):
+                mine = lists[i if s.communicator.rank else j]
+                with refused((tf.errors.InvalidArgumentError, MismatchError), "rank 1"):
+                    add(mine)
+        with refused((tf.errors.InvalidArgumentError, MismatchError), "rank 1"):
+            add(lists[s.communicator.rank % 2])
+        assert add(lists[0])[0].numpy()[0] == s.communicator.size
+    drop(s)
+
+
 @pytest.mark.parametrize("layout", CASES, ids=str)
 @pytest.mark.parametrize("what", FIRST_VALUES)
 def test_variables_that_differ(layout, what):
