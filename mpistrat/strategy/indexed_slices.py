@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpistrat.collectives.arrays import as_array
+from mpistrat.collectives.reductions import widened
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.types import Array, ArrayLike
 
@@ -74,13 +75,18 @@ class IndexedSlices:
             )
 
     def summed(self) -> IndexedSlices:
-        """Return the same with each row once, in ascending order."""
+        """Return the same with each row once, in ascending order, of the same dtype.
+
+        Sums of half types are accumulated in float32 and rounded once.
+        """
         order = np.argsort(self.indices, kind="stable")
         indices = self.indices[order]
         starts = np.flatnonzero(np.diff(indices, prepend=indices[:1] - 1))
         if starts.size == indices.size and (order[1:] > order[:-1]).all():
             return self
-        values = np.add.reduceat(self.values[order], starts) if starts.size else self.values
+        wide = widened("sum", self.values.dtype)  # given to NumPy, or it counts bools
+        sums = np.add.reduceat(self.values[order], starts, dtype=wide)
+        values = sums.astype(self.values.dtype, copy=False)
         return IndexedSlices(values, indices[starts], self.dense_shape)
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:

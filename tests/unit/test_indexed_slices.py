@@ -1,5 +1,6 @@
 """Rows of an array that is zero elsewhere."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,6 +20,24 @@ def test_it_is_an_array_of_sums(rows, width):
     once = slices.summed()
     assert once.indices.tolist() == sorted(set(rows))
     np.testing.assert_array_equal(np.asarray(once), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
+def test_half_types_are_summed_in_float32(dtype):
+    # In half precision 2048 + 1 is 2048 (float16), 256 + 1 is 256 (bfloat16).
+    values = np.ones((4097, 2), dtype)
+    values[4096:] = 2048
+    once = IndexedSlices(values, np.r_[np.full(4096, 3), 1]).summed()
+    assert once.indices.tolist() == [1, 3]
+    assert once.values.dtype == dtype
+    assert once.values.tolist() == [[2048, 2048], [4096, 4096]]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "complex64"])
+def test_the_dtype_stays(dtype):
+    once = IndexedSlices(np.ones(3, dtype), [5, 0, 5]).summed()
+    assert once.values.dtype == dtype
+    assert once.values.tolist() == [True, np.ones(2, dtype).sum(dtype=dtype)]
 
 
 def test_what_is_sorted_and_single_is_not_copied():
