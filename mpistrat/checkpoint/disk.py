@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import secrets
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from mpistrat.cluster.file_locks import try_to_lock
+from mpistrat.cluster.new_files import beside
 
 __all__ = ["alone", "make_folder", "remove_empty", "remove_files", "replace_whole", "sync"]
 
@@ -29,16 +29,12 @@ def replace_whole(path: Path, data: bytes) -> None:
 
     Nothing is left behind if that fails.
     """
-    own = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        with own.open("xb") as file:
+    with beside(path) as own:
+        with own.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(own, path)
-    except BaseException:
-        own.unlink(missing_ok=True)
-        raise
+        own.replace(path)
     sync(path.parent)
 
 
@@ -75,22 +71,11 @@ def alone(folder: Path) -> Iterator[None]:
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
-        end = time.monotonic() + _LOCK_S
-        while not _is_locked(handle) and time.monotonic() < end:
-            time.sleep(_NAP_S)
+        with suppress(OSError):  # there are no locks here
+            try_to_lock(handle, _LOCK_S, _NAP_S)
         yield
     finally:
         os.close(handle)
-
-
-def _is_locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # there are no locks here
-    return True
 
 
 def remove_empty(folders: list[Path]) -> None:

@@ -8,7 +8,6 @@ another user owns or could have written to is not used.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shlex
@@ -17,11 +16,11 @@ import signal
 import stat
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mpistrat import config
+from mpistrat.cluster.file_locks import try_to_lock
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["compiler", "shared_object"]
@@ -29,7 +28,7 @@ __all__ = ["compiler", "shared_object"]
 _COMPILERS = ("g++", "c++", "clang++")
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _MOST_LINES = 8  # of what a compiler says
-_POLL_S = 0.1
+_NAP_S = 0.1
 
 
 def shared_object(source: Path, flags: Sequence[str], made_for: str) -> Path:
@@ -123,16 +122,9 @@ def _locked(file: Path) -> Iterator[None]:
 
     It spares work and protects nothing, so a file system without locks is no reason to give up.
     """
-    deadline = time.monotonic() + config.compile_timeout_s()
     with file.open("wb") as lock:
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(_POLL_S)
-            except OSError:  # no locks here
-                break
+        with contextlib.suppress(OSError):  # no locks here
+            try_to_lock(lock, config.compile_timeout_s(), _NAP_S)
         yield
 
 

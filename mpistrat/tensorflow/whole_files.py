@@ -9,13 +9,11 @@ a call of another, so that one alone can save too.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import glob
 import os
 import secrets
 import shutil
 import threading
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 import tensorflow as tf
 
 from mpistrat import config
+from mpistrat.cluster.file_locks import try_to_lock
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import CommunicationTimeoutError
 from mpistrat.tensorflow import private_api
@@ -165,22 +164,18 @@ def _lock(file: IO[str]) -> None:
     CommunicationTimeoutError
         That takes longer than ``MPISTRAT_TIMEOUT``.
     """
-    end = time.monotonic() + config.timeout_s()
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise CommunicationTimeoutError(
-                    f"another rank holds the lock {file.name} for {config.timeout_s():.0f} s while"
-                    " it renames what it saved; look whether it was stopped, and whether the file"
-                    " system answers"
-                ) from None
-        except OSError as error:
-            text = f"{file.name} cannot be locked ({error}): of files that several ranks save to"
-            warn_once(_LOG, "no file locks", f"{text} one path, those of the last one stay")
-            return None
-        time.sleep(_NAP_S)
+    try:
+        is_locked = try_to_lock(file, config.timeout_s(), _NAP_S)
+    except OSError as error:
+        text = f"{file.name} cannot be locked ({error}): of files that several ranks save to"
+        warn_once(_LOG, "no file locks", f"{text} one path, those of the last one stay")
+        return
+    if not is_locked:
+        raise CommunicationTimeoutError(
+            f"another rank holds the lock {file.name} for {config.timeout_s():.0f} s while it"
+            " renames what it saved; look whether it was stopped, and whether the file system"
+            " answers"
+        )
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from mpistrat import config
 from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.cluster.new_files import beside
 from mpistrat.collectives.shared import tuning
 from mpistrat.collectives.shared.tuning import Tuning, WireTuning
 
@@ -81,31 +81,27 @@ def write(file: Path, key: str, tunings: Mapping[str, Tuning | WireTuning]) -> N
     """Put the entry `key` into `file`, and keep the others; whoever reads it sees old or new."""
     table = read(file)
     table[key] = json.loads(tuning.to_text(tunings))
-    with _beside(file) as new:
+    with _successor(file) as new:
         new.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         new.replace(file.resolve())  # what a link means, not the link
 
 
 def try_to_write(file: Path) -> None:
     """Do what writing needs, and leave `file` as it is; raise `OSError` if that fails."""
-    with _beside(file):
+    with _successor(file):
         pass
 
 
 @contextmanager
-def _beside(file: Path) -> Iterator[Path]:
+def _successor(file: Path) -> Iterator[Path]:
     """Make an empty file to take the place of `file`, of the same mode; removed if it does not."""
     place = file.resolve()
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = place.with_name(f".tuning-{uuid4().hex}")
-    try:
-        new.touch(exist_ok=False)
+    with beside(place) as new:
         if place.exists():
             place.open("a").close()  # fails where it is not to be written
             new.chmod(place.stat().st_mode & 0o777)
         yield new
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def entry(file: Path, key: str, parse: Callable[[Any], _Found]) -> _Found:
