@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import functools
 import os
-import random
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +20,11 @@ import tensorflow as tf
 
 import mpistrat.tensorflow as distribute
 from mpistrat.collectives import Communicator
+from mpistrat.testing.free_port import LOCAL_HOST, free_port
 from mpistrat.testing.importing import load_test_module
 from mpistrat.testing.tensorflow_cases import Leaf, Raised, Rows, Snippet, leaf
 
 __all__ = ["check_same", "differs", "snippets", "theirs"]
-
-_HOST = "127.0.0.1"
 
 
 @functools.cache
@@ -37,27 +34,15 @@ def theirs() -> Any:
     Nothing of TensorFlow may have run before.
     """
     with Communicator() as communicator:
-        rank, ports = communicator.rank, communicator.allgather_object(_free_port())
-    os.environ.update(no_grpc_proxy=_HOST)  # whatever proxy there is, it cannot reach this machine
-    workers = tf.train.ClusterSpec({"worker": [f"{_HOST}:{port}" for port in ports]})
+        rank, ports = communicator.rank, communicator.allgather_object(free_port())
+    # Whatever proxy there is, it cannot reach this machine.
+    os.environ.update(no_grpc_proxy=LOCAL_HOST)
+    workers = tf.train.ClusterSpec({"worker": [f"{LOCAL_HOST}:{port}" for port in ports]})
     return tf.distribute.MultiWorkerMirroredStrategy(
         tf.distribute.cluster_resolver.SimpleClusterResolver(
             workers, task_type="worker", task_id=rank, rpc_layer="grpc"
         )
     )
-
-
-def _free_port() -> int:
-    """Return a port that the system hands to nobody by itself before TensorFlow takes it."""
-    draw = random.SystemRandom()
-    while True:
-        port = draw.randrange(20000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind((_HOST, port))
-            except OSError:
-                continue
-            return port
 
 
 def snippets(file: Path) -> Mapping[str, Snippet]:
