@@ -1,6 +1,9 @@
 """The timeline: valid JSON at any time, in Chrome's trace format, and one file from many."""
 
+import fcntl
 import json
+import resource
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -147,3 +150,54 @@ def test_a_program_of_one_rank_writes_its_file_at_the_end(tmp_path):
         "allreduce",
         "barrier",
     ]
+
+
+def test_whoever_holds_the_file_of_the_job_is_not_waited_for_forever(
+    tmp_path, monkeypatch, calls, capsys
+):
+    monkeypatch.setenv("MPISTRAT_TIMEOUT", "0.1")
+    target = tmp_path / "t.json"
+    timeline = Timeline(str(target), 1, 2, "host", 0)
+    recorder, make = calls
+    timeline.follow(recorder)
+    make(3)
+    with target.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        timeline.finish(is_well=True)
+    assert len(check(tmp_path / "t.json.rank1")) == 3
+    assert "the timeline stays in" in capsys.readouterr().err
+    assert target.read_text() == ""
+
+
+@pytest.fixture
+def limited():
+    """Return a function that lets no file grow beyond some bytes, as on a full disk."""
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda nbytes: resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_ends_the_timeline_and_no_call(tmp_path, calls, capsys, limited):
+    path = tmp_path / "t.json"
+    timeline = Timeline(str(path), 0, 1, "host", 0)
+    recorder, make = calls
+    timeline.follow(recorder)
+    make(10)
+    timeline.flush()
+    limited(path.stat().st_size + 100)
+    make(20_000)
+    timeline.finish(is_well=True)
+    assert len(check(path)) == 10
+    assert capsys.readouterr().err.count("the timeline ends here") == 1
+
+
+def test_a_folder_that_is_gone_ends_the_timeline_and_no_call(tmp_path, calls, capsys):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    timeline = Timeline(str(folder / "t.json"), 0, 1, "host", 0)
+    recorder, make = calls
+    timeline.follow(recorder)
+    shutil.rmtree(folder)
+    make(20_000)
+    timeline.finish(is_well=True)
+    assert "No such file" in capsys.readouterr().err

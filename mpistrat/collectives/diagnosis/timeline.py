@@ -15,7 +15,6 @@ machines the difference is measured when a communicator is made. Without records
 from __future__ import annotations
 
 import atexit
-import fcntl
 import json
 import os
 import statistics
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
 from mpistrat.cluster import mpi
+from mpistrat.cluster.file_locks import try_to_lock
 
 if TYPE_CHECKING:
     from mpistrat.collectives.agreement import Facts
@@ -40,6 +40,7 @@ __all__ = ["Timeline", "clock", "finish", "flush", "follow", "is_on"]
 
 _HEAD, _TAIL = b"[\n", b"\n]\n"
 _HELD = 4096  # events in memory before they are written
+_NAP_S = 0.01  # between looks whether another rank still moves its part
 _ROUNDS = 8  # of measuring the difference of two clocks
 _EPOCH_NS = 1_735_689_600 * 10**9  # the year 2025; viewers lose digits of larger numbers
 
@@ -93,6 +94,8 @@ class Timeline:
 
     def add(self, record: CallRecord, recorder: Recorder) -> None:
         """Take a call that is over, or is the last one."""
+        if self._is_over:
+            return
         rank = recorder.rank if self._size == 1 else self._rank
         if rank not in self._ranks:
             self._ranks.add(rank)
@@ -141,8 +144,12 @@ class Timeline:
             return
         text = ",\n".join(self._events).encode()
         self._events.clear()
-        with _open(self._path) as file:
-            _append(file, text)
+        try:
+            with _open(self._path) as file:
+                _append(file, text)
+        except OSError as error:  # it helps to look at a program, and must not end it
+            self._is_over = True
+            sys.stderr.write(f"[mpistrat] the timeline ends here: {self._path}: {error}\n")
 
     def finish(self, is_well: bool) -> None:
         """Write the rest; if the job went well, move it into the file of the job. Idempotent."""
@@ -158,10 +165,12 @@ class Timeline:
         try:
             events = self._path.read_bytes()[len(_HEAD) : -len(_TAIL)]
             with _open(target) as file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+                limit = config.timeout_s()
+                if not try_to_lock(file, limit, _NAP_S):
+                    raise TimeoutError(f"another process holds {target} for {limit:.0f} s")
                 _append(file, events)
             self._path.unlink()
-        except OSError as error:  # a file system without locks: the parts stay
+        except OSError as error:  # such as a file system without locks: the parts stay
             sys.stderr.write(f"[mpistrat] the timeline stays in {self._path}: {error}\n")
 
 
@@ -170,12 +179,29 @@ def _open(path: Path) -> FileIO:
 
 
 def _append(file: FileIO, events: bytes) -> None:
-    """Add events before the end of the array; one write, so that a kill hardly ever cuts it."""
+    """Add events before the end of the array, or leave it as it was.
+
+    It is one write, so that a kill hardly ever cuts it.
+    """
     size = os.fstat(file.fileno()).st_size
     is_first = size <= len(_HEAD + _TAIL)
-    if events or size == 0:
-        file.seek(0 if is_first else size - len(_TAIL))
-        file.write((_HEAD if is_first else b",\n") + events + _TAIL)
+    if not events and size > 0:
+        return
+    start = 0 if is_first else size - len(_TAIL)
+    data = (_HEAD if is_first else b",\n") + events + _TAIL
+    try:
+        _write_at(file, start, data)
+    except OSError:
+        _write_at(file, start, _HEAD + _TAIL if is_first else _TAIL)
+        file.truncate()
+        raise
+
+
+def _write_at(file: FileIO, start: int, data: bytes) -> None:
+    """Write all of `data`; a disk that is almost full takes a part without an error."""
+    file.seek(start)
+    while data:
+        data = data[file.write(data) :]
 
 
 _timeline: Timeline | None = None
