@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mpistrat.testing.watch import TaskResult, TaskWatch
 __all__ = ["MpiJob", "TaskResult"]
 
 _START_TIMEOUT_S = 60.0
+_IMPORT_TIMEOUT_S = 90.0  # of a test file; what it imports may be large, and the machine busy
 _CLOSE_TIMEOUT_S = 10.0
 
 
@@ -38,6 +40,7 @@ class MpiJob:
         self._running: RunningJob | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._number = 0
+        self._loaded: set[str] = set()  # names of the modules that the ranks have
 
     def run(
         self,
@@ -59,7 +62,8 @@ class MpiJob:
         module
             Name to import the file under; default: the file's stem.
         timeout_s
-            Deadline. At it every rank's Python stacks are collected and the job is ended.
+            Deadline of the function, once its file has been imported. At it every rank's Python
+            stacks are collected and the job is ended.
 
         Returns
         -------
@@ -76,12 +80,22 @@ class MpiJob:
         pickled = cloudpickle.dumps(dict(kwargs))
         name = module or file.stem
         task = Task(str(file), name, qualname, pickled, timeout_s, tuple(sys.path))
+        self._ensure_running()
+        if name not in self._loaded:
+            loading = self._do(replace(task, qualname="", timeout_s=_IMPORT_TIMEOUT_S))
+            if loading.verdict != "passed":
+                return loading
+            self._loaded.add(name)
+        return self._do(task)
+
+    def _do(self, task: Task) -> TaskResult:
+        """Hand over a task, and wait for it."""
         job, folder = self._ensure_running()
         self._number += 1
         written = job.output_sizes()
         spool.put(spool.task_file(folder, self._number), task)
         try:
-            result = self._follow(job, folder, written, timeout_s)
+            result = self._follow(job, folder, written, task.timeout_s)
         except BaseException:  # Ctrl-C: nobody will ask these ranks anything any more
             self._discard()
             raise
@@ -109,6 +123,7 @@ class MpiJob:
             argv = ["-m", "mpistrat.testing.worker", self._folder.name, str(self.ranks)]
             self._running = RunningJob(argv, self.ranks)
             self._number = 0
+            self._loaded.clear()
             self._wait_for_start(self._running, Path(self._folder.name))
         return self._running, Path(self._folder.name)
 

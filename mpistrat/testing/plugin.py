@@ -3,7 +3,8 @@
 Use it by ``pytest_plugins = ["mpistrat.testing.plugin"]`` in a conftest.py. Then
 
 - ``@pytest.mark.mpi(ranks=2)`` runs a test's body on every rank of a job of two ranks;
-  ``ranks=[1, 2, 3]`` on three jobs in turn; ``timeout_s=`` sets its deadline (default 20 s);
+  ``ranks=[1, 2, 3]`` on three jobs in turn; ``timeout_s=`` sets its deadline (default 20 s), which
+  begins when the ranks have imported the file;
 - a parameter named ``layout`` with an attribute ``ranks`` above 1 does the same for that case
   (:mod:`mpistrat.testing.layouts`);
 - ``@pytest.mark.deadline(5)`` sets the deadline of a test that runs in pytest's own process
@@ -37,7 +38,7 @@ from mpistrat.testing.placement import (
     without_mpi,
 )
 
-_LAST_RESORT_S = 120.0
+_LAST_RESORT_S = 180.0
 """Added to a test's deadline; then pytest itself ends, with every thread's stack."""
 
 

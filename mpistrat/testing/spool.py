@@ -48,7 +48,8 @@ class Task:
     file, module
         The file that holds it and the name under which to import that.
     qualname
-        ``function`` or ``Class.function``; the class is instantiated first.
+        ``function`` or ``Class.function``; the class is instantiated first. Empty if the file is
+        only to be imported.
     kwargs
         Pickled keyword arguments.
     timeout_s

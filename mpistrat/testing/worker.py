@@ -37,9 +37,8 @@ def _start_mpi(ranks: int) -> MPI.Intracomm:
     return MPI.COMM_WORLD.Dup()
 
 
-def _bind(task: Task) -> Any:
-    """Return the task's function, bound to a new instance if it is a method."""
-    place: Any = load_test_module(task.module, Path(task.file))
+def _bind(task: Task, place: Any) -> Any:
+    """Return the task's function in its module, bound to a new instance if it is a method."""
     *classes, name = task.qualname.split(".")
     for part in classes:
         place = getattr(place, part)
@@ -55,8 +54,9 @@ def _run(task: Task) -> Outcome:
     """Run a task; whatever it raises becomes its outcome."""
     try:
         sys.path[:] = task.sys_path
-        function = _bind(task)
-        function(**pickle.loads(task.kwargs))
+        module = load_test_module(task.module, Path(task.file))
+        if task.qualname:
+            _bind(task, module)(**pickle.loads(task.kwargs))
     except BaseException as error:  # noqa: BLE001 - SystemExit and pytest's outcomes too
         if isinstance(error, _skip_exceptions()):
             return Outcome("skipped", str(error))

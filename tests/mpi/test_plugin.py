@@ -140,6 +140,17 @@ def test_hangs(): stuck_here()
     )
 
 
+def test_a_slow_import_does_not_use_up_the_deadline(inner: pytest.Pytester) -> None:
+    code = """
+import time
+time.sleep(1.5)
+
+@pytest.mark.mpi(ranks=2, timeout_s=1)
+def test_is_quick(): assert comm.size == 2
+"""
+    outcome(inner, code, passed=2)
+
+
 @pytest.mark.parametrize("death", ["os._exit(7)", "os._exit(0)", "os.kill(os.getpid(), 9)"])
 def test_death_of_a_rank_is_a_failure(inner: pytest.Pytester, death: str) -> None:
     code = f"""
