@@ -93,7 +93,8 @@ class HierarchicalBackend(ShmBackend):
             complaint = f"the node of rank {mpi.rank}: {error}"
         mine = _tuning(nodes) if mpi.rank == 0 else WireTuning()
         told = np.array([bool(complaint), *astuple(mine)], np.int64)
-        rendezvous.run(mpi.allreduce(told, told, "or"), timeout, mpi)
+        with rendezvous.kept(told):
+            rendezvous.run(mpi.allreduce(told, told, "or"), timeout, mpi)
         has_complaints, *figures = told.tolist()
         if has_complaints:
             texts = rendezvous.run(rendezvous.exchange(mpi, complaint), timeout, mpi)

@@ -53,7 +53,8 @@ class Nodes:
         name = hashlib.blake2b(host_name().encode(), digest_size=8).digest()
         mine = np.array([int.from_bytes(name, "little", signed=True), why_no_kernels() is None])
         table = np.empty(2 * mpi.size, np.int64)
-        rendezvous.run(mpi.allgather(mine, table, [2] * mpi.size), timeout, mpi)
+        with rendezvous.kept(mine, table):
+            rendezvous.run(mpi.allgather(mine, table, [2] * mpi.size), timeout, mpi)
         names, have_kernels = table.reshape(mpi.size, 2).T
         if not have_kernels.all():
             first = int(have_kernels.argmin())

@@ -12,13 +12,18 @@ from mpistrat.errors import UsageError
 if TYPE_CHECKING:
     from mpistrat.collectives.engine import Engine
 
-__all__ = ["Work"]
+__all__ = ["Work", "abandon"]
 
 T = TypeVar("T")
 
 
 _abandoned: list[Any] = []
 """Transfers that were given up; MPI may still write to their buffers, so they are kept."""
+
+
+def abandon(transfer: Any) -> None:
+    """Keep a transfer that was given up, with its buffers, for as long as this process lives."""
+    _abandoned.append(transfer)
 
 
 class Work(Generic[T]):
@@ -146,7 +151,7 @@ class Work(Generic[T]):
 
     def give_up(self, error: Exception) -> None:
         """End the call with `error`, keeping alive what MPI may still write to."""
-        _abandoned.append((self.request, self._steps))
+        abandon((self.request, self._steps))
         self._is_told = True  # whoever gave up tells it
         self._error = error
         self.done = True

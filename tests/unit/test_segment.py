@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpistrat.collectives.shared import segment
+from mpistrat.collectives.shared import rendezvous, segment
 from mpistrat.collectives.shared.registered import Registered
-from mpistrat.collectives.threads import ThreadsBackend
+from mpistrat.collectives.threads import ThreadsBackend, ThreadWorld
+from mpistrat.errors import CommunicationTimeoutError
 
 KINDS = pytest.mark.parametrize("in_memory", [True, False], ids=["memfd", "dev_shm"])
 BYTES = 3 * mmap.PAGESIZE + 100
@@ -164,6 +165,22 @@ def test_a_system_without_memfd_is_an_os_error(error, monkeypatch):
         monkeypatch.setattr(os, "memfd_create", refuse)
     with pytest.raises(OSError, match="memfd"):
         segment.create(BYTES)
+
+
+@pytest.mark.parametrize("posts", [0, 1], ids=["offer", "complaints"])
+@KINDS
+def test_a_wait_for_others_that_is_given_up_leaves_nothing(in_memory, posts):
+    """The other rank comes to none, or only to the first, of the two exchanges."""
+    mine, other = (ThreadsBackend.open(comm, 1.0) for comm in ThreadWorld(2).comms())
+    for _ in range(posts):
+        next(rendezvous.exchange(other, ""))
+    steps = rendezvous.share(mine, BYTES) if in_memory else _in_dev_shm(mine)
+    with pytest.raises(CommunicationTimeoutError, match="waited 0 s for all ranks"):
+        rendezvous.run(steps, 0.05, mine)
+
+
+def _in_dev_shm(backend):
+    return rendezvous._share(backend, BYTES, False)
 
 
 def test_is_not_inherited_by_programs():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,10 @@ from mpistrat.collectives.base import Backend, Request, Steps
 from mpistrat.collectives.shared import segment, tuning, tuning_table
 from mpistrat.collectives.shared.segment import Segment
 from mpistrat.collectives.shared.tuning import Tunings
+from mpistrat.collectives.work import abandon
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
 
-__all__ = ["Met", "Process", "exchange", "meet", "run", "share"]
+__all__ = ["Met", "Process", "exchange", "kept", "meet", "run", "share"]
 
 _LOG = get_logger(__name__)
 _TEXT_BYTES = 512
@@ -134,12 +136,14 @@ def _share(
             offer = f"{made.path}\t{made.nonce}"
         except OSError as error:
             complaint = f"rank 0: {error}"
-    offers = yield from exchange(backend, offer)
-    if offers[0]:
-        made, complaint = _take_part(backend, nbytes, offers[0], made)
-    complaints = [text for text in (yield from exchange(backend, complaint)) if text]
-    if made is not None:
-        made.release_name()
+    try:
+        offers = yield from exchange(backend, offer)
+        if offers[0]:
+            made, complaint = _take_part(backend, nbytes, offers[0], made)
+        complaints = [text for text in (yield from exchange(backend, complaint)) if text]
+    finally:
+        if made is not None:
+            made.release_name()
     return (None, complaints[0]) if complaints else (made, "")
 
 
@@ -161,7 +165,8 @@ def exchange(backend: Backend, text: str) -> Generator[Request, None, list[str]]
     data = np.frombuffer(text.encode()[:_TEXT_BYTES], np.uint8)
     mine[: data.size] = data
     table = np.empty(_TEXT_BYTES * backend.size, np.uint8)
-    yield from backend.allgather(mine, table, [_TEXT_BYTES] * backend.size)
+    with kept(mine, table):
+        yield from backend.allgather(mine, table, [_TEXT_BYTES] * backend.size)
     rows = table.reshape(backend.size, _TEXT_BYTES)
     return [row.tobytes().rstrip(b"\0").decode("utf-8", "replace") for row in rows]
 
@@ -170,27 +175,49 @@ def _told(backend: Backend, text: str) -> Generator[Request, None, str]:
     """Return rank 0's text, of any length. **Collective.**"""
     data = np.frombuffer(text.encode(), np.uint8)
     length = np.array([data.size])
-    yield from backend.bcast(length, 0)
+    with kept(length):
+        yield from backend.bcast(length, 0)
     data = data.copy() if backend.rank == 0 else np.empty(length[0], np.uint8)
-    yield from backend.bcast(data, 0)
+    with kept(data):
+        yield from backend.bcast(data, 0)
     return data.tobytes().decode()
 
 
 def run(steps: Steps, timeout: float, backend: Backend) -> Any:
     """Carry out a transfer before there is a gate; return its result."""
     end = time.monotonic() + timeout
+    complaint = (
+        f"rank {backend.rank}/{backend.size} waited {timeout:.0f} s for all ranks to make this"
+        " strategy or communicator; make it on every rank of comm"
+    )
     try:
         while True:
-            request = next(steps)
-            while not request.Test():
-                if time.monotonic() > end:
-                    raise CommunicationTimeoutError(
-                        f"rank {backend.rank}/{backend.size} waited {timeout:.0f} s for all ranks"
-                        " to make this strategy or communicator; make it on every rank of comm"
-                    )
-                time.sleep(1e-5)
+            _wait(next(steps), end, complaint)
     except StopIteration as stop:
         return stop.value
+    finally:
+        steps.close()  # which gives back what it holds
+
+
+def _wait(request: Request, end: float, complaint: str) -> None:
+    with kept(request):
+        while not request.Test():
+            if time.monotonic() > end:
+                raise CommunicationTimeoutError(complaint)
+            time.sleep(1e-5)
+
+
+@contextmanager
+def kept(*buffers: Any) -> Iterator[None]:
+    """Keep the buffers of a transfer for good if it is given up in this block. **Local.**
+
+    MPI writes to them once the others come. Not all of its requests keep them alive.
+    """
+    try:
+        yield
+    except BaseException:
+        abandon(buffers)
+        raise
 
 
 def _cpus() -> int:
