@@ -109,11 +109,19 @@ class Communicator(Calls):
     def allreduce_natively(self, array: Array, op: str) -> tuple[int, int, int] | None:
         """Return how native code begins :meth:`allreduce_soon` for flat arrays like `array`.
 
+        Parameters
+        ----------
+        array
+            Of any length, since its dtype alone counts. Those of the calls are contiguous.
+        op
+            As of :meth:`allreduce`.
+
         Returns
         -------
         tuple of int, or None
             A function and its first two arguments (`allreduce_now` in kernels/bindings), valid for
-            as long as this communicator exists; None where there is no such thing.
+            as long as this communicator exists; None where the backend has no such thing, or not
+            for this op and dtype.
 
         Notes
         -----
@@ -125,7 +133,36 @@ class Communicator(Calls):
     def carry_on(
         self, status: int, sequence: int, array: Array, op: str, out: Array
     ) -> Work[Array]:
-        """Take over an all-reduce that native code has begun: its status and its number."""
+        """Take over an all-reduce that native code has begun.
+
+        Parameters
+        ----------
+        status
+            Its MpistratStatus (kernels/include/mpistrat/calls.h): waiting, or a mismatch.
+        sequence
+            The number of the call, as the native function gave it.
+        array, op
+            What is reduced, and with what; as it was begun.
+        out
+            Where the result goes, of the shape and dtype of `array`. Neither may be changed or
+            freed before the work is over.
+
+        Returns
+        -------
+        Work
+            Ends the call; its result is `out`. To be waited for, also where the call has failed.
+
+        Raises
+        ------
+        CommunicationError
+            Another call broke the communicator meanwhile.
+        ClosedError
+            The communicator was closed meanwhile.
+
+        Notes
+        -----
+        **Local.** Once for each call that has begun and not ended.
+        """
         begun: Any = self.allreduce_soon
         work: Work[Array] = begun.end(status, sequence, array, op, out)
         return work
