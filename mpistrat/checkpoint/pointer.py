@@ -53,7 +53,7 @@ def read(folder: Path, name: str = NAME) -> Pointer:
         return Pointer()
     try:
         pointer = Pointer(**json.loads(data))
-        names = [str(name) for name in pointer.names if Path(name).name == name]
+        names = [str(name) for name in pointer.names if _is_name(name)]
         times = [float(time) for time in pointer.times]
         preserved = float(pointer.last_preserved)
     except (TypeError, ValueError, RecursionError):
@@ -64,6 +64,11 @@ def read(folder: Path, name: str = NAME) -> Pointer:
             " checkpoint by its path, and remove that file to save to this folder"
         )
     return Pointer(names, times, preserved)
+
+
+def _is_name(name: str) -> bool:
+    """Tell whether something in a folder can be called that; what is outside is never deleted."""
+    return Path(name).name == name and name not in ("", "..")
 
 
 def latest_checkpoint(

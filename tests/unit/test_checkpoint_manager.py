@@ -181,3 +181,16 @@ def test_arguments(tmp_path, options, words):
         made(tmp_path, **options)
     with pytest.raises(ArgumentTypeError, match="expected a Checkpoint"):
         CheckpointManager(Variable(1.0), tmp_path, 1)
+
+
+@pytest.mark.parametrize("name", ["..", ""])
+def test_a_list_deletes_nothing_outside_of_its_folder(tmp_path, name):
+    """Neither what is above it, nor itself."""
+    for folder in (tmp_path, tmp_path / "managed"):
+        Checkpoint(v=Variable(1.0)).write(folder)
+    before = sorted(tmp_path.rglob("*"))
+    pointer = tmp_path / "managed" / "checkpoint"
+    pointer.write_text(json.dumps({"names": [name], "times": [1.0]}))
+    with pytest.raises(CheckpointError, match="is not a file that mpistrat wrote"):
+        CheckpointManager(Checkpoint(v=Variable(2.0)), pointer.parent, max_to_keep=1).save()
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, pointer])
