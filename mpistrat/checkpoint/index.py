@@ -107,12 +107,8 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def _check(folder: Path, index: dict[str, Any]) -> None:
-    if index.get("format") != _FORMAT or index.get("version") != _VERSION:
-        raise CheckpointError(
-            f"checkpoint {folder}: {NAME} is of format {index.get('format')!r}, version"
-            f" {index.get('version')!r}; expected {_FORMAT!r}, version {_VERSION}"
-        )
     try:
+        _check_format(index.get("format"), index.get("version"))
         names = {file["name"] for file in index["files"]}
         bad = [name for name in names if not _FILE_NAME.fullmatch(name)]
         if bad:
@@ -123,10 +119,18 @@ def _check(folder: Path, index: dict[str, Any]) -> None:
             if not names.issuperset(piece["file"] for piece in entry["pieces"]):
                 raise CheckpointError(f"tensor {name!r} is in a file that it does not list")
         _check_nodes(index["nodes"], index["tensors"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"checkpoint {folder}: {NAME} is malformed: {error!r}") from error
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {folder}: {NAME}: {error}") from None
+
+
+def _check_format(name: Any, version: Any) -> None:
+    if name != _FORMAT or version != _VERSION:
+        raise CheckpointError(
+            f"it is of format {name!r}, version {version!r}; expected {_FORMAT!r}, version"
+            f" {_VERSION}"
+        )
 
 
 def _check_nodes(nodes: Any, tensors: Mapping[str, Any]) -> None:

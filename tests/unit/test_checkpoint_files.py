@@ -119,6 +119,7 @@ FORGED = {
     "format": lambda made: made.update(format="pickle"),
     "dtype 'object'": lambda made: made["tensors"]["v"].update(dtype="object"),
     "malformed": lambda made: made["tensors"].update(v=3),
+    "malformed: ValueError": _rows([0]),
     "a child that is not there": lambda made: made["nodes"][0]["children"].update(x=99),
     "a tensor that is not there": lambda made: made["nodes"][0]["tensors"].update(x="y"),
     "no objects": lambda made: made.update(nodes=[]),
@@ -137,6 +138,13 @@ def test_what_is_no_index(saved, text):
     folder, _ = saved
     (folder / index.NAME).write_text(text)
     refused(folder, "index.json is not what was saved")
+
+
+@pytest.mark.parametrize("made", [[], 3, "index", None])
+def test_an_index_that_is_no_object(saved, made):
+    folder, _ = saved
+    (folder / index.NAME).write_bytes(index.pack(made))
+    refused(folder, "malformed")
 
 
 def test_files_hold_no_pickles(saved):
