@@ -15,7 +15,16 @@ from mpistrat.cluster import launch
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from mpistrat import cluster_resolver, data, errors, experimental, optimizers, random, train
+    from mpistrat import (
+        cluster_resolver,
+        data,
+        errors,
+        experimental,
+        nn,
+        optimizers,
+        random,
+        train,
+    )
     from mpistrat.cluster.topology import Topology
     from mpistrat.collectives.base import Backend, Capabilities
     from mpistrat.collectives.communicator import Communicator
@@ -51,6 +60,7 @@ if TYPE_CHECKING:
     from mpistrat.strategy.one_device import OneDeviceStrategy
     from mpistrat.strategy.reduce_op import ReduceOp
     from mpistrat.strategy.replica_context import ReplicaContext
+    from mpistrat.strategy.sharded_variable import ShardedVariable
     from mpistrat.strategy.values import DistributedValues, Mirrored, PerReplica
     from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
     from mpistrat.strategy.variables import Variable, variable_creator_scope
@@ -91,13 +101,14 @@ _HOMES = {
     "strategy.one_device": ("OneDeviceStrategy",),
     "strategy.reduce_op": ("ReduceOp",),
     "strategy.replica_context": ("ReplicaContext",),
+    "strategy.sharded_variable": ("ShardedVariable",),
     "strategy.values": ("DistributedValues", "Mirrored", "PerReplica"),
     "strategy.variable_options": ("VariableAggregation", "VariableSynchronization"),
     "strategy.variables": ("Variable", "variable_creator_scope"),
 }
 _MODULES = (
     *("cluster_resolver", "data", "errors", "experimental"),
-    *("optimizers", "random", "train"),
+    *("nn", "optimizers", "random", "train"),
 )
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -126,6 +137,7 @@ __all__ = [
     "ReductionToOneDevice",
     "ReplicaContext",
     "RunOptions",
+    "ShardedVariable",
     "Strategy",
     "StrategyExtended",
     "Topology",
@@ -144,6 +156,7 @@ __all__ = [
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
+    "nn",
     "optimizers",
     "random",
     "register_backend",

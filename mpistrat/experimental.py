@@ -1,5 +1,6 @@
 """``tf.distribute.experimental`` for arrays, dot for dot."""
 
+from mpistrat.ps import partitioners
 from mpistrat.strategy.communication_options import (
     CommunicationImplementation,
     CommunicationOptions,
@@ -14,6 +15,7 @@ __all__ = [
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
     "ValueContext",
+    "partitioners",
 ]
 
 CollectiveCommunication = CommunicationImplementation

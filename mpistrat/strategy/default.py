@@ -10,6 +10,7 @@ from typing import Any
 from mpistrat.cluster.devices import local_devices
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.threads import ThreadComm, ThreadWorld
+from mpistrat.strategy import colocation
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.one_device import OneDeviceExtended
 
@@ -19,9 +20,9 @@ __all__ = ["default_strategy"]
 class _DefaultExtended(OneDeviceExtended):
     @contextmanager
     def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
-        """Do nothing, whoever made that variable, as in TensorFlow."""
-        del colocate_with_variable
-        yield
+        """Make variables in one part; whoever made that variable, as in TensorFlow."""
+        with colocation.beside(colocate_with_variable):
+            yield
 
 
 class _DefaultStrategy(Strategy):

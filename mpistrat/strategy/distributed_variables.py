@@ -9,13 +9,17 @@ import numpy as np
 
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
+from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.scatter import check_slices
 from mpistrat.strategy.values import Delegate, DistributedValues, local_index
 from mpistrat.strategy.variable_options import VariableAggregation
 from mpistrat.strategy.variables import Variable
 from mpistrat.types import Array, ArrayLike
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from mpistrat.strategy.base import Strategy
 
 __all__ = ["DistributedVariable", "MirroredVariable", "SyncOnReadVariable"]
@@ -88,6 +92,17 @@ class DistributedVariable(DistributedValues, Variable):
     def _assign(self, method: str, value: ArrayLike) -> Variable:
         raise NotImplementedError
 
+    def _scatter(self, method: str, sparse_delta: IndexedSlices) -> Self:
+        if _is_local():
+            self._scatter_locally(method, sparse_delta)
+        else:  # checked before the first copy is changed
+            slices = check_slices(self, method, sparse_delta)
+            self.distribute_strategy.extended.update_components(self, _call(method), (slices,), {})
+        return self
+
+    def _scatter_locally(self, method: str, sparse_delta: IndexedSlices) -> None:
+        getattr(self._component(), method)(sparse_delta)
+
 
 class MirroredVariable(DistributedVariable):
     """Copies that are equal at all times.
@@ -117,6 +132,15 @@ class MirroredVariable(DistributedVariable):
                 )
             mode.replica.merge_call(_assign_merged, args=(self, method, value))
         return self
+
+    def _scatter_locally(self, method: str, sparse_delta: IndexedSlices) -> None:
+        mode = context.current()
+        if mode is not None and mode.updating is None:
+            raise UsageError(
+                f"{method} to mirrored variable {self._name!r} in a replica would make its copies"
+                " differ; gather the rows with all_gather and scatter them in merge_call"
+            )
+        super()._scatter_locally(method, sparse_delta)
 
 
 def _is_local() -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ContextError, UsageError
-from mpistrat.strategy import context, creation
+from mpistrat.strategy import colocation, context, creation
 from mpistrat.strategy.combiner import Combiner
 from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.context import Mode
@@ -304,10 +304,14 @@ class StrategyExtended:
 
     @contextmanager
     def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
-        """Make variables in this block where that variable is: here, on all replicas."""
+        """Make variables in this block where that variable is, and in one part.
+
+        Mirrored variables are on all replicas anyway.
+        """
         if not self.variable_created_in_scope(colocate_with_variable):
             raise UsageError(
                 f"colocate_vars_with({colocate_with_variable!r}): expected a variable made in the"
                 " scope of this strategy"
             )
-        yield
+        with colocation.beside(colocate_with_variable):
+            yield

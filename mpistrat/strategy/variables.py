@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
+from mpistrat.strategy.fitting import fitting
+from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.scatter import Scattered, check_slices, scatter
 from mpistrat.strategy.values import Delegate
 from mpistrat.strategy.variable_options import (
     VariableAggregation,
@@ -20,6 +23,9 @@ from mpistrat.strategy.variable_options import (
     check_options,
 )
 from mpistrat.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Variable", "variable_creator_scope"]
 
@@ -77,7 +83,7 @@ def _create(**kwargs: Any) -> Any:
     return context.get_strategy().extended.create_variable(**kwargs)
 
 
-class Variable(Delegate, metaclass=_Dispatch):
+class Variable(Scattered, Delegate, metaclass=_Dispatch):
     """An array that is assigned to.
 
     In the scope of a strategy with replicas, ``Variable(...)`` returns a copy on each replica
@@ -99,6 +105,10 @@ class Variable(Delegate, metaclass=_Dispatch):
         its own and combines them when they are read across replicas.
     aggregation
         How values assigned in a replica (ON_WRITE), or copies read (ON_READ), become one.
+    shape
+        That of the initial value, if it should be checked. With `dtype` it lets a strategy that
+        divides variables call an initial value that takes ``partition_shape`` and
+        ``partition_offset`` for each part.
 
     Notes
     -----
@@ -112,9 +122,10 @@ class Variable(Delegate, metaclass=_Dispatch):
     is_variable = True
     distribute_strategy: Any = None  # the strategy in whose scope it was made
     container: Any = None  # the distributed variable that this is a component of
+    sharded: Any = None  # the ShardedVariable that this is a part of
     __hash__ = object.__hash__
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the arguments are TensorFlow's
         self,
         initial_value: ArrayLike | Callable[[], ArrayLike],
         trainable: bool | None = None,
@@ -123,9 +134,15 @@ class Variable(Delegate, metaclass=_Dispatch):
         *,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
+        shape: Sequence[int] | None = None,
     ) -> None:
         value = initial_value() if callable(initial_value) else initial_value
         array = as_array(value)
+        if shape is not None and array.shape != tuple(shape):
+            raise UsageError(
+                f"variable {name or 'Variable'!r}: an initial value of shape {array.shape} and"
+                f" shape={tuple(shape)}; expected equal ones"
+            )
         self._value = np.array(array, dtype=dtype or array.dtype, order="C")
         self._name = f"{name or 'Variable'}:0"
         self._trainable = check_options(self._name, synchronization, aggregation, trainable)
@@ -198,24 +215,35 @@ class Variable(Delegate, metaclass=_Dispatch):
 
     def _taken(self, value: ArrayLike, what: str) -> Array:
         """Return `value` in this variable's dtype, if that loses no more than precision."""
-        dtype = self._value.dtype
-        if isinstance(value, Delegate):
-            value = value._read()
-        try:
-            if isinstance(value, int):  # a Python number has no dtype of its own
-                return np.array(value, dtype)
-            array = as_array(value)
-            if isinstance(value, (list, tuple)) and array.dtype.kind in "biu":
-                return np.array(value, dtype)
-            taken = array.astype(dtype, casting="same_kind", copy=False)
-            if dtype.kind in "iu" and array.itemsize > taken.itemsize and (taken != array).any():
-                raise OverflowError(f"values do not fit into {dtype}")
-            return taken
-        except (TypeError, OverflowError) as error:
-            raise UsageError(
-                f"{what} of {value!r} to variable {self._name!r} of dtype {dtype}: {error};"
-                " convert the value with astype"
-            ) from error
+        return fitting(value, self._value.dtype, f"{what} of {{}} to variable {self._name!r}")
+
+    def _scatter(self, method: str, sparse_delta: IndexedSlices) -> Self:
+        scatter(self._value, method, check_slices(self, method, sparse_delta))
+        return self
+
+    def _rows(self, rows: Array) -> Array:
+        return self._read()[rows]
+
+    @classmethod
+    def read_each(cls, variables: Sequence[Variable]) -> list[Array]:
+        """Return the values of several variables of this class, the parts of a whole.
+
+        A class whose variables are elsewhere asks for all at once, here and in the two below.
+        """
+        return [variable._read() for variable in variables]
+
+    @classmethod
+    def rows_each(cls, variables: Sequence[Variable], rows: Sequence[Array]) -> list[Array]:
+        """Return some rows of each; `rows` has those of each variable, of shape [n], checked."""
+        return [one._rows(some) for one, some in zip(variables, rows, strict=True)]
+
+    @classmethod
+    def change_each(
+        cls, method: str, variables: Sequence[Variable], values: Sequence[Any]
+    ) -> None:
+        """Call ``assign`` or another method of that kind of each with its value."""
+        for variable, value in zip(variables, values, strict=True):
+            getattr(variable, method)(value)
 
     def __repr__(self) -> str:
         shown = repr(self._value.item()) if self._value.ndim == 0 else repr(self._value)

@@ -14,11 +14,11 @@ NAMES = """
 Backend CallRecord Capabilities Communicator CrossDeviceOps DistributedDataset DistributedIterator
 DistributedValues HierarchicalCopyAllReduce IndexedSlices InputContext InputIterator InputOptions
 InputReplicationMode Mirrored MirroredStrategy MultiWorkerMirroredStrategy NcclAllReduce
-OneDeviceStrategy PerReplica ReduceOp ReductionToOneDevice ReplicaContext RunOptions Strategy
-StrategyExtended Topology Variable VariableAggregation VariableSynchronization Work __version__
-available_backends cluster_resolver data errors experimental experimental_set_strategy
-get_replica_context get_strategy has_strategy in_cross_replica_context optimizers random
-register_backend train variable_creator_scope
+OneDeviceStrategy PerReplica ReduceOp ReductionToOneDevice ReplicaContext RunOptions
+ShardedVariable Strategy StrategyExtended Topology Variable VariableAggregation
+VariableSynchronization Work __version__ available_backends cluster_resolver data errors
+experimental experimental_set_strategy get_replica_context get_strategy has_strategy
+in_cross_replica_context nn optimizers random register_backend train variable_creator_scope
 """
 
 

@@ -1,0 +1,5 @@
+"""``tf.nn`` for arrays: what variables of many rows need."""
+
+from mpistrat.strategy.embedding import embedding_lookup
+
+__all__ = ["embedding_lookup"]
