@@ -32,10 +32,11 @@ class Checkpoint:
     """Save objects to files, and set them to what files have.
 
     What is saved: variables, plain and distributed, wherever attributes, keys and elements lead to
-    them; objects with ``state_dict`` and ``load_state_dict`` (`Stateful`), or with
-    ``checkpoint_parts`` (`Parted`). NumPy arrays and numbers are saved where they were given to
-    the checkpoint, themselves or in dicts and lists; not if they are attributes of other objects,
-    where they are seldom meant. What several names lead to is saved once.
+    them, and a `ShardedVariable` as one, also where they lead to one of its parts; objects with
+    ``state_dict`` and ``load_state_dict`` (`Stateful`), or with ``checkpoint_parts`` (`Parted`).
+    NumPy arrays and numbers are saved where they were given to the checkpoint, themselves or in
+    dicts and lists; not if they are attributes of other objects, where they are seldom meant. What
+    several names lead to is saved once.
 
     Parameters
     ----------

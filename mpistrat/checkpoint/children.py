@@ -16,6 +16,8 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
+from mpistrat.strategy.sharded_variable import whole_of
+from mpistrat.strategy.variables import Variable
 
 __all__ = ["Child", "Tracked", "children_of", "edges", "may_lead"]
 
@@ -68,9 +70,9 @@ def children_of(thing: Any, is_named: bool) -> Iterator[Child]:
         A number is where it could not be restored.
     """
     for child in edges(thing, is_named):
-        container = getattr(child.thing, "container", None)
-        if is_leaf(child.thing) and container is not None:  # a copy of a distributed variable
-            yield Child(child.name, container, child.is_named)
+        whole = whole_of(child.thing) if isinstance(child.thing, Variable) else child.thing
+        if whole is not child.thing:
+            yield Child(child.name, whole, child.is_named)
         elif not isinstance(child.thing, (*NUMBERS, np.ndarray)):
             if may_lead(child.thing):
                 yield child

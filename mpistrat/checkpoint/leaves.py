@@ -12,6 +12,7 @@ from mpistrat.checkpoint.names import escape
 from mpistrat.checkpoint.parts import Part, Parted, Stateful
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.strategy.sharded_variable import ShardedVariable
 from mpistrat.strategy.variables import Variable
 from mpistrat.types import Array
 
@@ -25,7 +26,7 @@ def is_leaf(thing: Any) -> bool:
     """Tell whether an object is saved as it says itself, and not by its attributes."""
     if isinstance(thing, type):
         return False
-    return isinstance(thing, (Variable, Parted, Stateful))
+    return isinstance(thing, (Variable, ShardedVariable, Parted, Stateful))
 
 
 def parts_of(thing: Any) -> tuple[Part, ...]:
@@ -39,11 +40,11 @@ def parts_of(thing: Any) -> tuple[Part, ...]:
                 f" once for the same rows, and none that begins with {STATE!r}"
             )
         return parts
-    return (variable_part(thing),) if isinstance(thing, Variable) else ()
+    return (variable_part(thing),) if isinstance(thing, (Variable, ShardedVariable)) else ()
 
 
-def variable_part(variable: Variable) -> Part:
-    """Return a variable as a tensor that all ranks hold."""
+def variable_part(variable: Variable | ShardedVariable) -> Part:
+    """Return a variable as a tensor that all ranks hold, whole if it is in parts."""
     dtype = variable.dtype
 
     def read() -> Array:  # the mean of integers is a float; integers is what can be restored
@@ -75,7 +76,7 @@ def encode_state(state: Any, name: str = STATE) -> tuple[dict[str, Any], list[Pa
     ArgumentTypeError
         Something in it can be neither.
     """
-    if isinstance(state, Variable):
+    if isinstance(state, (Variable, ShardedVariable)):
         read = variable_part(state).read
         return {"tensor": name}, [Part(name, state.shape, state.dtype, read, _no_write)]
     if isinstance(state, Mapping):

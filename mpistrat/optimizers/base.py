@@ -9,16 +9,19 @@ import numpy as np
 
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.optimizers.gradients import (
+    Trained,
     as_gradient,
     check_same_strategy,
     check_variable,
     container,
+    parts_of,
     strategy_of,
     summed,
 )
 from mpistrat.ps.rules import Rule
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.sharded_variable import ShardedVariable, whole_of
 from mpistrat.strategy.variables import Variable
 
 if TYPE_CHECKING:
@@ -51,8 +54,8 @@ class Optimizer:
         self.learning_rate = learning_rate
         self._iterations: Variable | None = None
         # In the order in which they came, by which a checkpoint knows them.
-        self._trained: list[Variable] = []
-        self._slots: list[dict[str, Variable]] = []
+        self._trained: list[Trained] = []
+        self._slots: list[dict[str, Any]] = []  # variables, as many parts as theirs have
         self._places: dict[int, int] = {}  # in both, by the variable's id
 
     @property
@@ -74,22 +77,23 @@ class Optimizer:
         return 0 if self._iterations is None else int(self._iterations.value())
 
     @property
-    def variables(self) -> list[Variable]:
+    def variables(self) -> list[Any]:
         """The count of steps, then what is kept of each variable; empty before `build`."""
         kept = [slot for slots in self._slots for slot in slots.values()]
         return [] if self._iterations is None else [self._iterations, *kept]
 
-    def build(self, var_list: Sequence[Variable]) -> None:
+    def build(self, var_list: Sequence[Trained]) -> None:
         """Make what is kept of variables that it does not know yet. **Collective.**
 
         Parameters
         ----------
         var_list
-            Variables of one strategy, of floating types; the same on all ranks.
+            Variables of one strategy, of floating types; the same on all ranks. A part of a
+            `ShardedVariable` stands for the whole.
         """
-        variables = list(var_list)
-        for variable in variables:
+        for variable in var_list:
             check_variable(variable)
+        variables = [whole_of(variable) for variable in var_list]
         strategy = strategy_of(variables)
         with strategy.scope():
             if self._iterations is None:
@@ -102,19 +106,36 @@ class Optimizer:
                     self._places[id(variable)] = len(self._trained)
                     self._trained.append(variable)  # so that its id stays its own
 
-    def _new_slots(self, variable: Variable) -> dict[str, Variable]:
-        dtype = self.rule.slot_dtype(variable.dtype)
-        name = variable.name.removesuffix(":0")
-        return {
-            slot: Variable(
-                np.full(variable.shape, value, dtype), trainable=False, name=f"{name}/{slot}"
+    def _new_slots(self, variable: Trained) -> dict[str, Any]:
+        initial = self.rule.initial_slots()
+        if not isinstance(variable, ShardedVariable):
+            return {slot: self._new_slot(variable, slot, value) for slot, value in initial.items()}
+        return {  # as many parts, so that each is beside the part that it is kept of
+            slot: ShardedVariable(
+                [self._new_slot(part, slot, value) for part in variable.variables],
+                f"{variable.name}/{slot}",
             )
-            for slot, value in self.rule.initial_slots().items()
+            for slot, value in initial.items()
         }
+
+    def _new_slot(self, variable: Variable, slot: str, value: float) -> Variable:
+        dtype = self.rule.slot_dtype(variable.dtype)
+        name = f"{variable.name.removesuffix(':0')}/{slot}"
+        with context.get_strategy().extended.colocate_vars_with(variable):
+            return Variable(np.full(variable.shape, value, dtype), trainable=False, name=name)
+
+    def _slots_of(self, variable: Variable) -> dict[str, Variable]:
+        """Return what is kept of a variable, or of a part of one."""
+        whole = whole_of(variable)
+        slots = self._slots[self._places[id(whole)]]
+        if not isinstance(whole, ShardedVariable):
+            return slots
+        index = next(i for i, part in enumerate(whole.variables) if part is variable)
+        return {name: slot.variables[index] for name, slot in slots.items()}
 
     def apply_gradients(
         self,
-        grads_and_vars: Iterable[tuple[Any, Variable]],
+        grads_and_vars: Iterable[tuple[Any, Trained]],
         skip_gradients_aggregation: bool = False,
     ) -> None:
         """Make one step. **Collective** over all replicas.
@@ -123,8 +144,9 @@ class Optimizer:
         ----------
         grads_and_vars
             Pairs of a gradient, which is an array of the variable's shape, `IndexedSlices` of
-            rows, or None, which leaves the variable alone; and a variable. The same variables in
-            the same order on all replicas, with the same kind of gradient.
+            rows, or None, which leaves the variable alone; and a variable, plain or distributed, a
+            `ShardedVariable` or one of its parts. The same variables in the same order on all
+            replicas, with the same kind of gradient.
         skip_gradients_aggregation
             Inside of `run`: take the gradients as they are, equal on all replicas. By default
             they are summed over them; divide by the global batch beforehand. Outside of `run`
@@ -153,14 +175,15 @@ class Optimizer:
 
         replica.merge_call(step, args=(gradients,))
 
-    def _step(self, strategy: Strategy, gradients: list[Any], variables: list[Variable]) -> None:
-        if self._iterations is None or any(id(v) not in self._places for v in variables):
+    def _step(self, strategy: Strategy, gradients: list[Any], variables: list[Trained]) -> None:
+        if self._iterations is None or any(id(whole_of(v)) not in self._places for v in variables):
             self.build(variables)
         number = self.iterations
         rate = self._learning_rate
         rate = float(rate(number) if callable(rate) else rate)
-        for gradient, variable in zip(gradients, variables, strict=True):
-            slots = self._slots[self._places[id(variable)]]
+        pairs = zip(gradients, variables, strict=True)
+        for gradient, variable in [part for pair in pairs for part in parts_of(*pair)]:
+            slots = self._slots_of(variable)
             move = self._moved(number + 1, rate, list(slots))
             strategy.extended.update(variable, move, (gradient, *slots.values()))
         if self._iterations is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.sharded_variable import ShardedVariable
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import Variable
 
@@ -18,26 +19,30 @@ if TYPE_CHECKING:
     from mpistrat.strategy.replica_context import ReplicaContext
 
 __all__ = [
+    "Trained",
     "as_gradient",
     "check_same_strategy",
     "check_variable",
     "container",
+    "parts_of",
     "strategy_of",
     "summed",
 ]
 
+Trained: TypeAlias = Variable | ShardedVariable
 
-def container(variable: Any) -> Variable:
+
+def container(variable: Any) -> Trained:
     """Return the distributed variable that `variable` is a copy of, or `variable`."""
     whole = getattr(variable, "container", None)
-    found: Variable = variable if whole is None else whole
+    found: Trained = variable if whole is None else whole
     check_variable(found)
     return found
 
 
 def check_variable(variable: Any) -> None:
     """Raise unless `variable` is one that has gradients."""
-    if not isinstance(variable, Variable):
+    if not isinstance(variable, (Variable, ShardedVariable)):
         raise ArgumentTypeError(
             f"an optimizer moves variables; got a {type(variable).__name__}; expected pairs of a"
             " gradient and a Variable"
@@ -49,7 +54,7 @@ def check_variable(variable: Any) -> None:
         )
 
 
-def strategy_of(variables: Sequence[Variable]) -> Strategy:
+def strategy_of(variables: Sequence[Trained]) -> Strategy:
     """Return the one strategy of all `variables`."""
     strategies = {id(v.distribute_strategy): v.distribute_strategy for v in variables}
     if len(strategies) > 1:
@@ -60,7 +65,7 @@ def strategy_of(variables: Sequence[Variable]) -> Strategy:
     return strategy
 
 
-def check_same_strategy(replica: ReplicaContext, variables: Sequence[Variable]) -> None:
+def check_same_strategy(replica: ReplicaContext, variables: Sequence[Trained]) -> None:
     """Raise unless the replica is one of the variables' strategy."""
     strategy = strategy_of(variables)
     if strategy is not replica.strategy:
@@ -70,7 +75,7 @@ def check_same_strategy(replica: ReplicaContext, variables: Sequence[Variable]) 
         )
 
 
-def as_gradient(gradient: Any, variable: Variable) -> Any:
+def as_gradient(gradient: Any, variable: Trained) -> Any:
     """Return `gradient` as an array or `IndexedSlices` that fits `variable`."""
     if isinstance(gradient, DistributedValues):  # outside of `run`: one for each copy
         return DistributedValues([as_gradient(value, variable) for value in gradient.values])
@@ -87,6 +92,18 @@ def as_gradient(gradient: Any, variable: Variable) -> Any:
             f" {variable.shape}; expected equal shapes"
         )
     return gradient
+
+
+def parts_of(gradient: Any, variable: Trained) -> list[tuple[Any, Variable]]:
+    """Return the parts of a variable, or the variable, each with its part of the gradient."""
+    if not isinstance(variable, ShardedVariable):
+        return [(gradient, variable)]
+    if isinstance(gradient, DistributedValues):
+        columns = zip(*(variable.split(value) for value in gradient.values), strict=True)
+        gradients: list[Any] = [DistributedValues(column) for column in columns]
+    else:
+        gradients = variable.split(gradient)
+    return list(zip(gradients, variable.variables, strict=True))
 
 
 def summed(replica: ReplicaContext, gradients: list[Any]) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.ps.row_ranges import RowRanges, joined
 from mpistrat.strategy.fitting import fitting
 from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.indexing import is_basic, rows_within
 from mpistrat.strategy.scatter import Scattered, check_slices
 from mpistrat.strategy.values import Delegate
 from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
@@ -22,7 +22,7 @@ from mpistrat.types import Array, ArrayLike
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ShardedVariable"]
+__all__ = ["ShardedVariable", "whole_of"]
 
 
 class ShardedVariable(Scattered, Delegate):
@@ -153,15 +153,15 @@ class ShardedVariable(Scattered, Delegate):
 
     def __getitem__(self, key: Any) -> Any:
         first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
-        if all(_is_basic(one) for one in rest):
+        if all(is_basic(one) for one in rest):
             if isinstance(first, slice):
                 return self._sliced(range(*first.indices(self._ranges.count)), rest)
-            if _is_basic(first) and first is not None and first is not Ellipsis:
+            if is_basic(first) and first is not None and first is not Ellipsis:
                 return self._row(operator.index(first), rest)
         return self._read()[key]
 
     def _sliced(self, rows: range, rest: tuple[Any, ...]) -> Array:
-        found = [_within(rows, start, stop) for start, stop in self._ranges]
+        found = [rows_within(rows, start, stop) for start, stop in self._ranges]
         pieces = [
             part[(some, *rest)]
             for part, some in zip(self._variables, found, strict=True)
@@ -248,6 +248,15 @@ class ShardedVariable(Scattered, Delegate):
     __str__ = __repr__
 
 
+def whole_of(variable: Variable | ShardedVariable) -> Variable | ShardedVariable:
+    """Return what `variable` is a copy or a part of, or a copy of a part of; else itself."""
+    found = variable
+    for name in ("container", "sharded"):
+        outer = getattr(found, name, None)
+        found = found if outer is None else outer
+    return found
+
+
 def _check(variables: Any) -> None:
     is_list = isinstance(variables, Sequence) and len(variables) > 0
     if not is_list or not all(isinstance(one, Variable) for one in variables):
@@ -265,21 +274,3 @@ def _check(variables: Any) -> None:
         one.sharded is not None for one in variables
     ):
         raise UsageError(f"ShardedVariable of {names}: a part is already one; make new variables")
-
-
-def _is_basic(key: Any) -> bool:
-    is_number = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
-    return is_number or key is None or isinstance(key, (slice, EllipsisType))
-
-
-def _within(rows: range, start: int, stop: int) -> slice | None:
-    """Return which of `rows` are from `start` to `stop`, counted from `start`; None for none."""
-    up = rows if rows.step > 0 else rows[::-1]
-    first = max(0, -((up.start - start) // up.step))
-    some = up[first : max(first, -((up.start - stop) // up.step))]
-    if not some:
-        return None
-    low, high = some[0] - start, some[-1] - start
-    if rows.step > 0:
-        return slice(low, high + 1, rows.step)
-    return slice(high, low - 1 if low else None, rows.step)
