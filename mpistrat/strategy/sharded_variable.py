@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -74,13 +75,10 @@ class ShardedVariable(Scattered, Delegate):
         self._shape = (self._ranges.count, *self._first.shape[1:])
         self._dtype = self._first.dtype
         for variable in self._variables:
-            variable.sharded = self
+            variable.part_in = weakref.ref(self)  # parts that nobody has any more go at once
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        for variable in self._variables:  # they may travel by themselves
-            if variable.sharded is None:
-                variable.sharded = self
+    def __reduce__(self) -> Any:
+        return _again, (self._variables, self._name)
 
     @property
     def variables(self) -> list[Variable]:
@@ -255,6 +253,12 @@ def whole_of(variable: Variable | ShardedVariable) -> Variable | ShardedVariable
         outer = getattr(found, name, None)
         found = found if outer is None else outer
     return found
+
+
+def _again(variables: list[Variable], name: str) -> ShardedVariable:
+    """Return the whole where its parts have arrived; they may be known there, and it too."""
+    whole = variables[0].sharded
+    return ShardedVariable(variables, name) if whole is None else whole
 
 
 def _check(variables: Any) -> None:

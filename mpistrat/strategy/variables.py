@@ -122,7 +122,7 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
     is_variable = True
     distribute_strategy: Any = None  # the strategy in whose scope it was made
     container: Any = None  # the distributed variable that this is a component of
-    sharded: Any = None  # the ShardedVariable that this is a part of
+    part_in: Any = None  # a weak reference to the ShardedVariable that this is a part of
     __hash__ = object.__hash__
 
     def __init__(  # noqa: PLR0913 - the arguments are TensorFlow's
@@ -152,6 +152,15 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
     def name(self) -> str:
         """Name, with ``:0``."""
         return self._name
+
+    @property
+    def sharded(self) -> Any:
+        """The `ShardedVariable` that this is a part of, or None."""
+        return None if self.part_in is None else self.part_in()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of a part alone is a part of nothing; a copy of the whole takes its parts back.
+        return {name: value for name, value in vars(self).items() if name != "part_in"}
 
     @property
     def trainable(self) -> bool:

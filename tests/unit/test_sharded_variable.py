@@ -1,6 +1,9 @@
 """Variables in parts that act as one: made by a partitioner, read, indexed and changed."""
 
 import copy
+import io
+import pickle
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -152,7 +155,36 @@ def test_a_copy_has_copies_of_the_parts():
     same(w, WHOLE)
     same(other, WHOLE + 1)
     assert all(part.sharded is other for part in other)
-    assert copy.deepcopy(w.variables[1]).sharded.shape == (13, 2)
+    assert copy.deepcopy(w.variables[1]).sharded is None
+
+
+def test_it_travels_with_its_parts_or_finds_them_again():
+    w = ShardedVariable([Variable.plain(initial_value=rows) for rows in (WHOLE[:4], WHOLE[4:])])
+    other = pickle.loads(pickle.dumps(w))
+    same(other, w)
+    assert other.name == w.name
+    assert all(part.sharded is other for part in other)
+
+    class Here(pickle.Pickler):
+        def persistent_id(self, thing):
+            return next((i for i, part in enumerate(w.variables) if part is thing), None)
+
+    class There(pickle.Unpickler):
+        def persistent_load(self, number):
+            return other.variables[number]
+
+    for _ in range(2):
+        file = io.BytesIO()
+        Here(file).dump(w)
+        assert There(io.BytesIO(file.getvalue())).load() is other
+
+
+def test_it_goes_when_nobody_has_it():
+    w = make()
+    part, others = weakref.ref(w.variables[0]), w.variables[1:]
+    del w
+    assert part() is None
+    assert all(other.sharded is None for other in others)
 
 
 @pytest.mark.parametrize("given_", [[], None, 3, [1.0], Variable([1.0]), [Variable([1.0]), 2]])
