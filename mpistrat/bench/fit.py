@@ -23,20 +23,21 @@ _ALONE, _TOGETHER = "side by side", "together"
 
 def command(
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each side.")] = 7,
-    steps: Annotated[int, typer.Option(min=1, help="Steps in a turn.")] = 20,
+    steps: Annotated[int, typer.Option(min=1, help="Steps in an epoch.")] = 20,
     batch: Annotated[int, typer.Option(min=1, help="Images of a rank in a step.")] = 64,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs in a turn.")] = 1,
     json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
 ) -> None:
     """Time fit of a small convolutional network, one thread a rank, weak scaling."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     communicator = Communicator()
     console = Console(quiet=communicator.rank != 0, highlight=False)
-    sides = _sides(communicator.size, steps, batch)
+    sides = _sides(communicator.size, steps, batch, epochs)
     timings = measure(sides, communicator, Plan(rounds, 1, 1))
     alone, together = timings[_ALONE], timings[_TOGETHER]
-    step_ms = alone.median_us / steps / 1e3
+    step_ms = alone.median_us / (steps * epochs) / 1e3
     share = together.speedup(alone)
-    images = communicator.size * steps * batch
+    images = communicator.size * steps * batch * epochs
     for name, timing in timings.items():
         console.print(f"{name}: {images / timing.median_us * 1e6:.0f} images/s")
     console.print(f"A step alone takes {step_ms:.0f} ms; together reaches {share:.1%}.\n")
@@ -46,7 +47,7 @@ def command(
     communicator.close()
 
 
-def _sides(ranks: int, steps: int, batch: int) -> dict[str, Callable[[], Any]]:
+def _sides(ranks: int, steps: int, batch: int, epochs: int) -> dict[str, Callable[[], Any]]:
     import tensorflow as tf
 
     from mpistrat.tensorflow import MirroredStrategy
@@ -55,13 +56,15 @@ def _sides(ranks: int, steps: int, batch: int) -> dict[str, Callable[[], Any]]:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     strategy = MirroredStrategy()
     return {
-        _ALONE: _fit(nullcontext(), steps * batch, batch),
-        _TOGETHER: _fit(strategy.scope(), ranks * steps * batch, ranks * batch),
+        _ALONE: _fit(nullcontext(), steps * batch, batch, epochs),
+        _TOGETHER: _fit(strategy.scope(), ranks * steps * batch, ranks * batch, epochs),
     }
 
 
-def _fit(scope: AbstractContextManager[Any], rows: int, batch: int) -> Callable[[], Any]:
-    """Return an epoch of a model that is made in `scope`."""
+def _fit(
+    scope: AbstractContextManager[Any], rows: int, batch: int, epochs: int
+) -> Callable[[], Any]:
+    """Return a call of fit of a model that is made in `scope`."""
     import keras
 
     layers = keras.layers
@@ -79,4 +82,4 @@ def _fit(scope: AbstractContextManager[Any], rows: int, batch: int) -> Callable[
         )
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile("sgd", loss, metrics=["accuracy"])
-    return lambda: model.fit(images, labels, batch_size=batch, verbose=0)
+    return lambda: model.fit(images, labels, batch_size=batch, epochs=epochs, verbose=0)

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
-from mpistrat.tensorflow import batch_share, keras_gradients
+from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients
 from mpistrat.tensorflow.ours import is_over_ranks, our_replica
 from mpistrat.tensorflow.whole_files import written_whole
 
@@ -37,6 +37,9 @@ def install() -> None:
     _replace(loss, "unscale_loss_for_distribution", _unscale)
     _replace(trainer, "reduce_per_replica", _reduce_per_replica)
     _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _symbolic_build)
+    _replace(trainer.TFEpochIterator, "__init__", keras_arrays.for_strategy)
+    adapters = sys.modules["keras.src.trainers.data_adapters.array_data_adapter"]
+    _replace(adapters.ArrayDataAdapter, "get_tf_dataset", keras_arrays.own_rows)
     _replace(callbacks.ModelCheckpoint, "_save_model", _by_chief)
     _replace(callbacks.BackupAndRestore, "_save_model", _by_chief)
     _replace(callbacks.BackupAndRestore, "on_train_end", _by_chief)

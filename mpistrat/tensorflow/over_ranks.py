@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpistrat.tensorflow import batch_share, private_api
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.pipelines import made_untuned, untuned
 
 __all__ = ["OverRanks"]
 
@@ -115,7 +116,7 @@ class OverRanks:
     def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
         _refuse_per_replica(options)
         return private_api.distributed_dataset(
-            dataset,
+            untuned(dataset),
             self._input_workers_with_options(options),
             self._container_strategy(),
             num_replicas_in_sync=self._num_replicas_in_sync,
@@ -129,7 +130,7 @@ class OverRanks:
         if self.bridge.size > 1:
             _refuse_per_replica(options)
         return private_api.datasets_from_function(
-            dataset_fn,
+            made_untuned(dataset_fn),
             self._input_workers_with_options(options),
             [self._input_context()],
             self._container_strategy(),
@@ -147,7 +148,7 @@ class OverRanks:
 
     def _make_dataset_iterator(self, dataset: Any) -> Any:
         return private_api.DatasetIterator(
-            dataset,
+            untuned(dataset),
             self._input_workers,
             self._container_strategy(),
             num_replicas_in_sync=self._num_replicas_in_sync,

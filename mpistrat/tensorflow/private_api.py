@@ -35,6 +35,7 @@ __all__ = [
     "nodes_of",
     "of_replica",
     "on_host",
+    "own_dataset",
     "placed",
     "reads_across_replicas",
     "reduced_bare_value",
@@ -42,6 +43,7 @@ __all__ = [
     "set_flag",
     "summed",
     "translate_errors_of_functions",
+    "wrap_device_datasets",
     "wrap_savers",
     "xla_custom_call",
 ]
@@ -59,6 +61,7 @@ _NEEDED = {
         "reduce_non_distributed_value",
         "simple_broadcast",
     ),
+    "data.ops.multi_device_iterator_ops": ("_create_device_dataset",),
     "distribute.cross_device_utils": (
         "aggregate_tensors_or_indexed_slices",
         "divide_by_n_tensors_or_indexed_slices",
@@ -217,9 +220,22 @@ def distributed_dataset(*args: Any, **kwargs: Any) -> Any:
     return _inputs.get_distributed_dataset(*args, **kwargs)
 
 
+def own_dataset(distributed: Any) -> Any:
+    """Return what a DistributedDataset of one worker a process has for this one."""
+    (dataset,) = distributed._cloned_datasets
+    return dataset
+
+
 def datasets_from_function(*args: Any, **kwargs: Any) -> Any:
     """Return a DistributedDataset of what a function makes for each worker."""
     return _inputs.get_distributed_datasets_from_function(*args, **kwargs)
+
+
+def wrap_device_datasets(wrap: Callable[[Any], Any]) -> None:
+    """Change what strategies' iterators make for each device from the dataset of a process."""
+    iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
+    make = iterators._create_device_dataset
+    iterators._create_device_dataset = lambda *args, **kwargs: wrap(make(*args, **kwargs))
 
 
 def checkpointed_value(value: Any) -> Any:

@@ -1,0 +1,85 @@
+"""Arrays that Keras is given: each rank copies the rows of its own part of a batch only.
+
+Keras shuffles and batches the rows' indices and then gathers the rows; what a strategy divides are
+batches of rows. Here it divides batches of indices, in the same way, and the rows are gathered
+after that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.ours import is_over_ranks
+
+__all__ = ["for_strategy", "own_rows"]
+
+_strategy: ContextVar[Any] = ContextVar("strategy", default=None)
+
+
+def for_strategy(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the making of an iterator over epochs: its data are for this strategy."""
+
+    def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+        with _data_for(distribute_strategy):
+            original(self, distribute_strategy, *args, **kwargs)
+
+    return init
+
+
+@contextmanager
+def _data_for(strategy: Any) -> Iterator[None]:
+    token = _strategy.set(strategy)
+    try:
+        yield
+    finally:
+        _strategy.reset(token)
+
+
+def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what makes a dataset of arrays; for strategies over ranks it is a distributed one."""
+
+    def get_tf_dataset(self: Any) -> Any:
+        strategy = _strategy.get()
+        if not is_over_ranks(strategy):
+            return original(self)
+        rows = _sliceable(self._inputs)
+        if not all(isinstance(one, (np.ndarray, tf.Tensor)) for one in tf.nest.flatten(rows)):
+            return original(self)  # such as sparse ones
+        indices = strategy.experimental_distribute_dataset(_indices(self, original))
+        mine = _gathered(rows, private_api.own_dataset(indices))
+        return strategy.distribute_datasets_from_function(lambda _: mine)
+
+    return get_tf_dataset
+
+
+def _sliceable(inputs: Any) -> Any:
+    """Return what Keras makes of the arrays before it takes rows of them."""
+    slicing = sys.modules["keras.src.trainers.data_adapters.array_slicing"]
+    found = slicing.convert_to_sliceable(inputs, target_backend="tensorflow")
+    return sys.modules["keras.src.tree"].lists_to_tuples(found)
+
+
+def _indices(adapter: Any, original: Callable[..., Any]) -> tf.data.Dataset:
+    """Return the batches that `adapter` would give if each row were its own index."""
+    inputs = adapter._inputs
+    adapter._inputs = np.arange(adapter._num_samples)
+    try:
+        return original(adapter)
+    finally:
+        adapter._inputs = inputs
+
+
+def _gathered(rows: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
+    def take(mine: tf.Tensor, rows: Any) -> Any:
+        return tf.nest.map_structure(lambda one: tf.gather(one, mine), rows)
+
+    pairs = tf.data.Dataset.zip((indices, tf.data.Dataset.from_tensors(rows).repeat()))
+    return pairs.map(take, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

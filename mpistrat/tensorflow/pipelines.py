@@ -1,0 +1,43 @@
+"""Pipelines of input that end as soon as nobody asks for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow import private_api
+
+__all__ = ["made_untuned", "untuned"]
+
+
+def untuned(dataset: Any) -> Any:
+    """Return the dataset without TensorFlow's search for the best parallelism. **Local.**
+
+    The thread that searches sleeps for longer and longer, and holds up whoever drops an iterator
+    of a strategy in the meantime: after 2 s of data for up to 8 s (TensorFlow 2.21), and all other
+    ranks with it. Without it ``tf.data.AUTOTUNE`` stands for one call a core, at most 16. Who
+    wants it sets ``autotune.enabled`` of ``tf.data.Options``.
+    """
+    if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
+        return dataset  # in a graph nobody knows what options it has
+    if dataset.options().autotune.enabled is not None:
+        return dataset
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
+def made_untuned(dataset_fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes the same dataset, `untuned`."""
+
+    @wraps(dataset_fn)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return untuned(dataset_fn(*args, **kwargs))
+
+    return make
+
+
+private_api.wrap_device_datasets(untuned)  # these only hand on what has been made

@@ -1,0 +1,122 @@
+"""Arrays under Keras: ranks copy their own rows only, and get the same ones as before."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import keras  # noqa: E402 - TensorFlow may be missing
+
+import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.tensorflow import keras_arrays, keras_hooks, pipelines  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
+
+four_cpus()
+
+pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60)
+Adapter = keras.src.trainers.data_adapters.array_data_adapter.ArrayDataAdapter
+TWO = ["CPU:0", "CPU:1"]
+
+
+def make(count, batch, shuffle=False):
+    """Return a function that makes an adapter of arrays in which each row has its number."""
+    rows = np.arange(count, dtype=np.float32)
+    x = {"a": rows[:, None] * [1, 10], "b": rows.astype(np.int32)}
+    return lambda: Adapter(x, -rows, np.ones(count), batch_size=batch, shuffle=shuffle)
+
+
+def own(s, adapter):
+    keras_hooks.install()
+    with keras_arrays._data_for(s):
+        return adapter.get_tf_dataset()
+
+
+def steps(s, dataset):
+    """Return what this rank's replicas get, step by step."""
+    local = s.experimental_local_results
+    return [
+        [[one.numpy().tolist() for one in local(leaf)] for leaf in tf.nest.flatten(step)]
+        for step in dataset
+    ]
+
+
+@pytest.mark.parametrize("devices", [None, TWO], ids=["1 device", "2 devices"])
+@pytest.mark.parametrize(("count", "batch"), [(24, 8), (21, 8), (25, 8), (26, 7), (3, 8), (1, 1)])
+def test_the_rows_are_those_of_a_divided_dataset(devices, count, batch):
+    with distribute.MirroredStrategy(devices) as s:
+        adapter = make(count, batch)
+        want = s.experimental_distribute_dataset(adapter().get_tf_dataset())
+        found = own(s, adapter())
+        assert found.element_spec == want.element_spec
+        assert steps(s, found) == steps(s, want)
+    drop(s)
+
+
+@pytest.mark.parametrize("shuffle", [True, "batch"])
+def test_each_row_comes_once_an_epoch_on_one_rank(shuffle):
+    with distribute.MirroredStrategy() as s:
+        dataset = own(s, make(21, 8, shuffle)())
+        for _ in range(2):
+            mine = [row for step in steps(s, dataset) for row in step[1][0]]
+            both = s.communicator.allgather_object(mine)
+            assert sorted(itertools.chain(*both)) == list(range(21))
+    drop(s)
+
+
+def test_sparse_arrays_are_left_to_keras():
+    class Sparse:
+        _inputs = (tf.sparse.from_dense(np.eye(4)),)
+
+    with distribute.MirroredStrategy() as s, keras_arrays._data_for(s):
+        assert keras_arrays.own_rows(lambda _: "theirs")(Sparse()) == "theirs"
+    drop(s)
+
+
+def tuning_of_iterators(monkeypatch):
+    """Return the list of what TensorFlow is told of each pipeline whose iterator is made."""
+    from tensorflow.python.data.ops import multi_device_iterator_ops as iterators
+
+    told = []
+    kind = iterators.OwnedMultiDeviceIterator
+    init, make_device = kind.__init__, iterators._create_device_dataset
+
+    def watched_init(self, dataset=None, *args, **kwargs):
+        if dataset is not None:
+            told.append(dataset.options().autotune.enabled)
+        init(self, dataset, *args, **kwargs)
+
+    def watched_make(*args, **kwargs):
+        dataset = make_device(*args, **kwargs)
+        told.append(dataset.options().autotune.enabled)
+        return dataset
+
+    monkeypatch.setattr(kind, "__init__", watched_init)
+    monkeypatch.setattr(iterators, "_create_device_dataset", watched_make)
+    return told
+
+
+@pytest.mark.parametrize("how", ["dataset", "function"])
+def test_pipelines_are_not_tuned(how):
+    """The thread that tunes holds up whoever drops an iterator, for seconds."""
+    with pytest.MonkeyPatch.context() as patch, distribute.MirroredStrategy() as s:
+        told = tuning_of_iterators(patch)
+        data = tf.data.Dataset.range(8).batch(4)
+        if how == "dataset":
+            dataset = s.experimental_distribute_dataset(data)
+        else:
+            dataset = s.distribute_datasets_from_function(lambda _: data)
+        assert sum(1 for _ in dataset) == 2
+        assert told == [False, False]
+    drop(s)
+
+
+def test_who_wants_tuning_gets_it():
+    options = tf.data.Options()
+    options.autotune.enabled = True
+    data = tf.data.Dataset.range(8)
+    assert pipelines.untuned(data).options().autotune.enabled is False
+    assert pipelines.untuned(data.with_options(options)).options().autotune.enabled is True
+    assert pipelines.untuned("no dataset") == "no dataset"
