@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mpistrat.collectives.registry import available_backends, register_backend
     from mpistrat.collectives.work import Work
     from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.central_storage import CentralStorageStrategy
     from mpistrat.strategy.context import (
         experimental_set_strategy,
         get_replica_context,
@@ -73,6 +74,7 @@ _HOMES = {
     "collectives.registry": ("available_backends", "register_backend"),
     "collectives.work": ("Work",),
     "strategy.base": ("Strategy",),
+    "strategy.central_storage": ("CentralStorageStrategy",),
     "strategy.context": (
         "experimental_set_strategy",
         "get_replica_context",
@@ -116,6 +118,7 @@ __all__ = [
     "Backend",
     "CallRecord",
     "Capabilities",
+    "CentralStorageStrategy",
     "Communicator",
     "CrossDeviceOps",
     "DistributedDataset",

@@ -1,6 +1,7 @@
 """``tf.distribute.experimental`` for arrays, dot for dot."""
 
 from mpistrat.ps import partitioners
+from mpistrat.strategy.central_storage import CentralStorageStrategy
 from mpistrat.strategy.communication_options import (
     CommunicationImplementation,
     CommunicationOptions,
@@ -9,6 +10,7 @@ from mpistrat.strategy.input.input_context import ValueContext
 from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
 
 __all__ = [
+    "CentralStorageStrategy",
     "CollectiveCommunication",
     "CollectiveHints",
     "CommunicationImplementation",

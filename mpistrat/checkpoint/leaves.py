@@ -12,6 +12,7 @@ from mpistrat.checkpoint.names import escape
 from mpistrat.checkpoint.parts import Part, Parted, Stateful
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.strategy.central_variable import CentralVariable
 from mpistrat.strategy.sharded_variable import ShardedVariable
 from mpistrat.strategy.variables import Variable
 from mpistrat.types import Array
@@ -40,6 +41,8 @@ def parts_of(thing: Any) -> tuple[Part, ...]:
                 f" once for the same rows, and none that begins with {STATE!r}"
             )
         return parts
+    if isinstance(thing, CentralVariable):
+        return (_central_part(thing),)
     return (variable_part(thing),) if isinstance(thing, (Variable, ShardedVariable)) else ()
 
 
@@ -51,6 +54,22 @@ def variable_part(variable: Variable | ShardedVariable) -> Part:
         return np.asarray(variable.value()).astype(dtype, copy=False)
 
     return Part("", variable.shape, dtype, read, variable.assign)
+
+
+def _central_part(variable: CentralVariable) -> Part:
+    """Return a variable in memory that all ranks share: each sees to its rows of it, in place.
+
+    No rank reads it while others restore their rows: all are in that call.
+    """
+    extended, memory = variable.distribute_strategy.extended, variable.memory()
+    rows = extended.share(memory.shape[0]) if memory.size and memory.ndim else None
+    mine = memory if rows is None else memory[slice(*rows)]
+
+    def write(value: Array) -> None:
+        if rows is not None or extended.communicator.rank == 0:
+            np.copyto(mine, value)
+
+    return Part("", memory.shape, memory.dtype, lambda: mine, write, rows)
 
 
 def array_part(array: Array, path: str) -> Part:

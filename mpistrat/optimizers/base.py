@@ -23,6 +23,7 @@ from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.sharded_variable import ShardedVariable, whole_of
 from mpistrat.strategy.variables import Variable
+from mpistrat.types import Array
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
@@ -182,21 +183,21 @@ class Optimizer:
         rate = self._learning_rate
         rate = float(rate(number) if callable(rate) else rate)
         pairs = zip(gradients, variables, strict=True)
-        for gradient, variable in [part for pair in pairs for part in parts_of(*pair)]:
-            slots = self._slots_of(variable)
-            move = self._moved(number + 1, rate, list(slots))
-            strategy.extended.update(variable, move, (gradient, *slots.values()))
-        if self._iterations is not None:
-            self._iterations.assign(number + 1)
+        with strategy.extended.changing(f"step of {type(self).__name__}"):
+            for gradient, variable in [part for pair in pairs for part in parts_of(*pair)]:
+                slots = self._slots_of(variable)
+                change = self._change(number + 1, rate, list(slots))
+                strategy.extended.change_rows(variable, [*slots.values()], change, gradient)
+            if self._iterations is not None:
+                self._iterations.assign(number + 1)
 
-    def _moved(self, step: int, rate: float, names: list[str]) -> Callable[..., None]:
-        def move(variable: Variable, gradient: Any, *slots: Variable) -> None:
-            value = variable.live()
-            kept = dict(zip(names, (slot.live() for slot in slots), strict=True))
+    def _change(self, step: int, rate: float, names: list[str]) -> Callable[..., None]:
+        def change(value: Array, gradient: Any, *slots: Array) -> None:
+            kept = dict(zip(names, slots, strict=True))
             if isinstance(gradient, IndexedSlices):
                 once = gradient.summed()
                 self.rule.apply_rows(value, kept, once.indices, once.values, step, rate)
             else:
                 self.rule.apply(value, kept, gradient, step, rate)
 
-        return move
+        return change

@@ -39,7 +39,8 @@ __all__ = ["Strategy"]
 class Strategy:
     """Replicas of a computation, and how they share state and results.
 
-    Use a subclass: `OneDeviceStrategy`, `MirroredStrategy`, `MultiWorkerMirroredStrategy`.
+    Use a subclass: `OneDeviceStrategy`, `MirroredStrategy`, `MultiWorkerMirroredStrategy`,
+    `CentralStorageStrategy`.
     Every rank makes the strategy and makes the same calls in the same order.
 
     References

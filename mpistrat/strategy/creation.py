@@ -1,4 +1,4 @@
-"""Make the variables of a strategy: a copy on each replica, all with rank 0's initial value."""
+"""Make the variables of a strategy, on all ranks with rank 0's initial value."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
-from mpistrat.strategy.distributed_variables import MirroredVariable, SyncOnReadVariable
+from mpistrat.strategy.distributed_variables import SyncOnReadVariable
 from mpistrat.strategy.values import select_replica
 from mpistrat.strategy.variable_options import (
     VariableAggregation,
     VariableSynchronization,
     check_options,
 )
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables import Variable, check_initial
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.extended import StrategyExtended
+    from mpistrat.types import Array
 
-__all__ = ["create", "create_merged"]
+__all__ = ["copies", "create", "create_merged"]
 
 _OWN = ("initial_value", "name")
 
@@ -50,11 +52,16 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
     # The ranks must agree on how it behaves; the value and the name are rank 0's and their own.
     options = {name: kwargs[name] for name in sorted(kwargs) if name not in _OWN}
     with extended.combiner.labelled_as(f"Variable with {options}"):
-        value = _initial_value(strategy, kwargs["initial_value"], kwargs.get("dtype"))
-    kwargs["initial_value"] = value
-    components = [_component(index, **kwargs) for index in range(extended.num_local_replicas)]
-    is_on_read = synchronization is VariableSynchronization.ON_READ
-    return (SyncOnReadVariable if is_on_read else MirroredVariable)(strategy, components)
+        value = _initial_value(strategy, kwargs)
+        if synchronization is VariableSynchronization.ON_READ:
+            return SyncOnReadVariable(strategy, copies(extended, value, kwargs))
+        return extended.new_variable(value, kwargs)
+
+
+def copies(extended: StrategyExtended, value: Array, options: dict[str, Any]) -> list[Variable]:
+    """Return a variable for each local replica, with rank 0's `value`. **Collective.**"""
+    options["initial_value"] = extended.combiner.broadcast_first(value)
+    return [_component(index, **options) for index in range(extended.num_local_replicas)]
 
 
 def _check(kwargs: dict[str, Any], synchronization: VariableSynchronization) -> None:
@@ -64,12 +71,13 @@ def _check(kwargs: dict[str, Any], synchronization: VariableSynchronization) -> 
     check_options(name, synchronization, aggregation, trainable)
 
 
-def _initial_value(strategy: Strategy, value: Any, dtype: Any) -> Any:
-    extended = strategy.extended
-    with extended.communicator.checking(), context.enter(Mode(strategy, None)):
+def _initial_value(strategy: Strategy, kwargs: dict[str, Any]) -> Array:
+    """Take this rank's value out of the arguments, in the dtype and shape that they ask for."""
+    value, dtype = kwargs.pop("initial_value"), kwargs.get("dtype")
+    with strategy.extended.communicator.checking(), context.enter(Mode(strategy, None)):
         array = as_array(value() if callable(value) else value)
-        array = array if dtype is None else array.astype(dtype)
-    return extended.combiner.broadcast_first(array)
+        check_initial(kwargs.get("name"), array, kwargs.pop("shape", None))
+        return array if dtype is None else array.astype(dtype, copy=False)
 
 
 def _component(index: int, **kwargs: Any) -> Variable:

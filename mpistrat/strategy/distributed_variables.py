@@ -77,18 +77,6 @@ class DistributedVariable(DistributedValues, Variable):
 
     __str__ = __repr__
 
-    def assign(self, value: ArrayLike) -> Variable:
-        """Set the value; see the class for what counts where."""
-        return self._assign("assign", value)
-
-    def assign_add(self, delta: ArrayLike) -> Variable:
-        """Add to the value."""
-        return self._assign("assign_add", delta)
-
-    def assign_sub(self, delta: ArrayLike) -> Variable:
-        """Subtract from the value."""
-        return self._assign("assign_sub", delta)
-
     def _assign(self, method: str, value: ArrayLike) -> Variable:
         raise NotImplementedError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from mpistrat.strategy.combiner import Combiner
 from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
+from mpistrat.strategy.distributed_variables import MirroredVariable
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import ReplicaContext
 from mpistrat.strategy.replica_threads import ReplicaThreads, running
@@ -24,6 +25,7 @@ from mpistrat.types import Array, Nest
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.variables import Variable
 
 __all__ = ["StrategyExtended"]
 
@@ -51,7 +53,7 @@ class StrategyExtended:
     tf.distribute.StrategyExtended.
     """
 
-    mirrors_variables = True  # whether variables made in the scope get a copy on each replica
+    mirrors_variables = True  # whether those made in the scope are of all replicas, or plain
 
     def __init__(
         self,
@@ -229,6 +231,18 @@ class StrategyExtended:
             return replica.merge_call(creation.create_merged, kwargs=kwargs)
         return creation.create(self._strategy, **kwargs)
 
+    def new_variable(self, value: Array, options: dict[str, Any]) -> Variable:
+        """Make a variable that is in step on all replicas, with rank 0's `value`. **Collective.**
+
+        Parameters
+        ----------
+        value
+            This rank's initial value.
+        options
+            The other arguments of `Variable`, checked.
+        """
+        return MirroredVariable(self._strategy, creation.copies(self, value, options))
+
     def variable_created_in_scope(self, v: Any) -> bool:
         """Tell whether this strategy made the variable `v`, or that of the copy `v`. **Local.**"""
         return getattr(self.value_container(v), "distribute_strategy", None) is self._strategy
@@ -269,6 +283,42 @@ class StrategyExtended:
             with context.enter(Mode(self._strategy, None, updating=index)):
                 results.append(fn(component, *mine, **named))
         return results
+
+    def changing(self, what: str) -> AbstractContextManager[None]:
+        """Change variables in a block; ranks that have them in common wait for each other.
+
+        Parameters
+        ----------
+        what
+            Shown where ranks do different things.
+        """
+        del what  # here each rank has its own
+        return nullcontext()
+
+    def change_rows(
+        self,
+        var: Variable,
+        kept: Sequence[Variable],
+        change: Callable[..., None],
+        gradient: Any,
+    ) -> None:
+        """Change `var`, and what is kept with it, by a function that treats each row alike.
+
+        Parameters
+        ----------
+        var, kept
+            Variables of this strategy, of one shape.
+        change
+            Called as ``change(memory, gradient, *memory of kept)`` for each copy, or for the rows
+            of one that a rank sees to.
+        gradient
+            An array of their shape or `IndexedSlices`; a distributed one has one for each copy.
+        """
+
+        def move(variable: Variable, gradient: Any, *kept: Variable) -> None:
+            change(variable.live(), gradient, *(one.live() for one in kept))
+
+        self.update(var, move, (gradient, *kept))
 
     def update_non_slot(
         self,

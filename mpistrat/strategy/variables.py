@@ -27,9 +27,16 @@ from mpistrat.types import Array, ArrayLike
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Variable", "variable_creator_scope"]
+__all__ = ["CHANGES", "Variable", "check_initial", "variable_creator_scope"]
 
 Creator = Callable[..., "Variable"]
+
+CHANGES: dict[str, Callable[[Array, Array], Any]] = {
+    "assign": np.copyto,
+    "assign_add": lambda memory, delta: np.add(memory, delta, out=memory),
+    "assign_sub": lambda memory, delta: np.subtract(memory, delta, out=memory),
+}
+"""What the methods of a variable do to its memory."""
 
 _creators: ContextVar[tuple[Callable[..., Any], ...]] = ContextVar("mpistrat_creators", default=())
 
@@ -53,6 +60,15 @@ def variable_creator_scope(creator: Callable[..., Variable]) -> Iterator[None]:
         yield
     finally:
         _creators.reset(token)
+
+
+def check_initial(name: str | None, value: Array, shape: Sequence[int] | None) -> None:
+    """Raise unless an initial value has the shape that was asked for."""
+    if shape is not None and value.shape != tuple(shape):
+        raise UsageError(
+            f"variable {name or 'Variable'!r}: an initial value of shape {value.shape} and"
+            f" shape={tuple(shape)}; expected equal ones"
+        )
 
 
 class _Dispatch(ABCMeta):
@@ -138,12 +154,17 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
     ) -> None:
         value = initial_value() if callable(initial_value) else initial_value
         array = as_array(value)
-        if shape is not None and array.shape != tuple(shape):
-            raise UsageError(
-                f"variable {name or 'Variable'!r}: an initial value of shape {array.shape} and"
-                f" shape={tuple(shape)}; expected equal ones"
-            )
+        check_initial(name, array, shape)
         self._value = np.array(array, dtype=dtype or array.dtype, order="C")
+        self._set_options(trainable, name, synchronization, aggregation)
+
+    def _set_options(
+        self,
+        trainable: bool | None = None,
+        name: str | None = None,
+        synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+        aggregation: VariableAggregation = VariableAggregation.NONE,
+    ) -> None:
         self._name = f"{name or 'Variable'}:0"
         self._trainable = check_options(self._name, synchronization, aggregation, trainable)
         self._synchronization, self._aggregation = synchronization, aggregation
@@ -200,27 +221,32 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
 
     def assign(self, value: ArrayLike) -> Variable:
         """Set the value; `value` must have this variable's shape. Returns this variable."""
-        self._write(np.copyto, value, "assign")
-        return self
+        return self._assign("assign", value)
 
     def assign_add(self, delta: ArrayLike) -> Variable:
         """Add `delta`, which must have this variable's shape. Returns this variable."""
-        self._write(lambda v, d: np.add(v, d, out=v), delta, "assign_add")
-        return self
+        return self._assign("assign_add", delta)
 
     def assign_sub(self, delta: ArrayLike) -> Variable:
         """Subtract `delta`, which must have this variable's shape. Returns this variable."""
-        self._write(lambda v, d: np.subtract(v, d, out=v), delta, "assign_sub")
+        return self._assign("assign_sub", delta)
+
+    def _assign(self, method: str, value: ArrayLike) -> Variable:
+        CHANGES[method](self._value, self._fitting(value, method))
         return self
 
-    def _write(self, operation: Callable[..., Any], value: ArrayLike, what: str) -> None:
+    def _fitting(self, value: ArrayLike, what: str) -> Array:
+        """Return `value` in this variable's dtype, if it has its shape."""
         array = self._taken(value, what)
+        self._check_shape(array, what)
+        return array
+
+    def _check_shape(self, array: Array, what: str) -> None:
         if array.shape != self._value.shape:
             raise UsageError(
                 f"{what} of shape {array.shape} to variable {self._name!r} of shape"
                 f" {self._value.shape}; expected equal shapes"
             )
-        operation(self._value, array)
 
     def _taken(self, value: ArrayLike, what: str) -> Array:
         """Return `value` in this variable's dtype, if that loses no more than precision."""

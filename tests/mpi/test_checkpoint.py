@@ -1,5 +1,6 @@
 """Checkpoints of real ranks: saved on some, restored on others; kills, and errors of one rank."""
 
+import itertools
 import os
 import tempfile
 import time
@@ -9,7 +10,13 @@ import numpy as np
 import pytest
 
 import mpistrat
-from mpistrat import MirroredStrategy, Variable, VariableAggregation, VariableSynchronization
+from mpistrat import (
+    CentralStorageStrategy,
+    MirroredStrategy,
+    Variable,
+    VariableAggregation,
+    VariableSynchronization,
+)
 from mpistrat.checkpoint import index
 from mpistrat.errors import CheckpointError
 from mpistrat.testing.launcher import RunningJob, run_job
@@ -17,6 +24,7 @@ from mpistrat.train import Checkpoint, CheckpointManager, Part, latest_checkpoin
 
 ROOT = Path(mpistrat.__file__).parents[1]
 ENV = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+KINDS = [MirroredStrategy, CentralStorageStrategy]
 BIG = np.random.default_rng(0).normal(size=(3001, 170))  # 4 MB, cut between rows
 TABLE = np.arange(70.0).reshape(35, 2)
 
@@ -60,12 +68,12 @@ def check(checkpoint, factor):
     assert (checkpoint.table.mine == TABLE[start:stop] * factor).all()
 
 
-def first_ranks(number):
+def first_ranks(number, kind=MirroredStrategy):
     """Return a strategy of the first ranks, and whether this is one of them."""
     from mpi4py import MPI
 
     is_in = number > MPI.COMM_WORLD.rank
-    return MirroredStrategy(comm=MPI.COMM_WORLD.Split(0 if is_in else 1)), is_in
+    return kind(comm=MPI.COMM_WORLD.Split(0 if is_in else 1)), is_in
 
 
 def world_folder():
@@ -75,12 +83,13 @@ def world_folder():
 
 
 @pytest.mark.mpi(ranks=3, timeout_s=60)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("before", [1, 2, 3])
-def test_any_number_of_ranks_to_any_other(before):
+def test_any_number_of_ranks_to_any_other(before, kind):
     from mpi4py import MPI
 
     folder = world_folder()
-    strategy, is_in = first_ranks(before)
+    strategy, is_in = first_ranks(before, kind)
     with strategy, strategy.scope():
         if is_in:
             path = made(strategy, 1).save(folder / "ckpt")
@@ -90,8 +99,8 @@ def test_any_number_of_ranks_to_any_other(before):
             assert len(sizes) == before
             assert max(sizes) - min(sizes) < 10_000  # each writes about the same
     MPI.COMM_WORLD.Barrier()
-    for after in (1, 2, 3):
-        strategy, is_in = first_ranks(after)
+    for after, kind_after in itertools.product((1, 2, 3), KINDS):
+        strategy, is_in = first_ranks(after, kind_after)
         with strategy, strategy.scope():
             if is_in:
                 checkpoint = made(strategy, 0)

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 import mpistrat
-from mpistrat import IndexedSlices, MirroredStrategy
+from mpistrat import CentralStorageStrategy, IndexedSlices, MirroredStrategy
 from mpistrat.errors import CommunicationError, UsageError
 from mpistrat.optimizers import SGD, Adagrad, Adam
+from mpistrat.optimizers.base import Optimizer
+from mpistrat.ps.rules import SGDRule
 from mpistrat.testing.mistakes import abandon, refused
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3])
 
+KINDS = [MirroredStrategy, CentralStorageStrategy]
 MAKERS = {
     "momentum": lambda: SGD(0.05, 0.9),
     "adagrad": lambda: Adagrad(0.1),
@@ -18,6 +21,11 @@ MAKERS = {
     "lazy": lambda: Adam(0.02, lazy=True),
 }
 BATCH, STEPS = 12, 6
+
+
+class FailingRule(SGDRule):
+    def move(self, slots, gradient, step, learning_rate):
+        raise MemoryError("no memory left")
 
 
 def data(step):
@@ -54,9 +62,10 @@ def train(optimizer, variables, rows, **how):
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("devices", [1, 2])
-def test_weights_are_those_of_one_process(make, devices):
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_those_of_one_process(make, devices, kind):
     alone = by_default(make)
-    with MirroredStrategy(devices=[f"CPU:{i}" for i in range(devices)]) as strategy:
+    with kind([f"CPU:{i}" for i in range(devices)]) as strategy:
         with strategy.scope():
             variables, optimizer = new_variables(), make()
 
@@ -74,9 +83,10 @@ def test_weights_are_those_of_one_process(make, devices):
         assert optimizer.iterations == STEPS
 
 
-def test_outside_of_run_gradients_are_taken_as_they_are():
+@pytest.mark.parametrize("kind", KINDS)
+def test_outside_of_run_gradients_are_taken_as_they_are(kind):
     alone = by_default(MAKERS["momentum"])
-    with MirroredStrategy() as strategy:
+    with kind() as strategy:
         with strategy.scope():
             variables = new_variables()
         train(SGD(0.05, 0.9), variables, np.arange(BATCH))
@@ -84,8 +94,9 @@ def test_outside_of_run_gradients_are_taken_as_they_are():
             np.testing.assert_array_equal(one.numpy(), expected.numpy())
 
 
-def test_gradients_that_are_summed_already():
-    with MirroredStrategy() as strategy:
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_that_are_summed_already(kind):
+    with kind() as strategy:
         with strategy.scope():
             weights = mpistrat.Variable(np.zeros(3))
         optimizer = SGD(1.0)
@@ -96,9 +107,10 @@ def test_gradients_that_are_summed_already():
 
 
 @pytest.mark.mpi(ranks=[2, 3])
-def test_a_replica_that_fails_does_not_leave_the_others_waiting():
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replica_that_fails_does_not_leave_the_others_waiting(kind):
     """One rank's gradient does not fit: every rank is told, and no weight has moved."""
-    strategy = MirroredStrategy()
+    strategy = kind()
     is_first = strategy.extended.communicator.rank == 0
     with strategy.scope():
         weights = mpistrat.Variable(np.zeros(3))
@@ -110,6 +122,39 @@ def test_a_replica_that_fails_does_not_leave_the_others_waiting():
         strategy.run(replica_fn)
     assert weights.numpy().tolist() == [0.0] * 3
     abandon(strategy)
+
+
+def test_central_slots_are_in_the_memory_that_ranks_share():
+    """Each rank moves its rows in place, 0-d variables and such of fewer rows than ranks too."""
+    with CentralStorageStrategy() as strategy:
+        with strategy.scope():
+            variables = [mpistrat.Variable(np.ones(shape)) for shape in ((), (1, 2), (7, 2))]
+        optimizer = SGD(0.5, 0.9)
+        for _ in range(2):
+            strategy.run(
+                lambda: optimizer.apply_gradients([(np.ones(v.shape), v) for v in variables])
+            )
+        count = strategy.num_replicas_in_sync
+        for one, slot in zip(variables, optimizer.variables[1:], strict=True):
+            np.testing.assert_allclose(one.value(), 1 - 0.5 * count * (1 + 1.9), rtol=1e-15)
+            np.testing.assert_allclose(slot.value(), -0.5 * count * 1.9, rtol=1e-15)
+            with pytest.raises(UsageError, match="all ranks read in place"):
+                slot.live()
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_a_rule_that_fails_on_one_rank_fails_on_all():
+    """As if one rank had no memory left for its rows' temporary arrays."""
+    with CentralStorageStrategy() as strategy:
+        with strategy.scope():
+            weights = mpistrat.Variable(np.zeros(3))
+        is_first = strategy.extended.communicator.rank == 0
+        optimizer = Optimizer(FailingRule() if is_first else SGDRule(), 1.0)
+        with refused(MemoryError if is_first else CommunicationError, "no memory left"):
+            optimizer.apply_gradients([(np.ones(3), weights)])
+        assert optimizer.iterations == 0
+        SGD(1.0).apply_gradients([(np.ones(3), weights)])
+        assert weights.numpy()[0] == -1.0
 
 
 @pytest.mark.mpi(ranks=[2, 3])

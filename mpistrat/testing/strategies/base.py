@@ -44,6 +44,10 @@ class StrategyConformance:
         """Return a new strategy with `layout`'s replicas; every rank calls this."""
         raise NotImplementedError(f"{type(self).__name__} must implement strategy(layout)")
 
+    def copies(self, layout: Layout) -> int:
+        """Return how many copies each rank has of a variable that is in step on all replicas."""
+        return layout.devices if self.mirrors_variables else 1
+
 
 def rank_in(layout: Layout) -> int:
     """Return this process's rank, as the launcher says."""

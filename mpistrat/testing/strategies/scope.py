@@ -111,7 +111,7 @@ class ScopeConformance(StrategyConformance):
             with strategy.scope():
                 variable = Variable(np.arange(3.0))
             copies = _copies(variable)
-            assert len(copies) == (layout.devices if self.mirrors_variables else 1)
+            assert len(copies) == self.copies(layout)
             for one in copies:
                 equal(one, np.arange(3.0))
             for first, second in itertools.pairwise(copies):
@@ -193,7 +193,7 @@ class ScopeConformance(StrategyConformance):
                 return Variable(3.0)
 
             result = strategy.run(replica_fn)
-            assert len(strategy.experimental_local_results(result)) == layout.devices
+            assert len(strategy.experimental_local_results(result)) == self.copies(layout)
             if self.mirrors_variables:
                 assert strategy.extended.variable_created_in_scope(result)
             total = strategy.reduce("SUM", strategy.run(lambda: np.ones(2)), axis=None)

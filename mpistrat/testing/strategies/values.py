@@ -108,7 +108,7 @@ class ValuesConformance(StrategyConformance):
             with strategy.scope():
                 variable = Variable(np.arange(2))
             results = strategy.experimental_local_results(variable)
-            assert len(results) == (layout.devices if self.mirrors_variables else 1)
+            assert len(results) == self.copies(layout)
             for one in results:
                 assert isinstance(one, Variable)
                 equal(one, np.arange(2))
