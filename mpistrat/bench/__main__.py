@@ -17,6 +17,7 @@ CASES = {
     "gradients": "mpistrat.bench.gradients",
     "tune": "mpistrat.bench.tune",
     "overhead": "mpistrat.bench.overhead",
+    "variables": "mpistrat.bench.variables",
 }
 
 _NEEDED = ("typer", "rich")

@@ -55,3 +55,18 @@ def test_one_rank_has_nothing_to_compare_with(tmp_path: Path) -> None:
     reduction, _ = records(file)
     assert "mpi4py Allreduce" not in reduction["times"]
     assert "difference" not in reduction
+
+
+@pytest.mark.skipif(bool(why_no_kernels()), reason="ranks share no memory without the kernels")
+def test_variables_once_a_node_and_once_a_replica(tmp_path: Path) -> None:
+    file = tmp_path / "figures.jsonl"
+    argv = ["-m", "mpistrat.bench", "variables", "--sizes", "4KiB,8MiB", "--rounds", "3"]
+    result = run_job([*argv, "--json", str(file)], 2, timeout_s=40).check()
+    assert "step of Adam" in result.ranks[0].stdout
+    assert result.ranks[1].text == ""
+    found = records(file)
+    assert [one["bytes"] for one in found] == [4 << 10] * 3 + [8 << 20] * 3
+    for one in found:
+        assert one.keys() >= FACTS
+        assert one["times"].keys() == {"central", "mirrored"}
+        assert one["ratio"] > 0
