@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import os
 import threading
 import time
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mpistrat
 from mpistrat import (
     CentralStorageStrategy,
     IndexedSlices,
@@ -34,14 +32,11 @@ from mpistrat.errors import (
 )
 from mpistrat.optimizers import SGD
 from mpistrat.testing.backends.pretending import pretended_nodes
-from mpistrat.testing.launcher import run_job
 from mpistrat.testing.mistakes import abandon, refused
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3])
 
 NONE, SUM, MEAN, FIRST = VariableAggregation
-ROOT = str(Path(mpistrat.__file__).parents[1])
-ENV = {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}
 # Some elements less than ranks; a short value; one of which each rank gets a share only.
 SHAPES = [(), (2,), (5, 3), (0, 4), (3, 200_001)]
 
@@ -460,30 +455,3 @@ def test_closed():
     np.testing.assert_array_equal(variable.numpy(), np.arange(3.0))
     with refused(ClosedError, "closed"):
         variable.assign(np.ones(3))
-
-
-# ------------------------------------------------------------------------------------- the end
-
-KILLED = """
-import os, signal, sys, time
-import numpy as np
-import mpistrat as ms
-strategy = ms.CentralStorageStrategy()
-rank = strategy.extended.communicator.rank
-with strategy.scope():
-    variable = ms.Variable(np.zeros(1 << 20), aggregation=ms.VariableAggregation.SUM)
-for step in range(1000):
-    if rank == 1 and step == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    strategy.run(lambda: variable.assign_add(np.ones(1 << 20)))
-"""
-
-
-@pytest.mark.mpi(ranks=1, timeout_s=60)
-def test_a_killed_rank_leaves_nothing_behind():
-    before = set(os.listdir("/dev/shm"))
-    result = run_job(["-c", KILLED], 2, timeout_s=40, env=ENV)
-    assert not result.timed_out, result.output
-    assert result.returncode != 0
-    left = {name for name in set(os.listdir("/dev/shm")) - before if "mpistrat" in name}
-    assert not left
