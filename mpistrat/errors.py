@@ -14,7 +14,8 @@
     ├── CommunicationError (RuntimeError)
     │   ├── CommunicationTimeoutError (TimeoutError)  a deadline passed; names the ranks
     │   ├── PeerLostError                     another rank failed or left
-    │   └── MismatchError (ValueError)        the ranks called different things
+    │   ├── MismatchError (ValueError)        the ranks called different things
+    │   └── TornReadError                     shared memory changed all the time it was read
     ├── CheckpointError (RuntimeError)        cannot be written or read; names the file
     │   ├── CheckpointNotFoundError (FileNotFoundError)  there is no complete checkpoint
     │   └── CheckpointMismatchError (AssertionError)     it does not hold what a program has
@@ -45,6 +46,7 @@ __all__ = [
     "MismatchError",
     "MpistratError",
     "PeerLostError",
+    "TornReadError",
     "UsageError",
 ]
 
@@ -129,6 +131,10 @@ class MismatchError(CommunicationError, ValueError):
     def __init__(self, message: str, calls: Mapping[int, str] | None = None) -> None:
         super().__init__(message)
         self.calls = dict(calls or {})
+
+
+class TornReadError(CommunicationError):
+    """A parameter server changed its memory all the time it was read; ask it for a copy."""
 
 
 class CheckpointError(MpistratError, RuntimeError):

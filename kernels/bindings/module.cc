@@ -1,6 +1,6 @@
 // The Python module mpistrat._kernels: the C functions of the kernels, with NumPy arrays.
 //
-// No defaults and no logic: both are Python's (mpistrat/collectives/shm.py, hierarchical.py).
+// No defaults and no logic: both are Python's (mpistrat/collectives/shm.py, hierarchical.py, ps/).
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
@@ -11,6 +11,7 @@
 #include "fast_allreduce.h"
 #include "mpistrat/shm.h"
 #include "records.h"
+#include "store.h"
 #include "wire.h"
 
 namespace nb = nanobind;
@@ -82,4 +83,5 @@ NB_MODULE(_kernels, m) {
       .def("remove_region", [](Node& self, int id) { mpistrat_region_remove(self.node, id); })
       .def("tune", &tune);
   mpistrat::bind_wire(m);
+  mpistrat::bind_store(m);
 }

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from mpistrat.ps.rows import check_result, put_rows
 from mpistrat.types import Array
 
 __all__ = ["Route", "RowRanges", "joined"]
@@ -116,11 +117,17 @@ class Route:
 
     def take(self, values: Array) -> Array:
         """Return what `values`, of shape [n, ...], has for these rows."""
-        return values if self.where is None else values[self.where]
+        return values if self.where is None else values.take(self.where, axis=0)
 
     def put(self, values: Array, out: Array) -> None:
-        """Put `values`, of shape [m, ...], where these rows are in `out`, of shape [n, ...]."""
-        out[slice(None) if self.where is None else self.where] = values
+        """Put `values`, of shape [m, ...], where these rows are in `out`, of shape [n, ...].
+
+        `out` has the same dtype, and is in C order.
+        """
+        if self.where is None:
+            out[...] = values
+        else:
+            check_result(put_rows(out, self.where, np.ascontiguousarray(values)), "put")
 
 
 def joined(routes: Sequence[Route], pieces: Sequence[Array], shape: tuple[int, ...]) -> Array:
@@ -131,10 +138,12 @@ def joined(routes: Sequence[Route], pieces: Sequence[Array], shape: tuple[int, .
     routes
         Of `RowRanges.route`.
     pieces
-        For each range, values of shape [m, ...].
+        For each range, values of shape [m, ...] that nobody else keeps.
     shape
         Of the result, [n, ...].
     """
+    if len(pieces) == 1:
+        return pieces[0]
     result = np.empty(shape, np.result_type(*pieces))
     for route, piece in zip(routes, pieces, strict=True):
         route.put(piece, result)

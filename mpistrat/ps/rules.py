@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat.ps.rows import replace, taken
 from mpistrat.types import Array
 
 __all__ = ["AdagradRule", "AdamRule", "Rule", "SGDRule"]
@@ -94,12 +95,12 @@ class Rule(ABC):
             whole[rows] = gradient
             self.apply(variable, slots, whole, step, learning_rate)
             return
-        part = variable[rows]
-        kept = {name: slot[rows] for name, slot in slots.items()}
+        part = taken(variable, rows)
+        kept = {name: taken(slot, rows) for name, slot in slots.items()}
         self.apply(part, kept, gradient, step, learning_rate)
-        variable[rows] = part
+        replace(variable, rows, part)
         for name, slot in slots.items():
-            slot[rows] = kept[name]
+            replace(slot, rows, kept[name])
 
     @abstractmethod
     def move(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:

@@ -70,3 +70,20 @@ def test_variables_once_a_node_and_once_a_replica(tmp_path: Path) -> None:
         assert one.keys() >= FACTS
         assert one["times"].keys() == {"central", "mirrored"}
         assert one["ratio"] > 0
+
+
+@pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
+def test_rows_compares_with_numpy(tmp_path: Path) -> None:
+    file = tmp_path / "figures.jsonl"
+    quick = ["--table-rows", "5000", "--columns", "16", "--rows", "300", "--rounds", "3"]
+    argv = ["-m", "mpistrat.bench", "rows", *quick, "--json", str(file)]
+    result = run_job(argv, 2, timeout_s=30).check()
+    assert "x numpy add.at" in result.ranks[0].stdout
+    found = records(file)
+    assert [record["kind"] for record in found] == ["read", "add", "all"]
+    for record in found:
+        assert record.keys() >= FACTS
+        assert (record["case"], record["ranks"], record["table"]) == ("rows", 2, [5000, 16])
+        assert record["rows"] == (5000 if record["kind"] == "all" else 300)
+        assert "shard" in record["times"]
+        assert all(figures["min_us"] > 0 for figures in record["times"].values())

@@ -22,7 +22,7 @@ from mpistrat.testing.placement import takes_long
 KERNELS = Path(__file__).parents[2] / "kernels"
 SOURCES = sorted(
     file
-    for layer in ("simd", "gate", "calls", "shm", "mpi", "wire")
+    for layer in ("simd", "gate", "calls", "shm", "mpi", "wire", "rows", "store")
     for file in KERNELS.glob(f"{layer}/*.cc")
 )
 TESTS = sorted(KERNELS.glob("tests/*_test.cc"))
@@ -95,14 +95,14 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     return build_objects
 
 
-# The reductions alone have no threads, and are slow under that sanitizer.
+# Reductions and rows alone have no threads, and are slow under that sanitizer.
 CASES = [
     pytest.param(
         build, test, id=f"{build}-{test.stem}", marks=() if build == "plain" else takes_long()
     )
     for build in BUILDS
     for test in TESTS
-    if build != "thread" or not test.stem.startswith("simd_")
+    if build != "thread" or not test.stem.startswith(("simd_", "rows_"))
 ]
 
 

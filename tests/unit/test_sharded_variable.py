@@ -89,6 +89,11 @@ def test_b86_what_is_no_division(result):
         partitioned(None, {"initial_value": WHOLE}, lambda shape, dtype: result)
 
 
+def test_what_is_no_partitioner():
+    with pytest.raises(ArgumentTypeError, match="variable_partitioner is a int"):
+        partitioned(None, {"initial_value": WHOLE}, 3)
+
+
 def test_b88_colocated_variables_are_not_divided():
     strategy = mpistrat.OneDeviceStrategy("CPU:0")
     with strategy, strategy.scope():
@@ -260,11 +265,15 @@ def test_indices_are_those_of_numpy(lengths, one, more):
     whole = np.arange(sum(lengths) * 2, dtype=np.int32).reshape(-1, 2)
     w = ShardedVariable([Variable(p) for p in np.split(whole, np.cumsum(lengths)[:-1])])
     key = (one, *more) if more else one
-    if isinstance(one, int) and not -len(whole) <= one < len(whole):
-        with pytest.raises(IndexError):
-            w[key]
-    else:
-        same(w[key], whole[key])
+    same(indexed(w, key), indexed(whole, key))
+
+
+def indexed(value, key):
+    """Return what an index gives, or that it gives nothing."""
+    try:
+        return value[key]
+    except IndexError:
+        return "IndexError"
 
 
 KEYS = [
@@ -404,6 +413,28 @@ def test_scatters_of_plain_variables():
         Variable(1.0).scatter_add(IndexedSlices(np.ones(1), [0]))
     with pytest.raises(UsageError, match="no whole numbers"):
         Variable([1, 2]).scatter_div(IndexedSlices(np.ones(1, int), [0]))
+    with pytest.raises(UsageError, match="of dtype bool"):
+        Variable([True]).scatter_sub(IndexedSlices(np.ones(1, bool), [0]))
+
+
+DTYPES = ["bool", "int8", "uint64", "float16", "float32", "complex128", ml_dtypes.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [(), (3,), (0,), (2, 2)])
+def test_rows_of_any_dtype_and_shape(dtype, width):
+    v = Variable(np.zeros((5, *width), dtype))
+    v.scatter_add(IndexedSlices(np.ones((4, *width), dtype), [0, 4, 0, 2]))
+    expected = np.array([2, 0, 1, 0, 1], dtype).reshape(5, *[1] * len(width))
+    same(v, np.broadcast_to(expected, (5, *width)))
+    same(v.sparse_read([[4, 1]]), v.numpy()[[[4, 1]]])
+
+
+def test_rows_of_its_own_value_may_be_scattered():
+    v = Variable(np.arange(6.0).reshape(3, 2))
+    v.scatter_add(IndexedSlices(v.value()[::-1], [0, 1, 2]))
+    v.scatter_update(IndexedSlices(v.value()[:2], [1, 2]))
+    same(v, np.array([[4.0, 6.0]] * 3))
 
 
 def test_a_mirrored_variable_is_not_scattered_to_in_a_replica():

@@ -22,6 +22,7 @@ __all__ = ["Segment", "create", "open_existing"]
 
 _NONCE_BYTES = 16
 _PAGE = mmap.PAGESIZE
+_HUGE_PAGE = 2 << 20
 _POPULATE_WRITE = 23  # of madvise, Linux 5.14
 
 
@@ -62,13 +63,29 @@ class Segment:
         start = pages * part // parts * _PAGE
         # Not beyond its end: it would grow, and those who open it later take it for another file.
         end = min(pages * (part + 1) // parts * _PAGE, self.nbytes + _NONCE_BYTES)
-        if end > start and not self._touch(start, end - start):
-            os.posix_fallocate(self._fd, start, end - start)
+        if end > start:
+            self.allocate(start, end - start)
+
+    def allocate(self, start: int, nbytes: int) -> None:
+        """Allocate a range that begins with a page.
+
+        Raises
+        ------
+        OSError
+            There is not enough memory.
+        """
+        if not self._touch(start, nbytes):
+            os.posix_fallocate(self._fd, start, nbytes)
+
+    def discard(self, start: int, nbytes: int) -> None:
+        """Give back the memory of a range that begins with a page; it reads as zeros then."""
+        self._map.madvise(mmap.MADV_REMOVE, start, nbytes)
 
     def _touch(self, start: int, nbytes: int) -> bool:
         """Allocate a range in huge pages if the system has them; return False if it can't."""
         try:
-            self._map.madvise(mmap.MADV_HUGEPAGE)
+            if self.nbytes >= _HUGE_PAGE:  # a smaller one would take a whole such page
+                self._map.madvise(mmap.MADV_HUGEPAGE)
             self._map.madvise(_POPULATE_WRITE, start, nbytes)
         except (AttributeError, OSError):  # too old, or full: the other way says which
             return False

@@ -1,0 +1,34 @@
+#ifndef MPISTRAT_ROWS_AHEAD_H_
+#define MPISTRAT_ROWS_AHEAD_H_
+
+// Asking for rows before they are needed. A core waits for about 100 ns for a line of memory, but
+// for many lines at once; what is so random as rows of a table is fetched ahead by nobody else.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace mpistrat {
+
+constexpr int64_t kRowsAhead = 16;
+constexpr size_t kBytesAhead = 512;  // of a row; the rest the processor foresees
+constexpr size_t kLineBytes = 64;
+
+template <int kIsWritten>
+inline void fetch(const char* row, size_t row_bytes) {
+  const size_t nbytes = std::min(row_bytes, kBytesAhead);
+  for (size_t at = 0; at < nbytes; at += kLineBytes) __builtin_prefetch(row + at, kIsWritten);
+}
+
+// The position of the first index that is not below `num_rows`, or -1.
+inline int64_t first_wrong(const int64_t* rows, int64_t count, int64_t num_rows) {
+  const auto limit = static_cast<uint64_t>(num_rows);
+  for (int64_t i = 0; i < count; ++i) {
+    if (static_cast<uint64_t>(rows[i]) >= limit) return i;
+  }
+  return -1;
+}
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_ROWS_AHEAD_H_

@@ -1,0 +1,63 @@
+// Rows of tables that nobody else uses meanwhile.
+
+#include "mpistrat/rows.h"
+
+#include <cstring>
+
+#include "adding.h"
+#include "ahead.h"
+
+namespace mpistrat {
+namespace {
+
+struct PrivateTable {
+  char* first;
+  size_t row_bytes;
+
+  explicit PrivateTable(const MpistratTable& table)
+      : first(static_cast<char*>(table.data)), row_bytes(static_cast<size_t>(table.row_bytes)) {}
+
+  char* data(int64_t row) const { return first + static_cast<size_t>(row) * row_bytes; }
+  void begin(int64_t) const {}
+  void end(int64_t) const {}
+  void write(char* to, const char* from, size_t nbytes) const { std::memcpy(to, from, nbytes); }
+};
+
+void take(const PrivateTable& table, const int64_t* rows, int64_t count, char* out) {
+  for (int64_t i = 0; i < count; ++i, out += table.row_bytes) {
+    if (i + kRowsAhead < count) fetch<0>(table.data(rows[i + kRowsAhead]), table.row_bytes);
+    std::memcpy(out, table.data(rows[i]), table.row_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace mpistrat
+
+using mpistrat::PrivateTable;
+
+int64_t mpistrat_rows_take(const MpistratTable* table, const int64_t* rows, int64_t count,
+                           void* out) {
+  const int64_t wrong = mpistrat::first_wrong(rows, count, table->num_rows);
+  if (wrong >= 0) return wrong;
+  if (table->row_bytes > 0) {
+    mpistrat::take(PrivateTable(*table), rows, count, static_cast<char*>(out));
+  }
+  return MPISTRAT_ROWS_DONE;
+}
+
+int64_t mpistrat_rows_put(const MpistratTable* table, const int64_t* rows, int64_t count,
+                          const void* values) {
+  const int64_t wrong = mpistrat::first_wrong(rows, count, table->num_rows);
+  if (wrong >= 0) return wrong;
+  PrivateTable all(*table);
+  if (all.row_bytes > 0) mpistrat::put_rows(all, rows, count, static_cast<const char*>(values));
+  return MPISTRAT_ROWS_DONE;
+}
+
+int64_t mpistrat_rows_add(const MpistratTable* table, const int64_t* rows, int64_t count,
+                          const void* values, int dtype) {
+  const int64_t wrong = mpistrat::first_wrong(rows, count, table->num_rows);
+  if (wrong >= 0) return wrong;
+  PrivateTable all(*table);
+  return mpistrat::add_rows(all, rows, count, static_cast<const char*>(values), dtype);
+}

@@ -1,0 +1,137 @@
+// Rows of a table, of every dtype and with every instruction set, against one element at a time.
+
+#include "mpistrat/rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "check.h"
+#include "reference.h"
+
+namespace {
+
+using namespace mpistrat_test;
+
+using Indices = std::vector<int64_t>;
+constexpr int64_t kNumRows = 37;
+
+Indices some_rows(std::mt19937& random, size_t count) {
+  Indices rows(count);
+  for (int64_t& row : rows) row = random() % kNumRows;  // many of them twice
+  return rows;
+}
+
+MpistratTable table_of(Buffer& data, size_t row_bytes) {
+  return {data.data(), kNumRows, static_cast<int64_t>(row_bytes)};
+}
+
+// All that comes to a row, in its order; halves are rounded at the end.
+template <class Format>
+void add_one_by_one(Buffer& table, size_t row_bytes, const Indices& rows, const Buffer& values) {
+  for (int64_t row = 0; row < kNumRows; ++row) {
+    const auto base = table.begin() + static_cast<ptrdiff_t>(row * row_bytes);
+    std::vector<Buffer> sources = {Buffer(base, base + static_cast<ptrdiff_t>(row_bytes))};
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto value = values.begin() + static_cast<ptrdiff_t>(i * row_bytes);
+      if (rows[i] == row) sources.emplace_back(value, value + static_cast<ptrdiff_t>(row_bytes));
+    }
+    if (sources.size() == 1) continue;
+    const Buffer sum = reference<Format>(sources, Format::kBytes, MPISTRAT_SUM, 1);
+    std::copy(sum.begin(), sum.end(), base);
+  }
+}
+
+template <class Format>
+void check_add(int dtype, size_t elements, size_t count) {
+  std::mt19937 random(static_cast<unsigned>(100 * elements + count));
+  const size_t row_bytes = elements * Format::kBytes;
+  const Buffer before = random_source<Format>(random, kNumRows * elements);
+  const Buffer values = random_source<Format>(random, count * elements);
+  const Indices rows = some_rows(random, count);
+  Buffer expected = before;
+  add_one_by_one<Format>(expected, row_bytes, rows, values);
+  for (const char* name : instruction_sets()) {
+    CHECK(mpistrat_simd_select(name));
+    Buffer data = before;
+    const MpistratTable table = table_of(data, row_bytes);
+    CHECK(mpistrat_rows_add(&table, rows.data(), static_cast<int64_t>(count), values.data(),
+                            dtype) == MPISTRAT_ROWS_DONE);
+    CHECK_AT((same<Format>(data.data(), expected.data(), data.size())),
+             "%s: dtype %d elements %zu count %zu", name, dtype, elements, count);
+  }
+}
+
+template <class Format>
+void check_dtype(int dtype) {
+  for (size_t elements : {size_t{1}, size_t{3}, size_t{64}, size_t{2500}}) {
+    for (size_t count : {size_t{0}, size_t{1}, size_t{20}, size_t{150}}) {
+      check_add<Format>(dtype, elements, count);
+    }
+  }
+}
+
+void check_take_and_put(size_t row_bytes, size_t count) {
+  std::mt19937 random(static_cast<unsigned>(row_bytes + count));
+  Buffer data = random_source<Plain<uint8_t>>(random, kNumRows * row_bytes), expected = data;
+  const Buffer values = random_source<Plain<uint8_t>>(random, count * row_bytes);
+  const Indices rows = some_rows(random, count);
+  const MpistratTable table = table_of(data, row_bytes);
+  const auto num = static_cast<int64_t>(count);
+  Buffer out(count * row_bytes + 1, 'x');
+  CHECK(mpistrat_rows_take(&table, rows.data(), num, out.data()) == MPISTRAT_ROWS_DONE);
+  CHECK(out.back() == 'x');
+  for (size_t i = 0; i < count; ++i) {
+    CHECK(std::equal(&out[i * row_bytes], &out[(i + 1) * row_bytes], &data[rows[i] * row_bytes]));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    std::copy_n(&values[i * row_bytes], row_bytes, &expected[rows[i] * row_bytes]);
+  }
+  CHECK(mpistrat_rows_put(&table, rows.data(), num, values.data()) == MPISTRAT_ROWS_DONE);
+  CHECK(data == expected);
+}
+
+// Whatever is wrong, nothing is written.
+void check_refusals() {
+  Buffer data(kNumRows * 8, 'a'), before = data, values(3 * 8, 'b');
+  const MpistratTable table = table_of(data, 8);
+  for (int64_t wrong : {kNumRows, int64_t{-1}, INT64_MIN, INT64_MAX}) {
+    const Indices rows = {0, 36, wrong};
+    CHECK(mpistrat_rows_take(&table, rows.data(), 3, values.data()) == 2);
+    CHECK(mpistrat_rows_put(&table, rows.data(), 3, values.data()) == 2);
+    CHECK(mpistrat_rows_add(&table, rows.data(), 3, values.data(), MPISTRAT_INT64) == 2);
+  }
+  const Indices rows = {1, 2, 3};
+  for (int dtype : {-1, 15, int{MPISTRAT_COMPLEX128}}) {
+    CHECK(mpistrat_rows_add(&table, rows.data(), 3, values.data(), dtype) ==
+          MPISTRAT_ROWS_NO_DTYPE);
+  }
+  CHECK(data == before);
+  const MpistratTable empty = {nullptr, kNumRows, 0};
+  CHECK(mpistrat_rows_take(&empty, rows.data(), 3, nullptr) == MPISTRAT_ROWS_DONE);
+  CHECK(mpistrat_rows_put(&empty, rows.data(), 3, nullptr) == MPISTRAT_ROWS_DONE);
+  CHECK(mpistrat_rows_add(&empty, rows.data(), 3, nullptr, MPISTRAT_BFLOAT16) ==
+        MPISTRAT_ROWS_DONE);
+}
+
+}  // namespace
+
+int main() {
+  check_dtype<Truth>(MPISTRAT_BOOL);
+  check_dtype<Plain<int8_t>>(MPISTRAT_INT8);
+  check_dtype<Plain<uint16_t>>(MPISTRAT_UINT16);
+  check_dtype<Plain<int32_t>>(MPISTRAT_INT32);
+  check_dtype<Plain<int64_t>>(MPISTRAT_INT64);
+  check_dtype<Float16>(MPISTRAT_FLOAT16);
+  check_dtype<Bfloat16>(MPISTRAT_BFLOAT16);
+  check_dtype<Plain<float>>(MPISTRAT_FLOAT32);
+  check_dtype<Plain<double>>(MPISTRAT_FLOAT64);
+  check_dtype<Complex<float>>(MPISTRAT_COMPLEX64);
+  check_dtype<Complex<double>>(MPISTRAT_COMPLEX128);
+  for (size_t row_bytes : {1, 4, 12, 256, 1000, 5000}) {
+    for (size_t count : {0, 1, 15, 16, 17, 200}) check_take_and_put(row_bytes, count);
+  }
+  check_refusals();
+  return 0;
+}

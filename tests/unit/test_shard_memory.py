@@ -1,0 +1,151 @@
+"""Shards where memory cannot be shared, or is not there; and whose processes have ended."""
+
+import errno
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mpistrat.collectives.native import why_no_kernels
+from mpistrat.collectives.shared.segment import Segment
+from mpistrat.errors import BackendUnavailableError, MpistratError
+from mpistrat.ps import memory, processes
+from mpistrat.ps.shard import Shard
+
+pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
+
+VALUE = np.arange(12.0).reshape(4, 3)
+
+
+def refuse(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def descriptors():
+    return set(os.listdir("/proc/self/fd"))
+
+
+def test_without_shared_memory_a_shard_is_private_and_says_so(monkeypatch, caplog):
+    monkeypatch.setattr("mpistrat.cluster.log._once", set())
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with caplog.at_level("WARNING", logger="mpistrat"):
+        one = Shard(VALUE)
+    assert "no shared memory for 96 bytes" in caplog.text
+    assert "have to ask this process" in caplog.text
+    one.add(VALUE)
+    np.testing.assert_array_equal(one.read(), 2 * VALUE)
+    with pytest.raises(BackendUnavailableError, match=r"No space left.*ask its owner for copies"):
+        Shard.attach(one.handle())
+
+
+def test_nothing_is_left_of_a_shard_that_had_no_memory(monkeypatch):
+    gc.collect()  # of other tests
+    before = descriptors()
+    monkeypatch.setattr(Segment, "allocate", refuse)
+    Shard(VALUE)
+    gc.collect()
+    assert descriptors() == before
+
+
+def test_without_memory_for_another_buffer_changes_are_made_in_place(monkeypatch):
+    one = Shard(VALUE)
+    monkeypatch.setattr(Segment, "allocate", refuse)
+    one.assign(2 * VALUE)
+    one.add(VALUE)
+    with one.rewriting() as array:
+        np.add(array, VALUE, out=array)
+    np.testing.assert_array_equal(one.read(), 4 * VALUE)
+    assert one.version == 3
+    with one.view() as view:
+        for change in (one.assign, one.add, lambda value: one.add_rows(range(4), value)):
+            with pytest.raises(MpistratError, match=f"views are held by processes {os.getpid()}"):
+                change(VALUE)
+        np.testing.assert_array_equal(view, 4 * VALUE)
+    one.add_rows(range(4), VALUE)
+    np.testing.assert_array_equal(one.read(), 5 * VALUE)
+    one.close()
+
+
+def test_memory_of_views_is_given_back():
+    one = Shard(np.zeros((1000, 64)))
+    views = [one.view() for _ in range(4)]
+    for count, view in enumerate(views):
+        view.__enter__()
+        one.add_rows([0], np.ones((1, 64)))
+        assert len(one._store._allocated) == count + 2
+    for view in views:
+        view.__exit__(None, None, None)
+    for _ in range(3):
+        one.add(np.ones((1000, 64)))
+    assert len(one._store._allocated) == 2
+    np.testing.assert_array_equal(one.read()[:2, 0], [7, 3])
+    one.close()
+
+
+def test_a_handle_is_for_those_who_can_reach_its_owner(monkeypatch):
+    one = Shard(VALUE)
+    handle = pickle.loads(pickle.dumps(one.handle()))
+    np.testing.assert_array_equal(Shard.attach(handle).read(), VALUE)
+    with pytest.raises(BackendUnavailableError, match="made with shared=False"):
+        Shard.attach(Shard(VALUE, shared=False).handle())
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "host_name", lambda: "elsewhere")
+        elsewhere = Shard(VALUE)
+        far = elsewhere.handle()
+    with pytest.raises(BackendUnavailableError, match="the shard is on elsewhere"):
+        Shard.attach(far)
+    reader = Shard.attach(handle)
+    one.close()
+    with pytest.raises(BackendUnavailableError, match="cannot map"):
+        Shard.attach(handle)
+    one.add(VALUE)
+    np.testing.assert_array_equal(reader.read(), 2 * VALUE)
+
+
+def test_shards_leave_no_descriptors():
+    processes.has_ended(processes.my_tag())  # what is watched, stays
+    before = descriptors()
+    made = [Shard(VALUE) for _ in range(3)]
+    readers = [Shard.attach(one.handle()) for one in made]
+    made.clear()
+    gc.collect()
+    for found in [reader.read() for reader in readers]:
+        np.testing.assert_array_equal(found, VALUE)
+    readers.clear()
+    gc.collect()
+    assert descriptors() == before
+
+
+def test_shards_leave_descriptors_for_others(monkeypatch):
+    before = descriptors()
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 1024))
+    with pytest.raises(BackendUnavailableError, match="ulimit -n"):
+        Shard.attach(Shard(VALUE).handle())
+    gc.collect()
+    assert descriptors() == before
+
+
+def test_a_process_is_known_by_more_than_its_number():
+    mine = processes.my_tag()
+    assert 0 < mine < 2**56
+    assert processes.pid_of(mine) == os.getpid()
+    for has_ended in (processes.is_dead, processes.has_ended):
+        assert not has_ended(mine)
+        assert has_ended(mine ^ 1)  # had my number, began at another time
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        found = processes._status(child.pid)
+        assert found is not None
+        tag = child.pid << 34 | found[1]
+        assert not processes.is_dead(tag)
+        assert not processes.has_ended(tag)
+        child.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # stays a zombie
+        assert processes.is_dead(tag)
+        assert processes.has_ended(tag)
+    assert processes.is_dead(tag)
+    assert processes.has_ended(tag)
