@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from mpistrat import (
         cluster_resolver,
+        coordinator,
         data,
         errors,
         experimental,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from mpistrat.collectives.diagnosis.recorder import CallRecord
     from mpistrat.collectives.registry import available_backends, register_backend
     from mpistrat.collectives.work import Work
+    from mpistrat.coordinator.server import Server
     from mpistrat.strategy.base import Strategy
     from mpistrat.strategy.central_storage import CentralStorageStrategy
     from mpistrat.strategy.context import (
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from mpistrat.strategy.mirrored import MirroredStrategy
     from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
     from mpistrat.strategy.one_device import OneDeviceStrategy
+    from mpistrat.strategy.parameter_server import ParameterServerStrategy
     from mpistrat.strategy.reduce_op import ReduceOp
     from mpistrat.strategy.replica_context import ReplicaContext
     from mpistrat.strategy.sharded_variable import ShardedVariable
@@ -73,6 +76,7 @@ _HOMES = {
     "collectives.diagnosis.recorder": ("CallRecord",),
     "collectives.registry": ("available_backends", "register_backend"),
     "collectives.work": ("Work",),
+    "coordinator.server": ("Server",),
     "strategy.base": ("Strategy",),
     "strategy.central_storage": ("CentralStorageStrategy",),
     "strategy.context": (
@@ -101,6 +105,7 @@ _HOMES = {
     "strategy.mirrored": ("MirroredStrategy",),
     "strategy.multi_worker": ("MultiWorkerMirroredStrategy",),
     "strategy.one_device": ("OneDeviceStrategy",),
+    "strategy.parameter_server": ("ParameterServerStrategy",),
     "strategy.reduce_op": ("ReduceOp",),
     "strategy.replica_context": ("ReplicaContext",),
     "strategy.sharded_variable": ("ShardedVariable",),
@@ -109,7 +114,7 @@ _HOMES = {
     "strategy.variables": ("Variable", "variable_creator_scope"),
 }
 _MODULES = (
-    *("cluster_resolver", "data", "errors", "experimental"),
+    *("cluster_resolver", "coordinator", "data", "errors", "experimental"),
     *("nn", "optimizers", "random", "train"),
 )
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -135,11 +140,13 @@ __all__ = [
     "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
+    "ParameterServerStrategy",
     "PerReplica",
     "ReduceOp",
     "ReductionToOneDevice",
     "ReplicaContext",
     "RunOptions",
+    "Server",
     "ShardedVariable",
     "Strategy",
     "StrategyExtended",
@@ -151,6 +158,7 @@ __all__ = [
     "__version__",
     "available_backends",
     "cluster_resolver",
+    "coordinator",
     "data",
     "errors",
     "experimental",

@@ -1,5 +1,6 @@
 """``tf.distribute.experimental`` for arrays, dot for dot."""
 
+from mpistrat import coordinator
 from mpistrat.ps import partitioners
 from mpistrat.strategy.central_storage import CentralStorageStrategy
 from mpistrat.strategy.communication_options import (
@@ -8,6 +9,7 @@ from mpistrat.strategy.communication_options import (
 )
 from mpistrat.strategy.input.input_context import ValueContext
 from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
+from mpistrat.strategy.parameter_server import ParameterServerStrategy
 
 __all__ = [
     "CentralStorageStrategy",
@@ -16,7 +18,9 @@ __all__ = [
     "CommunicationImplementation",
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy",
     "ValueContext",
+    "coordinator",
     "partitioners",
 ]
 

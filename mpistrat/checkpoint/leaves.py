@@ -12,6 +12,7 @@ from mpistrat.checkpoint.names import escape
 from mpistrat.checkpoint.parts import Part, Parted, Stateful
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.ps.row_ranges import RowRanges
 from mpistrat.strategy.central_variable import CentralVariable
 from mpistrat.strategy.sharded_variable import ShardedVariable
 from mpistrat.strategy.variables import Variable
@@ -43,7 +44,19 @@ def parts_of(thing: Any) -> tuple[Part, ...]:
         return parts
     if isinstance(thing, CentralVariable):
         return (_central_part(thing),)
-    return (variable_part(thing),) if isinstance(thing, (Variable, ShardedVariable)) else ()
+    return _variable_parts(thing) if isinstance(thing, (Variable, ShardedVariable)) else ()
+
+
+def _variable_parts(variable: Variable | ShardedVariable) -> tuple[Part, ...]:
+    """Return a variable as the tensor, or the rows of it, that somebody else keeps, or whole."""
+    pieces = variable.variables if isinstance(variable, ShardedVariable) else [variable]
+    if not variable.shape or any(piece.kept is None for piece in pieces):
+        return (variable_part(variable),)
+    ranges = RowRanges([piece.shape[0] for piece in pieces])
+    return tuple(
+        Part("", variable.shape, variable.dtype, one.read_value, one.assign, rows, *one.kept)
+        for one, rows in zip(pieces, ranges, strict=True)
+    )
 
 
 def variable_part(variable: Variable | ShardedVariable) -> Part:

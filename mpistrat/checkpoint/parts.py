@@ -11,12 +11,26 @@ import numpy as np
 from mpistrat.errors import UsageError
 from mpistrat.types import Array
 
-__all__ = ["Part", "Parted", "Stateful", "row_count"]
+__all__ = ["Keeper", "Part", "Parted", "Stateful", "row_count"]
 
 
 def row_count(shape: Sequence[int]) -> int:
     """Return the length along axis 0; a 0-d tensor is one row."""
     return shape[0] if shape else 1
+
+
+class Keeper(Protocol):
+    """Another process that keeps parts, and writes and reads them itself.
+
+    Equal ones, with equal hashes, are one process.
+    """
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return ``function(shelf, *arguments)``, called there.
+
+        `function` can be imported; ``shelf.shard(handle)`` is what is kept, a
+        `mpistrat.ps.shard.Shard`, and ``shelf.staged`` a dict that stays.
+        """
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,9 @@ class Part:
     rows
         Start and stop along axis 0 of the rows held. Every row is held by one rank. None: all
         ranks hold the whole tensor, with equal values.
+    keeper, handle
+        Who keeps the rows, if that is another process, and by what it knows them. It is asked
+        by this rank to write and read them itself, and `read` and `write` are not called.
     """
 
     name: str
@@ -49,6 +66,8 @@ class Part:
     read: Callable[[], Array]
     write: Callable[[Array], Any]
     rows: tuple[int, int] | None = None
+    keeper: Keeper | None = None
+    handle: Any = None
 
     def __post_init__(self) -> None:
         count = row_count(self.shape)
@@ -59,6 +78,8 @@ class Part:
                 f"Part {self.name!r}: rows {self.rows} of a tensor of shape {self.shape}; expected"
                 " (start, stop) within its axis 0"
             )
+        if self.keeper is not None and self.rows is None:
+            raise UsageError(f"Part {self.name!r}: a keeper, and no rows; expected both")
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 from mpistrat.checkpoint import index, plain_values
 from mpistrat.checkpoint.data_files import DataFiles
 from mpistrat.checkpoint.graph import Graph, Node
+from mpistrat.checkpoint.kept import Kept
 from mpistrat.checkpoint.matching import match
 from mpistrat.checkpoint.states import decode_state
 from mpistrat.checkpoint.team import Team
-from mpistrat.errors import MismatchError
+from mpistrat.cluster import log
+from mpistrat.errors import CommunicationError, MismatchError
+
+_LOG = log.get_logger(__name__)
 
 __all__ = ["Outcome", "check_path", "restore"]
 
@@ -52,9 +57,13 @@ def restore(graph: Graph, path: Path, team: Team) -> Outcome:
     what = f"restoring {path}"
     check_path(str(path), team)
     found = team.take_first(what, lambda: index.read(path))
-    actions: list[Callable[[], Any]] = []
-    everyone = team.take(what, lambda: _prepare(graph.check(), path, team, found, actions))
-    team.take(what, lambda: _apply(actions))
+    plan = _Plan(secrets.token_hex(6))
+    try:
+        everyone = team.take(what, lambda: _prepare(graph.check(), path, team, found, plan))
+    except BaseException:
+        plan.give_up()
+        raise
+    team.take(what, plan.carry_out)
     # A rank may hold no part of what others restore.
     return Outcome(
         sum(one.restored for one in everyone),
@@ -81,34 +90,50 @@ def check_path(path: str | None, team: Team) -> None:
             )
 
 
+class _Plan:
+    """What puts in its place what was read; nothing has been changed before."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._actions: list[Callable[[], Any]] = []
+        self._kept = Kept([])
+
+    def add(self, function: Callable[[Any], Any], value: Any) -> None:
+        self._actions.append(lambda: function(value))
+
+    def stage(self, kept: Kept, path: Path, found: Mapping[str, Any]) -> None:
+        self._kept = kept
+        kept.stage(path, found, self._token)
+
+    def carry_out(self) -> None:
+        for action in self._actions:
+            action()
+        self._kept.commit(self._token)
+
+    def give_up(self) -> None:
+        try:
+            self._kept.drop(self._token)
+        except CommunicationError as error:  # who is gone keeps nothing
+            _LOG.warning("what was read of a checkpoint stays: %s", error)
+
+
 def _prepare(
-    nodes: Sequence[Node],
-    path: Path,
-    team: Team,
-    found: Mapping[str, Any],
-    actions: list[Callable[[], Any]],
+    nodes: Sequence[Node], path: Path, team: Team, found: Mapping[str, Any], plan: _Plan
 ) -> Outcome:
     """Read all that is wanted into new memory, and list what puts it in its place."""
     files = DataFiles(path, found)
     files.check(team.rank, team.size)
     matches = match(nodes, found)
     for part, key in matches.parts:
-        actions.append(_call(part.write, files.load(key, part.rows)))
+        if part.keeper is None:
+            plan.add(part.write, files.load(key, part.rows))
     for node, entry in matches.states:
         names = entry.get("tensors", {})
         state = decode_state(entry["state"], lambda name, names=names: files.load(names[name]))  # type: ignore[misc]
-        actions.append(_call(node.thing.load_state_dict, state))
+        plan.add(node.thing.load_state_dict, state)
     for node, value in matches.values:
         if node.set_value is not None:
-            actions.append(_call(node.set_value, plain_values.decode(value)))
+            plan.add(node.set_value, plain_values.decode(value))
+    plan.stage(Kept((key, part) for part, key in matches.parts), path, found)
     count = len(matches.parts) + len(matches.states) + len(matches.values)
     return Outcome(count, matches.missing, matches.unused)
-
-
-def _call(function: Callable[[Any], Any], value: Any) -> Callable[[], Any]:
-    return lambda: function(value)
-
-
-def _apply(actions: Sequence[Callable[[], Any]]) -> None:
-    for action in actions:
-        action()

@@ -9,6 +9,7 @@ from typing import Any
 from mpistrat.checkpoint import data_files, description, disk, index
 from mpistrat.checkpoint.description import Description
 from mpistrat.checkpoint.graph import Graph, Node
+from mpistrat.checkpoint.kept import Kept
 from mpistrat.checkpoint.parts import row_count
 from mpistrat.checkpoint.shares import shares
 from mpistrat.checkpoint.team import Team
@@ -62,6 +63,8 @@ class _Save:
         self._everyone, self._known = everyone, known
         self._token = everyone[0].token
         self._mine = path / data_name(self._token, team.rank, team.size)
+        self._kept = Kept(description.tensors(nodes))
+        self._stem = self._mine.name.removesuffix(".safetensors")
         self._new_folders: list[Path] = []
 
     def run(self, what: str) -> None:
@@ -74,7 +77,7 @@ class _Save:
         except Exception:
             self._clean(what)
             raise
-        self._team.take_first(what, lambda: self._commit([file for file in files if file]))
+        self._team.take_first(what, lambda: self._commit([one for some in files for one in some]))
 
     def _begin(self) -> list[data_files.Piece]:
         """Make the folder, and read all values: those of some variables are collective."""
@@ -94,22 +97,27 @@ class _Save:
             rows = value if (start, stop) == (0, count) else value[start:stop]
             pieces.append((key, count, start, stop, rows))
         for key, part in found:
-            if part.rows is not None and (part.rows[0] < part.rows[1] or part.shape[0] == 0):
+            if part.rows is None or part.keeper is not None:
+                continue
+            if part.rows[0] < part.rows[1] or part.shape[0] == 0:
                 pieces.append((key, row_count(part.shape), *part.rows, _value(key, part)))
         return pieces
 
-    def _write(self, pieces: list[data_files.Piece]) -> dict[str, Any] | None:
-        if not pieces:
-            return None
+    def _write(self, pieces: list[data_files.Piece]) -> list[dict[str, Any]]:
         try:
-            return data_files.write(self._mine, pieces)
+            mine = [data_files.write(self._mine, pieces)] if pieces else []
+            return mine + self._kept.write(self._path, self._stem)
         except BaseException:
-            _remove([self._mine], [])
+            _remove(self._files(), [])
             raise
+
+    def _files(self) -> list[Path]:
+        """Return what this rank writes, or lets others write."""
+        return [self._mine, *self._kept.paths(self._path, self._stem)]
 
     def _clean(self, what: str) -> None:
         """Leave nothing behind once all ranks know that one could not write."""
-        self._team.take(what, lambda: _remove([self._mine], []))
+        self._team.take(what, lambda: _remove(self._files(), []))
         self._team.take_first(what, lambda: _remove([], self._new_folders))
 
     def _commit(self, files: list[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "end_job_on_early_failure",
     "expected_rank",
     "expected_size",
+    "leave_at_end",
     "local_size",
     "was_launched",
 ]
@@ -29,6 +30,21 @@ _LAUNCH_PREFIXES = (
     *("ALPS_APP_", "MPI_LOCALRANKID", "JSM_NAMESPACE_"),
 )
 _SETTINGS = "PMIX_MCA_"  # users set these for all their jobs, also where there is none
+
+
+class _Leaving:
+    """Whether the program ends without MPI_Finalize, and with which status."""
+
+    is_wanted = False
+    status = 0
+
+
+_leaving = _Leaving()
+
+
+def leave_at_end() -> None:
+    """Let this process end without MPI_Finalize, once its program is over. **Local.**"""
+    _leaving.is_wanted = True
 
 
 def was_launched() -> bool:
@@ -86,6 +102,7 @@ def end_job_on_early_failure() -> None:
         previous(kind, error, trace)
 
     def note_exit(code: Any = None) -> NoReturn:
+        _leaving.status = code if isinstance(code, int) else int(code is not None)
         if code not in (None, 0) and not _mpi_is_started():
             failures.append(code)
         leave(code)
@@ -98,6 +115,9 @@ def end_job_on_early_failure() -> None:
         elif any(isinstance(failure, BaseException) for failure in failures):
             _flush()
             sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(1)
+        elif _leaving.is_wanted:
+            _flush()
+            os._exit(_leaving.status)
 
     sys.excepthook, sys.exit = note, note_exit
     atexit.register(end)  # the first to be registered is the last to run

@@ -7,12 +7,22 @@ import sys
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import roll_call
+from mpistrat.cluster import launch, roll_call
 from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import ClusterError
 
-__all__ = ["abort", "expected_size", "is_mpi_comm", "was_launched", "world"]
+__all__ = [
+    "abort",
+    "expected_size",
+    "is_mpi_comm",
+    "leave_at_end",
+    "outlives_ranks",
+    "was_launched",
+    "world",
+]
+
+_FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # set by mpirun --with-ft ulfm for its ranks
 
 
 def world() -> Any:
@@ -85,6 +95,19 @@ def is_mpi_comm(comm: Any) -> bool:
     """Tell whether `comm` is an mpi4py intra-communicator. **Local.**"""
     module = sys.modules.get("mpi4py.MPI")
     return module is not None and isinstance(comm, module.Intracomm)
+
+
+def outlives_ranks() -> bool:
+    """Tell whether the job goes on when a rank dies: Open MPI's ``mpirun --with-ft ulfm``."""
+    return os.environ.get(_FAULT_TOLERANT, "") == "1"
+
+
+def leave_at_end() -> None:
+    """End this process without MPI_Finalize, which could wait for a dead rank. **Local.**
+
+    Its program runs to its end, with all that it has registered for that.
+    """
+    launch.leave_at_end()
 
 
 def abort(code: int) -> None:

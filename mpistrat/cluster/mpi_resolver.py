@@ -74,6 +74,11 @@ class MPIClusterResolver(ClusterResolver):
         return self._num_ps
 
     @property
+    def comm(self) -> Any:
+        """Return the communicator of the ranks, as it was given."""
+        return self._comm
+
+    @property
     def topology(self) -> Topology:
         """Return where the ranks are."""
         return self._resolve()[0]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from mpistrat import config
-from mpistrat.cluster import log
+from mpistrat.cluster import log, mpi
 from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import agreement, fingerprint, operations, shutdown
 from mpistrat.collectives.base import Backend, Steps
@@ -273,6 +273,15 @@ class Communicator(Calls):
     def forget(self, reason: str) -> None:
         """Refuse all calls from now on, the pending ones too, and tell nobody. **Local.**"""
         self._engine.forget(reason)
+
+    def leave(self, reason: str) -> None:
+        """Give up this communicator in a job that goes on without a rank. **Local.**
+
+        MPI then cannot be ended as usual: this process leaves without that when its program ends.
+        """
+        self.forget(reason)
+        shutdown.forget(self)
+        mpi.leave_at_end()
 
     def close(self, *, timeout: float | None = None) -> None:
         """Free the communicator, once all ranks are here. Idempotent.

@@ -20,6 +20,7 @@ from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import library, ordering, shutdown, splitting
 from mpistrat.collectives.base import Ahead, Capabilities, FastCalls, Request, Steps
+from mpistrat.collectives.dead_ranks import excused
 from mpistrat.collectives.reductions import DTYPES
 from mpistrat.collectives.shared.registered import private_memory
 from mpistrat.errors import (
@@ -164,18 +165,24 @@ class MpiBackend:
 
     def announce(self, notice: bytes) -> None:
         """Send the notice to every peer; it is small enough to leave without the peer's help."""
-        peers = [rank for rank in range(self.size) if rank != self.rank]
-        requests = [
-            self._comm.Isend([notice, self._mpi.BYTE], rank, _NOTICE_TAG) for rank in peers
-        ]
-        self._notices.append((requests, notice))
-        while self._notices and self._mpi.Request.Testall(self._notices[0][0]):
+        for rank in (one for one in range(self.size) if one != self.rank):
+            with excused(self._comm, self._mpi.Exception):
+                request = self._comm.Isend([notice, self._mpi.BYTE], rank, _NOTICE_TAG)
+                self._notices.append((request, notice))
+        while self._notices:
+            is_over = True  # also if its receiver has died
+            with excused(self._comm, self._mpi.Exception):
+                is_over = self._notices[0][0].Test()
+            if not is_over:
+                return
             self._notices.popleft()
 
     def heard(self) -> tuple[int, bytes] | None:
         """Receive a notice, if one is there."""
         status = self._mpi.Status()
-        message = self._comm.Improbe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status)
+        message = None
+        with excused(self._comm, self._mpi.Exception):
+            message = self._comm.Improbe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status)
         if message is None:
             return None
         buffer = bytearray(_NOTICE_BYTES)

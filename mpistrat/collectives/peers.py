@@ -136,6 +136,16 @@ class Peers:
                 rank=rank,
             )
 
+    def trouble(self) -> tuple[int, str] | None:
+        """Return a peer whose program has failed, and its error in words; None if all are well.
+
+        For ranks that are in no call: they need not wait for one to be told.
+        """
+        self.listen()
+        for rank, trouble in sorted(self._troubles.items()):
+            return rank, trouble.text
+        return next(((rank, "an error") for rank in sorted(self.leaving)), None)
+
     def _check_troubles(self, sequence: int) -> None:
         for rank, trouble in sorted(self._troubles.items()):
             # A peer that finished `number` calls makes no more.

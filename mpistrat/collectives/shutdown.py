@@ -152,8 +152,13 @@ def _leave(communicators: list[Communicator]) -> None:
 
 
 def _have_all_left(communicators: list[Communicator]) -> bool:
-    """Tell whether all peers said goodbye; without a communicator nobody can."""
+    """Tell whether all peers said goodbye, or are gone; without a communicator nobody can."""
     for communicator in communicators:
         communicator.gate.peers.listen()
-    missing = [c for c in communicators if len(c.gate.peers.leaving) < c.size - 1]
+    missing = [c for c in communicators if len(_gone(c)) < c.size - 1]
     return bool(communicators) and not missing
+
+
+def _gone(communicator: Communicator) -> set[int]:
+    gate = communicator.gate
+    return {*gate.peers.leaving, *gate.backend.lost()}

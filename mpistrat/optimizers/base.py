@@ -20,10 +20,8 @@ from mpistrat.optimizers.gradients import (
 )
 from mpistrat.ps.rules import Rule
 from mpistrat.strategy import context
-from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.sharded_variable import ShardedVariable, whole_of
 from mpistrat.strategy.variables import Variable
-from mpistrat.types import Array
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
@@ -57,7 +55,14 @@ class Optimizer:
         # In the order in which they came, by which a checkpoint knows them.
         self._trained: list[Trained] = []
         self._slots: list[dict[str, Any]] = []  # variables, as many parts as theirs have
-        self._places: dict[int, int] = {}  # in both, by the variable's id
+        self._places: dict[int, int] = {}  # in both, by the variable's _key
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_places"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._places = {_key(variable): place for place, variable in enumerate(self._trained)}
 
     @property
     def learning_rate(self) -> LearningRate:
@@ -102,9 +107,9 @@ class Optimizer:
                     np.int64(0), trainable=False, name=f"{type(self).__name__}/iteration"
                 )
             for variable in variables:
-                if id(variable) not in self._places:
+                if _key(variable) not in self._places:
                     self._slots.append(self._new_slots(variable))
-                    self._places[id(variable)] = len(self._trained)
+                    self._places[_key(variable)] = len(self._trained)
                     self._trained.append(variable)  # so that its id stays its own
 
     def _new_slots(self, variable: Trained) -> dict[str, Any]:
@@ -128,7 +133,7 @@ class Optimizer:
     def _slots_of(self, variable: Variable) -> dict[str, Variable]:
         """Return what is kept of a variable, or of a part of one."""
         whole = whole_of(variable)
-        slots = self._slots[self._places[id(whole)]]
+        slots = self._slots[self._places[_key(whole)]]
         if not isinstance(whole, ShardedVariable):
             return slots
         index = next(i for i, part in enumerate(whole.variables) if part is variable)
@@ -177,27 +182,21 @@ class Optimizer:
         replica.merge_call(step, args=(gradients,))
 
     def _step(self, strategy: Strategy, gradients: list[Any], variables: list[Trained]) -> None:
-        if self._iterations is None or any(id(whole_of(v)) not in self._places for v in variables):
+        if self._iterations is None or any(_key(v) not in self._places for v in variables):
             self.build(variables)
-        number = self.iterations
+        number = strategy.extended.count_step(self._iterations)
         rate = self._learning_rate
         rate = float(rate(number) if callable(rate) else rate)
         pairs = zip(gradients, variables, strict=True)
-        with strategy.extended.changing(f"step of {type(self).__name__}"):
-            for gradient, variable in [part for pair in pairs for part in parts_of(*pair)]:
-                slots = self._slots_of(variable)
-                change = self._change(number + 1, rate, list(slots))
-                strategy.extended.change_rows(variable, [*slots.values()], change, gradient)
-            if self._iterations is not None:
-                self._iterations.assign(number + 1)
+        moves = [
+            (variable, self._slots_of(variable), gradient)
+            for pair in pairs
+            for gradient, variable in parts_of(*pair)
+        ]
+        strategy.extended.apply_rule(self.rule, moves, number + 1, rate, self._iterations)
 
-    def _change(self, step: int, rate: float, names: list[str]) -> Callable[..., None]:
-        def change(value: Array, gradient: Any, *slots: Array) -> None:
-            kept = dict(zip(names, slots, strict=True))
-            if isinstance(gradient, IndexedSlices):
-                once = gradient.summed()
-                self.rule.apply_rows(value, kept, once.indices, once.values, step, rate)
-            else:
-                self.rule.apply(value, kept, gradient, step, rate)
 
-        return change
+def _key(variable: Trained) -> int:
+    """Return by what a variable is known: a container may travel to a worker more than once."""
+    whole = whole_of(variable)
+    return id(whole.variables[0] if isinstance(whole, ShardedVariable) else whole)

@@ -10,6 +10,7 @@ import numpy as np
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import UsageError
 from mpistrat.ps.row_ranges import RowRanges, joined
+from mpistrat.ps.rows import taken
 from mpistrat.strategy.scatter import Scattered
 from mpistrat.strategy.variables import Variable
 from mpistrat.types import Array, ArrayLike
@@ -75,7 +76,7 @@ class _Table(Scattered):
 
 
 def _array_rows(arrays: Sequence[Array], rows: Sequence[Array]) -> list[Array]:
-    return [one[some] for one, some in zip(arrays, rows, strict=True)]
+    return [taken(one, some) for one, some in zip(arrays, rows, strict=True)]
 
 
 def _clipped(rows: Array, id_axes: int, max_norm: float) -> Array:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ContextError, UsageError
+from mpistrat.ps.rules import Rule
 from mpistrat.strategy import colocation, context, creation
 from mpistrat.strategy.combiner import Combiner
 from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
 from mpistrat.strategy.distributed_variables import MirroredVariable
+from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import ReplicaContext
 from mpistrat.strategy.replica_threads import ReplicaThreads, running
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
     from mpistrat.strategy.variables import Variable
 
-__all__ = ["StrategyExtended"]
+__all__ = ["RuleMove", "StrategyExtended"]
+
+RuleMove: TypeAlias = tuple[Any, Mapping[str, Any], Any]
+"""A variable, an optimizer's slots of it by name, and its gradient."""
 
 _CROSS = "Method requires being in cross-replica context, use get_replica_context().merge_call()"
 
@@ -320,6 +325,37 @@ class StrategyExtended:
 
         self.update(var, move, (gradient, *kept))
 
+    def count_step(self, iterations: Any) -> int:
+        """Return how many steps an optimizer has done; count one, where several may do one."""
+        return int(iterations.value())
+
+    def apply_rule(
+        self,
+        rule: Rule,
+        moves: Sequence[RuleMove],
+        step: int,
+        learning_rate: float,
+        iterations: Any,
+    ) -> None:
+        """Move variables by an optimizer's rule.
+
+        Parameters
+        ----------
+        rule
+            The arithmetic.
+        moves
+            A variable, what the rule keeps of it by name, and its gradient, each.
+        step, learning_rate
+            As for ``Rule.apply``.
+        iterations
+            Set to `step`, unless :meth:`count_step` has counted.
+        """
+        with self.changing(f"step {step} of an optimizer"):
+            for variable, slots, gradient in moves:
+                change = _changer(rule, list(slots), step, learning_rate)
+                self.change_rows(variable, [*slots.values()], change, gradient)
+            iterations.assign(step)
+
     def update_non_slot(
         self,
         colocate_with: Any,
@@ -365,3 +401,17 @@ class StrategyExtended:
             )
         with colocation.beside(colocate_with_variable):
             yield
+
+
+def _changer(rule: Rule, names: list[str], step: int, rate: float) -> Callable[..., None]:
+    """Return what moves a variable's memory, given its gradient and the memory of its slots."""
+
+    def change(value: Array, gradient: Any, *slots: Array) -> None:
+        kept = dict(zip(names, slots, strict=True))
+        if isinstance(gradient, IndexedSlices):
+            once = gradient.summed()
+            rule.apply_rows(value, kept, once.indices, once.values, step, rate)
+        else:
+            rule.apply(value, kept, gradient, step, rate)
+
+    return change

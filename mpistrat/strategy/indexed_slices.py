@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpistrat.collectives.arrays import as_array
-from mpistrat.collectives.reductions import widened
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.ps.rows import add_rows, check_result
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["IndexedSlices"]
@@ -84,9 +84,10 @@ class IndexedSlices:
         starts = np.flatnonzero(np.diff(indices, prepend=indices[:1] - 1))
         if starts.size == indices.size and (order[1:] > order[:-1]).all():
             return self
-        wide = widened("sum", self.values.dtype)  # given to NumPy, or it counts bools
-        sums = np.add.reduceat(self.values[order], starts, dtype=wide)
-        values = sums.astype(self.values.dtype, copy=False)
+        places = np.empty(indices.size, np.int64)
+        places[order] = np.repeat(np.arange(starts.size), np.diff(starts, append=indices.size))
+        values = np.zeros((starts.size, *self.values.shape[1:]), self.values.dtype)
+        check_result(add_rows(values, places, np.ascontiguousarray(self.values)), "summed")
         return IndexedSlices(values, indices[starts], self.dense_shape)
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:

@@ -75,6 +75,11 @@ def part_count(partitioner: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     UsageError
         It would divide another axis, or returns no such numbers.
     """
+    if not callable(partitioner):
+        raise ArgumentTypeError(
+            f"variable_partitioner is a {type(partitioner).__name__}; expected a function of shape"
+            " and dtype, such as mpistrat.experimental.partitioners.FixedShardsPartitioner(2)"
+        )
     if not shape or shape[0] == 0:
         return 1
     result = partitioner(shape=shape, dtype=dtype)

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.ps import rows as row_functions
 from mpistrat.strategy.fitting import fitting
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.types import Array, ArrayLike
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["Scattered", "check_rows", "check_slices", "scatter"]
 
 _UFUNCS = {
-    "scatter_add": np.add,
-    "scatter_sub": np.subtract,
     "scatter_mul": np.multiply,
     "scatter_div": np.true_divide,
     "scatter_max": np.maximum,
@@ -102,11 +101,18 @@ class Scattered:
 
 
 def scatter(value: Array, method: str, slices: IndexedSlices) -> None:
-    """Do a scatter method on an array, in place; what it is given is checked."""
+    """Do a scatter method on an array in C order, in place; what it is given is checked."""
+    new = np.ascontiguousarray(slices.values)
+    if np.may_share_memory(new, value):
+        new = new.copy()
+    rows = np.ascontiguousarray(slices.indices, np.int64)
     if method == "scatter_update":
-        value[slices.indices] = slices.values
+        row_functions.check_result(row_functions.put_rows(value, rows, new), method)
+    elif method in ("scatter_add", "scatter_sub"):
+        new = new if method == "scatter_add" else np.negative(new)
+        row_functions.check_result(row_functions.add_rows(value, rows, new), method)
     else:
-        _UFUNCS[method].at(value, slices.indices, slices.values)
+        _UFUNCS[method].at(value, rows, new)
 
 
 def check_slices(variable: Any, method: str, slices: Any) -> IndexedSlices:
@@ -128,6 +134,8 @@ def check_slices(variable: Any, method: str, slices: Any) -> IndexedSlices:
             f"scatter_div to variable {name!r} of dtype {dtype}: the quotients are no whole"
             " numbers; expected a floating type"
         )
+    if method == "scatter_sub" and dtype.kind == "b":
+        raise UsageError(f"scatter_sub to variable {name!r} of dtype bool; expected numbers")
     values = fitting(slices.values, dtype, f"{method} of {{}} to variable {name!r}")
     return IndexedSlices(values, slices.indices, variable.shape)
 

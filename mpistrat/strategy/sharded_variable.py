@@ -50,7 +50,9 @@ class ShardedVariable(Scattered, Delegate):
     Notes
     -----
     An iteration gives the parts. There is no ``len()``, since that could be the number of parts or
-    of rows; ask ``len(w.variables)`` or ``w.shape[0]``. All that is read is a copy.
+    of rows; ask ``len(w.variables)`` or ``w.shape[0]``. All that is read is a copy. Every part is
+    read and changed as one, so while workers change it a value may be before a change in one part
+    and after it in another.
 
     References
     ----------
@@ -132,7 +134,7 @@ class ShardedVariable(Scattered, Delegate):
     # -------------------------------------------------------------------------------- reading
 
     def _read(self) -> Array:
-        return np.concatenate(type(self._first).read_each(self._variables))
+        return type(self._first).read_joined(self._variables)
 
     def value(self) -> Array:
         """Return a copy of the current value."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import UsageError
+from mpistrat.ps.rows import taken
 from mpistrat.strategy import context
 from mpistrat.strategy.fitting import fitting
 from mpistrat.strategy.indexed_slices import IndexedSlices
@@ -138,6 +139,7 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
     is_variable = True
     distribute_strategy: Any = None  # the strategy in whose scope it was made
     container: Any = None  # the distributed variable that this is a component of
+    kept: Any = None  # by whom and by what name, if that is one who reads and writes checkpoints
     part_in: Any = None  # a weak reference to the ShardedVariable that this is a part of
     __hash__ = object.__hash__
 
@@ -207,6 +209,15 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
         """Return a read-only view of the current value, which follows later assignments."""
         return self._read()
 
+    @contextmanager
+    def view(self) -> Iterator[Array]:
+        """Lend the current value, read-only, without a copy where that can be.
+
+        With parameter servers it stays as it is within the block; otherwise it follows
+        assignments, as :meth:`value` does.
+        """
+        yield self._read()
+
     def read_value(self) -> Array:
         """Return a copy of the current value."""
         return self._read().copy()
@@ -242,30 +253,35 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
         return array
 
     def _check_shape(self, array: Array, what: str) -> None:
-        if array.shape != self._value.shape:
+        if array.shape != self.shape:
             raise UsageError(
                 f"{what} of shape {array.shape} to variable {self._name!r} of shape"
-                f" {self._value.shape}; expected equal shapes"
+                f" {self.shape}; expected equal shapes"
             )
 
     def _taken(self, value: ArrayLike, what: str) -> Array:
         """Return `value` in this variable's dtype, if that loses no more than precision."""
-        return fitting(value, self._value.dtype, f"{what} of {{}} to variable {self._name!r}")
+        return fitting(value, self.dtype, f"{what} of {{}} to variable {self._name!r}")
 
     def _scatter(self, method: str, sparse_delta: IndexedSlices) -> Self:
         scatter(self._value, method, check_slices(self, method, sparse_delta))
         return self
 
     def _rows(self, rows: Array) -> Array:
-        return self._read()[rows]
+        return taken(self._read(), rows)
 
     @classmethod
     def read_each(cls, variables: Sequence[Variable]) -> list[Array]:
         """Return the values of several variables of this class, the parts of a whole.
 
-        A class whose variables are elsewhere asks for all at once, here and in the two below.
+        A class whose variables are elsewhere asks for all at once, here and in those below.
         """
         return [variable._read() for variable in variables]
+
+    @classmethod
+    def read_joined(cls, variables: Sequence[Variable]) -> Array:
+        """Return the values of the parts of a whole as one, in new memory."""
+        return np.concatenate(cls.read_each(variables))
 
     @classmethod
     def rows_each(cls, variables: Sequence[Variable], rows: Sequence[Array]) -> list[Array]:

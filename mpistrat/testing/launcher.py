@@ -76,6 +76,7 @@ def run_job(
     timeout_s: float = 45.0,
     env: Mapping[str, str] | None = None,
     cwd: Path | str | None = None,
+    options: Sequence[str] = (),
 ) -> JobResult:
     """Run a Python program on `ranks` ranks and return how it ended.
 
@@ -91,6 +92,8 @@ def run_job(
         Environment variables to set on top of this process's own.
     cwd
         Working directory; default: this process's.
+    options
+        Further options of mpirun.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def run_job(
         If there is no usable mpirun.
     """
     start = time.monotonic()
-    job = RunningJob(argv, ranks, env, cwd)
+    job = RunningJob(argv, ranks, env, cwd, options)
     try:
         timed_out = not job.wait(timeout_s)
         if timed_out:

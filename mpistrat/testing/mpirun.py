@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -59,9 +60,9 @@ class Launcher:
     path: Path
     kind: Kind
 
-    def command(self, ranks: int) -> list[str]:
+    def command(self, ranks: int, options: Sequence[str] = ()) -> list[str]:
         """Return the command line that starts `ranks` ranks of the program appended to it."""
-        return [str(self.path), *_OPTIONS[self.kind], "-n", str(ranks)]
+        return [str(self.path), *_OPTIONS[self.kind], *options, "-n", str(ranks)]
 
     def environment(self) -> dict[str, str]:
         """Return a copy of this process's environment, made fit for a job of its own."""

@@ -45,6 +45,8 @@ class RunningJob:
         Environment variables to set on top of this process's own.
     cwd
         Working directory; default: this process's.
+    options
+        Further options of mpirun.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class RunningJob:
         ranks: int,
         env: Mapping[str, str] | None = None,
         cwd: Path | str | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         launcher = find_launcher()
         self.ranks = ranks
@@ -62,8 +65,9 @@ class RunningJob:
         self._token, mark = processes.new_token()
         marks = {processes.TOKEN_VARIABLE: mark, "PYTHONUNBUFFERED": "1"}
         with (self.folder / "mpirun.out").open("wb") as output:
+            program = [sys.executable, rank.__file__, str(self.folder), *argv]
             self._mpirun = subprocess.Popen(
-                [*launcher.command(ranks), sys.executable, rank.__file__, str(self.folder), *argv],
+                [*launcher.command(ranks, options), *program],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from mpistrat import IndexedSlices, MirroredStrategy, Variable
+from mpistrat import CentralStorageStrategy, IndexedSlices, MirroredStrategy, Variable
 from mpistrat.errors import CommunicationError, UsageError
 from mpistrat.experimental import partitioners
 from mpistrat.nn import embedding_lookup
@@ -38,12 +38,16 @@ def train(table, optimizer, replica=0, replicas=1):
         optimizer.apply_gradients([(slices, table)])
 
 
+KINDS = [MirroredStrategy, CentralStorageStrategy]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("parts", [1, 3, 5])
-def test_training_is_that_of_one_process_and_one_part(parts, devices):
+def test_training_is_that_of_one_process_and_one_part(parts, devices, kind):
     alone = Variable(TABLE)
     train(alone, Adam(0.1))
-    with MirroredStrategy([f"CPU:{i}" for i in range(devices)]) as strategy:
+    with kind([f"CPU:{i}" for i in range(devices)]) as strategy:
         rank = strategy.extended.communicator.rank
         with strategy.scope():
             table, optimizer = in_parts(parts, TABLE if rank == 0 else TABLE * 0), Adam(0.1)
@@ -59,9 +63,10 @@ def test_training_is_that_of_one_process_and_one_part(parts, devices):
         assert set(strategy.extended.communicator.allgather_object(mine)) == {mine}
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1), (5, 3)])
-def test_b93_a_checkpoint_goes_onto_any_number_of_parts(before, after):
-    with MirroredStrategy() as strategy, strategy.scope():
+def test_b93_a_checkpoint_goes_onto_any_number_of_parts(before, after, kind):
+    with kind() as strategy, strategy.scope():
         communicator = strategy.extended.communicator
         first = communicator.rank == 0
         folder = Path(communicator.bcast_object(tempfile.mkdtemp() if first else None))

@@ -13,8 +13,8 @@ FOLDERS = {"strategies/": ROOT / "mpistrat" / "testing" / "strategies"}
 FOLDERS[""] = ROOT / "tests" / "conformance"
 
 BEHAVIOURS = [*range(1, 14), *range(20, 27), *range(30, 38), *range(40, 48), 50, 51]
-BEHAVIOURS += [*range(60, 71), *range(110, 114)]
-EXAMPLES = [*range(1, 15), 22, 23, 26, 27, 29]
+BEHAVIOURS += [*range(60, 71), 80, *range(82, 94), 95, *range(110, 114)]
+EXAMPLES = [*range(1, 16), 17, 18, 19, 20, 22, 23, 26, 27, 29]
 NUMBERS = {f"B{number}" for number in BEHAVIOURS} | {f"E{number}" for number in EXAMPLES}
 
 

@@ -1,0 +1,266 @@
+"""`ClusterCoordinator`: a chief sends functions to workers, and waits for them or not."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mpistrat.coordinator.calls import Call
+from mpistrat.coordinator.closures import Functions, pack_arguments
+from mpistrat.coordinator.dispatcher import Dispatcher
+from mpistrat.coordinator.per_worker import PerWorkerDataset, PerWorkerValues, Resource
+from mpistrat.coordinator.remote_value import RemoteValue
+from mpistrat.coordinator.worker import Worker
+from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
+from mpistrat.ps.seat import Seat
+from mpistrat.strategy.nest import flatten, map_nest
+from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.types import Nest
+
+__all__ = ["ClusterCoordinator"]
+
+
+class ClusterCoordinator:
+    """Sends functions to the workers of a strategy.
+
+    Parameters
+    ----------
+    strategy
+        A `ParameterServerStrategy`, on its chief. There is one coordinator for each: making a
+        second one returns the first.
+    max_staleness
+        None: functions run as soon as workers are free. Else a function begins only when all have
+        finished but the last `max_staleness` that were scheduled before it, so it sees what all
+        others changed; with 0 one runs after the other.
+
+    Raises
+    ------
+    UsageError
+        `max_staleness` is no such number, or not that of the strategy's first coordinator.
+
+    Notes
+    -----
+    A function travels to a worker once, with what it captures as it is then: a list that changes
+    later stays what it was, a variable of the strategy is always the one on its ps. Arguments
+    travel with every call.
+
+    References
+    ----------
+    tf.distribute.coordinator.ClusterCoordinator.
+    """
+
+    _lock = threading.Lock()
+
+    def __new__(
+        cls, strategy: ParameterServerStrategy, *, max_staleness: int | None = None
+    ) -> ClusterCoordinator:
+        """Return the coordinator of `strategy`, made at the first call."""
+        if not isinstance(strategy, ParameterServerStrategy):
+            raise ArgumentTypeError(
+                f"ClusterCoordinator of a {type(strategy).__name__}; expected a"
+                " ParameterServerStrategy"
+            )
+        _check_staleness(max_staleness)
+        with cls._lock:
+            if strategy.coordinator is None:
+                made = super().__new__(cls)
+                made._start(strategy, max_staleness)
+                strategy.coordinator = made
+            found: ClusterCoordinator = strategy.coordinator
+        if max_staleness not in (None, found.max_staleness):
+            raise UsageError(
+                f"ClusterCoordinator with max_staleness={max_staleness!r}: the strategy has one"
+                f" with {found.max_staleness!r} already; expected the same, or none given"
+            )
+        return found
+
+    def _start(self, strategy: ParameterServerStrategy, max_staleness: int | None) -> None:
+        if strategy.extended.client.seat.me.task_type != "chief":
+            raise ContextError(
+                "ClusterCoordinator in a function on a worker; make it on the chief"
+            )
+        strategy.extended.communicator.gate.check_open()
+        self._strategy = weakref.ref(strategy)
+        if strategy.embedded is not None:
+            for seat in strategy.embedded.workers:
+                strategy.embedded.start(seat, _work)
+        self._client = strategy.extended.client
+        self._dispatcher = Dispatcher(self._client.seat, max_staleness)
+        self._functions = Functions(self._forget_function)
+
+    @property
+    def strategy(self) -> ParameterServerStrategy:
+        """The strategy whose workers run the functions."""
+        found = self._strategy()
+        if found is None:
+            raise UsageError("the strategy of this ClusterCoordinator does not exist any more")
+        return found
+
+    @property
+    def max_staleness(self) -> int | None:
+        """How many functions before it a function may run beside; None for any number."""
+        return self._dispatcher.max_staleness
+
+    # --------------------------------------------------------------------------------- work
+
+    def schedule(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> RemoteValue:
+        """Let some worker call ``fn(*args, **kwargs)``; returns at once.
+
+        Parameters
+        ----------
+        fn
+            Runs on a worker in a scope of the strategy. It may read and change its variables.
+        args, kwargs
+            Sent as they are now; of `PerWorkerValues`, and of per-worker datasets and iterators,
+            the worker gets its own.
+
+        Returns
+        -------
+        RemoteValue
+            What it will return.
+
+        Raises
+        ------
+        Exception
+            What a function that was scheduled earlier raised; its cause shows the worker's
+            traceback. It is raised once; then the coordinator works again, but functions that had
+            not begun by then are given up. `fn` is not scheduled.
+        ArgumentTypeError
+            `fn` or an argument cannot travel.
+
+        References
+        ----------
+        tf.distribute.coordinator.ClusterCoordinator.schedule.
+        """
+        if not isinstance(args, (list, tuple)):
+            raise ArgumentTypeError(
+                f"schedule: args is a {type(args).__name__}; expected a list or tuple, args=(x,)"
+                " for one argument"
+            )
+        function = self._functions.find(fn)
+        value = RemoteValue(self._dispatcher.wait_for)
+        arguments = (tuple(args), dict(kwargs or {}))
+        packed: bytes | list[bytes]
+        if (args or kwargs) and _has_per_worker(arguments):
+            packed = [self._packed(arguments, function.name, i) for i in range(self.num_workers)]
+        else:
+            packed = pack_arguments(*arguments, function.name)
+        self._client.flush()  # the function sees what was changed before it was scheduled
+        self._dispatcher.add(Call(function, packed, value, arguments))
+        return value
+
+    def join(self) -> None:
+        """Wait until all scheduled functions have finished.
+
+        What they changed is then on the ps. Raises the error of a function as `schedule` does,
+        once all that had begun have finished.
+
+        References
+        ----------
+        tf.distribute.coordinator.ClusterCoordinator.join.
+        """
+        self._dispatcher.join()
+
+    def done(self) -> bool:
+        """Tell whether all scheduled functions have finished; raises as `schedule` does."""
+        return self._dispatcher.is_done()
+
+    def fetch(self, val: Nest) -> Nest:
+        """Wait for the results in a nest, and return the nest with them in it.
+
+        Parameters
+        ----------
+        val
+            A `RemoteValue`, or lists, tuples and dicts of them; anything else stays as it is.
+        """
+        return map_nest(_fetched, val)
+
+    def create_per_worker_dataset(self, dataset_fn: Callable[[], Any]) -> PerWorkerDataset:
+        """Let every worker make a dataset of its own.
+
+        Parameters
+        ----------
+        dataset_fn
+            Takes no argument and returns something to iterate, such as a
+            ``mpistrat.data.Dataset``; or that itself, which is then copied.
+
+        Returns
+        -------
+        PerWorkerDataset
+            ``iter()`` of it makes an iterator on each worker, from the start; pass that as an
+            argument to `schedule`, where ``next(iterator)`` gives the next of the worker's own.
+        """
+        return PerWorkerDataset(self, dataset_fn)
+
+    # ------------------------------------------------------------------------------- machinery
+
+    @property
+    def num_workers(self) -> int:
+        """Number of workers."""
+        return len(self._dispatcher.workers)
+
+    def run_on_all_workers(self, fn: Callable[[], Any], resource: Resource) -> None:
+        """Let each worker call `fn` before anything that is scheduled later."""
+        function = self._functions.find(fn)
+        self._client.flush()
+        for worker in self._dispatcher.workers:
+            value = RemoteValue(self._dispatcher.wait_for)
+            packed = pack_arguments((), {}, function.name)
+            self._dispatcher.add(Call(function, packed, value, None, is_own=True), worker)
+        forget = self._dispatcher.forget
+        weakref.finalize(resource, forget, "resource", resource.number).atexit = False
+
+    def shut_down(self) -> bool:
+        """End the workers, for ``strategy.close()``; tell whether one was lost before."""
+        self._dispatcher.close()
+        return self._dispatcher.has_lost
+
+    def stop(self) -> None:
+        """Leave the workers alone, for a strategy that has failed."""
+        self._dispatcher.stop()
+
+    def _forget_function(self, number: int) -> None:
+        self._dispatcher.forget("function", number)
+
+    def _packed(self, arguments: Any, name: str, worker: int) -> bytes:
+        def own(leaf: Any) -> Any:
+            if not isinstance(leaf, PerWorkerValues):
+                return leaf
+            if len(leaf.values) != self.num_workers:
+                raise UsageError(
+                    f"PerWorkerValues of {len(leaf.values)} values as an argument of {name};"
+                    f" expected one for each of the {self.num_workers} workers"
+                )
+            return leaf.values[worker]
+
+        args, kwargs = map_nest(own, arguments)
+        return pack_arguments(args, kwargs, name)
+
+
+def _check_staleness(value: Any) -> None:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (is_number and value >= 0):
+        raise UsageError(
+            f"ClusterCoordinator: max_staleness={value!r}; expected a whole number, 0 or more, or"
+            " None for no bound"
+        )
+
+
+def _has_per_worker(arguments: Any) -> bool:
+    return any(isinstance(leaf, PerWorkerValues) for leaf in flatten(arguments)[0])
+
+
+def _fetched(leaf: Any) -> Any:
+    return leaf.fetch() if isinstance(leaf, RemoteValue) else leaf
+
+
+def _work(seat: Seat) -> None:
+    """Be a worker in a thread of the chief's process."""
+    Worker(seat).serve()

@@ -1,0 +1,80 @@
+"""Errors of functions on workers: how they travel, and how they are told on the chief."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from mpistrat.cluster import mpi
+from mpistrat.coordinator.calls import Call, WorkerQueue
+from mpistrat.coordinator.closures import pack
+from mpistrat.errors import CoordinatorError, PeerLostError
+from mpistrat.ps.roster import Member
+
+__all__ = ["packed", "ps_lost", "unpacked", "worker_lost"]
+
+_LOOP = str(Path(__file__).with_name("worker.py"))
+
+
+def packed(error: BaseException) -> tuple[bytes | None, str]:
+    """Return what travels of an error: itself, if it can, and its traceback as text."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == _LOOP:
+        frames = frames.tb_next  # what called the function is of no interest
+    text = "".join(traceback.format_exception(type(error), error, frames))
+    try:
+        data = pack(error, "an error")
+        pickle.loads(data)  # some pickle, but not back: their __init__ takes other arguments
+    except Exception:  # noqa: BLE001 - whatever it is, the text is enough
+        return None, text
+    return data, text
+
+
+def unpacked(found: tuple[bytes | None, str], name: str, member: Member) -> BaseException:
+    """Return the error to raise on the chief: the function's own, its cause tells where."""
+    data, text = found
+    where = CoordinatorError(f"function {name} failed on {member}:\n\n{text.rstrip()}")
+    if data is None:
+        return where
+    try:
+        error: BaseException = pickle.loads(data)
+    except Exception:  # noqa: BLE001 - its class may not exist here; the text is enough
+        return where
+    error.__cause__ = where
+    return error
+
+
+def worker_lost(worker: WorkerQueue) -> PeerLostError:
+    """Return the error of a worker that has ended."""
+    names = sorted({call.function.name for call in worker.sent.values()})
+    doing = f" with {', '.join(names)} under way" if names else ""
+    advice = (
+        ""
+        if mpi.outlives_ranks()
+        else "; this MPI does not outlive a rank: start the job again from the last checkpoint, or"
+        " under Open MPI with mpirun --with-ft ulfm"
+    )
+    return PeerLostError(
+        f"{worker.member} has ended{doing}; its own output may say why{advice}",
+        worker.member.rank,
+    )
+
+
+def deadly(calls: Sequence[Call]) -> CoordinatorError:
+    """Return the error of functions that have ended worker after worker."""
+    worst = max(calls, key=lambda call: call.losses)
+    return CoordinatorError(
+        f"{worst.losses} workers have ended with {worst.function.name} under way; it is taken for"
+        " the reason, and no other worker gets it"
+    )
+
+
+def ps_lost(member: Member) -> PeerLostError:
+    """Return the error of a ps that has ended."""
+    return PeerLostError(
+        f"{member} has ended, and its variables with it; start the job again from the last"
+        " checkpoint",
+        member.rank,
+    )

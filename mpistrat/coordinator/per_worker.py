@@ -1,0 +1,115 @@
+"""Values that each worker has its own of: datasets and their iterators, and lists by hand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.errors import ContextError, UsageError
+
+if TYPE_CHECKING:
+    from mpistrat.coordinator.cluster_coordinator import ClusterCoordinator
+
+__all__ = ["PerWorkerDataset", "PerWorkerIterator", "PerWorkerValues", "Resource", "resources"]
+
+resources: ContextVar[dict[int, Any] | None] = ContextVar("mpistrat_resources", default=None)
+"""What the worker that this thread is keeps for the chief, by number."""
+
+_numbers = itertools.count(1)
+
+
+class PerWorkerValues:
+    """A value for each worker: as an argument of ``schedule`` it is that of the worker that runs.
+
+    Parameters
+    ----------
+    values
+        In the order of the workers, one for each.
+
+    References
+    ----------
+    tf.distribute.experimental.coordinator.PerWorkerValues.
+    """
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
+            raise UsageError(
+                f"PerWorkerValues of a {type(values).__name__}; expected a list with a value for"
+                " each worker"
+            )
+        self._values = tuple(values)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values, in the order of the workers."""
+        return self._values
+
+    def __repr__(self) -> str:
+        return f"PerWorkerValues({list(self._values)!r})"
+
+
+class Resource:
+    """Something that each worker has made, and keeps under one number."""
+
+    def __init__(self, coordinator: ClusterCoordinator) -> None:
+        self._coordinator = coordinator
+        self.number = next(_numbers)
+
+    def __reduce__(self) -> Any:
+        return _found, (self.number,)
+
+    def _make_everywhere(self, make: Callable[[], Any]) -> None:
+        number = self.number
+
+        def keep() -> None:
+            _kept()[number] = make()
+
+        self._coordinator.run_on_all_workers(keep, self)
+
+
+class PerWorkerDataset(Resource):
+    """A dataset on each worker; iterate it on the chief for an iterator on each of them.
+
+    Parameters
+    ----------
+    coordinator
+        Whose workers make it.
+    dataset_fn
+        Makes it; or a dataset, of which each worker gets a copy.
+    """
+
+    def __init__(self, coordinator: ClusterCoordinator, dataset_fn: Any) -> None:
+        super().__init__(coordinator)
+        self._make_everywhere(dataset_fn if callable(dataset_fn) else lambda: dataset_fn)
+
+    def __iter__(self) -> Iterator[Any]:
+        return PerWorkerIterator(self._coordinator, self)
+
+
+class PerWorkerIterator(Resource, Iterator[Any]):
+    """An iterator on each worker, from the start of its dataset."""
+
+    def __init__(self, coordinator: ClusterCoordinator, dataset: PerWorkerDataset) -> None:
+        super().__init__(coordinator)
+        source = dataset.number
+        self._make_everywhere(lambda: iter(_found(source)))
+
+    def __next__(self) -> Any:
+        raise ContextError(
+            "next() of a per-worker iterator on the chief; pass the iterator to a function:"
+            " schedule(fn, args=(iterator,)) runs next(iterator) on a worker"
+        )
+
+
+def _kept() -> dict[int, Any]:
+    found = resources.get()
+    if found is None:
+        raise ContextError("what a worker keeps can only be used in a function that it runs")
+    return found
+
+
+def _found(number: int) -> Any:
+    """Return what this worker keeps under a number."""
+    return _kept()[number]

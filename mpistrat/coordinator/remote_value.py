@@ -1,0 +1,73 @@
+"""What `schedule` returns: the result of a function that may not have run yet."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["RemoteValue"]
+
+
+class RemoteValue:
+    """The result of a scheduled function.
+
+    Parameters
+    ----------
+    wait
+        Returns when the function has finished or was given up.
+
+    References
+    ----------
+    tf.distribute.experimental.coordinator.RemoteValue.
+    """
+
+    __slots__ = ("_error", "_is_done", "_packed", "_value", "_wait")
+
+    def __init__(self, wait: Callable[[RemoteValue], None]) -> None:
+        self._wait = wait
+        self._is_done = False
+        self._packed: Any = None
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the function has finished, failed or was given up."""
+        return self._is_done
+
+    def fetch(self) -> Any:
+        """Wait for the function and return what it returned.
+
+        Raises
+        ------
+        Exception
+            What it raised; its cause shows the worker's traceback.
+        CoordinatorError
+            It was given up since another one had failed.
+        CommunicationError
+            A member of the job was lost, or did nothing for ``MPISTRAT_TIMEOUT``.
+        """
+        if not self._is_done:
+            self._wait(self)
+        if self._error is not None:
+            raise self._error
+        if self._packed is not None:
+            self._value, self._packed = pickle.loads(self._packed), None
+        return self._value
+
+    def get(self) -> Any:
+        """Do :meth:`fetch`, by TensorFlow's other name: there are no tensors here."""
+        return self.fetch()
+
+    def set_result(self, packed: Any) -> None:
+        """Keep the result, still pickled: most are never looked at."""
+        self._packed, self._is_done = packed, True
+
+    def set_error(self, error: BaseException) -> None:
+        """Keep why there is no result."""
+        self._error, self._is_done = error, True
+
+    def __repr__(self) -> str:
+        state = "failed" if self._error else "done" if self._is_done else "not done yet"
+        return f"<RemoteValue: {state}>"

@@ -1,0 +1,127 @@
+"""`Server`: what the ranks that are workers and ps run until the chief's program is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from mpistrat.cluster import mpi
+from mpistrat.cluster.cluster_spec import ClusterSpec
+from mpistrat.cluster.resolvers import ClusterResolver, SimpleClusterResolver
+from mpistrat.collectives import Communicator
+from mpistrat.coordinator.worker import Worker
+from mpistrat.errors import ContextError, PeerLostError, UsageError
+from mpistrat.ps import meeting
+from mpistrat.ps.shard_server import ShardServer
+
+__all__ = ["Server"]
+
+
+class Server:
+    """A worker or a ps of a `ParameterServerStrategy`.
+
+    Parameters
+    ----------
+    server_or_cluster_def
+        The resolver that says this rank's role; or a `ClusterSpec`, with the role beside it.
+    job_name, task_index
+        The role, if there is no resolver.
+    protocol, config, start
+        Kept for TensorFlow's signature.
+    comm, backend
+        As of the chief's strategy.
+
+    Notes
+    -----
+    **Collective** with the chief's strategy and all other servers.
+
+    References
+    ----------
+    tf.distribute.Server.
+    """
+
+    def __init__(  # noqa: PLR0913 - the arguments are tf.distribute's
+        self,
+        server_or_cluster_def: Any,
+        job_name: str | None = None,
+        task_index: int | None = None,
+        protocol: str | None = None,
+        config: Any = None,
+        start: bool = True,
+        *,
+        comm: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        del protocol, config, start
+        self._resolver = _resolver(server_or_cluster_def, job_name, task_index)
+        self._job = Communicator(comm, backend)
+        if self._job.size == 1:
+            raise ContextError(
+                f"Server of {self._resolver.task_type} {self._resolver.task_id} in a job of one"
+                " rank, where nobody would send it work; start the ranks with mpirun, or make the"
+                " ParameterServerStrategy, whose roles threads play in one process"
+            )
+        self._seat = meeting.meet(self._resolver, self._job, ["worker", "ps"], comm)
+
+    @property
+    def target(self) -> str:
+        """A label of this rank; nothing can connect to it."""
+        return f"mpistrat://{self._seat.me.task_type}/{self._seat.me.task_id}"
+
+    def start(self) -> None:
+        """Do nothing: it is up once it is made."""
+
+    def join(self) -> None:
+        """Serve until the chief's program is done. **Collective** with the chief's ``close()``.
+
+        Raises
+        ------
+        PeerLostError
+            The chief's program has ended with an error, or a ps is lost.
+        """
+        member: Worker | ShardServer = (
+            Worker(self._seat, self._resolver)
+            if self._seat.me.task_type == "worker"
+            else ShardServer(self._seat)
+        )
+        try:
+            has_lost = member.serve()
+        except PeerLostError as error:
+            raise PeerLostError(f"{self._seat.me} cannot go on: {error}", error.rank) from error
+        except BaseException:
+            if self._seat.me.task_type == "worker" and mpi.outlives_ranks():
+                _die_alone()
+            raise
+        finally:
+            self._seat.close()  # those who wait for this member see at once that it has ended
+        if has_lost:
+            self._job.leave("a member of the job was lost before")
+        else:
+            self._job.close()
+
+
+def _die_alone() -> NoReturn:
+    """End a worker's process so that the job goes on without it: an orderly end would end all."""
+    traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise SystemExit(1)  # not reached: nothing outlives that signal
+
+
+def _resolver(given: Any, job_name: str | None, task_index: int | None) -> ClusterResolver:
+    if isinstance(given, ClusterResolver):
+        if job_name is not None:
+            given.task_type = job_name
+        if task_index is not None:
+            given.task_id = task_index
+        return given
+    if job_name is None:
+        raise UsageError(
+            "Server(cluster_spec) without job_name; expected Server(resolver), or the role too:"
+            " Server(cluster_spec, job_name='worker', task_index=0)"
+        )
+    return SimpleClusterResolver(ClusterSpec(given), task_type=job_name, task_id=task_index or 0)

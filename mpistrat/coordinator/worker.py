@@ -1,0 +1,139 @@
+"""What a worker does: it runs the functions that the chief sends, in their order."""
+
+from __future__ import annotations
+
+import pickle
+import select
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mpistrat import config
+from mpistrat.cluster.resolvers import ClusterResolver
+from mpistrat.coordinator import failures
+from mpistrat.coordinator.closures import pack, packed_buffer
+from mpistrat.coordinator.per_worker import resources
+from mpistrat.errors import ContextError, PeerLostError
+from mpistrat.ps.seat import Seat
+from mpistrat.strategy.parameter_server import ParameterServerStrategy, working_for
+
+__all__ = ["Worker", "experimental_get_current_worker_index"]
+
+_REPORT_S = 0.001  # results are sent together, but none waits for longer than this
+_NOTHING = pickle.dumps(None, 5)
+
+
+class Worker:
+    """Runs functions on a worker's seat until the chief says that the job is over.
+
+    Parameters
+    ----------
+    seat
+        Of a worker.
+    resolver
+        That of this rank, which functions find as ``strategy.cluster_resolver``.
+    """
+
+    def __init__(self, seat: Seat, resolver: ClusterResolver | None = None) -> None:
+        self._seat = seat
+        self._stream = seat.streams[seat.roster.chief]
+        self._strategy = ParameterServerStrategy.at_worker(seat, resolver)
+        self._client = self._strategy.extended.client
+        self._functions: dict[int, Callable[..., Any]] = {}
+        self._resources: dict[int, Any] = {}
+        self._results: list[tuple[int, Any, Any]] = []
+
+    def serve(self) -> bool:
+        """Run what comes in until the job is over; tell whether it has lost a member.
+
+        Raises
+        ------
+        PeerLostError
+            The chief has ended, or said that it has failed.
+        """
+        working_for.set(self._strategy)
+        resources.set(self._resources)
+        poll = select.poll()
+        poll.register(self._stream.fileno(), select.POLLIN)
+        with self._strategy.scope():
+            while True:
+                for message in self._stream.take():
+                    if message[0] == "end":
+                        has_lost: bool = message[1]
+                        return has_lost
+                    if message[0] == "fail":
+                        raise self._stream.failed(message[1])
+                    self._run(message[1], message[2])
+                poll.poll()
+
+    def _run(self, forgotten: list[tuple[str, int]], calls: list[tuple[Any, ...]]) -> None:
+        start = reported = time.perf_counter()
+        count = 0
+        for number, function, shipped, packed in calls:
+            if shipped is not None:
+                self._functions[function] = _Shipped(shipped)
+            self._results.append((number, *self._call(function, packed)))
+            count += 1
+            now = time.perf_counter()
+            if now - reported > _REPORT_S and count < len(calls):
+                self._report((now - start) / count)
+                reported = now
+        self._report((time.perf_counter() - start) / max(count, 1))
+        for kind, number in forgotten:
+            (self._functions if kind == "function" else self._resources).pop(number, None)
+
+    def _report(self, average_s: float) -> None:
+        results, self._results = self._results, []
+        try:
+            self._stream.send((results, average_s), config.timeout_s())
+        except PeerLostError:
+            for kind, *rest in self._stream.last_words():
+                if kind == "fail":
+                    raise self._stream.failed(rest[0]) from None
+            raise
+
+    def _call(self, function: int, packed: Any) -> tuple[Any, Any]:
+        """Run a function; return its error and its result as they travel, one of them None."""
+        try:
+            args, kwargs = pickle.loads(packed)
+            result = self._functions[function](*args, **kwargs)
+            self._client.flush()
+            if result is None:
+                return None, _NOTHING
+            return None, packed_buffer(pack(result, "the result"))
+        except Exception as error:  # noqa: BLE001 - the chief raises it
+            return failures.packed(error), None
+
+
+class _Shipped:
+    """A function as it came; read at its first call, so that an error in that is the call's."""
+
+    def __init__(self, packed: Any) -> None:
+        self._packed: Any = packed
+        self._function: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._function is None:
+            self._function, self._packed = pickle.loads(self._packed), None
+        return self._function(*args, **kwargs)
+
+
+def experimental_get_current_worker_index() -> int:
+    """Return the index of the worker that runs this code.
+
+    Raises
+    ------
+    ContextError
+        It is not a function that a coordinator has scheduled.
+
+    References
+    ----------
+    tf.distribute.coordinator.experimental_get_current_worker_index.
+    """
+    strategy = working_for.get()
+    if strategy is None:
+        raise ContextError(
+            "experimental_get_current_worker_index() outside of a function that a"
+            " ClusterCoordinator runs on a worker"
+        )
+    return strategy.extended.client.seat.me.task_id

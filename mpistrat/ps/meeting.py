@@ -1,0 +1,169 @@
+"""How the ranks of a job come to their seats: roles by MPI, connections by sockets or MPI."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mpistrat import config
+from mpistrat.cluster import mpi
+from mpistrat.cluster.resolvers import ClusterResolver
+from mpistrat.cluster.topology import host_name
+from mpistrat.collectives import Communicator
+from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.ps.roster import Member, Roster, member_of
+from mpistrat.ps.seat import Seat
+from mpistrat.ps.stream import Stream
+
+if TYPE_CHECKING:
+    from mpistrat.ps.wire import Wire
+
+__all__ = ["meet"]
+
+_TOKEN_BYTES = 16
+_RANK_BYTES = 4
+
+
+@dataclass(frozen=True)
+class _Card:
+    """What a rank tells the others of itself, over MPI only.
+
+    Attributes
+    ----------
+    member
+        Its role.
+    host, network
+        Its machine, and the network namespace in which its socket has a name.
+    name
+        Of the socket where it listens; random, in no folder, gone with the process.
+    token
+        What those who connect have to show: only ranks of this job know it.
+    """
+
+    member: Member
+    host: str
+    network: str
+    name: bytes
+    token: bytes
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where others have to be to reach the socket."""
+        return self.host, self.network
+
+
+def meet(
+    resolver: ClusterResolver, communicator: Communicator, wanted: Sequence[str], comm: Any = None
+) -> Seat:
+    """Take this rank's seat. **Collective** over all ranks of the job.
+
+    Parameters
+    ----------
+    resolver
+        Says the role of this rank.
+    communicator
+        Over all ranks.
+    wanted
+        The roles that this rank can play.
+    comm
+        The mpi4py communicator that `communicator` was made of; None for COMM_WORLD.
+
+    Raises
+    ------
+    ClusterError
+        On all ranks: the roles do not make a job.
+    CommunicationTimeoutError
+        A rank did not connect within ``MPISTRAT_TIMEOUT``.
+    """
+    rank = communicator.rank
+    with communicator.checking():
+        me = member_of(resolver, rank, wanted)
+    name = b"\0mpistrat-" + secrets.token_hex(16).encode()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+        door.bind(name)
+        door.listen(communicator.size)
+        card = _Card(me, host_name(), _network(), name, secrets.token_bytes(_TOKEN_BYTES))
+        cards: list[_Card] = communicator.allgather_object(card)
+        with communicator.checking():
+            roster = Roster([one.member for one in cards])
+            uid = cards[roster.chief.rank].name.hex()
+        streams = _connected(door, cards, rank)
+    wire = _wire(cards, rank, comm)
+    if wire is None:
+        return Seat(me, roster, streams, uid)
+    for other, sock in wire.start().items():
+        member = cards[other].member
+        streams[member] = Stream(sock, str(member), other)
+    return Seat(me, roster, streams, uid, wire.close)
+
+
+def _connected(door: socket.socket, cards: Sequence[_Card], rank: int) -> dict[Member, Stream]:
+    """Connect to lower ranks, which have their doors open by now, and let higher ones in."""
+    me, place = cards[rank].member, cards[rank].place
+    near = [one.place == place and me.talks_to(one.member) for one in cards]
+    streams = {}
+    for card in cards[:rank]:
+        if near[card.member.rank]:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.connect(card.name)
+            sock.sendall(card.token + rank.to_bytes(_RANK_BYTES, "little"))
+            streams[card.member] = Stream(sock, str(card.member), card.member.rank)
+    later = [one.member for one in cards[rank + 1 :]]
+    expected = {member.rank: member for member in later if near[member.rank]}
+    end = time.monotonic() + config.timeout_s()
+    while expected:
+        sock, peer = _let_in(door, cards[rank].token, end, expected)
+        if peer is not None:
+            streams[peer] = Stream(sock, str(peer), expected.pop(peer.rank).rank)
+    return streams
+
+
+def _let_in(
+    door: socket.socket, token: bytes, end: float, expected: dict[int, Member]
+) -> tuple[socket.socket, Member | None]:
+    """Accept a connection; who does not know the token is turned away."""
+    try:
+        door.settimeout(max(0.01, end - time.monotonic()))
+        sock, _ = door.accept()
+        sock.settimeout(max(0.01, end - time.monotonic()))
+        hello = sock.recv(_TOKEN_BYTES + _RANK_BYTES, socket.MSG_WAITALL)
+    except TimeoutError as error:
+        names = ", ".join(map(str, expected.values()))
+        raise CommunicationTimeoutError(
+            f"waited {config.timeout_s():g} s for {names} to connect", tuple(expected)
+        ) from error
+    rank = int.from_bytes(hello[_TOKEN_BYTES:], "little")
+    is_ours = secrets.compare_digest(hello[:_TOKEN_BYTES], token) and rank in expected
+    if not is_ours:
+        sock.close()
+        return sock, None
+    return sock, expected[rank]
+
+
+def _far(cards: Sequence[_Card], rank: int) -> list[Member]:
+    """Return whom a rank talks to and cannot reach by sockets: those on other machines."""
+    mine = cards[rank]
+    others = [one.member for one in cards if one.place != mine.place]
+    return [one for one in others if mine.member.talks_to(one)]
+
+
+def _wire(cards: Sequence[_Card], rank: int, comm: Any) -> Wire | None:
+    """Connect to members on other machines. **Collective** if there are any in the job."""
+    if not any(_far(cards, one) for one in range(len(cards))):
+        return None
+    from mpistrat.ps.wire import Wire
+
+    ranks = [member.rank for member in _far(cards, rank)]
+    return Wire(mpi.world() if comm is None else comm, ranks, config.timeout_s())
+
+
+def _network() -> str:
+    try:
+        return os.readlink("/proc/self/ns/net")
+    except OSError:
+        return ""

@@ -1,0 +1,173 @@
+"""Variables on parameter servers, and work that a chief sends out to workers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from mpistrat.cluster.resolvers import ClusterResolver
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.peers import short
+from mpistrat.errors import ArgumentTypeError, ContextError
+from mpistrat.ps import meeting
+from mpistrat.ps.embedded import Embedded
+from mpistrat.ps.roster import embedded_roster
+from mpistrat.ps.seat import Seat
+from mpistrat.strategy import job_end
+from mpistrat.strategy.base import Strategy
+from mpistrat.strategy.parameter_server_extended import ParameterServerExtended
+
+__all__ = ["ParameterServerStrategy", "working_for"]
+
+working_for: ContextVar[ParameterServerStrategy | None] = ContextVar(
+    "mpistrat_working_for", default=None
+)
+"""The strategy as the worker has it that this thread is, or None."""
+
+_chiefs: weakref.WeakValueDictionary[str, ParameterServerStrategy] = weakref.WeakValueDictionary()
+
+
+class ParameterServerStrategy(Strategy):
+    """Keep variables on ps; let workers read and change them, each at its own pace.
+
+    The chief makes it, and sends out work with a ``mpistrat.coordinator.ClusterCoordinator``. The
+    ranks whose ``resolver.task_type`` is ``'worker'`` or ``'ps'`` call
+    ``mpistrat.Server(resolver).join()`` instead. In one process threads play these roles.
+
+    Parameters
+    ----------
+    cluster_resolver
+        Says the roles, such as ``MPIClusterResolver(num_ps=2)``.
+    variable_partitioner
+        Divides variables over the ps; one of ``mpistrat.experimental.partitioners``, or a function
+        of that kind. A variable that it divides is a `ShardedVariable`.
+    comm, backend
+        As in the other strategies; the communicator is for the start and the end of the job.
+
+    Raises
+    ------
+    ClusterError
+        The roles make no job, or this rank is not the chief.
+
+    Notes
+    -----
+    **Collective** with the other ranks' `Server`. Every worker is a replica of its own: in a
+    function on a worker ``num_replicas_in_sync`` is 1, and nothing waits for other workers.
+
+    References
+    ----------
+    tf.distribute.ParameterServerStrategy.
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver,
+        variable_partitioner: Callable[..., Any] | None = None,
+        *,
+        comm: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        check_resolver(cluster_resolver, "ParameterServerStrategy")
+        if variable_partitioner is not None and not callable(variable_partitioner):
+            raise ArgumentTypeError(
+                f"variable_partitioner is a {type(variable_partitioner).__name__}; expected one of"
+                " mpistrat.experimental.partitioners, or None"
+            )
+        self._resolver: ClusterResolver | None = cluster_resolver
+        self.job = Communicator(comm, backend)
+        self.embedded: Embedded | None = None
+        if self.job.size == 1:
+            self.embedded = Embedded(embedded_roster(cluster_resolver))
+            seat = self.embedded.chief
+        else:
+            seat = meeting.meet(cluster_resolver, self.job, ["chief"], comm)
+        self._extended = ParameterServerExtended(self, seat, variable_partitioner)
+        self.coordinator: Any = None  # the only ClusterCoordinator of this strategy
+        self._is_closed = False
+        _chiefs[seat.uid] = self
+        job_end.watch(self)
+
+    @classmethod
+    def at_worker(cls, seat: Seat, resolver: ClusterResolver | None) -> ParameterServerStrategy:
+        """Return the strategy as a worker has it. **Local.**"""
+        strategy = cls.__new__(cls)
+        strategy._resolver, strategy.embedded = resolver, None
+        strategy._extended = ParameterServerExtended(strategy, seat)
+        return strategy
+
+    @property
+    def cluster_resolver(self) -> ClusterResolver | None:
+        """The resolver of the job's roles."""
+        return self._resolver
+
+    @property
+    def extended(self) -> ParameterServerExtended:
+        """Members that libraries use."""
+        found: ParameterServerExtended = self._extended  # type: ignore[assignment]
+        return found
+
+    def close(self) -> None:
+        """End the job's servers: their ``join()`` returns. Idempotent; later calls are refused.
+
+        Functions that were scheduled and not finished are given up; ``join()`` first.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        job_end.forget(self)
+        has_lost: bool = self.coordinator is not None and self.coordinator.shut_down()
+        self.extended.end(has_lost)
+        if self.embedded is not None:
+            self.embedded.join()
+        if has_lost:
+            self.job.leave("a member of the job was lost before")
+        else:
+            self.job.close()
+
+    def abandon(self, reason: str) -> None:
+        """Leave a job that has failed, and tell the others why. **Local.**"""
+        self._is_closed = True
+        job_end.forget(self)
+        if self.coordinator is not None:
+            self.coordinator.stop()
+        self.extended.client.seat.fail(reason)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon(short(error))
+            self.job.end(error)
+
+    def __reduce__(self) -> Any:
+        return _arrive, (self.extended.client.seat.uid,)
+
+    def __repr__(self) -> str:
+        roster = self.extended.client.seat.roster
+        return (
+            f"<{type(self).__name__}: {len(roster.workers)} workers, {len(roster.ps)} ps, at"
+            f" {self.extended.client.seat.me}>"
+        )
+
+
+def check_resolver(resolver: Any, who: str) -> None:
+    """Raise unless `resolver` is one that knows roles."""
+    if not isinstance(resolver, ClusterResolver):
+        raise ArgumentTypeError(
+            f"{who}: cluster_resolver is a {type(resolver).__name__}; expected a ClusterResolver,"
+            " such as mpistrat.cluster_resolver.MPIClusterResolver(num_ps=1)"
+        )
+
+
+def _arrive(uid: str) -> ParameterServerStrategy:
+    """Return the strategy as the member has it where a reference to it has arrived."""
+    found = working_for.get() or _chiefs.get(uid)
+    if found is None or found.extended.client.seat.uid != uid:
+        raise ContextError(
+            "a ParameterServerStrategy, or a variable of one, was pickled and is read in another"
+            " job; expected a function that its ClusterCoordinator schedules. To keep values, use"
+            " mpistrat.train.Checkpoint"
+        )
+    return found

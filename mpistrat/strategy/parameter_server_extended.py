@@ -1,0 +1,157 @@
+"""The machinery of `ParameterServerStrategy`: where variables are made and kept."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpistrat.cluster.devices import local_devices
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.threads import ThreadComm, ThreadWorld
+from mpistrat.errors import ArgumentTypeError, ContextError
+from mpistrat.ps.client import Client
+from mpistrat.ps.placement import Placement
+from mpistrat.ps.rules import Rule
+from mpistrat.ps.seat import Seat
+from mpistrat.ps.shard_server import Move
+from mpistrat.strategy import colocation
+from mpistrat.strategy.extended import RuleMove, StrategyExtended
+from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.partitioning import partitioned
+from mpistrat.strategy.served_variable import Label, ServedVariable
+from mpistrat.strategy.sharded_variable import ShardedVariable
+from mpistrat.strategy.variables import Variable
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.parameter_server import ParameterServerStrategy
+
+__all__ = ["ParameterServerExtended"]
+
+
+class ParameterServerExtended(StrategyExtended):
+    """One replica on each worker, and variables on ps.
+
+    Parameters
+    ----------
+    strategy
+        The strategy that this belongs to.
+    seat
+        Of the chief or a worker.
+    partitioner
+        Divides variables, or None.
+    """
+
+    mirrors_variables = False
+
+    def __init__(
+        self, strategy: ParameterServerStrategy, seat: Seat, partitioner: Any = None
+    ) -> None:
+        alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+        super().__init__(strategy, alone, local_devices(None, 0))
+        self.client = Client(seat)
+        self._partitioner = partitioner
+        self._placement = Placement(self.client.num_ps)
+        self._keys = itertools.count(1)
+        self._known: weakref.WeakValueDictionary[int, ServedVariable] = (
+            weakref.WeakValueDictionary()
+        )
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """Devices that hold variables: those of the ps."""
+        return tuple(one.device for one in self.client.seat.roster.ps)
+
+    def create_variable(self, **kwargs: Any) -> Any:
+        """Make a variable, or one in parts; each goes to the ps with the fewest bytes."""
+        self.communicator.gate.check_open()
+        if self.client.seat.me.task_type != "chief":
+            raise ContextError(
+                f"variable {kwargs.get('name') or 'Variable'!r} is made in a function on a worker;"
+                " make it on the chief, in strategy.scope() and before the function is scheduled"
+                " (what an optimizer keeps: optimizer.build(variables))"
+            )
+        return partitioned(self._make_all, kwargs, self._partitioner)
+
+    def _make_all(self, all_arguments: list[dict[str, Any]]) -> list[ServedVariable]:
+        """Make the parts of a variable: where their sizes are given, one is here at a time."""
+        if any("initial_value" not in arguments for arguments in all_arguments):
+            raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
+        plain: Iterable[Variable] = (Variable.plain(**arguments) for arguments in all_arguments)
+        sizes = list(map(_known_nbytes, all_arguments))
+        if None in sizes:
+            plain = list(plain)
+            sizes = [one.live().nbytes for one in plain]
+        beside = colocation.colocated_with()
+        servers = (
+            self._placement.place_parts(sizes)
+            if beside is None
+            else [_first(beside).label.ps] * len(sizes)
+        )
+        return [self._make(one, ps) for one, ps in zip(plain, servers, strict=True)]
+
+    def _make(self, plain: Variable, ps: int) -> ServedVariable:
+        """Move a variable of this process to a ps."""
+        key, value = next(self._keys), plain.live()
+        self.client.ask(ps, "make", key, value)
+        options = (plain.trainable, plain.synchronization, plain.aggregation)
+        label = Label(key, ps, plain.name, value.shape, value.dtype, *options)
+        variable = self.known_variable(label)
+        weakref.finalize(variable, self.client.drop_later, ps, key).atexit = False
+        return variable
+
+    def known_variable(self, label: Label) -> ServedVariable:
+        """Return this member's object for a variable of the job."""
+        found = self._known.get(label.key)
+        if found is None:
+            strategy: Any = self._strategy
+            found = self._known.setdefault(label.key, ServedVariable(strategy, label))
+        return found
+
+    def count_step(self, iterations: Any) -> int:
+        """Count a step of an optimizer on its ps; return how many there were before."""
+        label = iterations.label
+        return int(self.client.ask(label.ps, "count_up", label.key))
+
+    def apply_rule(
+        self,
+        rule: Rule,
+        moves: Sequence[RuleMove],
+        step: int,
+        learning_rate: float,
+        iterations: Any,
+    ) -> None:
+        """Let the ps move variables: gradients travel, one message to each ps. **Local.**"""
+        self.client.tell_all([_told(rule, move, step, learning_rate) for move in moves])
+
+    def end(self, has_lost: bool) -> None:
+        """Tell all ps that the job is over, and wait until they have heard it."""
+        self.client.ask_each(dict.fromkeys(range(self.client.num_ps), ("end", has_lost)))
+        self.client.seat.close()
+        self.communicator.close()
+
+
+def _known_nbytes(arguments: dict[str, Any]) -> Any:
+    """Return the size of a variable, or None if its arguments do not say it."""
+    shape, dtype = arguments.get("shape"), arguments.get("dtype")
+    return None if shape is None or dtype is None else math.prod(shape) * np.dtype(dtype).itemsize
+
+
+def _first(variable: Any) -> Any:
+    """Return the first part of a variable in parts."""
+    return variable.variables[0] if isinstance(variable, ShardedVariable) else variable
+
+
+def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[Any, ...]:
+    variable, slots, gradient = move
+    keys = {name: slot.label.key for name, slot in slots.items()}
+    rows = None
+    if isinstance(gradient, IndexedSlices):
+        gradient = gradient.summed()
+        rows, gradient = gradient.indices, gradient.values
+    what = Move(rule, keys, rows, gradient, step, learning_rate)
+    return variable.label.ps, "apply", variable.label.key, what

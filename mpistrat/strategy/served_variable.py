@@ -1,0 +1,238 @@
+"""A variable that a parameter server keeps: reads are pulls, assignments are pushes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpistrat.errors import UsageError
+from mpistrat.ps.in_place import InPlace
+from mpistrat.ps.keeper import Keeper
+from mpistrat.ps.row_ranges import RowRanges
+from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.scatter import check_slices
+from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
+from mpistrat.strategy.variables import Variable
+from mpistrat.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from mpistrat.strategy.parameter_server import ParameterServerStrategy
+
+__all__ = ["Label", "ServedVariable"]
+
+_OPERATIONS = {"assign": "assign", "assign_add": "add", "assign_sub": "subtract"}
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a member has to know of a variable, apart from its value.
+
+    Attributes
+    ----------
+    key
+        Its number in the job.
+    ps
+        The index of the ps that keeps it.
+    """
+
+    key: int
+    ps: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    trainable: bool
+    synchronization: VariableSynchronization
+    aggregation: VariableAggregation
+
+
+class ServedVariable(Variable):
+    """The variable of a `ParameterServerStrategy`; chief and workers hold the same one.
+
+    Reading returns the value of now, as one whole: a read-only array that later assignments do
+    not change. What a function on a worker assigns is there before the function counts as
+    finished. Changes by several workers come one after the other, in any order.
+
+    Parameters
+    ----------
+    strategy
+        Of the member that uses it.
+    label
+        What it is, and where.
+    """
+
+    def __init__(self, strategy: ParameterServerStrategy, label: Label) -> None:
+        self.distribute_strategy = strategy
+        self.label = label
+        self._name = label.name
+        self._trainable = label.trainable
+        self._synchronization, self._aggregation = label.synchronization, label.aggregation
+        self._client = strategy.extended.client
+        self._seen: tuple[int, Array | None] = (-1, None)  # a version, and the value then
+        self._in_place = InPlace(self._client, label.ps, label.key)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the value."""
+        return self.label.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the value."""
+        return self.label.dtype
+
+    @property
+    def device(self) -> str:
+        """The device string of the ps that keeps it."""
+        return self._client.seat.roster.ps[self.label.ps].device
+
+    @property
+    def kept(self) -> tuple[Keeper, int]:
+        """The ps, and by what it knows the variable; checkpoints are written and read there."""
+        return Keeper(self._client, self.label.ps), self.label.key
+
+    def _read(self) -> Array:
+        return self.read_each([self])[0]
+
+    def _taken_in(self, found: tuple[int, Array | None]) -> Array:
+        """Return the value that a ps has answered with: nothing, if it is the one seen last."""
+        version, value = found
+        if value is None:
+            value = self._seen[1]
+            assert_seen: Array = value  # type: ignore[assignment]
+            return assert_seen
+        value.flags.writeable = False
+        self._seen = version, value
+        return value
+
+    @classmethod
+    def read_each(cls, variables: Sequence[Any]) -> list[Array]:
+        """Return the values of several variables; those not in place by one message to each ps."""
+        found = [one._in_place.read(one._seen[0]) for one in variables]
+        asked = [one for one, answer in zip(variables, found, strict=True) if answer is None]
+        wanted = [(one.label.ps, "read", one.label.key, one._seen[0]) for one in asked]
+        answers = iter(variables[0]._client.ask_all(wanted))
+        return [
+            one._taken_in(next(answers) if answer is None else answer)
+            for one, answer in zip(variables, found, strict=True)
+        ]
+
+    @classmethod
+    def read_joined(cls, variables: Sequence[Any]) -> Array:
+        """Return the values of parts as one, copied once where they are read in place."""
+        ranges = RowRanges([one.shape[0] for one in variables])
+        result = np.empty((ranges.count, *variables[0].shape[1:]), variables[0].dtype)
+        places = ranges.split(result)
+        found = [one._in_place.read(-1, at) for one, at in zip(variables, places, strict=True)]
+        missing = [index for index, answer in enumerate(found) if answer is None]
+        if missing:
+            values = cls.read_each([variables[index] for index in missing])
+            for index, value in zip(missing, values, strict=True):
+                places[index][...] = value
+        return result
+
+    def _rows(self, rows: Array) -> Array:
+        return self.rows_each([self], [rows])[0]
+
+    @classmethod
+    def rows_each(cls, variables: Sequence[Any], rows: Sequence[Array]) -> list[Array]:
+        """Return some rows of each; those not in place by one message to each ps that has any."""
+        found = [
+            one._in_place.read_rows(some)
+            if some.size
+            else np.empty((0, *one.shape[1:]), one.dtype)
+            for one, some in zip(variables, rows, strict=True)
+        ]
+        asked = [index for index, value in enumerate(found) if value is None]
+        labels = [variables[index].label for index in asked]
+        wanted = [
+            (label.ps, "read_rows", label.key, rows[index])
+            for index, label in zip(asked, labels, strict=True)
+        ]
+        for index, value in zip(asked, variables[0]._client.ask_all(wanted), strict=True):
+            found[index] = value
+        return found
+
+    @contextmanager
+    def view(self) -> Iterator[Array]:
+        """Lend the value of now, read-only, without a copy where the ps is on this machine.
+
+        It stays as it is within the block, whatever is assigned meanwhile.
+        """
+        with self._in_place.view() as array:
+            yield self._read() if array is None else array
+
+    def live(self) -> Array:
+        """Refuse: the memory is on a ps."""
+        raise UsageError(
+            f"live() of {self._name!r}, which {self.device} keeps; read it with numpy() and change"
+            " it with assign, assign_add, assign_sub or an optimizer"
+        )
+
+    # ------------------------------------------------------------------------------- changes
+
+    def assign(self, value: ArrayLike) -> Variable:
+        """Set the value; **Local**, does not wait for the ps."""
+        return self._tell(self._change("assign", value))
+
+    def assign_add(self, delta: ArrayLike) -> Variable:
+        """Add to the value; **Local**, does not wait for the ps."""
+        return self._tell(self._change("assign_add", delta))
+
+    def assign_sub(self, delta: ArrayLike) -> Variable:
+        """Subtract from the value; **Local**, does not wait for the ps."""
+        return self._tell(self._change("assign_sub", delta))
+
+    def _scatter(self, method: str, sparse_delta: IndexedSlices) -> Self:
+        return self._tell(self._change(method, sparse_delta))
+
+    def _tell(self, change: tuple[Any, ...]) -> Self:
+        self._client.tell_all([change])
+        return self
+
+    @classmethod
+    def change_each(cls, method: str, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        """Change several variables, by one message to each ps."""
+        changes = [
+            one._change(method, value) for one, value in zip(variables, values, strict=True)
+        ]
+        variables[0]._client.tell_all(changes)
+
+    def _change(self, method: str, value: Any) -> tuple[Any, ...]:
+        """Return what to tell a ps; raise on what does not fit."""
+        ps, key = self.label.ps, self.label.key
+        if method not in _OPERATIONS:
+            slices = check_slices(self, method, value)
+            return (
+                ps,
+                "scatter",
+                key,
+                method.removeprefix("scatter_"),
+                slices.indices,
+                slices.values,
+            )
+        value = self._fitting(value, method)
+        return ps, _OPERATIONS[method], key, value
+
+    # --------------------------------------------------------------------------------- travel
+
+    def __reduce__(self) -> Any:
+        return _arrive, (self.distribute_strategy, self.label)
+
+    def __repr__(self) -> str:
+        return (
+            f"<mpistrat.Variable '{self._name}' shape={self.shape} dtype={self.dtype.name}, on"
+            f" {self.device}>"
+        )
+
+    __str__ = __repr__
+
+
+def _arrive(strategy: ParameterServerStrategy, label: Label) -> ServedVariable:
+    """Return the variable as the member has it where a reference to it has arrived."""
+    return strategy.extended.known_variable(label)
