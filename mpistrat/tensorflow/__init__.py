@@ -10,17 +10,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import experimental
+from mpistrat.tensorflow import coordinator, experimental
 from mpistrat.tensorflow.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.mirrored import MirroredStrategy
 from mpistrat.tensorflow.multi_worker import MultiWorkerMirroredStrategy
 from mpistrat.tensorflow.one_device import OneDeviceStrategy
+from mpistrat.tensorflow.parameter_server import ParameterServerStrategy
+from mpistrat.tensorflow.server import Server
 
 __all__ = [
     "CentralStorageStrategy",
     "MirroredStrategy",
     "MultiWorkerMirroredStrategy",
     "OneDeviceStrategy",
+    "ParameterServerStrategy",
+    "Server",
+    "coordinator",
     "experimental",
 ]
 

@@ -9,10 +9,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import multi_worker
+from mpistrat.tensorflow import coordinator, multi_worker
 from mpistrat.tensorflow.central_storage import CentralStorageStrategy
+from mpistrat.tensorflow.parameter_server import ParameterServerStrategy
 
-__all__ = ["CentralStorageStrategy", "MultiWorkerMirroredStrategy"]
+__all__ = [
+    "CentralStorageStrategy",
+    "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy",
+    "coordinator",
+]
 
 
 class MultiWorkerMirroredStrategy(multi_worker.MultiWorkerMirroredStrategy):

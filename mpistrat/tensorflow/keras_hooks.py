@@ -15,9 +15,13 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
-from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients
-from mpistrat.tensorflow.ours import is_over_ranks, our_replica
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients, private_api
+from mpistrat.tensorflow.keras_counters import in_one_piece
+from mpistrat.tensorflow.ours import has_servers, is_over_ranks, our_replica
 from mpistrat.tensorflow.whole_files import written_whole
+from mpistrat.tensorflow.worker_data import WorkerData
+from mpistrat.tensorflow.worker_steps import Prediction, Predictions, Steps
 
 __all__ = ["install"]
 
@@ -40,6 +44,11 @@ def install() -> None:
     _replace(trainer.TFEpochIterator, "__init__", keras_arrays.for_strategy)
     adapters = sys.modules["keras.src.trainers.data_adapters.array_data_adapter"]
     _replace(adapters.ArrayDataAdapter, "get_tf_dataset", keras_arrays.own_rows)
+    _replace(trainer.TensorFlowTrainer, "_make_function", _steps_on_workers)
+    _replace(trainer.TensorFlowTrainer, "make_predict_function", _predictions_on_workers)
+    _replace(trainer.TFEpochIterator, "_get_iterator", _worker_data)
+    _replace(trainer.TFEpochIterator, "tf_sync", _settled)
+    _replace(trainer, "potentially_ragged_concat", _all_predictions)
     _replace(callbacks.ModelCheckpoint, "_save_model", _by_chief)
     _replace(callbacks.BackupAndRestore, "_save_model", _by_chief)
     _replace(callbacks.BackupAndRestore, "on_train_end", _by_chief)
@@ -51,6 +60,10 @@ def install() -> None:
     saving = sys.modules["keras.src.saving.saving_lib"]
     _replace(saving, "save_model", written_whole)
     _replace(saving, "save_weights_only", _weights_written_whole)
+    is_stateless = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope
+    variable = sys.modules["keras.src.backend.tensorflow.core"].Variable
+    for name in ("assign_add", "assign_sub"):
+        _replace(variable, name, in_one_piece(name, is_stateless))
     legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
     _replace(legacy, "save_model_to_hdf5", written_whole)
 
@@ -98,7 +111,7 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         strategy = self.distribute_strategy
-        if iterator is None or not is_over_ranks(strategy):
+        if iterator is None or not (is_over_ranks(strategy) or has_servers(strategy)):
             return original(self, iterator, data_batch)
         if _is_built(self):
             return None
@@ -181,3 +194,100 @@ def _weights_written_whole(original: Callable[..., Any]) -> Callable[..., Any]:
         return write(model, path, max_shard_size, **kwargs)
 
     return save
+
+
+# ------------------------------------------------------------------------- parameter servers
+
+
+def _steps_on_workers(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Send the steps of fit and evaluate to the workers."""
+
+    def make(self: Any, step_function: Callable[..., Any]) -> Any:
+        strategy = self.distribute_strategy
+        if not has_servers(strategy):
+            return original(self, step_function)
+        _check_graphs(self)
+        if step_function == self.train_step:
+            _check_whole(self)
+        step = self._autoconvert_optionals(lambda data: strategy.run(step_function, (data,)))
+        return Steps(strategy.coordinator, step, lambda: self.steps_per_execution)
+
+    return make
+
+
+def _predictions_on_workers(original: Callable[..., Any]) -> Callable[..., Any]:
+    def make(self: Any, force: bool = False) -> Any:
+        strategy = self.distribute_strategy
+        if not has_servers(strategy) or (self.predict_function is not None and not force):
+            return original(self, force)
+        _check_graphs(self)
+        predict = self._autoconvert_optionals(
+            lambda data: strategy.run(self.predict_step, (data,))
+        )
+        self.predict_function = Predictions(strategy.coordinator, predict)
+        return None
+
+    return make
+
+
+def _check_graphs(model: Any) -> None:
+    """Raise if what the model does cannot be sent to workers."""
+    if model.run_eagerly:
+        raise UsageError(
+            "run_eagerly=True under ParameterServerStrategy: workers only run graphs; leave it out"
+        )
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    if replicas > 1:
+        raise UsageError(
+            f"{replicas} GPUs on each worker: fit and evaluate use one; start a rank for each GPU,"
+            " or write a loop with coordinator.schedule"
+        )
+
+
+def _check_whole(model: Any) -> None:
+    """Raise if the model has weights in parts: TensorFlow has no gradients of these."""
+    parts = [one.path for one in model.trainable_weights if hasattr(one._value, "variables")]
+    if parts:
+        raise UsageError(
+            f"variable_partitioner divides {', '.join(parts)}; fit trains whole weights only:"
+            " leave the partitioner out, or write a loop with gradients of .variables"
+        )
+
+
+def _worker_data(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let each worker read the batches of its steps."""
+
+    def get_iterator(self: Any) -> Any:
+        strategy = self._distribute_strategy
+        if not has_servers(strategy):
+            return original(self)
+        if not hasattr(self, "_mpistrat_data"):
+            dataset = private_api.original_dataset(self._distributed_dataset)
+            length = self.data_adapter.num_batches
+            self._mpistrat_data = WorkerData(strategy.coordinator, dataset, length)
+        return self._mpistrat_data
+
+    return get_iterator
+
+
+def _settled(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wait for the steps on the workers, too, where Keras waits for those of an epoch."""
+
+    def tf_sync(self: Any) -> None:
+        original(self)
+        if hasattr(self, "_mpistrat_data"):
+            self._mpistrat_data.settle()
+
+    return tf_sync
+
+
+def _all_predictions(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Put together what workers have predicted, output by output."""
+
+    def concat(batches: list[Any]) -> Any:
+        if not isinstance(batches[0], Prediction):
+            return original(batches)
+        parts = [part for one in batches for part in one.parts()]
+        return tf.nest.map_structure(lambda *rows: original(list(rows)), *parts)
+
+    return concat

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["is_ours", "is_over_ranks", "our_replica"]
+__all__ = ["has_servers", "is_ours", "is_over_ranks", "our_replica"]
 
 
 def is_ours(strategy: Any) -> bool:
@@ -19,6 +19,13 @@ def is_ours(strategy: Any) -> bool:
 def is_over_ranks(strategy: Any) -> bool:
     """Whether it has them on several ranks."""
     return is_ours(strategy) and strategy.communicator.size > 1
+
+
+def has_servers(strategy: Any) -> bool:
+    """Whether a strategy has its variables on parameter servers of ours."""
+    from mpistrat.tensorflow.parameter_server import ParameterServerStrategy
+
+    return isinstance(strategy, ParameterServerStrategy)
 
 
 def our_replica() -> Any:

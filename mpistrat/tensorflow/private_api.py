@@ -22,6 +22,7 @@ __all__ = [
     "InputFunctionIterator",
     "MirroredExtended",
     "SyncOnReadVariable",
+    "all_functions_ended",
     "always_wrapped",
     "checkpointed_value",
     "datasets_from_function",
@@ -30,17 +31,21 @@ __all__ = [
     "divided",
     "global_seed",
     "in_xla",
+    "is_available",
     "is_mirrored",
     "is_nested_in_xla",
+    "is_one_resource",
     "nodes_of",
     "of_replica",
     "on_host",
+    "original_dataset",
     "own_dataset",
     "placed",
     "reads_across_replicas",
     "reduced_bare_value",
     "resolve_resources",
     "set_flag",
+    "stop_coordinator",
     "summed",
     "translate_errors_of_functions",
     "wrap_device_datasets",
@@ -55,6 +60,8 @@ _PREFIX = "tensorflow.python."
 _NEEDED = {
     "autograph.core.config": ("CONVERSION_RULES", "DoNotConvert"),
     "checkpoint.functional_saver": ("MultiDeviceSaver",),
+    "distribute.coordinator.cluster_coordinator": ("Cluster", "_CoordinatedClosureQueue"),
+    "distribute.coordinator.values": ("RemoteValueImpl",),
     "distribute.cross_device_ops": (
         "_devices_match",
         "get_devices_from",
@@ -82,11 +89,13 @@ _NEEDED = {
     "distribute.mirrored_strategy": ("MirroredExtended",),
     "distribute.parameter_server_strategy": ("ParameterServerStrategyExtended",),
     "distribute.v1.input_lib": ("DatasetIterator", "InputFunctionIterator"),
+    "distribute.ps_values": ("CachingVariable",),
     "distribute.values": ("Mirrored", "SyncOnReadVariable"),
     "distribute.values_util": ("in_replica_update_context", "is_saving_non_distributed"),
     "eager.context": ("Context", "get_function_def", "global_seed"),
     "framework.auto_control_deps": ("register_acd_resource_resolver",),
     "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
+    "ops.resource_variable_ops": ("BaseResourceVariable",),
     "saved_model.save": ("save_and_return_nodes",),
     "trackable.base": ("CheckpointInitialValue",),
 }
@@ -215,6 +224,12 @@ def is_mirrored(value: Any) -> bool:
     return bool(_utils.is_mirrored(value)) or isinstance(value, Mirrored)
 
 
+def is_one_resource(value: Any) -> bool:
+    """Whether a value is a variable in one place, such as of a parameter server."""
+    plain = _modules["ops.resource_variable_ops"].BaseResourceVariable
+    return isinstance(value, (plain, _modules["distribute.ps_values"].CachingVariable))
+
+
 def distributed_dataset(*args: Any, **kwargs: Any) -> Any:
     """Return a DistributedDataset."""
     return _inputs.get_distributed_dataset(*args, **kwargs)
@@ -236,6 +251,11 @@ def wrap_device_datasets(wrap: Callable[[Any], Any]) -> None:
     iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
     make = iterators._create_device_dataset
     iterators._create_device_dataset = lambda *args, **kwargs: wrap(make(*args, **kwargs))
+
+
+def original_dataset(distributed: Any) -> Any:
+    """Return the data set that was distributed."""
+    return distributed._original_dataset
 
 
 def checkpointed_value(value: Any) -> Any:
@@ -264,6 +284,21 @@ def translate_errors_of_functions(translated: Callable[[Any], BaseException]) ->
             raise translated(error) from None
 
     context.call_function = call
+
+
+def all_functions_ended(coordinator: Any, timeout_s: float) -> bool:
+    """Wait for what was scheduled; return whether all of it has ended, or raise its error."""
+    return bool(coordinator._cluster.closure_queue.wait(timeout_s))
+
+
+def is_available(remote_value: Any, timeout_s: float) -> bool:
+    """Wait for the result of a function that was scheduled; return whether it is there."""
+    return bool(remote_value._status_available_event.wait(timeout_s))
+
+
+def stop_coordinator(coordinator: Any) -> None:
+    """End the threads of a coordinator."""
+    coordinator._cluster.stop()
 
 
 def global_seed() -> int | None:

@@ -1,0 +1,102 @@
+"""How programs with TensorFlow's parameter servers end: well, or soon and with a reason.
+
+Real programs under mpirun: their exit codes and what each rank wrote are looked at from outside.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import mpistrat
+from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import takes_long
+
+pytestmark = pytest.mark.deadline(120)
+
+RANKS = 4  # a chief, two workers, a parameter server
+PROGRAM = """
+import os, signal, sys, tempfile
+from pathlib import Path
+import tensorflow as tf
+import mpistrat.tensorflow as distribute
+from mpistrat.cluster_resolver import MPIClusterResolver
+
+resolver = MPIClusterResolver(num_ps=1)
+if resolver.task_type != "chief":
+    Path(os.environ["PIDS"], f"{{resolver.task_type}}{{resolver.task_id}}").write_text(
+        str(os.getpid())
+    )
+    distribute.Server(resolver).join()
+    print("served")
+    sys.exit(0)
+strategy = distribute.ParameterServerStrategy(resolver)
+coordinator = distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    total = tf.Variable(0.0)
+
+@tf.function
+def add(x):
+    for _ in range(20):
+        total.assign_add(x)
+    return total.read_value()
+
+def kill(task):
+    os.kill(int(Path(os.environ["PIDS"], task).read_text()), signal.SIGKILL)
+
+results = [coordinator.schedule(add, (tf.constant(1.0),)) for _ in range(20)]
+{body}
+"""
+
+
+def run(body, folder, **env):
+    """Run the program to its end, which it comes to by itself."""
+    root = str(Path(mpistrat.__file__).parents[1])
+    path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    env = {"PYTHONPATH": path, "PIDS": str(folder), **env}
+    result = run_job(["-c", PROGRAM.format(body=body)], RANKS, 100.0, env=env)
+    assert not result.timed_out, result.output
+    return result
+
+
+def check_failed(result, *words, ranks=range(1, RANKS), is_heard=False):
+    """Check what ranks say; where mpirun ends them it may be before they said anything."""
+    assert result.returncode != 0, result.output
+    for rank in ranks:
+        text = result.ranks[rank].stderr
+        if is_heard or "Traceback" in text:
+            assert all(word in text for word in words), result.output
+
+
+def test_well_without_close_and_past_a_proxy(tmp_path):
+    result = run(
+        "coordinator.join(); print(total.numpy())", tmp_path, grpc_proxy="http://127.0.0.1:9"
+    )
+    assert result.check().ranks[0].stdout == "400.0\n"
+    assert [one.stdout for one in result.ranks[1:]] == ["served\n"] * 3
+
+
+def test_an_exception_on_the_chief(tmp_path):
+    result = run("raise KeyError('a mistake')", tmp_path)
+    check_failed(result, "KeyError: 'a mistake'", ranks=[0], is_heard=True)
+    check_failed(result, "the chief (rank 0/4)", "KeyError: 'a mistake'", is_heard=True)
+
+
+@takes_long()
+def test_the_chief_is_killed(tmp_path):
+    result = run("os.kill(os.getpid(), signal.SIGKILL)", tmp_path)
+    check_failed(result, "cannot go on without the chief (rank 0/4)", "has ended")
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [("worker1", "worker 1 (rank 2/4)"), pytest.param("ps0", "ps 0", marks=takes_long())],
+)
+def test_another_rank_is_killed(task, name, tmp_path):
+    """All ranks end, with its name; TensorFlow alone would wait for it to come back."""
+    result = run(f"kill({task!r})\ncoordinator.join()", tmp_path)
+    others = [rank for rank in range(RANKS) if rank != {"worker1": 2, "ps0": 3}[task]]
+    check_failed(result, "Error", ranks=others)
+    check_failed(result, f"cannot go on without {name}", ranks=[1])
