@@ -8,7 +8,6 @@ for each pair of ranks.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import library, ordering, shutdown, splitting
 from mpistrat.collectives.base import Ahead, Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.dead_ranks import excused
+from mpistrat.collectives.diagnosis.letters import Letters
 from mpistrat.collectives.reductions import DTYPES
 from mpistrat.collectives.shared.registered import private_memory
 from mpistrat.errors import (
@@ -42,7 +42,7 @@ _OPS = {
     "xor": "BXOR",
 }
 _BOOL_OPS = {**_OPS, "sum": "BOR", "max": "BOR", "prod": "BAND", "min": "BAND"}
-_NOTICE_TAG, _DATA_TAG, _QUESTION_TAG, _ANSWER_TAG = 1, 2, 0x7001, 0x7002
+_NOTICE_TAG, _DATA_TAG = 1, 2
 _NOTICE_BYTES = 2048
 
 
@@ -63,7 +63,7 @@ class MpiBackend:
         self._notices: deque[tuple[Any, bytes]] = deque()
         by_size = {1: MPI.BYTE, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
         self._moved = {**by_size, 16: MPI.C_DOUBLE_COMPLEX}
-        self.letters = Letters(comm) if self.may_thread else None
+        self.letters = Letters(comm, self._mpi) if self.may_thread else None
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
@@ -332,61 +332,6 @@ class MpiBackend:
         if self._gate is not None:
             self._gate.Free()
         self._comm.Free()
-
-
-class Letters:
-    """Questions to ranks of other machines, and answers; any thread may use them (stacks.py)."""
-
-    def __init__(self, comm: Any) -> None:
-        from mpi4py import MPI
-
-        self._mpi, self._comm = MPI, comm
-        self._sent: list[tuple[Any, bytes]] = []
-        self._lock = threading.Lock()  # between its use and the end of the communicator
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the communicator can be used."""
-        return self._comm is not None
-
-    def ask(self, rank: int, question: bytes) -> None:
-        """Send a question."""
-        self._send(rank, question, _QUESTION_TAG)
-
-    def answer(self, rank: int, answer: bytes) -> None:
-        """Send an answer."""
-        self._send(rank, answer, _ANSWER_TAG)
-
-    def receive_question(self) -> tuple[int, bytes] | None:
-        """Return who asked, and what; None if nobody did."""
-        return self._receive(_QUESTION_TAG)
-
-    def receive_answer(self) -> tuple[int, bytes] | None:
-        """Return who answered, and what; None if nobody did."""
-        return self._receive(_ANSWER_TAG)
-
-    def _send(self, rank: int, data: bytes, tag: int) -> None:
-        with self._lock:
-            if self._comm is not None:
-                request = self._comm.Isend([data, self._mpi.BYTE], rank, tag)
-                self._sent.append((request, data))
-
-    def _receive(self, tag: int) -> tuple[int, bytes] | None:
-        with self._lock:
-            status = self._mpi.Status()
-            if self._comm is None or self._mpi.Is_finalized():
-                return None
-            message = self._comm.Improbe(self._mpi.ANY_SOURCE, tag, status)
-            if message is None:
-                return None
-            buffer = bytearray(status.Get_count(self._mpi.BYTE))
-            message.Recv([buffer, self._mpi.BYTE])
-            return status.Get_source(), bytes(buffer)
-
-    def close(self) -> None:
-        """Use the communicator no more: it is about to be freed."""
-        with self._lock:
-            self._comm = None
 
 
 def _chunks(count: int) -> Iterator[slice]:

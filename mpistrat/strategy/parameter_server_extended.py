@@ -20,11 +20,12 @@ from mpistrat.ps.rules import Rule
 from mpistrat.ps.seat import Seat
 from mpistrat.ps.shard_server import Move
 from mpistrat.strategy import colocation
-from mpistrat.strategy.extended import RuleMove, StrategyExtended
+from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.partitioning import partitioned
 from mpistrat.strategy.served_variable import Label, ServedVariable
 from mpistrat.strategy.sharded_variable import ShardedVariable
+from mpistrat.strategy.updating import RuleMove
 from mpistrat.strategy.variables import Variable
 
 if TYPE_CHECKING:
