@@ -3,6 +3,9 @@
 Keras shuffles and batches the rows' indices and then gathers the rows; what a strategy divides are
 batches of rows. Here it divides batches of indices, in the same way, and the rows are gathered
 after that.
+
+With a seed of TensorFlow's, Keras shuffles each epoch, and each fit, in one and the same way.
+Ranks need to have one, but of a program that sets none each epoch has an order of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_api, seeds
 from mpistrat.tensorflow.ours import is_over_ranks
 
 __all__ = ["for_strategy", "own_rows"]
@@ -53,7 +56,8 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
         rows = _sliceable(self._inputs)
         if not all(isinstance(one, (np.ndarray, tf.Tensor)) for one in tf.nest.flatten(rows)):
             return original(self)  # such as sparse ones
-        indices = strategy.experimental_distribute_dataset(_indices(self, original))
+        seed = seeds.common_order(strategy.communicator) if self._shuffle else None
+        indices = strategy.experimental_distribute_dataset(_indices(self, original, seed))
         mine = _gathered(rows, private_api.own_dataset(indices))
         return strategy.distribute_datasets_from_function(lambda _: mine)
 
@@ -67,14 +71,44 @@ def _sliceable(inputs: Any) -> Any:
     return sys.modules["keras.src.tree"].lists_to_tuples(found)
 
 
-def _indices(adapter: Any, original: Callable[..., Any]) -> tf.data.Dataset:
-    """Return the batches that `adapter` would give if each row were its own index."""
-    inputs = adapter._inputs
+def _indices(adapter: Any, original: Callable[..., Any], seed: int | None) -> tf.data.Dataset:
+    """Return the batches that `adapter` would give if each row were its own index.
+
+    With a seed they are in an order that is another one whenever they are iterated over.
+    """
+    inputs, shuffle = adapter._inputs, adapter._shuffle
     adapter._inputs = np.arange(adapter._num_samples)
+    adapter._shuffle = shuffle if seed is None else False
     try:
-        return original(adapter)
+        batches = original(adapter)
     finally:
-        adapter._inputs = inputs
+        adapter._inputs, adapter._shuffle = inputs, shuffle
+    return batches if seed is None else _in_order(batches, shuffle, adapter._num_samples, seed)
+
+
+def _in_order(batches: tf.data.Dataset, shuffle: Any, count: int, seed: int) -> tf.data.Dataset:
+    """Shuffle within batches, or over all of them."""
+    with private_api.no_global_seed():
+        draws = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2, True)
+    if shuffle == "batch":
+        return tf.data.Dataset.zip((batches, draws)).map(_shuffled)
+    found = draws.take(1).flat_map(lambda draw: batches.map(_places(draw, count)))
+    return found.with_options(batches.options())
+
+
+def _shuffled(batch: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
+    return tf.random.experimental.stateless_shuffle(batch, draw)
+
+
+def _places(draw: tf.Tensor, count: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return what tells where each of `count` indices is in the order that was drawn."""
+    seed = tf.cast(draw, tf.uint32)  # of 32 bits each
+
+    def places(batch: tf.Tensor) -> tf.Tensor:
+        found = tf.random.experimental.index_shuffle(batch, seed, count - 1)
+        return tf.ensure_shape(found, batch.shape)
+
+    return places
 
 
 def _gathered(rows: Any, indices: tf.data.Dataset) -> tf.data.Dataset:

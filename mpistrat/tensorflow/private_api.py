@@ -7,7 +7,8 @@ something is missing, it says what.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -92,7 +93,7 @@ _NEEDED = {
     "distribute.ps_values": ("CachingVariable",),
     "distribute.values": ("Mirrored", "SyncOnReadVariable"),
     "distribute.values_util": ("in_replica_update_context", "is_saving_non_distributed"),
-    "eager.context": ("Context", "get_function_def", "global_seed"),
+    "eager.context": ("Context", "context", "get_function_def", "global_seed"),
     "framework.auto_control_deps": ("register_acd_resource_resolver",),
     "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
     "ops.resource_variable_ops": ("BaseResourceVariable",),
@@ -305,6 +306,17 @@ def global_seed() -> int | None:
     """Return what ``tf.random.set_seed`` set."""
     seed: int | None = _modules["eager.context"].global_seed()
     return seed
+
+
+@contextmanager
+def no_global_seed() -> Iterator[None]:
+    """Let seeds that are given stand alone, not together with what ``tf.random.set_seed`` set."""
+    context = _modules["eager.context"].context()
+    before, context._seed = context._seed, None
+    try:
+        yield
+    finally:
+        context._seed = before
 
 
 def resolve_resources(touch: Callable[[Any, Any, Any], bool]) -> None:

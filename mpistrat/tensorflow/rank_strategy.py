@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import tensorflow as tf
 from mpistrat.cluster.devices import named_devices
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import keras_hooks, private_api, whole_files
+from mpistrat.tensorflow import keras_hooks, seeds, whole_files
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.extended import RankExtended
 from mpistrat.tensorflow.members import OlderMembers
@@ -56,7 +55,7 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
             names = _local_devices(devices, communicator.rank)
         bridge = Bridge(communicator, options)
         self._check_equal(communicator, len(names))
-        _agree_on_seed(communicator)
+        seeds.agree_on_seed(communicator)
         if communicator.size > 1:
             whole_files.install(communicator)
         super().__init__(
@@ -119,13 +118,6 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.communicator.end(error)
-
-
-def _agree_on_seed(communicator: Communicator) -> None:
-    """Let unseeded programs shuffle alike on all ranks: each takes its share of one order."""
-    seeds = communicator.allgather_object(private_api.global_seed())
-    if all(seed is None for seed in seeds) and communicator.size > 1:
-        tf.random.set_seed(communicator.bcast_object(random.SystemRandom().getrandbits(31)))
 
 
 def _check(cross_device_ops: Any, options: Any) -> None:

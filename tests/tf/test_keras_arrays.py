@@ -66,6 +66,46 @@ def test_each_row_comes_once_an_epoch_on_one_rank(shuffle):
     drop(s)
 
 
+def epochs_of_all(s, dataset):
+    """Return two epochs' rows, as all ranks have them."""
+    found = []
+    for _ in range(2):
+        mine = [row for step in steps(s, dataset) for row in step[1][0]]
+        found.append(list(itertools.chain(*s.communicator.allgather_object(mine))))
+    return found
+
+
+@pytest.mark.parametrize("shuffle", [True, "batch"])
+def test_epochs_and_fits_have_orders_of_their_own_without_a_seed(shuffle):
+    tf.random.set_seed(None)
+    for _ in range(2):  # the first strategy's seed is not the program's for the second one
+        with distribute.MirroredStrategy() as s:
+            adapter = make(200, 16, shuffle)
+            found = [order for _ in range(2) for order in epochs_of_all(s, own(s, adapter()))]
+            assert all(sorted(order) == list(range(200)) for order in found)
+            assert len(set(map(tuple, found))) == 4
+        drop(s)
+
+
+def test_orders_with_one_seed_are_tensorflows():
+    with distribute.MirroredStrategy() as s:
+        tf.random.set_seed(3)
+        adapter = make(21, 8, True)
+        want = epochs_of_all(s, s.experimental_distribute_dataset(adapter().get_tf_dataset()))
+        assert epochs_of_all(s, own(s, adapter())) == want
+    drop(s)
+    tf.random.set_seed(None)
+
+
+def test_each_row_comes_once_where_ranks_have_seeds_of_their_own():
+    with distribute.MirroredStrategy() as s:
+        tf.random.set_seed(s.communicator.rank)
+        for order in epochs_of_all(s, own(s, make(200, 16, True)())):
+            assert sorted(order) == list(range(200))
+    drop(s)
+    tf.random.set_seed(None)
+
+
 def test_sparse_arrays_are_left_to_keras():
     class Sparse:
         _inputs = (tf.sparse.from_dense(np.eye(4)),)
