@@ -61,6 +61,9 @@ class ParameterServerStrategy(OlderMembers, tf.distribute.ParameterServerStrateg
     steps. Workers read data of known length (or without end) by themselves; all else is read here
     and sent. A rank that dies ends the job: with its checkpoint it can be started again.
 
+    TensorFlow's servers listen on all interfaces, also if all ranks are on one machine, and run
+    what anyone who reaches them sends: use them only where the network is trusted.
+
     References
     ----------
     tf.distribute.experimental.ParameterServerStrategy.

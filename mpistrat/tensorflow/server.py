@@ -43,7 +43,8 @@ class Server(tf.distribute.Server):  # type: ignore[misc]
 
     Notes
     -----
-    **Collective**: the chief makes a `ParameterServerStrategy` meanwhile.
+    **Collective**: the chief makes a `ParameterServerStrategy` meanwhile. Anyone who
+    reaches its port may use it, as any server of TensorFlow's (see there).
 
     References
     ----------
