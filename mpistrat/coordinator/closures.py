@@ -65,7 +65,7 @@ class Functions:
         """
         key: Any = id(fn)
         if isinstance(fn, types.MethodType):  # made anew at every access
-            key = (id(fn.__self__), fn.__name__)
+            key = (id(fn.__self__), id(fn.__func__))
         found = self._known.get(key)
         if found is not None:
             self._known.move_to_end(key)
