@@ -111,6 +111,20 @@ class WorkerQueue:
             self.since = time.monotonic()
         return call
 
+    def take_forgotten(self) -> list[tuple[str, int]]:
+        """Return what the worker is to drop before it runs the next calls, and count on that."""
+        found = []
+        while self.forgotten:
+            found.append(self.forgotten.popleft())
+        self.known.difference_update(number for kind, number in found if kind == "function")
+        return found
+
+    def learn_function(self, function: Function) -> None:
+        """Note that the worker is sent a function."""
+        self.known.add(function.number)
+        if function.is_dropped:  # it was waiting when it was dropped
+            self.forgotten.append(("function", function.number))
+
     def learn(self, average_s: float) -> None:
         """Take in how long its functions take."""
         old = self.average_s

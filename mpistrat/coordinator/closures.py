@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import threading
 import types
 from collections import OrderedDict
 from collections.abc import Callable
@@ -33,11 +34,14 @@ class Function:
         What travels: the function, and what it captures as it was when it was first scheduled.
     name
         For messages.
+    is_dropped
+        Whether workers have been told to forget it; those that get it later are told again.
     """
 
     def __init__(self, number: int, fn: Callable[..., Any]) -> None:
         self.number, self.fn = number, fn
         self.name = str(getattr(fn, "__qualname__", fn))
+        self.is_dropped = False
         self.packed = pack(fn, f"function {self.name}")
 
 
@@ -54,6 +58,7 @@ class Functions:
         self._known: OrderedDict[Any, Function] = OrderedDict()
         self._numbers = itertools.count(1)
         self._forget = forget
+        self._lock = threading.Lock()
 
     def find(self, fn: Callable[..., Any]) -> Function:
         """Return what travels for `fn`, made at its first call; methods are known by their self.
@@ -66,18 +71,24 @@ class Functions:
         key: Any = id(fn)
         if isinstance(fn, types.MethodType):  # made anew at every access
             key = (id(fn.__self__), id(fn.__func__))
-        found = self._known.get(key)
-        if found is not None:
-            self._known.move_to_end(key)
-            return found
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found
         if not callable(fn):
             raise ArgumentTypeError(
                 f"schedule of a {type(fn).__name__}; expected a function, with its arguments"
                 " apart: schedule(fn, args=(x,))"
             )
-        self._known[key] = found = Function(next(self._numbers), fn)
-        if len(self._known) > _MOST_FUNCTIONS:
-            _, oldest = self._known.popitem(last=False)
+        made = Function(next(self._numbers), fn)  # runs what the program's objects do to travel
+        with self._lock:
+            found = self._known.setdefault(key, made)
+            oldest = None
+            if len(self._known) > _MOST_FUNCTIONS:
+                _, oldest = self._known.popitem(last=False)
+        if oldest is not None:
+            oldest.is_dropped = True
             self._forget(oldest.number)
         return found
 

@@ -213,7 +213,7 @@ class ClusterCoordinator:
         for worker in self._dispatcher.workers:
             value = RemoteValue(self._dispatcher.wait_for)
             packed = pack_arguments((), {}, function.name)
-            self._dispatcher.add(Call(function, packed, value, None, is_own=True), worker)
+            self._dispatcher.add(Call(function, packed, value, resource, is_own=True), worker)
         forget = self._dispatcher.forget
         weakref.finalize(resource, forget, "resource", resource.number).atexit = False
 

@@ -277,9 +277,7 @@ class Dispatcher:
         return following - min(orders, default=following) <= self.max_staleness
 
     def _post(self, worker: WorkerQueue, calls: Sequence[Call]) -> None:
-        forgotten = []
-        while worker.forgotten:
-            forgotten.append(worker.forgotten.popleft())
+        forgotten = worker.take_forgotten()
         if not worker.sent:
             worker.since = time.monotonic()
         rows = []
@@ -287,8 +285,8 @@ class Dispatcher:
             number, function = next(self._numbers), call.function
             shipped = None
             if function.number not in worker.known:
-                worker.known.add(function.number)
                 shipped = packed_buffer(function.packed)
+                worker.learn_function(function)
             packed = call.packed_for(worker.member.task_id)
             rows.append((number, function.number, shipped, packed_buffer(packed)))
             worker.sent[number] = call

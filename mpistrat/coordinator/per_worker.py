@@ -93,6 +93,7 @@ class PerWorkerIterator(Resource, Iterator[Any]):
 
     def __init__(self, coordinator: ClusterCoordinator, dataset: PerWorkerDataset) -> None:
         super().__init__(coordinator)
+        self._dataset = dataset  # workers have to keep it until they have made the iterator
         source = dataset.number
         self._make_everywhere(lambda: iter(_found(source)))
 

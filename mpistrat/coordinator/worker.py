@@ -69,6 +69,8 @@ class Worker:
     def _run(self, forgotten: list[tuple[str, int]], calls: list[tuple[Any, ...]]) -> None:
         start = reported = time.perf_counter()
         count = 0
+        for kind, which in forgotten:
+            (self._functions if kind == "function" else self._resources).pop(which, None)
         for number, function, shipped, packed in calls:
             if shipped is not None:
                 self._functions[function] = _Shipped(shipped)
@@ -79,8 +81,6 @@ class Worker:
                 self._report((now - start) / count)
                 reported = now
         self._report((time.perf_counter() - start) / max(count, 1))
-        for kind, number in forgotten:
-            (self._functions if kind == "function" else self._resources).pop(number, None)
 
     def _report(self, average_s: float) -> None:
         results, self._results = self._results, []
