@@ -20,9 +20,9 @@ from mpistrat.coordinator.closures import packed_buffer
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.errors import (
     ClosedError,
-    CommunicationError,
     CommunicationTimeoutError,
     CoordinatorError,
+    MpistratError,
     PeerLostError,
 )
 from mpistrat.ps.seat import Seat
@@ -142,6 +142,13 @@ class Dispatcher:
     # --------------------------------------------------------------------------- the thread
 
     def _run(self) -> None:
+        try:
+            self._take_turns()
+        except BaseException as error:
+            self._fail(failures.broken(error))  # else those who wait would do so for good
+            raise
+
+    def _take_turns(self) -> None:
         poll = select.poll()
         workers = {worker.stream.fileno(): worker for worker in self.workers}
         for fd in (*workers, self._rung.fileno()):
@@ -197,7 +204,7 @@ class Dispatcher:
                 self._changed.notify_all()
         return False
 
-    def _fail(self, error: CommunicationError) -> None:
+    def _fail(self, error: MpistratError) -> None:
         """Note that the job cannot go on; after its end there is nothing to note."""
         with self._lock:
             self._end = self._end or error

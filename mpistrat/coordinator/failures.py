@@ -13,7 +13,7 @@ from mpistrat.coordinator.closures import pack
 from mpistrat.errors import CoordinatorError, PeerLostError
 from mpistrat.ps.roster import Member
 
-__all__ = ["packed", "ps_lost", "unpacked", "worker_lost"]
+__all__ = ["broken", "packed", "ps_lost", "unpacked", "worker_lost"]
 
 _LOOP = str(Path(__file__).with_name("worker.py"))
 
@@ -26,10 +26,10 @@ def packed(error: BaseException) -> tuple[bytes | None, str]:
     text = "".join(traceback.format_exception(type(error), error, frames))
     try:
         data = pack(error, "an error")
-        pickle.loads(data)  # some pickle, but not back: their __init__ takes other arguments
+        back = pickle.loads(data)  # some do not come back: their __init__ takes other arguments
     except Exception:  # noqa: BLE001 - whatever it is, the text is enough
         return None, text
-    return data, text
+    return data if isinstance(back, BaseException) else None, text
 
 
 def unpacked(found: tuple[bytes | None, str], name: str, member: Member) -> BaseException:
@@ -40,10 +40,18 @@ def unpacked(found: tuple[bytes | None, str], name: str, member: Member) -> Base
         return where
     try:
         error: BaseException = pickle.loads(data)
-    except Exception:  # noqa: BLE001 - its class may not exist here; the text is enough
+        error.__cause__ = where
+    except Exception:  # noqa: BLE001 - its class may not exist here, or change nothing; see text
         return where
-    error.__cause__ = where
-    return error
+    return error if isinstance(error, BaseException) else where
+
+
+def broken(error: BaseException) -> CoordinatorError:
+    """Return the error to raise on the chief when its own machinery has failed."""
+    return CoordinatorError(
+        f"the coordinator cannot go on: {type(error).__name__}: {error}; what has not finished is"
+        " lost; start the job again from the last checkpoint"
+    )
 
 
 def worker_lost(worker: WorkerQueue) -> PeerLostError:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpistrat import config
+from mpistrat.cluster.log import get_logger
 from mpistrat.cluster.resolvers import ClusterResolver
 from mpistrat.coordinator import failures
 from mpistrat.coordinator.closures import pack, packed_buffer
@@ -18,6 +19,8 @@ from mpistrat.ps.seat import Seat
 from mpistrat.strategy.parameter_server import ParameterServerStrategy, working_for
 
 __all__ = ["Worker", "experimental_get_current_worker_index"]
+
+_LOG = get_logger(__name__)
 
 _REPORT_S = 0.001  # results are sent together, but none waits for longer than this
 _NOTHING = pickle.dumps(None, 5)
@@ -102,7 +105,15 @@ class Worker:
                 return None, _NOTHING
             return None, packed_buffer(pack(result, "the result"))
         except Exception as error:  # noqa: BLE001 - the chief raises it
+            self._settle(error)
             return failures.packed(error), None
+
+    def _settle(self, error: Exception) -> None:
+        """Wait for what a function that failed has changed; what went wrong there is its own."""
+        try:
+            self._client.flush()
+        except Exception as other:  # noqa: BLE001 - the function's error says more
+            _LOG.warning("a function failed with %r, and before with %r on a ps", error, other)
 
 
 class _Shipped:

@@ -1,11 +1,30 @@
 """Functions on workers that a program makes in odd ways: each call runs the one that was meant."""
 
+import dataclasses
+import threading
 import time
 import weakref
 
+import numpy as np
 import pytest
 
+from mpistrat import Variable
+from mpistrat.coordinator import ClusterCoordinator
+from mpistrat.errors import CoordinatorError
+from mpistrat.strategy.parameter_server import ParameterServerStrategy
 from mpistrat.testing.coordination import JOBS, Cast, on_chief
+
+
+class WordError(Exception):
+    """Comes back as a word."""
+
+    def __reduce__(self):
+        return str, ("word",)
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    """Takes no cause."""
 
 
 ARRIVED = weakref.WeakSet()
@@ -91,3 +110,64 @@ def test_an_iterator_can_be_made_of_a_dataset_that_nobody_keeps_while_workers_ar
             coordinator.schedule(time.sleep, args=(0.1,))
         iter(coordinator.create_per_worker_dataset(lambda: [7, 8]))
         coordinator.join()
+
+
+@on_jobs
+@pytest.mark.parametrize("error", [WordError, FrozenError])
+def test_errors_that_come_back_as_none_are_told_in_words(layout, error):
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        def fail():
+            raise error
+
+        with pytest.raises(CoordinatorError, match=error.__name__):
+            coordinator.schedule(fail).fetch()
+        with pytest.raises(CoordinatorError, match=error.__name__):
+            coordinator.join()
+        assert coordinator.schedule(abs, args=(-1,)).fetch() == 1
+
+
+@on_jobs
+def test_changes_of_a_function_that_failed_are_made_before_it_counts_as_finished(layout):
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        with strategy.scope():
+            v = Variable(np.zeros(100_000))
+
+        def change_and_fail():
+            v.assign_add(np.ones(100_000))
+            raise ValueError("after a change")
+
+        for number in range(1, 20):
+            coordinator.schedule(change_and_fail)
+            with pytest.raises(ValueError, match="after a change"):
+                coordinator.join()
+            assert v.numpy().min() == number
+
+
+def test_what_went_wrong_with_a_change_is_not_the_next_functions_error():
+    @on_chief(Cast(1, 1, 1))
+    def _(strategy, coordinator):
+        with strategy.scope():
+            gone = Variable(np.zeros(3))
+
+        def change_and_fail():
+            gone.assign_add(np.ones(3))
+            raise ValueError("its own")
+
+        strategy.extended.client.tell(0, "drop", gone.label.key)
+        coordinator.schedule(change_and_fail)
+        with pytest.raises(ValueError, match="its own"):
+            coordinator.join()
+        assert coordinator.schedule(abs, args=(-1,)).fetch() == 1
+
+
+def test_who_waits_is_told_when_the_coordinators_thread_ends(monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    strategy = ParameterServerStrategy(Cast(1, 1, 1).resolver())
+    coordinator = ClusterCoordinator(strategy)
+    value = coordinator.schedule(time.sleep, args=(0.2,))
+    strategy.embedded.workers[0].streams[strategy.embedded.chief.me].post("nonsense")
+    with pytest.raises(CoordinatorError, match="cannot go on: ValueError"):
+        value.fetch()
+    strategy.abandon("of a test")
