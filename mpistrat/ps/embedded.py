@@ -53,6 +53,8 @@ class Embedded:
         """Wait until the servers have ended, which they do when the chief says so."""
         for thread in self._threads:
             thread.join(config.timeout_s())
+        for seat in self.workers:
+            seat.close()  # those on which no thread has run
 
 
 def _serve(seat: Seat) -> None:

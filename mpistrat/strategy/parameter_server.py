@@ -7,14 +7,17 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from mpistrat import config
+from mpistrat.cluster import mpi
 from mpistrat.cluster.resolvers import ClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.peers import short
-from mpistrat.errors import ArgumentTypeError, ContextError
+from mpistrat.errors import ArgumentTypeError, ContextError, PeerLostError
 from mpistrat.ps import meeting
 from mpistrat.ps.embedded import Embedded
 from mpistrat.ps.roster import embedded_roster
 from mpistrat.ps.seat import Seat
+from mpistrat.ps.stream import Stream
 from mpistrat.strategy import job_end
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.parameter_server_extended import ParameterServerExtended
@@ -117,7 +120,9 @@ class ParameterServerStrategy(Strategy):
             return
         self._is_closed = True
         job_end.forget(self)
-        has_lost: bool = self.coordinator is not None and self.coordinator.shut_down()
+        has_lost: bool = (
+            self._dismiss() if self.coordinator is None else self.coordinator.shut_down()
+        )
         self.extended.end(has_lost)
         if self.embedded is not None:
             self.embedded.join()
@@ -125,6 +130,13 @@ class ParameterServerStrategy(Strategy):
             self.job.leave("a member of the job was lost before")
         else:
             self.job.close()
+
+    def _dismiss(self) -> bool:
+        """End workers that no coordinator has used; tell whether the job goes on without one."""
+        seat = self.extended.client.seat
+        have_heard = [_has_heard(seat.streams[worker]) for worker in seat.roster.workers]
+        # Where ranks cannot be lost, closing the job says which one was.
+        return not all(have_heard) and mpi.outlives_ranks()
 
     def abandon(self, reason: str) -> None:
         """Leave a job that has failed, and tell the others why. **Local.**"""
@@ -159,6 +171,15 @@ def check_resolver(resolver: Any, who: str) -> None:
             f"{who}: cluster_resolver is a {type(resolver).__name__}; expected a ClusterResolver,"
             " such as mpistrat.cluster_resolver.MPIClusterResolver(num_ps=1)"
         )
+
+
+def _has_heard(worker: Stream) -> bool:
+    """Tell a worker that the job is over; return False if it has ended before."""
+    try:
+        worker.send(("end", False), config.timeout_s())
+    except PeerLostError:
+        return False
+    return True
 
 
 def _arrive(uid: str) -> ParameterServerStrategy:

@@ -24,6 +24,12 @@ if resolver.task_type in ("worker", "ps"):
     print(resolver.task_type, resolver.task_id, "is done")
     sys.exit(0)
 strategy = ms.ParameterServerStrategy(resolver)
+if "ALONE" in os.environ:
+    with strategy.scope():
+        v = ms.Variable(np.zeros(4))
+    print(v.assign_add(np.ones(4)).numpy().tolist())
+    exec(os.environ["ALONE"])
+    sys.exit(0)
 coordinator = ms.coordinator.ClusterCoordinator(strategy)
 with strategy.scope():
     v = ms.Variable(np.zeros(4), name="v")
@@ -66,6 +72,18 @@ def test_at_the_end_of_the_chiefs_program_all_ranks_end_well(close):
     assert result.ranks[0].stdout == "[100.0, 100.0, 100.0, 100.0]\n"
     roles = ["worker 0", "worker 1", "ps 0", "ps 1"]
     assert [one.stdout for one in result.ranks[1:]] == [f"{role} is done\n" for role in roles]
+    assert not any(one.stderr for one in result.ranks), result.output
+
+
+@pytest.mark.parametrize("node_size", ["0", pytest.param("2", marks=takes_long())])
+@pytest.mark.parametrize("close", ["strategy.close()", pytest.param("", marks=takes_long())])
+def test_a_strategy_without_a_coordinator_ends_its_workers_too(close, node_size):
+    result = run("", ALONE=close, MPISTRAT_NODE_SIZE=node_size).check()
+    assert result.ranks[0].stdout == "[1.0, 1.0, 1.0, 1.0]\n"
+    assert [one.stdout for one in result.ranks[1:3]] == [
+        "worker 0 is done\n",
+        "worker 1 is done\n",
+    ]
     assert not any(one.stderr for one in result.ranks), result.output
 
 
