@@ -52,8 +52,9 @@ class RemoteValue:
             self._wait(self)
         if self._error is not None:
             raise self._error
-        if self._packed is not None:
-            self._value, self._packed = pickle.loads(self._packed), None
+        packed = self._packed  # another thread may fetch it, too
+        if packed is not None:
+            self._value, self._packed = pickle.loads(packed), None
         return self._value
 
     def get(self) -> Any:

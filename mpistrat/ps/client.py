@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mpistrat import config
-from mpistrat.errors import PeerLostError
+from mpistrat.errors import ClosedError, ContextError, PeerLostError
 from mpistrat.ps.seat import Seat
 from mpistrat.ps.stream import Stream
 
@@ -52,9 +54,10 @@ class Client:
         self._dropped.append((ps, key))
 
     def _drop(self) -> None:
-        while self._dropped:
-            ps, key = self._dropped.popleft()
-            self.tell(ps, "drop", key)
+        with suppress(IndexError):  # another thread may take them, too
+            while True:
+                ps, key = self._dropped.popleft()
+                self.tell(ps, "drop", key)
 
     def ask(self, ps: int, operation: str, *arguments: Any) -> Any:
         """Return what a ps answers.
@@ -67,6 +70,8 @@ class Client:
             No answer came within ``MPISTRAT_TIMEOUT``.
         PeerLostError
             The ps has ended.
+        ClosedError, ContextError
+            The strategy was closed, or this process was forked from the member.
         """
         if self._dropped:
             self._drop()
@@ -118,6 +123,7 @@ class Client:
 
     def flush(self) -> None:
         """Wait until all changes that were sent are made; raise what went wrong with one."""
+        self._lines[0].check()
         told = [ps for ps, line in enumerate(self._lines) if line.has_told]
         if told:
             self.ask_each(dict.fromkeys(told, ("flush",)))
@@ -139,8 +145,20 @@ class _Line:
         self.has_told = False
         self._stream = stream
         self._number = 0
+        self._pid = os.getpid()
+
+    def check(self) -> None:
+        """Raise unless this process may use it, and it is open."""
+        if os.getpid() != self._pid:
+            raise ContextError(
+                f"process {os.getpid()} was forked from process {self._pid}, whose connections to"
+                " the ps it cannot use; read variables before the fork and hand over the values"
+            )
+        if self._stream.fileno() < 0:
+            raise ClosedError("this strategy was closed; make a new one")
 
     def send(self, operation: str, arguments: tuple[Any, ...]) -> None:
+        self.check()
         self._number += 1
         try:
             self._stream.send((self._number, operation, *arguments), config.timeout_s())

@@ -99,13 +99,12 @@ class ServedVariable(Variable):
     def _read(self) -> Array:
         return self.read_each([self])[0]
 
-    def _taken_in(self, found: tuple[int, Array | None]) -> Array:
-        """Return the value that a ps has answered with: nothing, if it is the one seen last."""
+    def _taken_in(self, found: tuple[int, Array | None], known: Array | None) -> Array:
+        """Return the value that a ps has answered with: nothing, if it is the `known` one."""
         version, value = found
         if value is None:
-            value = self._seen[1]
-            assert_seen: Array = value  # type: ignore[assignment]
-            return assert_seen
+            assert_known: Array = known  # type: ignore[assignment]
+            return assert_known
         value.flags.writeable = False
         self._seen = version, value
         return value
@@ -113,13 +112,19 @@ class ServedVariable(Variable):
     @classmethod
     def read_each(cls, variables: Sequence[Any]) -> list[Array]:
         """Return the values of several variables; those not in place by one message to each ps."""
-        found = [one._in_place.read(one._seen[0]) for one in variables]
-        asked = [one for one, answer in zip(variables, found, strict=True) if answer is None]
-        wanted = [(one.label.ps, "read", one.label.key, one._seen[0]) for one in asked]
+        seen = [one._seen for one in variables]  # other threads may read, and see others
+        found = [
+            one._in_place.read(version) for one, (version, _) in zip(variables, seen, strict=True)
+        ]
+        wanted = [
+            (one.label.ps, "read", one.label.key, version)
+            for one, (version, _), answer in zip(variables, seen, found, strict=True)
+            if answer is None
+        ]
         answers = iter(variables[0]._client.ask_all(wanted))
         return [
-            one._taken_in(next(answers) if answer is None else answer)
-            for one, answer in zip(variables, found, strict=True)
+            one._taken_in(next(answers) if answer is None else answer, known)
+            for one, (_, known), answer in zip(variables, seen, found, strict=True)
         ]
 
     @classmethod

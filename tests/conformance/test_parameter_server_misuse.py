@@ -1,0 +1,71 @@
+"""Variables on ps where a program uses them in odd places: after the end, in forks, in threads."""
+
+import os
+
+import numpy as np
+import pytest
+
+from mpistrat import Variable
+from mpistrat.coordinator import ClusterCoordinator
+from mpistrat.errors import ClosedError, ContextError
+from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.testing.coordination import JOBS, Cast, on_chief
+
+on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
+
+
+def test_what_a_closed_strategy_refuses_says_so():
+    strategy = ParameterServerStrategy(Cast(1, 1, 2).resolver())
+    coordinator = ClusterCoordinator(strategy)
+    with strategy.scope():
+        v = Variable(np.zeros(3))
+    v.assign_add(np.ones(3))
+    strategy.close()
+    calls = [lambda: v.assign(np.ones(3)), v.numpy, lambda: coordinator.schedule(abs, args=(1,))]
+    for call in [*calls, coordinator.join]:
+        with pytest.raises(ClosedError, match="make a new one"):
+            call()
+
+
+@on_jobs
+def test_a_forked_process_cannot_use_its_parents_connections(layout):
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        with strategy.scope():
+            v = Variable(np.zeros(3))
+
+        def refused(call):
+            with pytest.raises(ContextError, match="was forked"):
+                call()
+
+        child = os.fork()
+        if not child:
+            try:
+                refused(lambda: v.assign_add(np.ones(3)))
+                refused(v.numpy)
+                refused(lambda: coordinator.schedule(abs, args=(-1,)))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert v.numpy().tolist() == [0, 0, 0]
+
+
+def test_a_read_is_not_of_an_older_version_that_another_thread_has_seen():
+    @on_chief(Cast(1, 1, 1))
+    def _(strategy, coordinator):
+        with strategy.scope():
+            v = Variable(np.zeros(3))
+        v.numpy()
+        old = v._seen
+        v.assign(np.ones(3))
+        assert v.numpy().tolist() == [1, 1, 1]
+        read = v._in_place.read
+
+        def read_while_another_thread_takes_in_what_it_asked_for_before(version):
+            found = read(version)
+            v._seen = old
+            return found
+
+        v._in_place.read = read_while_another_thread_takes_in_what_it_asked_for_before
+        assert v.numpy().tolist() == [1, 1, 1]
