@@ -112,7 +112,7 @@ class ShardServer:
             "drop": self._drop,
             "assign": lambda key, value: self._shard(key).assign(value),
             "add": lambda key, value: self._shard(key).add(value),
-            "subtract": lambda key, value: self._shard(key).add(np.negative(value, out=value)),
+            "subtract": lambda key, value: self._shard(key).add(_negated(value)),
             "scatter": self._scatter,
             "apply": self._apply,
             "tell_all": self._tell_all,
@@ -210,8 +210,7 @@ class ShardServer:
         if what == "update":
             shard.assign_rows(rows, values)
         elif what in ("add", "sub"):
-            # What has come in a message is nobody else's.
-            shard.add_rows(rows, values if what == "add" else np.negative(values, out=values))
+            shard.add_rows(rows, values if what == "add" else _negated(values))
         else:
             once, places = np.unique(rows, return_inverse=True)
             part = shard.read_rows(once)
@@ -247,3 +246,8 @@ class ShardServer:
 
     def _end(self, has_lost: bool) -> None:
         self._is_over, self._has_lost = True, has_lost
+
+
+def _negated(value: Array) -> Array:
+    """Return the negative of what has come in a message: nobody else's, but perhaps read-only."""
+    return np.negative(value, out=value if value.flags.writeable else None)

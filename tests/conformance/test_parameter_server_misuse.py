@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from mpistrat import Variable
+from mpistrat import IndexedSlices, Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import ClosedError, ContextError
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
@@ -69,3 +69,20 @@ def test_a_read_is_not_of_an_older_version_that_another_thread_has_seen():
 
         v._in_place.read = read_while_another_thread_takes_in_what_it_asked_for_before
         assert v.numpy().tolist() == [1, 1, 1]
+
+
+@on_jobs
+@pytest.mark.parametrize("length", [3, 100_000])
+def test_values_that_cannot_be_written_to_can_be_subtracted(layout, length):
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        with strategy.scope():
+            v = Variable(np.ones(length))
+        v.assign_sub(v.read_value())
+        assert not v.numpy().any()
+        rows = np.full(length, 2.0)
+        rows.flags.writeable = False
+        v.scatter_sub(IndexedSlices(rows, np.arange(length)))
+        assert (v.numpy() == -2).all()
+        v.scatter_sub(IndexedSlices(v.read_value(), np.arange(length)))
+        assert not v.numpy().any()
