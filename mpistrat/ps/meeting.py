@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import socket
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +12,7 @@ from mpistrat.cluster import mpi
 from mpistrat.cluster.resolvers import ClusterResolver
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
-from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.ps.door import Door, knock
 from mpistrat.ps.roster import Member, Roster, member_of
 from mpistrat.ps.seat import Seat
 from mpistrat.ps.stream import Stream
@@ -24,9 +21,6 @@ if TYPE_CHECKING:
     from mpistrat.ps.wire import Wire
 
 __all__ = ["meet"]
-
-_TOKEN_BYTES = 16
-_RANK_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -83,11 +77,8 @@ def meet(
     rank = communicator.rank
     with communicator.checking():
         me = member_of(resolver, rank, wanted)
-    name = b"\0mpistrat-" + secrets.token_hex(16).encode()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-        door.bind(name)
-        door.listen(communicator.size)
-        card = _Card(me, host_name(), _network(), name, secrets.token_bytes(_TOKEN_BYTES))
+    with Door(communicator.size) as door:
+        card = _Card(me, host_name(), _network(), door.name, door.token)
         cards: list[_Card] = communicator.allgather_object(card)
         with communicator.checking():
             roster = Roster([one.member for one in cards])
@@ -102,47 +93,20 @@ def meet(
     return Seat(me, roster, streams, uid, wire.close)
 
 
-def _connected(door: socket.socket, cards: Sequence[_Card], rank: int) -> dict[Member, Stream]:
+def _connected(door: Door, cards: Sequence[_Card], rank: int) -> dict[Member, Stream]:
     """Connect to lower ranks, which have their doors open by now, and let higher ones in."""
     me, place = cards[rank].member, cards[rank].place
-    near = [one.place == place and me.talks_to(one.member) for one in cards]
+    near = {one.member.rank: one for one in cards if one.place == place}
+    peers = {other: card for other, card in near.items() if me.talks_to(card.member)}
     streams = {}
-    for card in cards[:rank]:
-        if near[card.member.rank]:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.connect(card.name)
-            sock.sendall(card.token + rank.to_bytes(_RANK_BYTES, "little"))
-            streams[card.member] = Stream(sock, str(card.member), card.member.rank)
-    later = [one.member for one in cards[rank + 1 :]]
-    expected = {member.rank: member for member in later if near[member.rank]}
-    end = time.monotonic() + config.timeout_s()
-    while expected:
-        sock, peer = _let_in(door, cards[rank].token, end, expected)
-        if peer is not None:
-            streams[peer] = Stream(sock, str(peer), expected.pop(peer.rank).rank)
+    for other, card in peers.items():
+        if other < rank:
+            sock = knock(card.name, card.token, rank, card.member, config.timeout_s())
+            streams[card.member] = Stream(sock, str(card.member), other)
+    later = {other: card.member for other, card in peers.items() if other > rank}
+    for other, sock in door.let_in(later, config.timeout_s()).items():
+        streams[later[other]] = Stream(sock, str(later[other]), other)
     return streams
-
-
-def _let_in(
-    door: socket.socket, token: bytes, end: float, expected: dict[int, Member]
-) -> tuple[socket.socket, Member | None]:
-    """Accept a connection; who does not know the token is turned away."""
-    try:
-        door.settimeout(max(0.01, end - time.monotonic()))
-        sock, _ = door.accept()
-        sock.settimeout(max(0.01, end - time.monotonic()))
-        hello = sock.recv(_TOKEN_BYTES + _RANK_BYTES, socket.MSG_WAITALL)
-    except TimeoutError as error:
-        names = ", ".join(map(str, expected.values()))
-        raise CommunicationTimeoutError(
-            f"waited {config.timeout_s():g} s for {names} to connect", tuple(expected)
-        ) from error
-    rank = int.from_bytes(hello[_TOKEN_BYTES:], "little")
-    is_ours = secrets.compare_digest(hello[:_TOKEN_BYTES], token) and rank in expected
-    if not is_ours:
-        sock.close()
-        return sock, None
-    return sock, expected[rank]
 
 
 def _far(cards: Sequence[_Card], rank: int) -> list[Member]:
