@@ -13,7 +13,7 @@ from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers import ClusterResolver, SimpleClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.coordinator.worker import Worker
-from mpistrat.errors import ContextError, PeerLostError, UsageError
+from mpistrat.errors import ClosedError, ContextError, PeerLostError, UsageError
 from mpistrat.ps import meeting
 from mpistrat.ps.shard_server import ShardServer
 
@@ -65,6 +65,7 @@ class Server:
                 " ParameterServerStrategy, whose roles threads play in one process"
             )
         self._seat = meeting.meet(self._resolver, self._job, ["worker", "ps"], comm)
+        self._has_served = False
 
     @property
     def target(self) -> str:
@@ -81,7 +82,15 @@ class Server:
         ------
         PeerLostError
             The chief's program has ended with an error, or a ps is lost.
+        ClosedError
+            It has served, and the job is over.
         """
+        if self._has_served:
+            raise ClosedError(
+                f"join() of {self._seat.me}, whose job is over; make a Server for each"
+                " ParameterServerStrategy that the chief makes"
+            )
+        self._has_served = True
         member: Worker | ShardServer = (
             Worker(self._seat, self._resolver)
             if self._seat.me.task_type == "worker"

@@ -7,6 +7,7 @@ import pytest
 
 from mpistrat import IndexedSlices, Variable
 from mpistrat.coordinator import ClusterCoordinator
+from mpistrat.coordinator.server import Server
 from mpistrat.errors import ClosedError, ContextError
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
 from mpistrat.testing.coordination import JOBS, Cast, on_chief
@@ -86,3 +87,18 @@ def test_values_that_cannot_be_written_to_can_be_subtracted(layout, length):
         assert (v.numpy() == -2).all()
         v.scatter_sub(IndexedSlices(v.read_value(), np.arange(length)))
         assert not v.numpy().any()
+
+
+@pytest.mark.mpi(3)
+def test_two_strategies_in_turn_and_a_server_that_has_served():
+    for number in range(2):
+        resolver = Cast(3, 1, 1).resolver()
+        if resolver.task_type != "chief":
+            server = Server(resolver)
+            server.join()
+            with pytest.raises(ClosedError, match="make a Server for each"):
+                server.join()
+            continue
+        with ParameterServerStrategy(resolver) as strategy, strategy.scope():
+            v = Variable(float(number))
+            assert ClusterCoordinator(strategy).schedule(v.numpy).fetch() == number
