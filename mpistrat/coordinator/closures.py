@@ -70,7 +70,7 @@ class Functions:
         """
         key: Any = id(fn)
         if isinstance(fn, types.MethodType):  # made anew at every access
-            key = (id(fn.__self__), id(fn.__func__))
+            key = _method_key(fn)
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -91,6 +91,16 @@ class Functions:
             oldest.is_dropped = True
             self._forget(oldest.number)
         return found
+
+
+def _method_key(method: types.MethodType) -> tuple[int, Any]:
+    """Return what tells a method from others: its name, if that leads to it, else its function.
+
+    Where a worker is a thread, a class that arrives there gets its functions anew.
+    """
+    name, function = method.__name__, method.__func__
+    is_named = getattr(type(method.__self__), name, None) is function
+    return id(method.__self__), name if is_named else id(function)
 
 
 def pack(value: Any, what: str) -> bytes:
