@@ -59,7 +59,7 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
         seed = seeds.common_order(strategy.communicator) if self._shuffle else None
         indices = strategy.experimental_distribute_dataset(_indices(self, original, seed))
         mine = _gathered(rows, private_api.own_dataset(indices))
-        return strategy.distribute_datasets_from_function(lambda _: mine)
+        return strategy.extended.distribute_prefetched(mine)
 
     return get_tf_dataset
 

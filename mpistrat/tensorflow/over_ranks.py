@@ -137,6 +137,26 @@ class OverRanks:
             options,
         )
 
+    def distribute_prefetched(self, dataset: tf.data.Dataset) -> Any:
+        """Return a distributed dataset of what each rank has made, which prefetches by itself.
+
+        For one device with this host's memory it needs no iterator for several devices, whose
+        making takes 50 ms each epoch.
+        """
+        options = None
+        if self._num_local == 1 and "CPU" in self.worker_devices[0]:
+            options = tf.distribute.InputOptions(
+                experimental_fetch_to_device=False,
+                experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+            )
+        return private_api.datasets_from_function(
+            lambda _: untuned(dataset),
+            self._input_workers_with_options(options),
+            [self._input_context()],
+            self._container_strategy(),
+            options,
+        )
+
     def _experimental_distribute_values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
         contexts = (
             tf.distribute.experimental.ValueContext(

@@ -70,6 +70,7 @@ def check_failed(result, *words, ranks=range(1, RANKS), is_heard=False):
             assert all(word in text for word in words), result.output
 
 
+@takes_long()
 def test_well_without_close_and_past_a_proxy(tmp_path):
     result = run(
         "coordinator.join(); print(total.numpy())", tmp_path, grpc_proxy="http://127.0.0.1:9"

@@ -41,6 +41,7 @@ def sgd():
 # ----------------------------------------------------------------------------------- results
 
 
+@takes_long()
 def test_one_worker_gives_what_one_process_gives():
     def chief(s, _):
         models, logs = [], []
