@@ -12,6 +12,7 @@ import pytest
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import takes_long
 
 
 def mpi():
@@ -95,6 +96,7 @@ def test_ranks_are_those_of_the_given_communicator():
 # --------------------------------------------------------------------------- open and close
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=150)  # 10 s on an idle machine
 def test_many_communicators_one_after_the_other():
     world = mpi().COMM_WORLD

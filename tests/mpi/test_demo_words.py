@@ -8,7 +8,8 @@ from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import takes_long
 
 
-@pytest.mark.parametrize("ranks", [1, pytest.param(5, marks=takes_long())])
+@takes_long()
+@pytest.mark.parametrize("ranks", [1, 5])
 def test_words_are_learned(ranks):
     result = run_job(["-m", "mpistrat.demo.words"], ranks, timeout_s=50).check()
     told = result.ranks[0].stdout

@@ -95,6 +95,7 @@ def test_the_chief_is_killed(tmp_path):
     ("task", "name"),
     [("worker1", "worker 1 (rank 2/4)"), pytest.param("ps0", "ps 0", marks=takes_long())],
 )
+@takes_long()
 def test_another_rank_is_killed(task, name, tmp_path):
     """All ranks end, with its name; TensorFlow alone would wait for it to come back."""
     result = run(f"kill({task!r})\ncoordinator.join()", tmp_path)

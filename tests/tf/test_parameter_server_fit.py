@@ -70,6 +70,7 @@ def test_one_worker_gives_what_one_process_gives():
     on_chief(chief, num_ps=2)
 
 
+@takes_long()
 def test_two_workers_learn():
     def chief(s, _):
         model = compiled(s.scope(), lambda: keras.optimizers.Adam(0.01))

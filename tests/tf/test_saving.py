@@ -182,6 +182,7 @@ def test_what_all_ranks_save_to_one_path_is_whole():
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
+@takes_long()
 def test_a_lock_that_is_not_given_back_has_a_deadline():
     with distribute.MirroredStrategy() as strategy, pytest.MonkeyPatch.context() as patch:
         folder = world_folder(strategy.communicator)
@@ -261,6 +262,7 @@ print("went on")
 
 
 @pytest.mark.deadline(120)
+@takes_long()
 def test_a_killed_training_goes_on(tmp_path):
     root = str(Path(mpistrat.__file__).parents[1])
     path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
