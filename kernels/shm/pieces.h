@@ -42,10 +42,10 @@ class Pieces {
     return {data(offset), start_ + pieces_[at_].nbytes - offset};
   }
 
-  void copy_out(int64_t offset, void* destination, int64_t nbytes) {
+  void copy_out(int64_t offset, void* destination, int64_t nbytes, bool stream = false) {
     auto* to = static_cast<uint8_t*>(destination);
     for_each(offset, nbytes, [&](uint8_t* piece, int64_t n) {
-      mpistrat_copy(to, piece, static_cast<size_t>(n), 0);
+      mpistrat_copy(to, piece, static_cast<size_t>(n), stream);
       to += n;
     });
   }

@@ -43,8 +43,11 @@ Reduction::Reduction(const MpistratSpec& spec, const Place& place)
   choose_stream(place);
   const bool has_regions = nbytes_ >= kProbeBytes && !place.regions->empty();
   const bool can_reach = may_pull(place);
-  is_timed_ = can_reach && place.ways;
-  if (can_reach) plan_ = place.ways ? place.ways->plan(nbytes_) : Ways::Plan{true, true, false};
+  is_timed_ = place.ways && nbytes_ >= place.tuning.remote_bytes;
+  if (is_timed_)
+    plan_ = place.ways->plan(nbytes_, can_reach);
+  else
+    plan_.asks = plan_.would_read = can_reach;
   before_ = spec.kind == MPISTRAT_ALLREDUCE && size_ > 1 && (has_regions || plan_.asks);
   chunks_ = num_pieces(nbytes_, chunk_bytes_);
   is_whole_ = size_ == 2 && nbytes_ <= place.tuning.whole_bytes;
@@ -91,7 +94,7 @@ void Reduction::consume(const Place& place, int64_t step) {
   if (pulls_) pull(place, step);
   if (step >= before_ && !pulls_) reduce_chunk(place, step - before_);
   if (is_timed_ && step + 1 == steps && !is_partial && !(reads_in_place_ && writes_in_place_))
-    place.ways->note(nbytes_, pulls_, spent_ns_ + now_ns() - began_ns_);
+    place.ways->note(nbytes_, way(), spent_ns_ + now_ns() - began_ns_);
 }
 
 void Reduction::reduce_chunk(const Place& place, int64_t chunk) {
@@ -200,8 +203,8 @@ void Reduction::bring(const Place& place, int64_t chunk) {
   const int64_t start = offset(chunk), nbytes = piece_bytes(nbytes_, chunk_bytes_, chunk);
   const Slice mine = is_whole_ ? Slice{nbytes, nbytes} : slice(chunk, place.rank);
   uint8_t* slot = place.slot(place.rank);  // the own slice is reduced from where it is
-  send_.copy_out(start, slot, mine.begin);
-  send_.copy_out(start + mine.end, slot + mine.end, nbytes - mine.end);
+  send_.copy_out(start, slot, mine.begin, plan_.goes_past);
+  send_.copy_out(start + mine.end, slot + mine.end, nbytes - mine.end, plan_.goes_past);
 }
 
 const uint8_t* Reduction::source(const Place& place, int64_t chunk, int of, Slice part) {
@@ -248,6 +251,13 @@ void Reduction::reduce_to_all(const Place& place, int64_t chunk, Slice part) {
 void Reduction::reduce_to_result(const Place& place, int64_t chunk, Slice part, uint8_t* result) {
   const int64_t at = offset(chunk) + part.begin;
   uint8_t* own = wants(place.rank) ? recv_.contiguous(at, part.nbytes()) : nullptr;
+  if (own && plan_.goes_past) {
+    void* first = own;  // who streams one's own result streams both, block by block
+    void* both[] = {own, result};
+    reduce(place, stream_ ? both : &first, stream_ ? 2 : 1, place.sources, part.nbytes(), stream_);
+    if (!stream_) mpistrat_copy(result, own, static_cast<size_t>(part.nbytes()), 1);
+    return;
+  }
   void* to[] = {result, own};
   reduce(place, to, own && !stream_ ? 2 : 1, place.sources, part.nbytes(), 0);
   if (wants(place.rank) && (!own || stream_)) recv_.copy_in(at, result, part.nbytes(), stream_);

@@ -15,7 +15,7 @@
 // Of registered arrays (regions.h) the copies in, or out, or both are left out. If not all are
 // registered, but each rank can read the others' arrays where they are (offers.h), it reduces its
 // slice of all of them to its own result, then copies the others' slices from their results. Two
-// ranks find out by themselves whether that pays (ways.h).
+// ranks find out by themselves whether that pays, or to fill slots past the caches (ways.h).
 
 #include "exchange.h"
 #include "pulling.h"
@@ -37,6 +37,9 @@ class Reduction : public Exchange {
   };
   Slice slice(int64_t chunk, int of) const;
   bool wants(int rank) const { return spec_.kind == MPISTRAT_ALLREDUCE || rank == spec_.root; }
+  Ways::Way way() const {
+    return pulls_ ? Ways::kRead : plan_.goes_past ? Ways::kPast : Ways::kSlots;
+  }
   int64_t offset(int64_t chunk) const { return chunk * chunk_bytes_; }
 
   void bring_or_offer(const Place& place, int64_t step);

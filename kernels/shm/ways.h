@@ -1,15 +1,24 @@
 #ifndef MPISTRAT_SHM_WAYS_H_
 #define MPISTRAT_SHM_WAYS_H_
 
-// By which of two ways long private arrays are reduced: by slots, or from where they are, read by
-// the kernel (remote.h).
+// By which of three ways long private arrays are reduced: by slots; by slots that are written past
+// the caches; or from where they are, read by the kernel (remote.h).
 //
 // What is faster depends on how far apart the ranks' processors are, which no table of processors
-// knows. Measured on one AMD EPYC, 2 ranks, 16 MiB of float32: 3.3 ms by slots and 4.6 ms by the
-// kernel where the two processors share a cache, 10.5 ms and 4.5 ms where they do not. So each rank
-// times its own calls, by powers of two of their bytes. Now and then a call asks all ranks what
-// they would like; they go by the kernel from then on if all would. Asking costs two steps, which
-// calls by slots are spared in between: 20 of 110 us at 1 MiB.
+// knows. Measured on one AMD EPYC, 2 ranks, float32, where the two processors share a cache and
+// where they do not, us:
+//
+//                  1 MiB near  1 MiB apart  16 MiB near  16 MiB apart
+//   slots                  48          175         1500          3000
+//   past the caches        84           70         2280          1300
+//   read                   99          400         1770          1900
+//
+// (Apart, a slot's lines are in the other processor's cache when they are written again: each has
+// to be fetched from there first, which costs more than memory does.) So each rank times its own
+// calls, by powers of two of their bytes. Which slots it writes past the caches concerns nobody
+// else. Whether to read does: now and then a call asks all ranks what they would like, and they go
+// by the kernel from then on if all would. Asking costs two steps, which calls by slots are spared
+// in between: 20 of 110 us at 1 MiB.
 
 #include <algorithm>
 #include <array>
@@ -19,23 +28,32 @@ namespace mpistrat {
 
 class Ways {
  public:
+  enum Way { kSlots, kPast, kRead, kNumWays };
+
   // What a rank does in a call.
   struct Plan {
     bool asks;         // all ranks; else it goes by slots
     bool would_read;   // this rank's answer
     bool is_decision;  // what is agreed on holds for the calls that follow
+    bool goes_past;    // the caches, if it goes by slots
   };
 
-  // Plan a call of `nbytes`. The first calls go both ways, and now and then the other way is tried
+  // Plan a call of `nbytes`. The first calls go all ways, and now and then another way is tried
   // again. All ranks have counted alike, and so ask in the same calls.
-  Plan plan(int64_t nbytes) const {
+  Plan plan(int64_t nbytes, bool can_read) const {
     const Size& size = sizes_[index_of(nbytes)];
     const int64_t number = size.num_calls;
-    if (number < 2 * kFirstTries) return {true, number % 2 == 0, false};
-    const bool is_faster = size.ns[kRead] < size.ns[kSlots];
-    if (number % kTryEvery == 0) return {true, !size.reads, false};
-    const bool is_decision = number == 2 * kFirstTries || number % kDecideEvery == 1;
-    return {is_decision || size.reads, is_faster, is_decision};
+    if (number < kNumWays * kFirstTries) return trial(size, number % kNumWays, can_read);
+    const bool is_faster = size.ns[kRead] < size.ns[by_slots(size)];
+    if (number % kTryEvery == 0) {
+      const bool is_other = number / kTryEvery % 2 == 0;
+      const int other = by_slots(size) == kPast ? kSlots : kPast;
+      return trial(size, size.reads ? (is_other ? kPast : kSlots) : (is_other ? other : kRead),
+                   can_read);
+    }
+    const bool is_decision =
+        can_read && (number == kNumWays * kFirstTries || number % kDecideEvery == 1);
+    return {is_decision || size.reads, is_faster, is_decision, by_slots(size) == kPast};
   }
 
   // All ranks are in this call: what only one rank called, or with other arrays, does not count.
@@ -45,22 +63,32 @@ class Ways {
   void decide(int64_t nbytes, bool reads) { sizes_[index_of(nbytes)].reads = reads; }
 
   // A call took so long.
-  void note(int64_t nbytes, bool was_read, uint64_t ns) {
-    uint64_t& known = sizes_[index_of(nbytes)].ns[was_read ? kRead : kSlots];
+  void note(int64_t nbytes, Way way, uint64_t ns) {
+    uint64_t& known = sizes_[index_of(nbytes)].ns[way];
     known = known == 0 ? ns : std::min(ns, known + (known >> kSlowness));
   }
 
  private:
-  enum { kSlots, kRead };
   static constexpr int64_t kFirstTries = 2, kDecideEvery = 16, kTryEvery = 64;
   static constexpr int kSlowness =
       2;  // one slow call is chance; several make it slower by a quarter
 
   struct Size {
     int64_t num_calls = 0;
-    uint64_t ns[2] = {};
+    uint64_t ns[kNumWays] = {};
     bool reads = false;  // what was agreed on last
   };
+
+  // The faster kind of slots.
+  static Way by_slots(const Size& size) {
+    return size.ns[kPast] < size.ns[kSlots] ? kPast : kSlots;
+  }
+
+  // Go one way, once. Who cannot read goes by slots.
+  static Plan trial(const Size& size, int64_t way, bool can_read) {
+    if (way == kRead && can_read) return {true, true, false, false};
+    return {false, false, false, way == kRead ? by_slots(size) == kPast : way == kPast};
+  }
 
   static size_t index_of(int64_t nbytes) {
     size_t index = 0;

@@ -1,4 +1,4 @@
-// Two ranks that choose between slots and reading (ways.h), and what the choice rests on.
+// Two ranks that choose between two kinds of slots and reading (ways.h).
 
 #include "../shm/ways.h"
 
@@ -8,87 +8,128 @@ namespace {
 
 constexpr int64_t kBytes = 3 << 20;
 
+using mpistrat::Ways;
+
 struct Times {
-  uint64_t by_slots, read;
+  uint64_t by_slots, past, read;
 };
 
 // Two ranks, of which one may find other times than the other. They meet in every call.
 struct Pair {
-  mpistrat::Ways ranks[2];
+  Ways ranks[2];
+  bool can_read = true;
   int num_asked = 0;
 
-  bool call(Times first, Times second, int64_t nbytes = kBytes) {
-    mpistrat::Ways::Plan plans[2] = {ranks[0].plan(nbytes), ranks[1].plan(nbytes)};
+  // The way that rank 0 goes.
+  Ways::Way call(Times first, Times second, int64_t nbytes = kBytes) {
+    Ways::Plan plans[2] = {ranks[0].plan(nbytes, can_read), ranks[1].plan(nbytes, can_read)};
     CHECK(plans[0].asks == plans[1].asks && plans[0].is_decision == plans[1].is_decision);
+    CHECK(can_read || !plans[0].asks);
     const bool reads = plans[0].asks && plans[0].would_read && plans[1].would_read;
     num_asked += plans[0].asks;
     const Times times[2] = {first, second};
+    Ways::Way ways[2];
     for (int rank = 0; rank < 2; ++rank) {
+      const Ways::Way slots = plans[rank].goes_past ? Ways::kPast : Ways::kSlots;
+      ways[rank] = reads ? Ways::kRead : slots;
+      const uint64_t ns[] = {times[rank].by_slots, times[rank].past, times[rank].read};
       ranks[rank].count(nbytes);
       if (plans[rank].is_decision) ranks[rank].decide(nbytes, reads);
-      ranks[rank].note(nbytes, reads, reads ? times[rank].read : times[rank].by_slots);
+      ranks[rank].note(nbytes, ways[rank], ns[ways[rank]]);
     }
-    return reads;
+    return ways[0];
   }
 
-  bool call(Times both) { return call(both, both); }
+  Ways::Way call(Times both) { return call(both, both); }
 
-  int count_reads(int num_calls, Times first, Times second) {
+  int count(Ways::Way way, int num_calls, Times first, Times second) {
     int count = 0;
-    for (int i = 0; i < num_calls; ++i) count += call(first, second);
+    for (int i = 0; i < num_calls; ++i) count += call(first, second) == way;
     return count;
   }
+
+  int count(Ways::Way way, int num_calls, Times both) { return count(way, num_calls, both, both); }
 };
 
-constexpr Times kSlotsAreFaster{10, 30}, kReadingIsFaster{100, 30};
+constexpr Times kSlotsAreFaster{10, 20, 30}, kReadingIsFaster{100, 80, 30};
+constexpr Times kPastIsFaster{100, 20, 30};
 
-void the_first_calls_go_both_ways_then_the_faster_one() {
+void the_first_calls_go_all_ways_then_the_fastest() {
   Pair pair;
-  CHECK(pair.call(kSlotsAreFaster) && !pair.call(kSlotsAreFaster));
-  CHECK(pair.call(kSlotsAreFaster) && !pair.call(kSlotsAreFaster));
-  CHECK(pair.count_reads(124, kSlotsAreFaster, kSlotsAreFaster) == 1);  // now and then a try
+  for (int i = 0; i < 2; ++i)
+    for (Ways::Way way : {Ways::kSlots, Ways::kPast, Ways::kRead})
+      CHECK(pair.call(kSlotsAreFaster) == way);
+  CHECK(pair.count(Ways::kSlots, 122, kSlotsAreFaster) == 121);  // now and then a try
+  for (Times times : {kPastIsFaster, kReadingIsFaster}) {
+    Pair other;
+    other.count(Ways::kSlots, 6, times);
+    CHECK(other.count(times.past < times.read ? Ways::kPast : Ways::kRead, 50, times) == 50);
+  }
+}
+
+void both_others_are_tried_again() {
+  for (Times times : {kSlotsAreFaster, kPastIsFaster, kReadingIsFaster}) {
+    Pair pair;
+    pair.count(Ways::kSlots, 64, times);
+    int tried[Ways::kNumWays] = {};
+    for (int i = 0; i < 128; ++i) ++tried[pair.call(times)];
+    for (int count : tried) CHECK(count == 1 || count == 126);
+  }
 }
 
 void slots_are_seldom_asked_about() {
   Pair pair;
-  pair.count_reads(64, kSlotsAreFaster, kSlotsAreFaster);
+  pair.count(Ways::kRead, 64, kSlotsAreFaster);
   pair.num_asked = 0;
-  pair.count_reads(64, kSlotsAreFaster, kSlotsAreFaster);
-  CHECK(pair.num_asked == 5);  // one try and four decisions
+  pair.count(Ways::kRead, 128, kSlotsAreFaster);
+  CHECK(pair.num_asked == 9);  // one try and eight decisions
+}
+
+void who_cannot_read_is_not_asked() {
+  Pair pair;
+  pair.can_read = false;
+  CHECK(pair.count(Ways::kRead, 200, kReadingIsFaster) == 0);
+  CHECK(pair.count(Ways::kPast, 10, kReadingIsFaster) == 10);
 }
 
 void what_has_become_slow_is_left_and_found_again() {
   Pair pair;
-  pair.count_reads(64, kSlotsAreFaster, kSlotsAreFaster);
-  pair.count_reads(32, kReadingIsFaster, kReadingIsFaster);
-  CHECK(pair.count_reads(8, kReadingIsFaster, kReadingIsFaster) == 8);
-  pair.count_reads(128, kSlotsAreFaster, kSlotsAreFaster);
-  CHECK(pair.count_reads(8, kSlotsAreFaster, kSlotsAreFaster) == 0);
+  pair.count(Ways::kRead, 64, kSlotsAreFaster);
+  pair.count(Ways::kRead, 32, kReadingIsFaster);
+  CHECK(pair.count(Ways::kRead, 8, kReadingIsFaster) == 8);
+  pair.count(Ways::kRead, 256, kSlotsAreFaster);
+  CHECK(pair.count(Ways::kSlots, 8, kSlotsAreFaster) == 8);
+  pair.count(Ways::kRead, 256, kPastIsFaster);
+  CHECK(pair.count(Ways::kPast, 8, kPastIsFaster) == 8);
 }
 
 void one_rank_alone_decides_for_slots() {
   Pair pair;
-  CHECK(pair.count_reads(4, kReadingIsFaster, kSlotsAreFaster) == 2);
-  CHECK(pair.count_reads(59, kReadingIsFaster, kSlotsAreFaster) == 0);
+  CHECK(pair.count(Ways::kRead, 6, kReadingIsFaster, kSlotsAreFaster) == 2);
+  CHECK(pair.count(Ways::kRead, 57, kReadingIsFaster, kSlotsAreFaster) == 0);
 }
 
 void calls_that_differ_do_not_count() {
   Pair pair;
-  for (int i = 0; i < 10; ++i) (void)pair.ranks[i % 3 == 0].plan(kBytes);  // and then a mismatch
-  CHECK(pair.call(kSlotsAreFaster) && !pair.call(kSlotsAreFaster));
+  for (int i = 0; i < 10; ++i) (void)pair.ranks[i % 3 == 0].plan(kBytes, true);  // then a mismatch
+  CHECK(pair.call(kSlotsAreFaster) == Ways::kSlots && pair.call(kSlotsAreFaster) == Ways::kPast);
 }
 
 void lengths_are_learned_one_by_one() {
   Pair pair;
-  pair.count_reads(64, kSlotsAreFaster, kSlotsAreFaster);
-  CHECK(pair.call(kSlotsAreFaster, kSlotsAreFaster, kBytes / 4));  // its first call
+  pair.count(Ways::kSlots, 65, kSlotsAreFaster);
+  CHECK(pair.call(kSlotsAreFaster) == Ways::kSlots);
+  for (Ways::Way way : {Ways::kSlots, Ways::kPast, Ways::kRead})  // the first calls of this length
+    CHECK(pair.call(kSlotsAreFaster, kSlotsAreFaster, kBytes / 4) == way);
 }
 
 }  // namespace
 
 int main() {
-  the_first_calls_go_both_ways_then_the_faster_one();
+  the_first_calls_go_all_ways_then_the_fastest();
+  both_others_are_tried_again();
   slots_are_seldom_asked_about();
+  who_cannot_read_is_not_asked();
   what_has_become_slow_is_left_and_found_again();
   one_rank_alone_decides_for_slots();
   calls_that_differ_do_not_count();

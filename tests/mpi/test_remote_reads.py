@@ -88,6 +88,25 @@ def test_ranks_that_find_out_which_way_is_faster(name):
 
 
 @pytest.mark.mpi(ranks=2)
+@pytest.mark.parametrize("stream_bytes", [1, 1 << 50])
+@pytest.mark.parametrize("whole_bytes", [1, 1 << 50])
+def test_every_way_that_is_found_out_gives_the_same_sums(whole_bytes, stream_bytes):
+    """Slots through and past the caches, and reads; of halves and whole chunks, of lists, too."""
+    with Communicator(world(), "shm") as comm:
+        way = Tuning(whole_bytes=whole_bytes, stream_bytes=stream_bytes)
+        comm.backend.tune({"allreduce": way})
+        for counts in ([300_007], [5, 100_003, 0, 70_001]):
+            lists = [
+                [sample("float32", (count,), rank + i) for i, count in enumerate(counts)]
+                for rank in range(comm.size)
+            ]
+            for i in range(8):
+                totals = comm.allreduce_many(lists[comm.rank])
+                for total, *arrays in zip(totals, *lists, strict=True):
+                    assert_same(total, expected_reduction("sum", arrays), f"{counts}, {i}")
+
+
+@pytest.mark.mpi(ranks=2)
 @pytest.mark.parametrize("num_arrays", [1, 3])
 def test_ranks_find_out_after_calls_that_differed(num_arrays):
     """What one rank called and another did not changes nothing in how they go on."""

@@ -86,7 +86,8 @@ class Tuning(_Sizes):
     remote_bytes
         From so many bytes on, private arrays are read where they are, if the system allows it
         and results are not written past the caches. Where it is 0, two ranks that all-reduce
-        find out by themselves when that is faster (kernels/shm/ways.h).
+        find out by themselves when that is faster, and when slots written past the caches are
+        (kernels/shm/ways.h).
     """
 
     chunk_bytes: int = 0
