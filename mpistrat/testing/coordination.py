@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.mpi_resolver import MPIClusterResolver
 from mpistrat.cluster.resolvers import ClusterResolver, SimpleClusterResolver
@@ -16,7 +18,7 @@ from mpistrat.coordinator.server import Server
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
 from mpistrat.testing.placement import with_all
 
-__all__ = ["ALL_JOBS", "JOBS", "Cast", "on_chief"]
+__all__ = ["ALL_JOBS", "JOBS", "Cast", "on_chief", "on_jobs"]
 
 _NODE_SIZE = "MPISTRAT_NODE_SIZE"
 
@@ -61,6 +63,9 @@ ALL_JOBS = (Cast(1, 2, 2), Cast(5, 2, 2), Cast(5, 2, 2, node_size=2))
 
 JOBS = ALL_JOBS if with_all() else ALL_JOBS[:2]
 """Those that most tests run on; with all tests, all."""
+
+on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
+"""Mark a test that runs on them."""
 
 
 def on_chief(

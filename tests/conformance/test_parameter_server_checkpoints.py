@@ -12,10 +12,9 @@ from mpistrat import Variable
 from mpistrat.checkpoint import data_files, index, kept
 from mpistrat.errors import CheckpointError, UsageError
 from mpistrat.ps.partitioners import FixedShardsPartitioner
-from mpistrat.testing.coordination import JOBS, Cast, on_chief
+from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 from mpistrat.train import Checkpoint, CheckpointManager
 
-on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 TABLE = np.arange(26.0).reshape(13, 2)
 VALUES = {
     "table": TABLE,

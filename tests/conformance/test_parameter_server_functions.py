@@ -12,7 +12,7 @@ from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import CoordinatorError
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
-from mpistrat.testing.coordination import JOBS, Cast, on_chief
+from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
 
 class WordError(Exception):
@@ -38,9 +38,6 @@ class Held:
 
     def __setstate__(self, state):
         ARRIVED.add(self)
-
-
-on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 
 
 @on_jobs

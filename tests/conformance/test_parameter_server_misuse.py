@@ -10,9 +10,7 @@ from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server
 from mpistrat.errors import ClosedError, ContextError
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
-from mpistrat.testing.coordination import JOBS, Cast, on_chief
-
-on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
+from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
 
 def test_what_a_closed_strategy_refuses_says_so():

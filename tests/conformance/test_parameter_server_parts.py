@@ -9,9 +9,8 @@ from mpistrat.experimental import partitioners
 from mpistrat.nn import embedding_lookup
 from mpistrat.optimizers import SGD, Adam
 from mpistrat.ps.partitioners import FixedShardsPartitioner, MinSizePartitioner
-from mpistrat.testing.coordination import JOBS, Cast, on_chief
+from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
-on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 WHOLE = np.arange(26.0).reshape(13, 2)
 
 

@@ -7,9 +7,8 @@ from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.collectives.native import why_no_kernels
 from mpistrat.ps.in_place import InPlace
 from mpistrat.ps.partitioners import FixedShardsPartitioner
-from mpistrat.testing.coordination import JOBS, Cast, on_chief
+from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
-on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 WHOLE = np.arange(26.0).reshape(13, 2)
 
 

@@ -11,10 +11,9 @@ from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import ContextError
 from mpistrat.optimizers import SGD, Adagrad, Adam
 from mpistrat.ps.partitioners import FixedShardsPartitioner
-from mpistrat.testing.coordination import JOBS, Cast, on_chief
+from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 from mpistrat.train import Checkpoint
 
-on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 MAKERS = {
     "sgd": lambda: SGD(0.05),
     "momentum": lambda: SGD(0.05, 0.9),
