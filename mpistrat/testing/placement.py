@@ -36,24 +36,29 @@ class Placement:
     Attributes
     ----------
     file
-        The test file; its cases of one size share a job.
+        The test file; the cases of one size in its folder share a job, but for files alone.
     ranks
         Size of the job; 0: no job, pytest's own process.
     timeout_s
         Deadline.
+    is_alone
+        Whether other files use other jobs.
     """
 
     file: Path
     ranks: int
     timeout_s: float
+    is_alone: bool = False
 
 
-def _check_marker(ranks: Any = None, *, timeout_s: float | None = None) -> tuple[Any, Any]:
-    return ranks, timeout_s
+def _check_marker(
+    ranks: Any = None, *, timeout_s: float | None = None, alone: bool = False
+) -> tuple[Any, float | None, bool]:
+    return ranks, timeout_s, alone
 
 
-def _marker(node: pytest.Item | pytest.Function) -> tuple[Any, float | None] | None:
-    """Return `ranks` and `timeout_s` of the closest mpi marker, or None without one."""
+def _marker(node: pytest.Item | pytest.Function) -> tuple[Any, float | None, bool] | None:
+    """Return what the closest mpi marker says, or None without one."""
     mark = node.get_closest_marker("mpi")
     if mark is None:
         return None
@@ -62,20 +67,20 @@ def _marker(node: pytest.Item | pytest.Function) -> tuple[Any, float | None] | N
     except TypeError as error:
         raise pytest.Collector.CollectError(
             f"{node.nodeid}: @pytest.mark.mpi got {mark.args} {mark.kwargs}; expected ranks= "
-            f"(a number or a list of numbers) and timeout_s= ({error})"
+            f"(a number or a list of numbers), timeout_s= and alone= ({error})"
         ) from None
 
 
 def marked_sizes(node: pytest.Function) -> list[int]:
     """Return the job sizes to multiply a test by: empty unless its marker lists several."""
-    ranks = (_marker(node) or (None, None))[0]
+    ranks = (_marker(node) or (None,))[0]
     return [] if ranks is None or isinstance(ranks, int) else list(ranks)
 
 
 def placement(item: pytest.Item) -> Placement:
     """Return where a test case runs, from its marker and its parameters."""
     marked = _marker(item) if isinstance(item, pytest.Function) else None
-    ranks, timeout_s = marked or (None, None)
+    ranks, timeout_s, is_alone = marked or (None, None, False)
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     layout_ranks = getattr(parameters.get(_LAYOUT), "ranks", None)
     if SIZE_PARAMETER in parameters:
@@ -84,7 +89,7 @@ def placement(item: pytest.Item) -> Placement:
         size = layout_ranks if layout_ranks > 1 else 0
     else:
         size = (ranks or 2) if marked else 0
-    return Placement(item.path, size, timeout_s or _deadline(item, size))
+    return Placement(item.path, size, timeout_s or _deadline(item, size), is_alone)
 
 
 def _deadline(item: pytest.Item, size: int) -> float:

@@ -11,7 +11,8 @@ Use it by ``pytest_plugins = ["mpistrat.testing.plugin"]`` in a conftest.py. The
   (default 60 s).
 
 Such a body passes when it passes on every rank. It may take parametrized values (they are pickled
-and sent), no fixtures. Tests of one file and size share a job, and run one after the other.
+and sent), no fixtures. Tests of one folder and size share a job, and run one after the other; with
+``alone=True`` those of one file and size do.
 Without MPI these tests fail; MPISTRAT_TESTS_WITHOUT_MPI=1 skips them instead.
 """
 
@@ -20,18 +21,16 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-import warnings
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
 from mpistrat.testing.deadline import deadline
-from mpistrat.testing.job import MpiJob, TaskResult
+from mpistrat.testing.job import TaskResult
+from mpistrat.testing.jobs import Jobs
 from mpistrat.testing.mpirun import LauncherError
 from mpistrat.testing.placement import (
     SIZE_PARAMETER,
-    Placement,
     arguments,
     marked_sizes,
     placement,
@@ -42,46 +41,24 @@ _LAST_RESORT_S = 180.0
 """Added to a test's deadline; then pytest itself ends, with every thread's stack."""
 
 
-class _CurrentJob:
-    """The job of the file and size that is tested now; there is one at a time."""
-
-    def __init__(self) -> None:
-        self._key: tuple[Path, int] | None = None
-        self._job: MpiJob | None = None
-
-    def get(self, place: Placement) -> MpiJob:
-        """Return the job for a file and size, ending the one before."""
-        key = (place.file, place.ranks)
-        if self._job is None or key != self._key:
-            self.close()
-            self._key, self._job = key, MpiJob(place.ranks)
-        return self._job
-
-    def close(self) -> None:
-        """End the job, and warn if it did not end well."""
-        job, self._job = self._job, None
-        complaint = job.close() if job is not None else ""
-        if complaint:
-            warnings.warn(f"{self._key}: {complaint}", stacklevel=1)
-
-
-_JOB = pytest.StashKey[_CurrentJob]()
+_JOBS = pytest.StashKey[Jobs]()
 _STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers."""
     config.addinivalue_line(
-        "markers", "mpi(ranks=2, timeout_s=20): run the body on every rank of an MPI job"
+        "markers",
+        "mpi(ranks=2, timeout_s=20, alone=False): run the body on every rank of an MPI job",
     )
     config.addinivalue_line("markers", "deadline(seconds): fail the test after that time")
-    config.stash[_JOB] = _CurrentJob()
+    config.stash[_JOBS] = Jobs()
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End what an interrupted run has left."""
-    config.stash[_JOB].close()
+    config.stash[_JOBS].close()
     os.close(config.stash[_STDERR])
 
 
@@ -95,7 +72,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that share a job next to each other; else keep the order."""
+    """Put tests of a file and size next to each other; else keep the order."""
     order = {path: i for i, path in enumerate(dict.fromkeys(item.path for item in items))}
     items.sort(key=lambda item: (order[item.path], placement(item).ranks))
 
@@ -130,7 +107,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     owner = f"{pyfuncitem.cls.__qualname__}." if pyfuncitem.cls else ""
     try:
         result = (
-            pyfuncitem.config.stash[_JOB]
+            pyfuncitem.config.stash[_JOBS]
             .get(place)
             .run(
                 place.file,
@@ -164,9 +141,9 @@ def _conclude(item: pytest.Function, result: TaskResult) -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End the job after the last test of its file and size."""
-    here, following = placement(item), placement(nextitem) if nextitem else None
-    if here.ranks and (
-        following is None or (here.file, here.ranks) != (following.file, following.ranks)
-    ):
-        item.config.stash[_JOB].close()
+    """End the jobs that the next test does not use."""
+    jobs = item.config.stash[_JOBS]
+    if nextitem is None:
+        jobs.close()
+    else:
+        jobs.keep_for(placement(nextitem))

@@ -35,6 +35,8 @@ POLL_S = 0.002
 
 _QUICK_POLL_S = 0.0002
 _QUICK_POLLS = 40
+_IDLE_POLL_S = 0.01
+_IDLE_AFTER = 1000
 
 Verdict = Literal["passed", "skipped", "failed"]
 
@@ -110,9 +112,13 @@ def get(file: Path) -> Any:
 
 
 def pauses() -> Iterator[float]:
-    """Yield the seconds between two looks: few at first, since most tests take milliseconds."""
+    """Yield the seconds between two looks: few at first, since most tests take milliseconds.
+
+    They are more where a job is kept while the tests run in another.
+    """
     yield from repeat(_QUICK_POLL_S, _QUICK_POLLS)
-    yield from repeat(POLL_S)
+    yield from repeat(POLL_S, _IDLE_AFTER)
+    yield from repeat(_IDLE_POLL_S)
 
 
 def wait_for(file: Path) -> Any:

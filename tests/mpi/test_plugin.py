@@ -231,3 +231,28 @@ def test_here(): pass
     names = [line.rpartition("::")[2] for line in result.outlines if "::" in line]
     assert names[0] == "test_here"
     assert [name.partition("ranks")[2][:1] for name in names[1:]] == ["2", "2", "3", "3"]
+
+
+WHO = """
+import os
+from pathlib import Path
+import pytest
+
+@pytest.mark.mpi({})
+def test_who(): Path(__file__).with_suffix(f".{{os.getpid()}}").touch()
+"""
+
+
+def test_files_of_a_folder_share_jobs_while_there_is_room(inner: pytest.Pytester) -> None:
+    sizes = ["2", "3", "2", "4", "2", "2, alone=True", "2"]
+    inner.makepyfile(**{f"test_{i}": WHO.format(size) for i, size in enumerate(sizes)})
+    inner.runpytest_subprocess("--import-mode=importlib").assert_outcomes(passed=len(sizes))
+
+    def job(number: int) -> set[str]:
+        """Return the processes that the test of a file ran in."""
+        return {file.suffix for file in inner.path.glob(f"test_{number}.*")} - {".py"}
+
+    assert [len(job(number)) for number in range(7)] == [2, 3, 2, 4, 2, 2, 2]
+    assert job(0) == job(2)
+    assert not job(2) & job(4), "there is no room beside the job of four"
+    assert not job(5) & (job(4) | job(6))

@@ -18,7 +18,8 @@ from mpistrat.testing.two_processes import check_same, differs, snippets  # noqa
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60)
+# Alone, since TensorFlow's collectives have to be configured before anything else.
+pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60, alone=True)
 
 HERE = Path(__file__)
 FILES = [file for file in sorted(HERE.parent.glob("test_differential_*.py")) if file != HERE]
