@@ -86,6 +86,26 @@ struct Half {
 using Float16 = Half<10, 15>;
 using Bfloat16 = Half<7, 127>;
 
+// Call `check(format, dtype)` for every dtype, with a value of its format.
+template <class Check>
+void on_every_dtype(Check check) {
+  check(Truth{}, MPISTRAT_BOOL);
+  check(Plain<int8_t>{}, MPISTRAT_INT8);
+  check(Plain<int16_t>{}, MPISTRAT_INT16);
+  check(Plain<int32_t>{}, MPISTRAT_INT32);
+  check(Plain<int64_t>{}, MPISTRAT_INT64);
+  check(Plain<uint8_t>{}, MPISTRAT_UINT8);
+  check(Plain<uint16_t>{}, MPISTRAT_UINT16);
+  check(Plain<uint32_t>{}, MPISTRAT_UINT32);
+  check(Plain<uint64_t>{}, MPISTRAT_UINT64);
+  check(Float16{}, MPISTRAT_FLOAT16);
+  check(Bfloat16{}, MPISTRAT_BFLOAT16);
+  check(Plain<float>{}, MPISTRAT_FLOAT32);
+  check(Plain<double>{}, MPISTRAT_FLOAT64);
+  check(Complex<float>{}, MPISTRAT_COMPLEX64);
+  check(Complex<double>{}, MPISTRAT_COMPLEX128);
+}
+
 template <class T>
 T combine_integers(int op, T a, T b) {
   const uint64_t x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);

@@ -118,17 +118,7 @@ void check_refusals() {
 }  // namespace
 
 int main() {
-  check_dtype<Truth>(MPISTRAT_BOOL);
-  check_dtype<Plain<int8_t>>(MPISTRAT_INT8);
-  check_dtype<Plain<uint16_t>>(MPISTRAT_UINT16);
-  check_dtype<Plain<int32_t>>(MPISTRAT_INT32);
-  check_dtype<Plain<int64_t>>(MPISTRAT_INT64);
-  check_dtype<Float16>(MPISTRAT_FLOAT16);
-  check_dtype<Bfloat16>(MPISTRAT_BFLOAT16);
-  check_dtype<Plain<float>>(MPISTRAT_FLOAT32);
-  check_dtype<Plain<double>>(MPISTRAT_FLOAT64);
-  check_dtype<Complex<float>>(MPISTRAT_COMPLEX64);
-  check_dtype<Complex<double>>(MPISTRAT_COMPLEX128);
+  on_every_dtype([](auto format, int dtype) { check_dtype<decltype(format)>(dtype); });
   for (size_t row_bytes : {1, 4, 12, 256, 1000, 5000}) {
     for (size_t count : {0, 1, 15, 16, 17, 200}) check_take_and_put(row_bytes, count);
   }
