@@ -12,6 +12,11 @@ from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 WHOLE = np.arange(26.0).reshape(13, 2)
 
 
+def zeros(strategy, *shape):
+    with strategy.scope():
+        return Variable(np.zeros(shape))
+
+
 def parts_of(variable):
     return variable.variables if isinstance(variable, ShardedVariable) else [variable]
 
@@ -71,8 +76,7 @@ def test_by_asking_elsewhere(parts, monkeypatch):
 def test_a_member_reads_what_it_has_changed(layout):
     @on_chief(layout, FixedShardsPartitioner(2))
     def _(strategy, coordinator):
-        with strategy.scope():
-            v = Variable(np.zeros((8, 2)))
+        v = zeros(strategy, 8, 2)
 
         def count():
             for number in range(1, 101):
@@ -91,8 +95,7 @@ def test_a_member_reads_what_it_has_changed(layout):
 def test_a_function_sees_what_the_chief_changed_before(layout):
     @on_chief(layout, FixedShardsPartitioner(2))
     def _(strategy, coordinator):
-        with strategy.scope():
-            v = Variable(np.zeros((20_000, 2)))
+        v = zeros(strategy, 20_000, 2)
 
         def ends():
             return v[0, 0], v.sparse_read([19_999])[0, 1]
@@ -106,8 +109,7 @@ def test_a_function_sees_what_the_chief_changed_before(layout):
 def test_a_view_keeps_its_value(layout):
     @on_chief(layout)
     def _(strategy, coordinator):
-        with strategy.scope():
-            v = Variable(np.zeros(1000))
+        v = zeros(strategy, 1000)
         seen = []
         with v.view() as first:
             v.assign(np.ones(1000))
@@ -122,8 +124,7 @@ def test_a_view_keeps_its_value(layout):
 def test_no_read_is_torn(layout):
     @on_chief(layout, FixedShardsPartitioner(2))
     def _(strategy, coordinator):
-        with strategy.scope():
-            v = Variable(np.zeros((20_000, 4)))
+        v = zeros(strategy, 20_000, 4)
 
         def change(seed):
             for number in range(30):

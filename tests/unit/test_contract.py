@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ EXAMPLES = [*range(1, 16), 17, 18, 19, 20, 22, 23, 26, 27, 29]
 NUMBERS = {f"B{number}" for number in BEHAVIOURS} | {f"E{number}" for number in EXAMPLES}
 
 
+@cache
 def numbered_tests() -> dict[str, set[str]]:
     """Return ``file::test`` of every test that carries a number, by that number."""
     found: dict[str, set[str]] = {}
@@ -32,6 +34,7 @@ def numbered_tests() -> dict[str, set[str]]:
     return found
 
 
+@cache
 def listed() -> dict[str, str]:
     """Return the last column of every row of the contract, by its number."""
     text = (ROOT / "tests" / "CONTRACT.md").read_text()
