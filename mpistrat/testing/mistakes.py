@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpistrat.collectives import shutdown
 from mpistrat.errors import CommunicationError
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.context import get_replica_context
@@ -43,9 +44,10 @@ def usable_after(*devices: str) -> Iterator[tuple[Strategy, int, int]]:
 
 
 def abandon(strategy: Strategy) -> None:
-    """Close a strategy that can no longer be used."""
+    """Close a strategy that can no longer be used, and let the job end well all the same."""
     with suppress(CommunicationError):
         strategy.close()
+    shutdown.forget(strategy.extended.communicator)
 
 
 def replica() -> ReplicaContext:

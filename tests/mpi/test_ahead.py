@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpistrat.collectives import Communicator
+from mpistrat.collectives import Communicator, shutdown
 from mpistrat.errors import (
     CommunicationError,
     CommunicationTimeoutError,
@@ -41,6 +41,12 @@ def communicator(node_size):
     else:
         with pretended_nodes(node_size), Communicator(world(), "hierarchical") as comm:
             yield comm
+
+
+def leave(comm):
+    """Drop a communicator that the ranks cannot close together; the job is to end well."""
+    comm.gate.closed = True
+    shutdown.forget(comm)
 
 
 def busy_until(condition):
@@ -251,7 +257,7 @@ def test_a_failure_told_while_a_call_is_under_way_does_not_change_its_line(node_
         # Whether the notice or the call comes first, nobody waits, and no result is wrong.
         with contextlib.suppress(PeerLostError, MismatchError):
             assert work.wait(timeout=10.0)[0] == 2.0
-        comm.gate.closed = True
+        leave(comm)
 
 
 @NODES
@@ -276,7 +282,7 @@ def test_a_failure_told_in_a_call_of_unequal_lengths_does_not_part_the_ranks(nod
                 assert name == "igather"
             else:
                 assert_same(found, np.concatenate(blocks), name)
-        comm.gate.closed = True
+        leave(comm)
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
@@ -295,7 +301,7 @@ def test_an_interrupted_test_gives_up_its_call():
         with pytest.raises(PeerLostError, match="KeyboardInterrupt"):
             np.array_equal(comm.iallgather(np.ones(3)).wait(), comm.allreduce(1.0))
     world().Barrier()
-    comm.gate.closed = True
+    leave(comm)
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
@@ -315,7 +321,7 @@ def test_who_gave_up_takes_no_further_part(op):
         call = comm.allreduce if op == "sum" else comm.bcast
         with pytest.raises(PeerLostError):
             call(data, timeout=20.0)
-    comm.gate.closed = True
+    leave(comm)
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
@@ -328,7 +334,7 @@ def test_a_loop_of_tests_ends_when_the_peer_has_failed():
     else:
         comm.gate.break_off(ValueError("mine"))
     world().Barrier()
-    comm.gate.closed = True
+    leave(comm)
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
@@ -341,4 +347,4 @@ def test_a_deadline_names_who_is_missing():
         assert caught.value.missing == (1,)
         assert not comm.backend.fast.is_busy or comm.gate.broken
     world().Barrier()
-    comm.gate.closed = True
+    leave(comm)
