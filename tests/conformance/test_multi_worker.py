@@ -19,7 +19,7 @@ from mpistrat.testing.placement import with_all
 from mpistrat.testing.strategies.all_areas import AllAreasConformance
 from mpistrat.testing.strategies.base import rank_in
 
-SOME = LAYOUTS if with_all() else LAYOUTS[2:4]
+SOME = LAYOUTS if with_all() else LAYOUTS[2:3]
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from mpistrat import (
 from mpistrat.checkpoint import index
 from mpistrat.errors import CheckpointError
 from mpistrat.testing.launcher import RunningJob, run_job
+from mpistrat.testing.placement import takes_long
 from mpistrat.train import Checkpoint, CheckpointManager, Part, latest_checkpoint
 
 ROOT = Path(mpistrat.__file__).parents[1]
@@ -243,7 +244,14 @@ with MirroredStrategy() as strategy, strategy.scope():
 
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize(
-    ("victim", "step"), [(1, "before"), (1, "half"), (2, "after"), (0, "half"), (0, "commit")]
+    ("victim", "step"),
+    [
+        (1, "half"),
+        (0, "commit"),
+        pytest.param(1, "before", marks=takes_long()),
+        pytest.param(2, "after", marks=takes_long()),
+        pytest.param(0, "half", marks=takes_long()),
+    ],
 )
 def test_a_kill_in_the_midst_of_saving_leaves_the_last_good_one(tmp_path, victim, step):
     arguments = [str(Path(__file__).parent), str(tmp_path)]

@@ -11,6 +11,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import JobResult, run_job
+from mpistrat.testing.placement import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 
@@ -47,7 +48,7 @@ def events(path: Path) -> list[dict]:
 # ----------------------------------------------------------------------------------- stacks
 
 
-@pytest.mark.parametrize("nodes", ["one node", "several"])
+@pytest.mark.parametrize("nodes", ["one node", pytest.param("several", marks=takes_long())])
 def test_the_stack_of_a_rank_that_does_not_come(nodes: str) -> None:
     result = run(
         STALL.format(how="time.sleep(seconds)"),

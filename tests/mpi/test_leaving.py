@@ -5,6 +5,7 @@ Real programs under mpirun: their exit codes and what each rank wrote are looked
 
 import pytest
 
+from mpistrat.testing.placement import takes_long
 from mpistrat.testing.strategy_job import SOON_S, START_S, check_failed, run
 
 GRACE_S = 1.0  # how long ranks that compute may go on after a failure
@@ -95,10 +96,11 @@ time.sleep(60)
     ("before", "env"),
     [
         ("", {"MPISTRAT_TIMEOUT": "2"}),
-        (
+        pytest.param(
             "options = ms.experimental.CommunicationOptions(timeout_seconds=2)\n"
             "ms.MirroredStrategy = lambda: ms.MultiWorkerMirroredStrategy(None, options)",
             {},
+            marks=takes_long(),
         ),
     ],
     ids=["environment", "options"],

@@ -10,6 +10,7 @@ import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.testing.backends.samples import expected_reduction, get_dtype, ops_for, sample
+from mpistrat.testing.placement import with_all
 
 # Where kernels/shm does things another way, in bytes: what rides in a line (shm.h), and Tuning in
 # exchange.h.
@@ -73,7 +74,7 @@ def check_reductions(comm, arrays, op, root):
         same(reduced, total, "reduce", *what, root)
 
 
-@pytest.mark.mpi(ranks=[2, 3, 4], timeout_s=60)
+@pytest.mark.mpi(ranks=[2, 3, 4] if with_all() else 3, timeout_s=60)
 def test_every_size_at_which_the_way_changes():
     with Communicator(world(), "shm") as comm:
         limits = around(INLINE, FLAT // comm.size, FLAT, PROBE, CHUNK, 2 * CHUNK)
@@ -155,7 +156,7 @@ def digests(comm, calls, delays):
     return found
 
 
-@pytest.mark.mpi(ranks=[2, 3, 4], timeout_s=60)
+@pytest.mark.mpi(ranks=[2, 3, 4] if with_all() else 3, timeout_s=60)
 def test_whoever_comes_late_changes_no_bit():
     with np.errstate(all="ignore"), Communicator(world(), "shm") as comm:
         punctual = digests(comm, 200, None)

@@ -21,6 +21,7 @@ from mpistrat.collectives.shared.tuning import (
 from mpistrat.collectives.shared.tuning_table import node_key, wire_key
 from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import with_all
 
 pytest.importorskip("typer")
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason="there are no kernels")
@@ -226,7 +227,7 @@ FIGURES = [
 ]
 
 
-@pytest.mark.mpi(ranks=[2, 3, 4], timeout_s=40)
+@pytest.mark.mpi(ranks=[2, 3, 4] if with_all() else 3, timeout_s=40)
 @pytest.mark.parametrize("figures", FIGURES, ids=str)
 def test_sums_are_right_whatever_the_sizes_are(figures):
     from mpi4py import MPI

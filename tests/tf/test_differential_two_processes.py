@@ -19,7 +19,7 @@ from mpistrat.testing.two_processes import check_same, differs, snippets  # noqa
 four_cpus()
 
 # Alone, since TensorFlow's collectives have to be configured before anything else.
-pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60, alone=True)
+pytestmark = [pytest.mark.mpi(ranks=2, timeout_s=60, alone=True), takes_long()]
 
 HERE = Path(__file__)
 FILES = [file for file in sorted(HERE.parent.glob("test_differential_*.py")) if file != HERE]
@@ -51,7 +51,6 @@ def all_names():
 ALL = all_names()
 
 
-@takes_long()
 @pytest.mark.parametrize(("file", "name"), [pair for pair in ALL if pair[1] not in DIFFERENT])
 def test_the_same(file, name):
     check_same(snippets(HERE.with_name(file))[name])
