@@ -16,7 +16,8 @@ from mpistrat.errors import ClosedError, ClusterError, UsageError  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.parameter_servers import on_chief  # noqa: E402
 
-FIVE = pytest.mark.mpi(ranks=5, timeout_s=60)
+# Alone: elsewhere TensorFlow has four CPUs in each process.
+FIVE = pytest.mark.mpi(ranks=5, timeout_s=60, alone=True)
 pytestmark = FIVE
 
 
@@ -41,12 +42,12 @@ def test_b84_functions_and_results():
     on_chief(chief, num_ps=2)
 
 
-@pytest.mark.mpi(ranks=1, timeout_s=60)
+@pytest.mark.mpi(ranks=1, timeout_s=60, alone=True)
 def test_in_one_process_the_roles_are_threads():
     test_b84_functions_and_results()
 
 
-@pytest.mark.mpi(ranks=1, timeout_s=60)
+@pytest.mark.mpi(ranks=1, timeout_s=60, alone=True)
 def test_a_role_too_many_in_one_process():
     with refused(UsageError, "rank 0/1 is chief 0, but makes a Server"):
         distribute.Server(MPIClusterResolver(num_ps=1))

@@ -16,7 +16,8 @@ from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.parameter_servers import on_chief  # noqa: E402
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 
-pytestmark = pytest.mark.mpi(ranks=4, timeout_s=90)  # with 1 ps two workers, with 2 one
+# With 1 ps two workers, with 2 one. Alone: elsewhere TensorFlow has four CPUs in each process.
+pytestmark = pytest.mark.mpi(ranks=4, timeout_s=90, alone=True)
 
 ROWS, BATCH, STEPS = 301, 32, 10
 X = np.random.default_rng(0).normal(size=(ROWS, 8)).astype("float32")
@@ -84,7 +85,7 @@ def test_two_workers_learn():
 
 
 @takes_long()
-@pytest.mark.mpi(ranks=1, timeout_s=90)
+@pytest.mark.mpi(ranks=1, timeout_s=90, alone=True)
 def test_in_one_process_the_roles_are_threads():
     test_two_workers_learn()
 
