@@ -1,0 +1,153 @@
+"""What there is to do, who does it, and what has come of it. Whoever uses it holds a lock."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from mpistrat.cluster import mpi
+from mpistrat.cluster.log import get_logger
+from mpistrat.coordinator import failures
+from mpistrat.coordinator.calls import Call, WorkerQueue
+from mpistrat.coordinator.posting import post_calls
+from mpistrat.coordinator.queues import AsTheyCome
+from mpistrat.errors import CoordinatorError
+
+__all__ = ["Ledger"]
+
+_LOG = get_logger(__name__)
+
+_MOST_LOSSES = 3  # workers that may end with one call, before it is taken for the reason
+_FEW = 4  # calls; who has fewer is sent one at once, who has more gets several at a time
+
+
+class Ledger:
+    """The calls of a job.
+
+    Parameters
+    ----------
+    workers
+        All of the job.
+    queue
+        Says which call begins next.
+
+    Attributes
+    ----------
+    unfinished
+        Number of calls that were scheduled and have not finished.
+    error
+        Of a function; raised once.
+    end
+        Of the job; raised always.
+    has_lost
+        Whether the job has lost a worker, and gone on.
+    """
+
+    def __init__(self, workers: list[WorkerQueue], queue: AsTheyCome) -> None:
+        self.workers, self.queue = workers, queue
+        self.unfinished = 0
+        self.error: BaseException | None = None
+        self.end: BaseException | None = None
+        self.has_lost = False
+        self._numbers = itertools.count(1)
+
+    def raise_error(self) -> None:
+        """Raise what has gone wrong, if anything has."""
+        if self.end is not None:
+            raise self.end
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+
+    def add(self, call: Call, worker: WorkerQueue | None) -> None:
+        """Take in a call for one worker, or for any."""
+        if worker is not None and worker.is_lost:
+            return
+        self.unfinished += 1
+        if worker is not None:
+            worker.own.append(call)
+            self.send_to(worker, is_soon=True)
+            return
+        self.queue.add(call)
+        if self.queue.concerns_all:
+            self.send_to_all()
+        else:
+            self.send_to(min(self.workers, key=_load), is_soon=True)
+
+    def finish(self, number: int, worker: WorkerQueue, error: Any, result: Any) -> None:
+        """Note what has come of a call."""
+        call = worker.note(number)
+        if call is None:
+            return
+        self.unfinished -= 1
+        if error is None:
+            call.value.set_result(result)
+            return
+        found = failures.unpacked(error, call.function.name, worker.member)
+        call.value.set_error(found)
+        if self.error is None:
+            self.error = found
+            self._give_up(call.function.name)
+
+    def lose(self, worker: WorkerQueue) -> None:
+        """Go on without a worker, if the job can; others run what it has not finished."""
+        worker.is_lost = True
+        if self.end is not None:  # at the end of the job all of them end
+            return
+        calls = [*worker.sent.values(), *worker.own]
+        error = failures.worker_lost(worker)
+        if not mpi.outlives_ranks() or all(one.is_lost for one in self.workers):
+            self.end = error
+            return
+        self.has_lost = True
+        worker.sent.clear()
+        worker.own.clear()
+        moved = [call for call in calls if not call.is_own]
+        self.unfinished -= len(calls) - len(moved)
+        _LOG.warning("%s; its %d functions run on other workers", error, len(moved))
+        for call in moved:
+            call.losses += 1
+        if any(call.losses >= _MOST_LOSSES for call in moved):
+            self.end = failures.deadly(moved)
+            return
+        self.queue.put_back(moved)
+        self.send_to_all()
+
+    def _give_up(self, name: str) -> None:
+        """Drop what has not been sent, since a function has failed; as in TensorFlow."""
+        for call in self.drop():
+            call.value.set_error(
+                CoordinatorError(
+                    f"{call.function.name} was not run: {name}, which was scheduled before, has"
+                    " failed; schedule it again"
+                )
+            )
+
+    def drop(self) -> list[Call]:
+        """Forget what any worker could run and none has begun, and return it."""
+        dropped = self.queue.drop()
+        self.unfinished -= len(dropped)
+        return dropped
+
+    def send_to_all(self) -> None:
+        """Send each worker what it should have."""
+        for worker in self.workers:
+            self.send_to(worker)
+
+    def send_to(self, worker: WorkerQueue, is_soon: bool = False) -> None:
+        """Send calls to a worker, as many as it should have."""
+        room = worker.room
+        if is_soon and len(worker.sent) >= _FEW:
+            return  # it is busy, and gets more with others when it has finished some
+        calls: list[Call] = []
+        while len(calls) < room:
+            call = worker.own.popleft() if worker.own else self.queue.take_for(worker, calls)
+            if call is None:
+                break
+            calls.append(call)
+        if calls:
+            post_calls(worker, calls, self._numbers)
+
+
+def _load(worker: WorkerQueue) -> tuple[bool, int]:
+    return worker.is_lost, len(worker.sent) + len(worker.own)

@@ -1,0 +1,127 @@
+"""The chief's thread that takes in what workers send, and sees who has ended."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpistrat import config
+from mpistrat.coordinator.calls import WorkerQueue
+from mpistrat.errors import PeerLostError
+from mpistrat.ps.roster import Member
+from mpistrat.ps.seat import Seat
+
+__all__ = ["Ears", "Listener"]
+
+
+@dataclass(frozen=True)
+class Ears:
+    """What is done with what the thread hears; all of it is called in that thread.
+
+    Attributes
+    ----------
+    lock
+        Of the streams to workers.
+    on_results
+        Gets a worker and its messages.
+    on_worker_lost, on_ps_lost
+        Get who has ended.
+    on_failure
+        Gets an error of the thread, which ends with it.
+    after_turn
+        Called after every turn, without the lock.
+    """
+
+    lock: threading.Lock
+    on_results: Callable[[WorkerQueue, list[Any]], None]
+    on_worker_lost: Callable[[WorkerQueue], None]
+    on_ps_lost: Callable[[Member], None]
+    on_failure: Callable[[BaseException], None]
+    after_turn: Callable[[], None]
+
+
+class Listener:
+    """A thread that listens to all workers and ps of a chief, and sends on what was posted.
+
+    Parameters
+    ----------
+    seat
+        The chief's.
+    workers
+        To whom it listens.
+    ears
+        What it does.
+    """
+
+    def __init__(self, seat: Seat, workers: Sequence[WorkerQueue], ears: Ears) -> None:
+        self._seat, self._ears = seat, ears
+        self._workers = {worker.stream.fileno(): worker for worker in workers}
+        self._is_over = False
+        self._bell, self._rung = socket.socketpair()
+        self._bell.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="mpistrat-dispatch", daemon=True)
+        self._thread.start()
+
+    def ring(self) -> None:
+        """Let the thread take a turn now."""
+        try:
+            self._bell.send(b".")
+        except BlockingIOError:
+            pass  # it rings already
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._is_over = True
+        self.ring()
+        self._thread.join(config.timeout_s())
+
+    def _run(self) -> None:
+        try:
+            self._take_turns()
+        except BaseException as error:
+            self._ears.on_failure(error)  # else those who wait would do so for good
+            raise
+
+    def _take_turns(self) -> None:
+        poll = select.poll()
+        for fd in (*self._workers, self._rung.fileno()):
+            poll.register(fd, select.POLLIN)
+        servers = {self._seat.streams[one].fileno(): one for one in self._seat.roster.ps}
+        for fd in servers:
+            poll.register(fd, select.POLLRDHUP)
+        while not self._is_over:
+            for fd, _ in poll.poll():
+                if fd == self._rung.fileno():
+                    self._rung.recv(4096)
+                elif fd in servers:
+                    poll.unregister(fd)
+                    self._ears.on_ps_lost(servers[fd])
+                elif self._is_gone(self._workers[fd]):
+                    poll.unregister(fd)
+                    del self._workers[fd]
+            self._ears.after_turn()
+            with self._ears.lock:
+                self._go_on_sending(poll)
+
+    def _is_gone(self, worker: WorkerQueue) -> bool:
+        """Take in what a worker has sent; tell whether it has ended."""
+        try:
+            messages = worker.stream.take()
+        except PeerLostError:
+            self._ears.on_worker_lost(worker)
+            return True
+        self._ears.on_results(worker, messages)
+        return False
+
+    def _go_on_sending(self, poll: select.poll) -> None:
+        for fd, worker in self._workers.items():
+            try:
+                worker.stream.flush()
+            except PeerLostError:
+                pass  # the poll tells it too
+            wants_out = select.POLLOUT if worker.stream.has_unsent else 0
+            poll.modify(fd, select.POLLIN | wants_out)

@@ -1,0 +1,65 @@
+"""Which call begins next: any worker takes the oldest, within a bound of staleness."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from mpistrat.coordinator.calls import Call, WorkerQueue
+
+__all__ = ["AsTheyCome"]
+
+
+class AsTheyCome:
+    """Calls that wait for a worker, in the order in which they were scheduled.
+
+    Parameters
+    ----------
+    workers
+        Who may have begun some.
+    max_staleness
+        How many calls before it a call may run beside, or None for any number.
+    """
+
+    def __init__(self, workers: Sequence[WorkerQueue], max_staleness: int | None) -> None:
+        self._workers = workers
+        self.max_staleness = max_staleness
+        self._pending: deque[Call] = deque()
+        self._last = 0
+
+    @property
+    def concerns_all(self) -> bool:
+        """Whether a call that has finished, or has come, may let any worker begin one."""
+        return self.max_staleness is not None
+
+    def add(self, call: Call) -> None:
+        """Take in a new call."""
+        self._last += 1
+        call.order = self._last
+        self._pending.append(call)
+
+    def put_back(self, calls: Sequence[Call]) -> None:
+        """Take in calls that were begun by a worker that has ended."""
+        self._pending.extendleft(reversed(calls))
+
+    def drop(self) -> list[Call]:
+        """Forget the calls that have not begun, and return them."""
+        dropped = [*self._pending]
+        self._pending.clear()
+        return dropped
+
+    def take_for(self, worker: WorkerQueue, chosen: Sequence[Call]) -> Call | None:
+        """Return a call for a worker, beside those chosen just now; None if it gets none."""
+        del worker  # all are alike
+        if not self._pending or not self._may_begin(chosen):
+            return None
+        return self._pending.popleft()
+
+    def _may_begin(self, chosen: Sequence[Call]) -> bool:
+        """Tell whether the next call may run beside those that have not finished."""
+        if self.max_staleness is None:
+            return True
+        under_way = [*(worker.oldest for worker in self._workers), *chosen]
+        orders = [call.order for call in under_way if call is not None and not call.is_own]
+        following = self._pending[0].order
+        return following - min(orders, default=following) <= self.max_staleness
