@@ -36,6 +36,8 @@ class Call:
         How many workers have ended with it.
     order
         Its place among those that any worker can run, as they were scheduled.
+    place
+        Its place in a synchronous round, or -1.
     """
 
     function: Function
@@ -45,6 +47,7 @@ class Call:
     is_own: bool = False
     losses: int = 0
     order: int = 0
+    place: int = -1
 
     def packed_for(self, worker: int) -> bytes:
         """Return the arguments for a worker."""

@@ -46,6 +46,11 @@ class ClusterCoordinator:
     later stays what it was, a variable of the strategy is always the one on its ps. Arguments
     travel with every call.
 
+    If the strategy is synchronous, as many functions as there are workers make a round, in the
+    order in which they are scheduled, one for each worker. Those of the next begin when the
+    gradients of this one are summed and applied; `join` and `done` end a round that is not full.
+    If a function fails, nothing that its round gave to an optimizer is applied.
+
     References
     ----------
     tf.distribute.coordinator.ClusterCoordinator.
@@ -65,6 +70,11 @@ class ClusterCoordinator:
         _check_staleness(max_staleness)
         with cls._lock:
             if strategy.coordinator is None:
+                if strategy.synchronous and max_staleness is not None:
+                    raise UsageError(
+                        f"ClusterCoordinator with max_staleness={max_staleness!r} of a synchronous"
+                        " strategy, whose rounds see all that was before; expected none given"
+                    )
                 made = super().__new__(cls)
                 made._start(strategy, max_staleness)
                 strategy.coordinator = made
@@ -87,7 +97,7 @@ class ClusterCoordinator:
             for seat in strategy.embedded.workers:
                 strategy.embedded.start(seat, _work)
         self._client = strategy.extended.client
-        self._dispatcher = Dispatcher(self._client.seat, max_staleness)
+        self._dispatcher = Dispatcher(self._client, max_staleness, strategy.synchronous)
         self._functions = Functions(self._forget_function)
 
     @property

@@ -11,11 +11,17 @@ from mpistrat.coordinator import failures
 from mpistrat.coordinator.calls import Call, WorkerQueue
 from mpistrat.coordinator.ledger import Ledger
 from mpistrat.coordinator.listener import Ears, Listener
-from mpistrat.coordinator.posting import post_end
+from mpistrat.coordinator.posting import post_end, post_rounds
 from mpistrat.coordinator.queues import AsTheyCome
 from mpistrat.coordinator.remote_value import RemoteValue
-from mpistrat.errors import ClosedError, CommunicationTimeoutError, MpistratError
-from mpistrat.ps.seat import Seat
+from mpistrat.coordinator.rounds import Rounds
+from mpistrat.errors import (
+    ClosedError,
+    CommunicationError,
+    CommunicationTimeoutError,
+    MpistratError,
+)
+from mpistrat.ps.client import Client
 
 __all__ = ["Dispatcher"]
 
@@ -27,10 +33,12 @@ class Dispatcher:
 
     Parameters
     ----------
-    seat
-        The chief's.
+    client
+        The chief's connections.
     max_staleness
         How many calls before it a call may run beside, or None for any number.
+    is_synchronous
+        Whether calls run in rounds, which end together.
 
     Notes
     -----
@@ -38,20 +46,27 @@ class Dispatcher:
     to an idle worker at once. One lock guards everything; nobody waits while holding it.
     """
 
-    def __init__(self, seat: Seat, max_staleness: int | None = None) -> None:
+    def __init__(
+        self, client: Client, max_staleness: int | None = None, is_synchronous: bool = False
+    ) -> None:
         self.max_staleness = max_staleness
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._waiting = self._fetching = 0  # threads that wait; those among them for one value
+        self._client, seat = client, client.seat
         self.workers = [WorkerQueue(m, seat.streams[m]) for m in seat.roster.workers]
-        self._ledger = Ledger(self.workers, AsTheyCome(self.workers, max_staleness))
+        if is_synchronous:
+            for worker in self.workers:
+                post_rounds(worker)
+        in_rounds, anyhow = Rounds(self.workers), AsTheyCome(self.workers, max_staleness)
+        self._ledger = Ledger(self.workers, in_rounds if is_synchronous else anyhow)
         ears = Ears(
             self._lock,
             self._take_in,
             self._lose,
             lambda member: self._fail(failures.ps_lost(member)),
             lambda error: self._fail(failures.broken(error)),
-            lambda: None,
+            self._end_round,
         )
         self._listener = Listener(seat, self.workers, ears)
 
@@ -79,7 +94,7 @@ class Dispatcher:
     def join(self) -> None:
         """Wait until nothing is left to be done; raise the error of a function."""
         with self._lock:
-            while self._ledger.unfinished and self._ledger.end is None:
+            while self._is_busy() and self._ledger.end is None:
                 self._wait()
             self._ledger.raise_error()
 
@@ -87,7 +102,15 @@ class Dispatcher:
         """Tell whether nothing is left to be done; raise the error of a function."""
         with self._lock:
             self._ledger.raise_error()
-            return not self._ledger.unfinished
+            return not self._is_busy()
+
+    def _is_busy(self) -> bool:
+        """Tell whether anything is left to be done; let a round end that nothing is added to."""
+        ledger = self._ledger
+        if ledger.queue.is_open and not ledger.unfinished:
+            ledger.queue.want_end()
+            self._listener.ring()
+        return ledger.queue.is_open or bool(ledger.unfinished)
 
     def wait_for(self, value: RemoteValue) -> None:
         """Wait until there is a result or an error."""
@@ -159,6 +182,29 @@ class Dispatcher:
                 ledger.send_to(worker)
             if self._waiting and (self._fetching or not ledger.unfinished or ledger.error):
                 self._changed.notify_all()
+
+    def _end_round(self) -> None:
+        """Let the ps apply a round that is complete, and begin the next."""
+        with self._lock:
+            numbers = self._ledger.queue.complete()
+        if numbers is None:
+            return
+        failure: Exception | None = None
+        try:
+            servers = range(self._client.num_ps)
+            self._client.ask_each(dict.fromkeys(servers, ("end_round", numbers)))
+        except CommunicationError as error:
+            self._fail(error)
+            return
+        except Exception as error:  # noqa: BLE001 - whoever schedules or joins gets it
+            failure = error
+        with self._lock:
+            if failure is not None:
+                self._ledger.error = self._ledger.error or failure
+                self._ledger.give_up("the end of a round")
+            self._ledger.queue.go_on()
+            self._ledger.send_to_all()
+            self._changed.notify_all()
 
     def _lose(self, worker: WorkerQueue) -> None:
         with self._lock:

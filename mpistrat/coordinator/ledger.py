@@ -11,6 +11,7 @@ from mpistrat.coordinator import failures
 from mpistrat.coordinator.calls import Call, WorkerQueue
 from mpistrat.coordinator.posting import post_calls
 from mpistrat.coordinator.queues import AsTheyCome
+from mpistrat.coordinator.rounds import Rounds
 from mpistrat.errors import CoordinatorError
 
 __all__ = ["Ledger"]
@@ -43,7 +44,7 @@ class Ledger:
         Whether the job has lost a worker, and gone on.
     """
 
-    def __init__(self, workers: list[WorkerQueue], queue: AsTheyCome) -> None:
+    def __init__(self, workers: list[WorkerQueue], queue: AsTheyCome | Rounds) -> None:
         self.workers, self.queue = workers, queue
         self.unfinished = 0
         self.error: BaseException | None = None
@@ -80,6 +81,7 @@ class Ledger:
         if call is None:
             return
         self.unfinished -= 1
+        self.queue.note(call, number, error is None)
         if error is None:
             call.value.set_result(result)
             return
@@ -87,7 +89,7 @@ class Ledger:
         call.value.set_error(found)
         if self.error is None:
             self.error = found
-            self._give_up(call.function.name)
+            self.give_up(call.function.name)
 
     def lose(self, worker: WorkerQueue) -> None:
         """Go on without a worker, if the job can; others run what it has not finished."""
@@ -113,7 +115,7 @@ class Ledger:
         self.queue.put_back(moved)
         self.send_to_all()
 
-    def _give_up(self, name: str) -> None:
+    def give_up(self, name: str) -> None:
         """Drop what has not been sent, since a function has failed; as in TensorFlow."""
         for call in self.drop():
             call.value.set_error(

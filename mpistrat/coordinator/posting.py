@@ -9,7 +9,7 @@ from mpistrat.coordinator.calls import Call, WorkerQueue
 from mpistrat.coordinator.closures import packed_buffer
 from mpistrat.errors import PeerLostError
 
-__all__ = ["post_calls", "post_end"]
+__all__ = ["post_calls", "post_end", "post_rounds"]
 
 
 def post_calls(worker: WorkerQueue, calls: Sequence[Call], numbers: Iterator[int]) -> None:
@@ -31,13 +31,21 @@ def post_calls(worker: WorkerQueue, calls: Sequence[Call], numbers: Iterator[int
             shipped = packed_buffer(function.packed)
             worker.learn_function(function)
         packed = call.packed_for(worker.member.task_id)
-        rows.append((number, function.number, shipped, packed_buffer(packed)))
+        rows.append((number, function.number, shipped, packed_buffer(packed), call.place))
         worker.sent[number] = call
         worker.sent_bytes += len(packed)
     try:
         worker.stream.post(("run", forgotten, rows))
     except PeerLostError:
         pass  # who listens to the worker sees it too, and says so
+
+
+def post_rounds(worker: WorkerQueue) -> None:
+    """Tell a worker that its functions run in rounds."""
+    try:
+        worker.stream.post(("rounds",))
+    except PeerLostError:
+        pass  # as above
 
 
 def post_end(worker: WorkerQueue, has_lost: bool) -> None:

@@ -27,6 +27,8 @@ class AsTheyCome:
         self._pending: deque[Call] = deque()
         self._last = 0
 
+    is_open = False  # there are no rounds
+
     @property
     def concerns_all(self) -> bool:
         """Whether a call that has finished, or has come, may let any worker begin one."""
@@ -54,6 +56,19 @@ class AsTheyCome:
         if not self._pending or not self._may_begin(chosen):
             return None
         return self._pending.popleft()
+
+    def note(self, call: Call, number: int, is_good: bool) -> None:
+        """Take note of nothing: a call that has finished is forgotten."""
+
+    def want_end(self) -> None:
+        """Do nothing: what has run is done."""
+
+    def complete(self) -> list[int] | None:
+        """Return None: there are no rounds."""
+        return None
+
+    def go_on(self) -> None:
+        """Do nothing."""
 
     def _may_begin(self, chosen: Sequence[Call]) -> bool:
         """Tell whether the next call may run beside those that have not finished."""

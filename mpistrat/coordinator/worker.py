@@ -66,6 +66,9 @@ class Worker:
                         return has_lost
                     if message[0] == "fail":
                         raise self._stream.failed(message[1])
+                    if message[0] == "rounds":
+                        self._strategy.extended.work_in_rounds()
+                        continue
                     self._run(message[1], message[2])
                 poll.poll()
 
@@ -74,9 +77,10 @@ class Worker:
         count = 0
         for kind, which in forgotten:
             (self._functions if kind == "function" else self._resources).pop(which, None)
-        for number, function, shipped, packed in calls:
+        for number, function, shipped, packed, place in calls:
             if shipped is not None:
                 self._functions[function] = _Shipped(shipped)
+            self._strategy.extended.begin_call(number, place)
             self._results.append((number, *self._call(function, packed)))
             count += 1
             now = time.perf_counter()

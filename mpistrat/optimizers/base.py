@@ -173,7 +173,7 @@ class Optimizer:
                 self._step(strategy, gradients, variables)
             return
         check_same_strategy(replica, variables)
-        if not skip_gradients_aggregation and replica.num_replicas_in_sync > 1:
+        if not skip_gradients_aggregation and replica.strategy.extended.num_replicas > 1:
             gradients = summed(replica, gradients)
 
         def step(strategy: Strategy, gradients: list[Any]) -> None:

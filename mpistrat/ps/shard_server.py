@@ -12,14 +12,15 @@ import numpy as np
 
 from mpistrat.cluster.log import get_logger
 from mpistrat.errors import PeerLostError, UsageError
+from mpistrat.ps.moves import Move
 from mpistrat.ps.roster import Member
-from mpistrat.ps.rules import Rule
+from mpistrat.ps.rounds import Staged
 from mpistrat.ps.seat import Seat
 from mpistrat.ps.shard import Shard
 from mpistrat.ps.stream import Stream
 from mpistrat.types import Array
 
-__all__ = ["Move", "ShardServer", "Shelf"]
+__all__ = ["ShardServer", "Shelf"]
 
 _LOG = get_logger(__name__)
 
@@ -30,32 +31,6 @@ _UFUNCS = {
     "max": np.maximum,
     "min": np.minimum,
 }
-
-
-@dataclass(frozen=True)
-class Move:
-    """One move of an optimizer, as it travels: the gradient, and what else the rule needs.
-
-    Attributes
-    ----------
-    rule
-        The arithmetic.
-    slots
-        The keys of the variables that the rule keeps beside this one, by its names for them.
-    rows
-        Of which rows the gradient is, each once; None: of all.
-    gradient
-        Of the variable's shape, or one row for each of `rows`.
-    step, learning_rate
-        As for ``Rule.apply``.
-    """
-
-    rule: Rule
-    slots: dict[str, int]
-    rows: Array | None
-    gradient: Array
-    step: int
-    learning_rate: float
 
 
 @dataclass(frozen=True)
@@ -97,6 +72,7 @@ class ShardServer:
         self._errors: dict[int, list[Exception]] = {}  # by the stream's descriptor
         self._is_over = self._has_lost = False
         self._shelf = Shelf(self._shard)
+        self._staged = Staged()
         self._answering: dict[str, Callable[..., Any]] = {
             "make": self._make,
             "read": self._read,
@@ -105,6 +81,7 @@ class ShardServer:
             "handle": lambda key: self._shard(key).handle(),
             "all": self._all,
             "flush": lambda: None,
+            "end_round": self._end_round,
             "run": lambda function, arguments: function(self._shelf, *arguments),
             "end": self._end,
         }
@@ -115,6 +92,7 @@ class ShardServer:
             "subtract": lambda key, value: self._shard(key).add(_negated(value)),
             "scatter": self._scatter,
             "apply": self._apply,
+            "stage": self._staged.add,
             "tell_all": self._tell_all,
         }
 
@@ -235,6 +213,14 @@ class ShardServer:
                 shard.apply(move.rule, arrays, move.gradient, *step)
             else:
                 shard.apply_rows(move.rule, arrays, move.rows, move.gradient, *step)
+
+    def _end_round(self, calls: list[int]) -> None:
+        """Make one move of each variable, with what calls gave in a round."""
+        for key, move in self._staged.end(calls):
+            if move is None:
+                self._count_up(key)
+            else:
+                self._apply(key, move)
 
     def _all(self, requests: list[tuple[Any, ...]]) -> list[Any]:
         """Do several things; return what each returns."""

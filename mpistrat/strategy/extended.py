@@ -190,6 +190,9 @@ class StrategyExtended(Updating):
 
     # ---------------------------------------------------------------------------- collectives
 
+    def check_covers_all(self, what: str) -> None:
+        """Raise unless `what` in a replica covers all replicas: here it does."""
+
     def reduce_to(
         self,
         reduce_op: ReduceOp | str,

@@ -46,6 +46,11 @@ class ParameterServerStrategy(Strategy):
     variable_partitioner
         Divides variables over the ps; one of ``mpistrat.experimental.partitioners``, or a function
         of that kind. A variable that it divides is a `ShardedVariable`.
+    synchronous
+        False: workers go on at their own pace. True: they work in rounds. In a round each worker
+        runs one function; what these give to an optimizer is summed over the round, as Keras sums
+        over replicas (divide by the global batch beforehand), and applied once on the ps, before a
+        function of the next round begins.
     comm, backend
         As in the other strategies; the communicator is for the start and the end of the job.
 
@@ -57,7 +62,10 @@ class ParameterServerStrategy(Strategy):
     Notes
     -----
     **Collective** with the other ranks' `Server`. Every worker is a replica of its own: in a
-    function on a worker ``num_replicas_in_sync`` is 1, and nothing waits for other workers.
+    function on a worker ``num_replicas_in_sync`` is 1, and nothing waits for other workers. If it
+    is synchronous it is the number of workers, and still no worker waits for another: the chief
+    begins rounds. So a worker that ends leaves none waiting; where MPI outlives it, its function
+    runs on another, and counts once. Assignments to variables do not wait for the round.
 
     References
     ----------
@@ -69,6 +77,7 @@ class ParameterServerStrategy(Strategy):
         cluster_resolver: ClusterResolver,
         variable_partitioner: Callable[..., Any] | None = None,
         *,
+        synchronous: bool = False,
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
@@ -78,6 +87,11 @@ class ParameterServerStrategy(Strategy):
                 f"variable_partitioner is a {type(variable_partitioner).__name__}; expected one of"
                 " mpistrat.experimental.partitioners, or None"
             )
+        if not isinstance(synchronous, bool):
+            raise ArgumentTypeError(
+                f"ParameterServerStrategy: synchronous={synchronous!r}; expected True or False"
+            )
+        self.synchronous = synchronous
         self._resolver: ClusterResolver | None = cluster_resolver
         self.job = Communicator(comm, backend)
         self.embedded: Embedded | None = None
@@ -97,6 +111,7 @@ class ParameterServerStrategy(Strategy):
         """Return the strategy as a worker has it. **Local.**"""
         strategy = cls.__new__(cls)
         strategy._resolver, strategy.embedded = resolver, None
+        strategy.synchronous = False  # a chief that is says so later
         strategy._extended = ParameterServerExtended(strategy, seat)
         return strategy
 
@@ -110,6 +125,13 @@ class ParameterServerStrategy(Strategy):
         """Members that libraries use."""
         found: ParameterServerExtended = self._extended  # type: ignore[assignment]
         return found
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Replicas whose gradients are summed: 1, or of a round that of all workers."""
+        if self.synchronous:
+            return len(self.extended.client.seat.roster.workers)
+        return self.extended.num_replicas_in_sync
 
     def close(self) -> None:
         """End the job's servers: their ``join()`` returns. Idempotent; later calls are refused.

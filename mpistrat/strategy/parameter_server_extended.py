@@ -15,12 +15,13 @@ from mpistrat.collectives import Communicator
 from mpistrat.collectives.threads import ThreadComm, ThreadWorld
 from mpistrat.errors import ArgumentTypeError, ContextError
 from mpistrat.ps.client import Client
+from mpistrat.ps.moves import Move
 from mpistrat.ps.placement import Placement
 from mpistrat.ps.rules import Rule
 from mpistrat.ps.seat import Seat
-from mpistrat.ps.shard_server import Move
 from mpistrat.strategy import colocation
 from mpistrat.strategy.extended import StrategyExtended
+from mpistrat.strategy.in_round import InRound
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.partitioning import partitioned
 from mpistrat.strategy.served_variable import Label, ServedVariable
@@ -55,6 +56,7 @@ class ParameterServerExtended(StrategyExtended):
         alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
         super().__init__(strategy, alone, local_devices(None, 0))
         self.client = Client(seat)
+        self._in_round: InRound | None = None
         self._partitioner = partitioner
         self._placement = Placement(self.client.num_ps)
         self._keys = itertools.count(1)
@@ -115,6 +117,8 @@ class ParameterServerExtended(StrategyExtended):
 
     def count_step(self, iterations: Any) -> int:
         """Count a step of an optimizer on its ps; return how many there were before."""
+        if self._in_round is not None:
+            return self._in_round.count_step(iterations)
         label = iterations.label
         return int(self.client.ask(label.ps, "count_up", label.key))
 
@@ -127,7 +131,38 @@ class ParameterServerExtended(StrategyExtended):
         iterations: Any,
     ) -> None:
         """Let the ps move variables: gradients travel, one message to each ps. **Local.**"""
-        self.client.tell_all([_told(rule, move, step, learning_rate) for move in moves])
+        told = [_told(rule, move, step, learning_rate) for move in moves]
+        if self._in_round is not None:
+            self._in_round.give(told)
+        else:
+            self.client.tell_all(told)
+
+    def work_in_rounds(self) -> None:
+        """Let an optimizer's steps on this worker be shares of one for the round."""
+        self._in_round = InRound(self.client)
+
+    def begin_call(self, number: int, place: int) -> None:
+        """Begin a function on this worker: by its number, and its place in a round."""
+        if self._in_round is not None:
+            self._in_round.begin(number, place)
+            self.first_replica = max(place, 0) * self.num_local_replicas
+            self.bind(self._strategy)
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Replicas whose gradients are summed: of all workers of a round, or of this one."""
+        if self._in_round is None:
+            return self.num_replicas
+        return self.num_replicas * len(self.client.seat.roster.workers)
+
+    def check_covers_all(self, what: str) -> None:
+        """Refuse collectives in a round whose other replicas are on other workers."""
+        if self._in_round is not None and self.num_replicas == 1:
+            raise ContextError(
+                f"{what} in a function of a synchronous round: workers do not wait for each other;"
+                " an optimizer's apply_gradients sums the gradients of the round; else return"
+                " values and combine them on the chief"
+            )
 
     def end(self, has_lost: bool) -> None:
         """Tell all ps that the job is over, and wait until they have heard it."""

@@ -143,6 +143,7 @@ class ReplicaContext:
 
 
 def _all_reduce(strategy: Strategy, reduce_op: Any, value: Nest, options: Any) -> Nest:
+    strategy.extended.check_covers_all("all_reduce")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
         _check_equal("reduce_op", reduce_op)
@@ -152,6 +153,7 @@ def _all_reduce(strategy: Strategy, reduce_op: Any, value: Nest, options: Any) -
 
 
 def _all_gather(strategy: Strategy, value: Nest, axis: Any, options: Any) -> Nest:
+    strategy.extended.check_covers_all("all_gather")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
         _check_equal("axis", axis)

@@ -71,11 +71,14 @@ on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 def on_chief(
     cast: Cast,
     variable_partitioner: Any = None,
+    *,
+    synchronous: bool = False,
     **options: Any,
 ) -> Callable[[Callable[[ParameterServerStrategy, ClusterCoordinator], None]], None]:
     """Run the function below on the chief at once; on the other ranks serve it.
 
-    It gets the strategy and its coordinator, made with `options`. The job is over when it returns.
+    It gets the strategy and its coordinator; `options` are the coordinator's. The job is over when
+    it returns.
     """
 
     def play(body: Callable[[ParameterServerStrategy, ClusterCoordinator], None]) -> None:
@@ -84,7 +87,9 @@ def on_chief(
             if resolver.task_type in ("worker", "ps"):
                 Server(resolver).join()
                 return
-            with ParameterServerStrategy(resolver, variable_partitioner) as strategy:
+            with ParameterServerStrategy(
+                resolver, variable_partitioner, synchronous=synchronous
+            ) as strategy:
                 body(strategy, ClusterCoordinator(strategy, **options))
 
     return play
