@@ -31,7 +31,8 @@ class MPIClusterResolver(ClusterResolver):
 
     With ``num_ps=0`` each rank is a worker, of its rank as task id. Else rank 0 is the chief, the
     last `num_ps` ranks are ps, and those between are the workers. A job of one rank is chief,
-    and threads play the other roles.
+    and threads play the other roles. After the ps come the evaluators, if there are any: they
+    take no part in training, and a job of one rank has none.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class MPIClusterResolver(ClusterResolver):
         An mpi4py communicator; None for COMM_WORLD, or one process if there is no launcher.
     num_ps
         Parameter servers.
+    num_evaluators
+        Ranks that evaluate checkpoints beside the training; needs `num_ps`.
     topology
         The topology of `comm`, if it is known already.
 
@@ -51,27 +54,40 @@ class MPIClusterResolver(ClusterResolver):
     Raises
     ------
     ClusterError
-        By the first answer: the job has too few ranks for `num_ps`.
+        By the first answer: the job has too few ranks for `num_ps` and `num_evaluators`.
     """
 
     def __init__(
-        self, comm: Any = None, num_ps: int = 0, *, topology: Topology | None = None
+        self,
+        comm: Any = None,
+        num_ps: int = 0,
+        num_evaluators: int = 0,
+        *,
+        topology: Topology | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(num_ps, bool) or not isinstance(num_ps, int):
-            raise ArgumentTypeError(f"num_ps={num_ps!r}: expected a whole number")
-        if num_ps < 0:
-            raise UsageError(f"num_ps={num_ps}: expected 0 or more parameter servers")
+        _check_number("num_ps", num_ps, "parameter servers")
+        _check_number("num_evaluators", num_evaluators, "evaluators")
+        if num_evaluators and not num_ps:
+            raise UsageError(
+                f"num_evaluators={num_evaluators} without num_ps; expected parameter servers, too:"
+                " where all ranks are workers, evaluate on rank 0"
+            )
         self._comm = comm
-        self._num_ps = num_ps
+        self._num_ps, self._num_evaluators = num_ps, num_evaluators
         self._known: tuple[Topology, ClusterSpec] | None = None
         if topology is not None:
-            self._known = topology, _spec(topology.hostnames, num_ps)
+            self._known = topology, _spec(topology.hostnames, num_ps, num_evaluators)
 
     @property
     def num_ps(self) -> int:
         """Return the number of parameter servers."""
         return self._num_ps
+
+    @property
+    def num_evaluators(self) -> int:
+        """Return the number of evaluators."""
+        return self._num_evaluators
 
     @property
     def comm(self) -> Any:
@@ -86,7 +102,7 @@ class MPIClusterResolver(ClusterResolver):
     def _resolve(self) -> tuple[Topology, ClusterSpec]:
         if self._known is None:
             topology = Topology.of(self._comm)
-            self._known = topology, _spec(topology.hostnames, self._num_ps)
+            self._known = topology, _spec(topology.hostnames, self._num_ps, self._num_evaluators)
         return self._known
 
     def cluster_spec(self) -> ClusterSpec:
@@ -95,7 +111,7 @@ class MPIClusterResolver(ClusterResolver):
 
     @property
     def task_type(self) -> str | None:
-        """Return the role of this rank: 'chief', 'worker' or 'ps'."""
+        """Return the role of this rank: 'chief', 'worker', 'ps' or 'evaluator'."""
         return self._task_type or self._role()[0]
 
     @task_type.setter
@@ -118,8 +134,12 @@ class MPIClusterResolver(ClusterResolver):
             return "worker", rank
         if rank == 0:
             return "chief", 0
-        workers = spec.num_tasks("worker")
-        return ("worker", rank - 1) if rank <= workers else ("ps", rank - 1 - workers)
+        before = 1
+        for job in ("worker", "ps"):
+            if rank < before + spec.num_tasks(job):
+                return job, rank - before
+            before += spec.num_tasks(job)
+        return "evaluator", rank - before
 
     def master(
         self,
@@ -143,20 +163,30 @@ class MPIClusterResolver(ClusterResolver):
         return count_devices(self.topology.devices)
 
 
-def _spec(hostnames: tuple[str, ...], num_ps: int) -> ClusterSpec:
+def _check_number(name: str, value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(f"{name}={value!r}: expected a whole number")
+    if value < 0:
+        raise UsageError(f"{name}={value}: expected 0 or more {what}")
+
+
+def _spec(hostnames: tuple[str, ...], num_ps: int, num_evaluators: int) -> ClusterSpec:
     labels = [f"{host}:{rank}" for rank, host in enumerate(hostnames)]
     size = len(labels)
     if not num_ps:
         return ClusterSpec({"worker": labels})
     if size == 1:  # threads of this process play the roles
         return ClusterSpec({"chief": labels, "worker": labels, "ps": labels * num_ps})
-    if size < num_ps + 2:
+    least = num_ps + num_evaluators + 2
+    if size < least:
+        besides = f", {num_evaluators} evaluators" if num_evaluators else ""
         raise ClusterError(
-            f"num_ps={num_ps} needs {num_ps + 2} ranks or more (a chief, a worker and {num_ps}"
-            f" ps), but the job has {size}; start it with mpirun -n {num_ps + 2} or more, or ask"
-            f" for fewer ps"
+            f"num_ps={num_ps} needs {least} ranks or more (a chief, a worker and {num_ps}"
+            f" ps{besides}), but the job has {size}; start it with mpirun -n {least} or more, or"
+            f" ask for fewer ps"
         )
-    first_ps = size - num_ps
-    return ClusterSpec(
-        {"chief": labels[:1], "worker": labels[1:first_ps], "ps": labels[first_ps:]}
-    )
+    first_evaluator = size - num_evaluators
+    first_ps = first_evaluator - num_ps
+    jobs = {"chief": labels[:1], "worker": labels[1:first_ps]}
+    jobs["ps"] = labels[first_ps:first_evaluator]
+    return ClusterSpec({**jobs, "evaluator": labels[first_evaluator:]} if num_evaluators else jobs)

@@ -22,6 +22,7 @@ from mpistrat.errors import (
     MpistratError,
 )
 from mpistrat.ps.client import Client
+from mpistrat.ps.roster import Member
 
 __all__ = ["Dispatcher"]
 
@@ -64,7 +65,7 @@ class Dispatcher:
             self._lock,
             self._take_in,
             self._lose,
-            lambda member: self._fail(failures.ps_lost(member)),
+            self._lose_member,
             lambda error: self._fail(failures.broken(error)),
             self._end_round,
         )
@@ -209,6 +210,12 @@ class Dispatcher:
     def _lose(self, worker: WorkerQueue) -> None:
         with self._lock:
             self._ledger.lose(worker)
+            self._changed.notify_all()
+
+    def _lose_member(self, member: Member) -> None:
+        """Go on without an evaluator, if the job can; without a ps it cannot."""
+        with self._lock:
+            self._ledger.lose_member(member)
             self._changed.notify_all()
 
     def _fail(self, error: MpistratError) -> None:

@@ -13,8 +13,12 @@ from mpistrat.coordinator.closures import pack
 from mpistrat.errors import CoordinatorError, PeerLostError
 from mpistrat.ps.roster import Member
 
-__all__ = ["broken", "packed", "ps_lost", "unpacked", "worker_lost"]
+__all__ = ["broken", "evaluator_lost", "packed", "ps_lost", "unpacked", "worker_lost"]
 
+_ADVICE = (
+    "; this MPI does not outlive a rank: start the job again from the last checkpoint, or under"
+    " Open MPI with mpirun --with-ft ulfm"
+)
 _LOOP = str(Path(__file__).with_name("worker.py"))
 
 
@@ -58,15 +62,18 @@ def worker_lost(worker: WorkerQueue) -> PeerLostError:
     """Return the error of a worker that has ended."""
     names = sorted({call.function.name for call in worker.sent.values()})
     doing = f" with {', '.join(names)} under way" if names else ""
-    advice = (
-        ""
-        if mpi.outlives_ranks()
-        else "; this MPI does not outlive a rank: start the job again from the last checkpoint, or"
-        " under Open MPI with mpirun --with-ft ulfm"
-    )
+    advice = "" if mpi.outlives_ranks() else _ADVICE
     return PeerLostError(
         f"{worker.member} has ended{doing}; its own output may say why{advice}",
         worker.member.rank,
+    )
+
+
+def evaluator_lost(member: Member) -> PeerLostError:
+    """Return the error of an evaluator that has ended where the job ends with it."""
+    return PeerLostError(
+        f"{member} has ended; its own output may say why{_ADVICE}",
+        member.rank,
     )
 
 

@@ -13,6 +13,7 @@ from mpistrat.coordinator.posting import post_calls
 from mpistrat.coordinator.queues import AsTheyCome
 from mpistrat.coordinator.rounds import Rounds
 from mpistrat.errors import CoordinatorError
+from mpistrat.ps.roster import Member
 
 __all__ = ["Ledger"]
 
@@ -114,6 +115,18 @@ class Ledger:
             return
         self.queue.put_back(moved)
         self.send_to_all()
+
+    def lose_member(self, member: Member) -> None:
+        """Go on without an evaluator, if the job can; without a ps it cannot."""
+        if self.end is not None:
+            return
+        if member.task_type == "ps":
+            self.end = failures.ps_lost(member)
+        elif mpi.outlives_ranks():
+            self.has_lost = True
+            _LOG.warning("%s has ended; the training goes on without it", member)
+        else:
+            self.end = failures.evaluator_lost(member)
 
     def give_up(self, name: str) -> None:
         """Drop what has not been sent, since a function has failed; as in TensorFlow."""

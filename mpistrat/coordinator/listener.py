@@ -28,8 +28,8 @@ class Ears:
         Of the streams to workers.
     on_results
         Gets a worker and its messages.
-    on_worker_lost, on_ps_lost
-        Get who has ended.
+    on_worker_lost, on_member_lost
+        Get who has ended: a worker; a ps or an evaluator.
     on_failure
         Gets an error of the thread, which ends with it.
     after_turn
@@ -39,13 +39,13 @@ class Ears:
     lock: threading.Lock
     on_results: Callable[[WorkerQueue, list[Any]], None]
     on_worker_lost: Callable[[WorkerQueue], None]
-    on_ps_lost: Callable[[Member], None]
+    on_member_lost: Callable[[Member], None]
     on_failure: Callable[[BaseException], None]
     after_turn: Callable[[], None]
 
 
 class Listener:
-    """A thread that listens to all workers and ps of a chief, and sends on what was posted.
+    """A thread that listens to all other members for a chief, and sends on what was posted.
 
     Parameters
     ----------
@@ -90,16 +90,17 @@ class Listener:
         poll = select.poll()
         for fd in (*self._workers, self._rung.fileno()):
             poll.register(fd, select.POLLIN)
-        servers = {self._seat.streams[one].fileno(): one for one in self._seat.roster.ps}
-        for fd in servers:
+        roster = self._seat.roster
+        others = {self._seat.streams[one].fileno(): one for one in roster.ps + roster.evaluators}
+        for fd in others:
             poll.register(fd, select.POLLRDHUP)
         while not self._is_over:
             for fd, _ in poll.poll():
                 if fd == self._rung.fileno():
                     self._rung.recv(4096)
-                elif fd in servers:
+                elif fd in others:
                     poll.unregister(fd)
-                    self._ears.on_ps_lost(servers[fd])
+                    self._ears.on_member_lost(others[fd])
                 elif self._is_gone(self._workers[fd]):
                     poll.unregister(fd)
                     del self._workers[fd]

@@ -1,4 +1,4 @@
-"""`Server`: what the ranks that are workers and ps run until the chief's program is done."""
+"""`Server`: what all ranks but the chief run until its program is done."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mpistrat.cluster import mpi
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers import ClusterResolver, SimpleClusterResolver
 from mpistrat.collectives import Communicator
+from mpistrat.coordinator.evaluator import Bystander
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ClosedError, ContextError, PeerLostError, UsageError
 from mpistrat.ps import meeting
@@ -21,7 +23,7 @@ __all__ = ["Server"]
 
 
 class Server:
-    """A worker or a ps of a `ParameterServerStrategy`.
+    """A worker, a ps or an evaluator of a `ParameterServerStrategy`.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ class Server:
                 " rank, where nobody would send it work; start the ranks with mpirun, or make the"
                 " ParameterServerStrategy, whose roles threads play in one process"
             )
-        self._seat = meeting.meet(self._resolver, self._job, ["worker", "ps"], comm)
+        self._seat = meeting.meet(self._resolver, self._job, ["worker", "ps", "evaluator"], comm)
         self._has_served = False
 
     @property
@@ -85,23 +87,37 @@ class Server:
         ClosedError
             It has served, and the job is over.
         """
+        roles: dict[str, Callable[[], bool]] = {
+            "worker": lambda: Worker(self._seat, self._resolver).serve(),
+            "ps": lambda: ShardServer(self._seat).serve(),
+            "evaluator": lambda: Bystander(self._seat).serve(),
+        }
+        self.play(roles[self._seat.me.task_type])
+
+    def bystander(self) -> Bystander:
+        """Return what an evaluator has of the job; for `SidecarEvaluator`."""
+        if self._seat.me.task_type != "evaluator":
+            raise UsageError(
+                f"SidecarEvaluator of {self._seat.me}; expected the Server of a rank whose"
+                " resolver.task_type is 'evaluator': MPIClusterResolver(num_ps=1,"
+                " num_evaluators=1) has one"
+            )
+        return Bystander(self._seat)
+
+    def play(self, serve: Callable[[], bool]) -> None:
+        """Play this rank's role: `serve` returns when the job is over, and if it lost a member."""
         if self._has_served:
             raise ClosedError(
                 f"join() of {self._seat.me}, whose job is over; make a Server for each"
                 " ParameterServerStrategy that the chief makes"
             )
         self._has_served = True
-        member: Worker | ShardServer = (
-            Worker(self._seat, self._resolver)
-            if self._seat.me.task_type == "worker"
-            else ShardServer(self._seat)
-        )
         try:
-            has_lost = member.serve()
+            has_lost = serve()
         except PeerLostError as error:
             raise PeerLostError(f"{self._seat.me} cannot go on: {error}", error.rank) from error
         except BaseException:
-            if self._seat.me.task_type == "worker" and mpi.outlives_ranks():
+            if self._seat.me.task_type != "ps" and mpi.outlives_ranks():
                 _die_alone()
             raise
         finally:
@@ -113,7 +129,7 @@ class Server:
 
 
 def _die_alone() -> NoReturn:
-    """End a worker's process so that the job goes on without it: an orderly end would end all."""
+    """End a process so that the job goes on without it: an orderly end would end all."""
     traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Who does what in a job with parameter servers: one chief, workers and ps."""
+"""Who does what in a job with parameter servers: one chief, workers, ps, and evaluators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpistrat.errors import ClusterError
 
 __all__ = ["TASK_TYPES", "Member", "Roster", "embedded_roster", "member_of"]
 
-TASK_TYPES = ("chief", "worker", "ps")
+TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,12 @@ class Member:
         return f"/job:{self.task_type}/replica:0/task:{self.task_id}/device:CPU:0"
 
     def talks_to(self, other: Member) -> bool:
-        """Tell whether the two send each other messages: all but members of one role do."""
-        return self.task_type != other.task_type
+        """Tell whether the two send each other messages.
+
+        All but members of one role do; evaluators hear from the chief only.
+        """
+        types = {self.task_type, other.task_type}
+        return types == {"chief", "evaluator"} if "evaluator" in types else len(types) == 2
 
 
 class Roster:
@@ -61,6 +65,7 @@ class Roster:
         self.members = tuple(members)
         self.workers = self._of("worker")
         self.ps = self._of("ps")
+        self.evaluators = self._of("evaluator")
         chiefs = self._of("chief")
         if len(chiefs) != 1 or not self.workers or not self.ps:
             raise ClusterError(
@@ -107,7 +112,7 @@ def member_of(resolver: ClusterResolver, rank: int, wanted: Sequence[str]) -> Me
     if task_type not in wanted:
         raise ClusterError(
             f"rank {rank} is {task_type} {task_id}; the chief makes the ParameterServerStrategy,"
-            " workers and ps call mpistrat.Server(resolver).join(): branch on resolver.task_type"
+            " the others call mpistrat.Server(resolver).join(): branch on resolver.task_type"
         )
     return Member(str(task_type), int(task_id), rank)
 

@@ -145,6 +145,7 @@ class ParameterServerStrategy(Strategy):
         has_lost: bool = (
             self._dismiss() if self.coordinator is None else self.coordinator.shut_down()
         )
+        has_lost = self._dismiss_evaluators(has_lost)
         self.extended.end(has_lost)
         if self.embedded is not None:
             self.embedded.join()
@@ -156,9 +157,15 @@ class ParameterServerStrategy(Strategy):
     def _dismiss(self) -> bool:
         """End workers that no coordinator has used; tell whether the job goes on without one."""
         seat = self.extended.client.seat
-        have_heard = [_has_heard(seat.streams[worker]) for worker in seat.roster.workers]
+        have_heard = [_has_heard(seat.streams[worker], False) for worker in seat.roster.workers]
         # Where ranks cannot be lost, closing the job says which one was.
         return not all(have_heard) and mpi.outlives_ranks()
+
+    def _dismiss_evaluators(self, has_lost: bool) -> bool:
+        """Tell evaluators that the job is over; tell whether it has lost a member by then."""
+        seat = self.extended.client.seat
+        have_heard = [_has_heard(seat.streams[one], has_lost) for one in seat.roster.evaluators]
+        return has_lost or (not all(have_heard) and mpi.outlives_ranks())
 
     def abandon(self, reason: str) -> None:
         """Leave a job that has failed, and tell the others why. **Local.**"""
@@ -195,10 +202,10 @@ def check_resolver(resolver: Any, who: str) -> None:
         )
 
 
-def _has_heard(worker: Stream) -> bool:
-    """Tell a worker that the job is over; return False if it has ended before."""
+def _has_heard(member: Stream, has_lost: bool) -> bool:
+    """Tell a member that the job is over; return False if it has ended before."""
     try:
-        worker.send(("end", False), config.timeout_s())
+        member.send(("end", has_lost), config.timeout_s())
     except PeerLostError:
         return False
     return True

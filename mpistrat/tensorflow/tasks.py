@@ -173,6 +173,11 @@ def _complaint(
             f"cluster_resolver with {shown}; expected"
             " mpistrat.cluster_resolver.MPIClusterResolver(num_ps=...) with 1 or more"
         )
+    if resolver.num_evaluators:
+        return UsageError(
+            f"cluster_resolver with num_evaluators={resolver.num_evaluators}; expected 0: here an"
+            " evaluator is a program of its own, which runs tf.keras.utils.SidecarEvaluator"
+        )
     topology = communicator.topology
     try:
         known = MPIClusterResolver(num_ps=resolver.num_ps, topology=topology)

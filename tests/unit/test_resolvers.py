@@ -232,6 +232,35 @@ def test_one_process_is_the_chief_and_threads_play_the_rest():
     assert [spec.num_tasks(job) for job in ("chief", "worker", "ps")] == [1, 1, 3]
 
 
+@pytest.mark.parametrize(("size", "num_ps", "evaluators"), [(4, 1, 1), (6, 2, 1), (8, 2, 2)])
+def test_evaluators_come_last_and_are_no_workers(size, num_ps, evaluators):
+    ranks = [
+        MPIClusterResolver(
+            None, num_ps, evaluators, topology=Topology.from_hosts(rank, ["a"] * size)
+        )
+        for rank in range(size)
+    ]
+    roles = [(one.task_type, one.task_id) for one in ranks]
+    assert roles[-evaluators:] == [("evaluator", index) for index in range(evaluators)]
+    assert roles[:-evaluators] == [
+        (one.task_type, one.task_id) for one in resolvers(size - evaluators, num_ps)
+    ]
+    spec = ranks[0].cluster_spec()
+    assert spec.num_tasks("worker") == size - 1 - num_ps - evaluators
+    assert spec.num_tasks("evaluator") == ranks[0].num_evaluators == evaluators
+
+
+def test_evaluators_need_ranks_and_parameter_servers():
+    with pytest.raises(ClusterError, match=r"needs 4 ranks .* 1 ps, 1 evaluators"):
+        MPIClusterResolver(None, 1, 1, topology=Topology.from_hosts(0, ["a"] * 3))
+    with pytest.raises(ValueError, match="num_evaluators=1 without num_ps"):
+        MPIClusterResolver(num_evaluators=1)
+    with pytest.raises(ValueError, match="num_evaluators=-1"):
+        MPIClusterResolver(num_ps=1, num_evaluators=-1)
+    alone = MPIClusterResolver(None, 1, 1, topology=Topology.from_hosts(0, ["a"]))
+    assert "evaluator" not in alone.cluster_spec().jobs
+
+
 def test_num_ps_is_checked():
     with pytest.raises(ValueError, match="0 or more"):
         MPIClusterResolver(num_ps=-1)

@@ -1,0 +1,159 @@
+"""An evaluator beside a training job: it evaluates the checkpoints that the chief writes."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.checkpoint.checkpoint import Checkpoint
+from mpistrat.checkpoint.pointer import latest_checkpoint
+from mpistrat.cluster.log import get_logger
+from mpistrat.errors import ArgumentTypeError, CheckpointError, UsageError
+from mpistrat.ps.seat import Seat
+
+if TYPE_CHECKING:
+    from mpistrat.coordinator.server import Server
+
+__all__ = ["Bystander", "SidecarEvaluator"]
+
+_LOG = get_logger(__name__)
+
+_LOOK_S = 0.2  # how often it looks for a new checkpoint
+
+
+class Bystander:
+    """An evaluator as the job sees it: it hears from the chief when the job is over.
+
+    Parameters
+    ----------
+    seat
+        Of an evaluator.
+    """
+
+    def __init__(self, seat: Seat) -> None:
+        self._stream = seat.streams[seat.roster.chief]
+        self._has_lost: bool | None = None
+        self._poll = select.poll()
+        self._poll.register(self._stream.fileno(), select.POLLIN)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until the chief's program is done, but not for longer; tell whether it is.
+
+        Raises
+        ------
+        PeerLostError
+            The chief has ended, or said that it has failed.
+        """
+        if self._has_lost is None:
+            self._poll.poll(None if timeout_s is None else timeout_s * 1e3)
+            for kind, what in self._stream.take():
+                if kind == "fail":
+                    raise self._stream.failed(what)
+                self._has_lost = what
+        return self._has_lost is not None
+
+    def serve(self) -> bool:
+        """Wait until the job is over, for as long as the chief lives; tell if it lost a member."""
+        while not self.wait(None):
+            pass
+        return bool(self._has_lost)
+
+
+class SidecarEvaluator:
+    """Evaluates each new checkpoint of a folder while others train.
+
+    Parameters
+    ----------
+    server
+        A `Server` on a rank whose ``resolver.task_type`` is ``'evaluator'``.
+    checkpoint
+        Is restored before each evaluation; made of variables of this process, outside of any
+        strategy, under the names that the chief's has. What else the chief saves is left out.
+    checkpoint_dir
+        The folder to which the chief saves, with ``CheckpointManager`` or ``Checkpoint.save``.
+    evaluate
+        Called with a checkpoint's path once it is restored; returns any result.
+    max_evaluations
+        Evaluate no more than so many checkpoints; None for no limit.
+
+    Raises
+    ------
+    UsageError
+        The server is no evaluator's, or `max_evaluations` is not above 0.
+
+    References
+    ----------
+    tf.keras.utils.SidecarEvaluator.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        checkpoint: Checkpoint,
+        checkpoint_dir: str | os.PathLike[str],
+        evaluate: Callable[[str], Any],
+        max_evaluations: int | None = None,
+    ) -> None:
+        if not isinstance(checkpoint, Checkpoint):
+            raise ArgumentTypeError(
+                f"SidecarEvaluator of a {type(checkpoint).__name__}; expected a Checkpoint"
+            )
+        if max_evaluations is not None and max_evaluations <= 0:
+            raise UsageError(
+                f"max_evaluations={max_evaluations}; expected a number above 0, or None"
+            )
+        self._server, self._checkpoint, self._folder = server, checkpoint, checkpoint_dir
+        self._evaluate, self._most = evaluate, max_evaluations
+        self._chief = server.bystander()
+        self.results: list[tuple[str, Any]] = []
+
+    def start(self) -> list[tuple[str, Any]]:
+        """Evaluate until the chief's program is done, the last checkpoint too.
+
+        What is saved while an evaluation runs is skipped but for the latest. **Collective** with
+        the chief's ``close()``, which waits for the evaluation of the last one.
+
+        Returns
+        -------
+        list of (str, object)
+            The path and the result of each evaluation, also in :attr:`results`.
+
+        Raises
+        ------
+        PeerLostError
+            The chief's program has ended with an error.
+        CheckpointError
+            A checkpoint is corrupt, or lacks one of the variables.
+        """
+        self._server.play(self._evaluate_all)
+        return self.results
+
+    def _evaluate_all(self) -> bool:
+        last: str | None = None
+        is_over = False
+        while not self._is_full():
+            path = latest_checkpoint(self._folder)
+            if path is not None and path != last and self._restore(path):
+                self.results.append((path, self._evaluate(path)))
+                last = path
+            elif is_over:
+                break
+            else:
+                is_over = self._chief.wait(_LOOK_S)  # then it looks once more
+        return self._chief.serve()
+
+    def _is_full(self) -> bool:
+        return self._most is not None and len(self.results) >= self._most
+
+    def _restore(self, path: str) -> bool:
+        """Restore a checkpoint; tell whether it was there: old ones are deleted meanwhile."""
+        try:
+            self._checkpoint.restore(path).assert_existing_objects_matched()
+        except (CheckpointError, OSError) as error:
+            if latest_checkpoint(self._folder) == path:
+                raise
+            _LOG.info("%s was deleted before it was read: %s", path, error)
+            return False
+        return True
