@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from mpistrat import config
-from mpistrat.errors import ClosedError, ContextError, PeerLostError
+from mpistrat.errors import ClosedError, ContextError, MpistratError, PeerLostError
 from mpistrat.ps.seat import Seat
 from mpistrat.ps.stream import Stream
 
@@ -111,7 +111,7 @@ class Client:
         try:
             for ps, line in lines:
                 line.send(requests[ps][0], tuple(requests[ps][1:]))
-            return {ps: line.answer() for ps, line in lines}
+            return _all_or_error({ps: line.outcome() for ps, line in lines})
         finally:
             for _, line in lines:
                 line.lock.release()
@@ -135,6 +135,17 @@ def _grouped(requests: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, .
     for ps, *rest in requests:
         grouped.setdefault(ps, []).append(tuple(rest))
     return grouped
+
+
+def _all_or_error(outcomes: Mapping[int, tuple[list[Exception], Any]]) -> dict[int, Any]:
+    """Return the answers; or raise the first error, with the others as its cause."""
+    errors = [error for found, _ in outcomes.values() for error in found]
+    if len(errors) > 1:
+        others = "; ".join(f"{type(error).__name__}: {error}" for error in errors[1:])
+        raise errors[0] from MpistratError(f"it is not the only one: {others}")
+    if errors:
+        raise errors[0]
+    return {ps: answer for ps, (_, answer) in outcomes.items()}
 
 
 class _Line:
@@ -166,7 +177,11 @@ class _Line:
             raise self._lost(error) from error
 
     def answer(self) -> Any:
-        """Return the answer to what was sent last; those that nobody took are dropped."""
+        """Return the answer to what was sent last, or raise an error of those since then."""
+        return _all_or_error({0: self.outcome()})[0]
+
+    def outcome(self) -> tuple[list[Exception], Any]:
+        """Return errors and the answer; answers that nobody took are dropped."""
         while True:
             try:
                 number, errors, result = self._stream.receive(config.timeout_s(), "an answer")
@@ -175,9 +190,7 @@ class _Line:
             if number == self._number:
                 break
         self.has_told = False
-        if errors:
-            raise errors[0]
-        return result
+        return errors, result
 
     @staticmethod
     def _lost(error: PeerLostError) -> PeerLostError:
