@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from mpistrat.coordinator.arguments import Arguments
 from mpistrat.coordinator.closures import Function
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.ps.roster import Member
@@ -26,8 +27,8 @@ class Call:
 
     Attributes
     ----------
-    packed
-        Its arguments; a list of them by worker if they differ.
+    arguments
+        What it is sent with.
     keep
         What must live on the chief until it has run: variables and datasets in the arguments.
     is_own
@@ -41,7 +42,7 @@ class Call:
     """
 
     function: Function
-    packed: bytes | list[bytes]
+    arguments: Arguments
     value: RemoteValue
     keep: Any
     is_own: bool = False
@@ -51,7 +52,13 @@ class Call:
 
     def packed_for(self, worker: int) -> bytes:
         """Return the arguments for a worker."""
-        return self.packed[worker] if isinstance(self.packed, list) else self.packed
+        packed = self.arguments.packed
+        return packed[worker] if isinstance(packed, list) else packed
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the results that it needs are there, or will never be."""
+        return all(value.is_done for value in self.arguments.needed)
 
 
 @dataclass(slots=True, eq=False)

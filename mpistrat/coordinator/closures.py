@@ -15,7 +15,7 @@ import numpy as np
 from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy.served_variable import ServedVariable
 
-__all__ = ["NO_ARGUMENTS", "Function", "Functions", "pack", "pack_arguments", "packed_buffer"]
+__all__ = ["NO_ARGUMENTS", "Function", "Functions", "pack", "packed_buffer"]
 
 # What pickles alike everywhere; all else may need cloudpickle, which is slower.
 _PLAIN = (bool, bytes, complex, float, int, str, type(None), np.generic, ServedVariable)
@@ -123,11 +123,6 @@ def pack(value: Any, what: str) -> bytes:
             " of the strategy, or functions that capture such; open files, locks and threads are"
             " to be made on the worker"
         ) from error
-
-
-def pack_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> bytes:
-    """Return the arguments of a call as bytes."""
-    return pack((args, kwargs), f"an argument of {name}") if args or kwargs else NO_ARGUMENTS
 
 
 def packed_buffer(packed: bytes) -> Any:

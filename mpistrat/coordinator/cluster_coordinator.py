@@ -7,15 +7,16 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mpistrat.coordinator.arguments import Arguments, pack_arguments
 from mpistrat.coordinator.calls import Call
-from mpistrat.coordinator.closures import Functions, pack_arguments
+from mpistrat.coordinator.closures import Functions
 from mpistrat.coordinator.dispatcher import Dispatcher
-from mpistrat.coordinator.per_worker import PerWorkerDataset, PerWorkerValues, Resource
+from mpistrat.coordinator.per_worker import PerWorkerDataset, Resource
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.ps.seat import Seat
-from mpistrat.strategy.nest import flatten, map_nest
+from mpistrat.strategy.nest import map_nest
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
 from mpistrat.types import Nest
 
@@ -129,7 +130,8 @@ class ClusterCoordinator:
             Runs on a worker in a scope of the strategy. It may read and change its variables.
         args, kwargs
             Sent as they are now; of `PerWorkerValues`, and of per-worker datasets and iterators,
-            the worker gets its own.
+            the worker gets its own, of a `RemoteValue` the result: the function begins when it is
+            there.
 
         Returns
         -------
@@ -156,14 +158,12 @@ class ClusterCoordinator:
             )
         function = self._functions.find(fn)
         value = RemoteValue(self._dispatcher.wait_for)
-        arguments = (tuple(args), dict(kwargs or {}))
-        packed: bytes | list[bytes]
-        if (args or kwargs) and _has_per_worker(arguments):
-            packed = [self._packed(arguments, function.name, i) for i in range(self.num_workers)]
-        else:
-            packed = pack_arguments(*arguments, function.name)
+        given = (tuple(args), dict(kwargs or {}))
+        arguments = pack_arguments(*given, function.name, self.num_workers)
+        for needed in arguments.needed:
+            self._check_own(needed, function.name)
         self._client.flush()  # the function sees what was changed before it was scheduled
-        self._dispatcher.add(Call(function, packed, value, arguments))
+        self._dispatcher.add(Call(function, arguments, value, given))
         return value
 
     def join(self) -> None:
@@ -222,8 +222,8 @@ class ClusterCoordinator:
         self._client.flush()
         for worker in self._dispatcher.workers:
             value = RemoteValue(self._dispatcher.wait_for)
-            packed = pack_arguments((), {}, function.name)
-            self._dispatcher.add(Call(function, packed, value, resource, is_own=True), worker)
+            call = Call(function, Arguments(), value, resource, is_own=True)
+            self._dispatcher.add(call, worker)
         forget = self._dispatcher.forget
         weakref.finalize(resource, forget, "resource", resource.number).atexit = False
 
@@ -239,19 +239,12 @@ class ClusterCoordinator:
     def _forget_function(self, number: int) -> None:
         self._dispatcher.forget("function", number)
 
-    def _packed(self, arguments: Any, name: str, worker: int) -> bytes:
-        def own(leaf: Any) -> Any:
-            if not isinstance(leaf, PerWorkerValues):
-                return leaf
-            if len(leaf.values) != self.num_workers:
-                raise UsageError(
-                    f"PerWorkerValues of {len(leaf.values)} values as an argument of {name};"
-                    f" expected one for each of the {self.num_workers} workers"
-                )
-            return leaf.values[worker]
-
-        args, kwargs = map_nest(own, arguments)
-        return pack_arguments(args, kwargs, name)
+    def _check_own(self, value: RemoteValue, name: str) -> None:
+        if not value.is_of(self._dispatcher.wait_for):
+            raise ArgumentTypeError(
+                f"a RemoteValue of another coordinator as an argument of {name}; fetch() it, and"
+                " pass the result"
+            )
 
 
 def _check_staleness(value: Any) -> None:
@@ -263,14 +256,10 @@ def _check_staleness(value: Any) -> None:
         )
 
 
-def _has_per_worker(arguments: Any) -> bool:
-    return any(isinstance(leaf, PerWorkerValues) for leaf in flatten(arguments)[0])
-
-
 def _fetched(leaf: Any) -> Any:
     return leaf.fetch() if isinstance(leaf, RemoteValue) else leaf
 
 
 def _work(seat: Seat) -> None:
     """Be a worker in a thread of the chief's process."""
-    Worker(seat).serve()
+    Worker(seat, is_thread=True).serve()

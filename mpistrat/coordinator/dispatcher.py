@@ -63,6 +63,7 @@ class Dispatcher:
         self._ledger = Ledger(self.workers, in_rounds if is_synchronous else anyhow)
         ears = Ears(
             self._lock,
+            self._send,
             self._take_in,
             self._lose,
             self._lose_member,
@@ -84,7 +85,8 @@ class Dispatcher:
             if worker is None:
                 self._ledger.raise_error()
             self._ledger.add(call, worker)
-            if any(one.stream.has_unsent for one in self.workers):
+            if self._ledger.has_unsent:
+                self._ledger.has_unsent = False
                 self._listener.ring()  # the thread sends the rest
 
     def forget(self, kind: str, number: int) -> None:
@@ -108,10 +110,11 @@ class Dispatcher:
     def _is_busy(self) -> bool:
         """Tell whether anything is left to be done; let a round end that nothing is added to."""
         ledger = self._ledger
-        if ledger.queue.is_open and not ledger.unfinished:
+        is_busy = ledger.is_busy
+        if ledger.queue.is_open and not is_busy:
             ledger.queue.want_end()
             self._listener.ring()
-        return ledger.queue.is_open or bool(ledger.unfinished)
+        return ledger.queue.is_open or is_busy
 
     def wait_for(self, value: RemoteValue) -> None:
         """Wait until there is a result or an error."""
@@ -128,12 +131,13 @@ class Dispatcher:
     def _wait(self) -> None:
         self._waiting += 1
         try:
-            self._changed.wait(_LOOK_S)
+            if not self._changed.wait(_LOOK_S):
+                self._listener.ring()  # an interrupted caller may have left a call to be sent
         finally:
             self._waiting -= 1
         limit, now = config.timeout_s(), time.monotonic()
         for worker in self.workers:
-            if worker.sent and now - worker.since > limit:
+            if worker.sent and not worker.is_lost and now - worker.since > limit:
                 name = next(iter(worker.sent.values())).function.name
                 raise CommunicationTimeoutError(
                     f"{worker.member} has been in function {name} for {now - worker.since:.0f} s;"
@@ -145,6 +149,11 @@ class Dispatcher:
         """Tell the workers that the job is over, wait until all have ended, and stop.
 
         What they were sent they finish first, what they were not sent is given up.
+
+        Raises
+        ------
+        CommunicationTimeoutError
+            Some have not ended within ``MPISTRAT_TIMEOUT``.
         """
         with self._lock:
             ledger = self._ledger
@@ -160,14 +169,26 @@ class Dispatcher:
             while any(not worker.is_lost for worker in self.workers):
                 self._wait()
                 if time.monotonic() > end:
-                    break
+                    self._raise_late()
         self.stop()
+
+    def _raise_late(self) -> None:
+        late = [worker.member for worker in self.workers if not worker.is_lost]
+        raise CommunicationTimeoutError(
+            f"{', '.join(map(str, late))} did not end within {config.timeout_s():g} s of close();"
+            " what they do may be stuck, or set MPISTRAT_TIMEOUT to more seconds",
+            tuple(member.rank for member in late),
+        )
 
     def stop(self) -> None:
         """Leave the workers alone from now on."""
         self._listener.stop()
 
     # ------------------------------------------------------------------------- in the thread
+
+    def _send(self) -> None:
+        with self._lock:
+            self._ledger.send_to_all()
 
     def _take_in(self, worker: WorkerQueue, messages: list[Any]) -> None:
         """Note results of a worker, and give it more."""
@@ -181,7 +202,7 @@ class Dispatcher:
                 ledger.send_to_all()
             else:
                 ledger.send_to(worker)
-            if self._waiting and (self._fetching or not ledger.unfinished or ledger.error):
+            if self._waiting and (self._fetching or not ledger.is_busy or ledger.error):
                 self._changed.notify_all()
 
     def _end_round(self) -> None:

@@ -12,6 +12,7 @@ from mpistrat.coordinator.calls import Call, WorkerQueue
 from mpistrat.coordinator.posting import post_calls
 from mpistrat.coordinator.queues import AsTheyCome
 from mpistrat.coordinator.rounds import Rounds
+from mpistrat.coordinator.uninterrupted import uninterrupted
 from mpistrat.errors import CoordinatorError
 from mpistrat.ps.roster import Member
 
@@ -35,23 +36,27 @@ class Ledger:
 
     Attributes
     ----------
-    unfinished
-        Number of calls that were scheduled and have not finished.
     error
         Of a function; raised once.
     end
         Of the job; raised always.
     has_lost
-        Whether the job has lost a worker, and gone on.
+        Whether the job has lost a member, and gone on.
+    has_unsent
+        Whether the system has not taken all that was posted; for who clears it.
     """
 
     def __init__(self, workers: list[WorkerQueue], queue: AsTheyCome | Rounds) -> None:
         self.workers, self.queue = workers, queue
-        self.unfinished = 0
         self.error: BaseException | None = None
         self.end: BaseException | None = None
-        self.has_lost = False
+        self.has_lost = self.has_unsent = False
         self._numbers = itertools.count(1)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call has not finished. It is not counted: an interrupt could come between."""
+        return self.queue.has_waiting or any(one.sent or one.own for one in self.workers)
 
     def raise_error(self) -> None:
         """Raise what has gone wrong, if anything has."""
@@ -65,7 +70,6 @@ class Ledger:
         """Take in a call for one worker, or for any."""
         if worker is not None and worker.is_lost:
             return
-        self.unfinished += 1
         if worker is not None:
             worker.own.append(call)
             self.send_to(worker, is_soon=True)
@@ -81,7 +85,6 @@ class Ledger:
         call = worker.note(number)
         if call is None:
             return
-        self.unfinished -= 1
         self.queue.note(call, number, error is None)
         if error is None:
             call.value.set_result(result)
@@ -106,7 +109,6 @@ class Ledger:
         worker.sent.clear()
         worker.own.clear()
         moved = [call for call in calls if not call.is_own]
-        self.unfinished -= len(calls) - len(moved)
         _LOG.warning("%s; its %d functions run on other workers", error, len(moved))
         for call in moved:
             call.losses += 1
@@ -140,9 +142,15 @@ class Ledger:
 
     def drop(self) -> list[Call]:
         """Forget what any worker could run and none has begun, and return it."""
-        dropped = self.queue.drop()
-        self.unfinished -= len(dropped)
-        return dropped
+        return self.queue.drop()
+
+    def _lacks_result(self, call: Call) -> bool:
+        """Fail a call if a result that it needs will never be; tell whether that is so."""
+        errors = [one.error for one in call.arguments.needed if one.error is not None]
+        if errors:
+            self.queue.note(call, 0, is_good=False)
+            call.value.set_error(errors[0])
+        return bool(errors)
 
     def send_to_all(self) -> None:
         """Send each worker what it should have."""
@@ -151,17 +159,24 @@ class Ledger:
 
     def send_to(self, worker: WorkerQueue, is_soon: bool = False) -> None:
         """Send calls to a worker, as many as it should have."""
-        room = worker.room
         if is_soon and len(worker.sent) >= _FEW:
             return  # it is busy, and gets more with others when it has finished some
+        room = worker.room
+        if room > 0 and (worker.own or self.queue.has_waiting):
+            with uninterrupted():
+                self._send(worker, room)
+
+    def _send(self, worker: WorkerQueue, room: int) -> None:
         calls: list[Call] = []
         while len(calls) < room:
             call = worker.own.popleft() if worker.own else self.queue.take_for(worker, calls)
             if call is None:
                 break
-            calls.append(call)
+            if not self._lacks_result(call):
+                calls.append(call)
         if calls:
             post_calls(worker, calls, self._numbers)
+            self.has_unsent = self.has_unsent or worker.stream.has_unsent
 
 
 def _load(worker: WorkerQueue) -> tuple[bool, int]:

@@ -26,6 +26,8 @@ class Ears:
     ----------
     lock
         Of the streams to workers.
+    on_ring
+        Called when somebody rang.
     on_results
         Gets a worker and its messages.
     on_worker_lost, on_member_lost
@@ -37,6 +39,7 @@ class Ears:
     """
 
     lock: threading.Lock
+    on_ring: Callable[[], None]
     on_results: Callable[[WorkerQueue, list[Any]], None]
     on_worker_lost: Callable[[WorkerQueue], None]
     on_member_lost: Callable[[Member], None]
@@ -98,6 +101,7 @@ class Listener:
             for fd, _ in poll.poll():
                 if fd == self._rung.fileno():
                     self._rung.recv(4096)
+                    self._ears.on_ring()
                 elif fd in others:
                     poll.unregister(fd)
                     self._ears.on_member_lost(others[fd])

@@ -31,7 +31,8 @@ def post_calls(worker: WorkerQueue, calls: Sequence[Call], numbers: Iterator[int
             shipped = packed_buffer(function.packed)
             worker.learn_function(function)
         packed = call.packed_for(worker.member.task_id)
-        rows.append((number, function.number, shipped, packed_buffer(packed), call.place))
+        more = call.place, [packed_buffer(one.packed()) for one in call.arguments.needed]
+        rows.append((number, function.number, shipped, packed_buffer(packed), *more))
         worker.sent[number] = call
         worker.sent_bytes += len(packed)
     try:

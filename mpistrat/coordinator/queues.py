@@ -26,13 +26,19 @@ class AsTheyCome:
         self.max_staleness = max_staleness
         self._pending: deque[Call] = deque()
         self._last = 0
+        self._is_blocked = False  # the next call needs a result that is not there
 
     is_open = False  # there are no rounds
 
     @property
     def concerns_all(self) -> bool:
         """Whether a call that has finished, or has come, may let any worker begin one."""
-        return self.max_staleness is not None
+        return self._is_blocked or self.max_staleness is not None
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there is a call that no worker has."""
+        return bool(self._pending)
 
     def add(self, call: Call) -> None:
         """Take in a new call."""
@@ -54,6 +60,9 @@ class AsTheyCome:
         """Return a call for a worker, beside those chosen just now; None if it gets none."""
         del worker  # all are alike
         if not self._pending or not self._may_begin(chosen):
+            return None
+        self._is_blocked = not self._pending[0].is_ready
+        if self._is_blocked:
             return None
         return self._pending.popleft()
 

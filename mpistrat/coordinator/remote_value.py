@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
+
+from mpistrat.coordinator.closures import pack
+from mpistrat.errors import ArgumentTypeError
 
 __all__ = ["RemoteValue"]
 
@@ -50,8 +53,7 @@ class RemoteValue:
         """
         if not self._is_done:
             self._wait(self)
-        if self._error is not None:
-            raise self._error
+        self.raise_error()
         packed = self._packed  # another thread may fetch it, too
         if packed is not None:
             self._value, self._packed = pickle.loads(packed), None
@@ -60,6 +62,31 @@ class RemoteValue:
     def get(self) -> Any:
         """Do :meth:`fetch`, by TensorFlow's other name: there are no tensors here."""
         return self.fetch()
+
+    def raise_error(self) -> None:
+        """Raise what the function raised, if it has finished with an error."""
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the function raised, if it has finished with an error."""
+        return self._error
+
+    def is_of(self, wait: Callable[[RemoteValue], None]) -> bool:
+        """Tell whether it is of the coordinator that waits so."""
+        return self._wait == wait
+
+    def packed(self) -> Any:
+        """Return the result for a worker; once there is one."""
+        packed = self._packed  # gone once it was fetched
+        return pack(self._value, "a result") if packed is None else packed
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "a RemoteValue travels as an argument of schedule, also in lists, tuples and dicts;"
+            " for all else fetch() it"
+        )
 
     def set_result(self, packed: Any) -> None:
         """Keep the result, still pickled: most are never looked at."""

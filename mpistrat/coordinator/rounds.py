@@ -42,6 +42,11 @@ class Rounds:
         return bool(self._members)
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether there is a call that no worker has."""
+        return bool(self._pending or self._idle)
+
+    @property
     def _has_failed(self) -> bool:
         return None in self._ended.values()
 
@@ -67,7 +72,7 @@ class Rounds:
         self._fill()
         for call in self._idle:
             home = self._workers[call.place]
-            if home is worker or home.is_lost:
+            if (home is worker or home.is_lost) and call.is_ready:
                 self._idle.remove(call)
                 return call
         return None

@@ -18,6 +18,7 @@ from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ClosedError, ContextError, PeerLostError, UsageError
 from mpistrat.ps import meeting
 from mpistrat.ps.shard_server import ShardServer
+from mpistrat.strategy.on_worker import refuse_collective
 
 __all__ = ["Server"]
 
@@ -58,6 +59,7 @@ class Server:
         backend: str = "auto",
     ) -> None:
         del protocol, config, start
+        refuse_collective("a Server", comm)
         self._resolver = _resolver(server_or_cluster_def, job_name, task_index)
         self._job = Communicator(comm, backend)
         if self._job.size == 1:

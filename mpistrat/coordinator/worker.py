@@ -5,18 +5,27 @@ from __future__ import annotations
 import pickle
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from mpistrat import config
 from mpistrat.cluster.log import get_logger
 from mpistrat.cluster.resolvers import ClusterResolver
 from mpistrat.coordinator import failures
+from mpistrat.coordinator.arguments import unpack_arguments
 from mpistrat.coordinator.closures import pack, packed_buffer
 from mpistrat.coordinator.per_worker import resources
-from mpistrat.errors import ContextError, PeerLostError
+from mpistrat.errors import (
+    ArgumentTypeError,
+    ContextError,
+    CoordinatorError,
+    PeerLostError,
+)
 from mpistrat.ps.seat import Seat
-from mpistrat.strategy.parameter_server import ParameterServerStrategy, working_for
+from mpistrat.strategy.on_worker import working_for
+from mpistrat.strategy.parameter_server import ParameterServerStrategy
 
 __all__ = ["Worker", "experimental_get_current_worker_index"]
 
@@ -35,14 +44,18 @@ class Worker:
         Of a worker.
     resolver
         That of this rank, which functions find as ``strategy.cluster_resolver``.
+    is_thread
+        Whether it is a thread of the chief's process, which a function cannot end.
     """
 
-    def __init__(self, seat: Seat, resolver: ClusterResolver | None = None) -> None:
-        self._seat = seat
+    def __init__(
+        self, seat: Seat, resolver: ClusterResolver | None = None, is_thread: bool = False
+    ) -> None:
+        self._seat, self._is_thread = seat, is_thread
         self._stream = seat.streams[seat.roster.chief]
         self._strategy = ParameterServerStrategy.at_worker(seat, resolver)
         self._client = self._strategy.extended.client
-        self._functions: dict[int, Callable[..., Any]] = {}
+        self._functions: dict[int, _Shipped] = {}
         self._resources: dict[int, Any] = {}
         self._results: list[tuple[int, Any, Any]] = []
 
@@ -54,10 +67,12 @@ class Worker:
         PeerLostError
             The chief has ended, or said that it has failed.
         """
-        working_for.set(self._strategy)
-        resources.set(self._resources)
         poll = select.poll()
         poll.register(self._stream.fileno(), select.POLLIN)
+        with _holding(working_for, self._strategy), _holding(resources, self._resources):
+            return self._serve(poll)
+
+    def _serve(self, poll: select.poll) -> bool:
         with self._strategy.scope():
             while True:
                 for message in self._stream.take():
@@ -76,12 +91,13 @@ class Worker:
         start = reported = time.perf_counter()
         count = 0
         for kind, which in forgotten:
-            (self._functions if kind == "function" else self._resources).pop(which, None)
-        for number, function, shipped, packed, place in calls:
+            kept: dict[int, Any] = self._functions if kind == "function" else self._resources
+            kept.pop(which, None)
+        for number, function, shipped, packed, place, needed in calls:
             if shipped is not None:
                 self._functions[function] = _Shipped(shipped)
             self._strategy.extended.begin_call(number, place)
-            self._results.append((number, *self._call(function, packed)))
+            self._results.append((number, *self._call(function, packed, needed)))
             count += 1
             now = time.perf_counter()
             if now - reported > _REPORT_S and count < len(calls):
@@ -99,18 +115,45 @@ class Worker:
                     raise self._stream.failed(rest[0]) from None
             raise
 
-    def _call(self, function: int, packed: Any) -> tuple[Any, Any]:
+    def _call(self, function: int, packed: Any, needed: list[Any]) -> tuple[Any, Any]:
         """Run a function; return its error and its result as they travel, one of them None."""
         try:
-            args, kwargs = pickle.loads(packed)
+            args, kwargs = unpack_arguments(packed, needed)
             result = self._functions[function](*args, **kwargs)
             self._client.flush()
             if result is None:
                 return None, _NOTHING
-            return None, packed_buffer(pack(result, "the result"))
+            return None, packed_buffer(self._packed(result, function))
         except Exception as error:  # noqa: BLE001 - the chief raises it
             self._settle(error)
             return failures.packed(error), None
+        except SystemExit as leaving:
+            if not self._is_thread:
+                raise
+            refused = self._refused_exit(leaving, function)
+            self._settle(refused)
+            return failures.packed(refused), None
+
+    def _packed(self, result: Any, function: int) -> bytes:
+        try:
+            return pack(result, "the result")
+        except Exception as error:
+            raise ArgumentTypeError(
+                f"what {self._name(function)} returned on {self._seat.me}, of type"
+                f" {type(result).__name__}, cannot be sent to the chief: {error}; return plain"
+                " data, arrays, or nothing, and keep the rest in variables or a per-worker dataset"
+            ) from error
+
+    def _refused_exit(self, leaving: SystemExit, function: int) -> CoordinatorError:
+        error = CoordinatorError(
+            f"{self._name(function)} called sys.exit({leaving.code!r}) on {self._seat.me}, a"
+            " thread of the chief's process; expected it to return, or to raise an error"
+        )
+        error.__cause__ = leaving
+        return error
+
+    def _name(self, function: int) -> str:
+        return self._functions[function].name
 
     def _settle(self, error: Exception) -> None:
         """Wait for what a function that failed has changed; what went wrong there is its own."""
@@ -120,12 +163,27 @@ class Worker:
             _LOG.warning("a function failed with %r, and before with %r on a ps", error, other)
 
 
+@contextmanager
+def _holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Give a variable of this thread a value within the block; later the program goes on."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
 class _Shipped:
     """A function as it came; read at its first call, so that an error in that is the call's."""
 
     def __init__(self, packed: Any) -> None:
         self._packed: Any = packed
         self._function: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"function {getattr(self._function, '__qualname__', self._function)}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._function is None:

@@ -10,6 +10,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import BackendUnavailableError, ClusterError
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.central_extended import CentralExtended
+from mpistrat.strategy.on_worker import refuse_collective
 
 __all__ = ["CentralStorageStrategy"]
 
@@ -59,6 +60,7 @@ class CentralStorageStrategy(Strategy):
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
+        refuse_collective("a CentralStorageStrategy", comm, is_local=True)
         communicator = Communicator(comm, backend)
         with communicator.checking():
             names = local_devices(compute_devices, communicator.rank)

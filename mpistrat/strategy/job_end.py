@@ -27,6 +27,7 @@ class _Open:
     def add(self, strategy: ParameterServerStrategy) -> None:
         if self.owner != os.getpid():
             self.owner = os.getpid()
+            self.strategies.clear()  # those of a parent that was forked
             # After that of the communicators, and so run before it.
             atexit.register(self.end)
         self.strategies.add(strategy)

@@ -10,6 +10,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.cross_device_ops import CrossDeviceOps, check_cross_device_ops
 from mpistrat.strategy.extended import StrategyExtended
+from mpistrat.strategy.on_worker import refuse_collective
 
 __all__ = ["MirroredStrategy"]
 
@@ -53,6 +54,7 @@ class MirroredStrategy(Strategy):
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
+        refuse_collective("a MirroredStrategy", comm, is_local=True)
         communicator = Communicator(comm, backend)
         with communicator.checking():
             check_cross_device_ops(cross_device_ops)

@@ -12,6 +12,7 @@ from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.extended import StrategyExtended
+from mpistrat.strategy.on_worker import refuse_collective
 
 __all__ = ["MultiWorkerMirroredStrategy"]
 
@@ -43,6 +44,7 @@ class MultiWorkerMirroredStrategy(Strategy):
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
+        refuse_collective("a MultiWorkerMirroredStrategy", comm, is_local=True)
         communicator = Communicator(comm, backend)
         with communicator.checking():
             _check_options(communication_options)

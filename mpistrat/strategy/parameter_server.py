@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 from mpistrat import config
@@ -20,14 +19,10 @@ from mpistrat.ps.seat import Seat
 from mpistrat.ps.stream import Stream
 from mpistrat.strategy import job_end
 from mpistrat.strategy.base import Strategy
+from mpistrat.strategy.on_worker import refuse_collective, working_for
 from mpistrat.strategy.parameter_server_extended import ParameterServerExtended
 
-__all__ = ["ParameterServerStrategy", "working_for"]
-
-working_for: ContextVar[ParameterServerStrategy | None] = ContextVar(
-    "mpistrat_working_for", default=None
-)
-"""The strategy as the worker has it that this thread is, or None."""
+__all__ = ["ParameterServerStrategy"]
 
 _chiefs: weakref.WeakValueDictionary[str, ParameterServerStrategy] = weakref.WeakValueDictionary()
 
@@ -81,6 +76,7 @@ class ParameterServerStrategy(Strategy):
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
+        refuse_collective("a ParameterServerStrategy", comm)
         check_resolver(cluster_resolver, "ParameterServerStrategy")
         if variable_partitioner is not None and not callable(variable_partitioner):
             raise ArgumentTypeError(
@@ -142,9 +138,12 @@ class ParameterServerStrategy(Strategy):
             return
         self._is_closed = True
         job_end.forget(self)
-        has_lost: bool = (
-            self._dismiss() if self.coordinator is None else self.coordinator.shut_down()
-        )
+        try:
+            has_lost = self._end_workers()
+        except BaseException as error:
+            self.abandon(short(error))  # the ps would wait for the end for good
+            self.job.end(error)
+            raise
         has_lost = self._dismiss_evaluators(has_lost)
         self.extended.end(has_lost)
         if self.embedded is not None:
@@ -153,6 +152,10 @@ class ParameterServerStrategy(Strategy):
             self.job.leave("a member of the job was lost before")
         else:
             self.job.close()
+
+    def _end_workers(self) -> bool:
+        found: bool = self._dismiss() if self.coordinator is None else self.coordinator.shut_down()
+        return found
 
     def _dismiss(self) -> bool:
         """End workers that no coordinator has used; tell whether the job goes on without one."""

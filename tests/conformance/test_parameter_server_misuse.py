@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+import mpistrat
 from mpistrat import IndexedSlices, Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server
@@ -100,3 +101,24 @@ def test_two_strategies_in_turn_and_a_server_that_has_served():
         with ParameterServerStrategy(resolver) as strategy, strategy.scope():
             v = Variable(float(number))
             assert ClusterCoordinator(strategy).schedule(v.numpy).fetch() == number
+
+
+@on_jobs
+@pytest.mark.parametrize("make", ["ParameterServerStrategy", "Server", "MirroredStrategy"])
+def test_a_strategy_of_all_ranks_is_not_made_in_a_function(layout, make):
+    """On one rank a mirrored one is of that rank alone."""
+
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        def worker_fn():
+            resolver = [] if make == "MirroredStrategy" else [Cast(1, 1, 1).resolver()]
+            return getattr(mpistrat, make)(*resolver).num_replicas_in_sync
+
+        value = coordinator.schedule(worker_fn)
+        if make == "MirroredStrategy" and layout.ranks == 1:
+            assert value.fetch() == 1
+            return
+        with pytest.raises(ContextError, match=rf"a {make} made in a function on worker \d"):
+            value.fetch()
+        with pytest.raises(ContextError):
+            coordinator.join()

@@ -1,0 +1,72 @@
+"""Interrupted callers, forked processes and workers that do not end; workers are threads."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from mpistrat import Variable
+from mpistrat.coordinator import ClusterCoordinator
+from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.ps.stream import Stream
+from mpistrat.strategy import job_end
+from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.testing.coordination import Cast
+
+
+def test_an_interrupt_while_a_function_is_sent_loses_nothing(monkeypatch):
+    with ParameterServerStrategy(Cast(1, 1, 1).resolver()) as strategy:
+        coordinator = ClusterCoordinator(strategy)
+        with strategy.scope():
+            v = Variable(0)
+        post = Stream.post
+
+        def interrupted(self, message):
+            if message[0] == "run":
+                signal.raise_signal(signal.SIGINT)
+            post(self, message)
+
+        def add():
+            v.assign_add(1)
+
+        monkeypatch.setattr(Stream, "post", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            coordinator.schedule(add)
+        monkeypatch.undo()
+        coordinator.schedule(add)
+        coordinator.join()
+        assert int(v) == 2
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_worker_that_does_not_end_is_named_and_the_ps_do_not_wait_for_it(monkeypatch):
+    monkeypatch.setenv("MPISTRAT_TIMEOUT", "0.3")
+    strategy = ParameterServerStrategy(Cast(1, 1, 2).resolver())
+    servers = [*strategy.embedded._threads]
+    coordinator = ClusterCoordinator(strategy)
+    coordinator.schedule(time.sleep, args=(3.0,))
+    with pytest.raises(CommunicationTimeoutError, match=r"worker 0 .* in function sleep"):
+        strategy.close()
+    for server in servers:
+        server.join(10)
+        assert not server.is_alive()
+
+
+def test_a_forked_child_ends_only_what_it_made():
+    strategy = ParameterServerStrategy(Cast(1, 1, 1).resolver())
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            own = ParameterServerStrategy(Cast(1, 1, 1).resolver())
+            status = 0 if job_end._open.strategies == {own} else 2
+            job_end._open.end()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with strategy.scope():
+        v = Variable(np.zeros(3))
+    assert v.numpy().tolist() == [0.0] * 3
+    strategy.close()
