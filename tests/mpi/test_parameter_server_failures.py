@@ -87,6 +87,12 @@ def test_a_strategy_without_a_coordinator_ends_its_workers_too(close, node_size)
     assert not any(one.stderr for one in result.ranks), result.output
 
 
+def test_a_worker_that_does_not_end_is_named_and_nobody_waits_for_it():
+    body = "coordinator.join()\ncoordinator.schedule(time.sleep, args=(1000,))\nstrategy.close()"
+    result = run(body, MPISTRAT_TIMEOUT="2")
+    check_failed(result, "worker 0 (rank 1) has been in function sleep", silent=(1, 2))
+
+
 @takes_long()
 def test_the_chief_need_not_join():
     run("print('over')").check()

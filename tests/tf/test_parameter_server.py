@@ -321,6 +321,11 @@ MISTAKES = {
         r"rank 0/5 is chief 0, but makes a Server; expected ParameterServerStrategy\(resolver\)",
     ),
     "no parameter servers": (right, MPIClusterResolver, r"num_ps=0; expected .*num_ps=\.\.\."),
+    "an evaluator": (
+        right,
+        lambda: MPIClusterResolver(num_ps=1, num_evaluators=1),
+        "num_evaluators=1; expected 0: here an evaluator is a program of its own",
+    ),
     "too few ranks": (
         right,
         lambda: MPIClusterResolver(num_ps=4),
