@@ -198,7 +198,7 @@ class Dispatcher:
                 worker.learn(average_s)
                 for number, error, result in results:
                     ledger.finish(number, worker, error, result)
-            if ledger.queue.concerns_all:
+            if ledger.queue.concerns_all and ledger.queue.may_give:
                 ledger.send_to_all()
             else:
                 ledger.send_to(worker)

@@ -75,6 +75,8 @@ class Ledger:
             self.send_to(worker, is_soon=True)
             return
         self.queue.add(call)
+        if not self.queue.may_give:
+            return
         if self.queue.concerns_all:
             self.send_to_all()
         else:
@@ -162,7 +164,7 @@ class Ledger:
         if is_soon and len(worker.sent) >= _FEW:
             return  # it is busy, and gets more with others when it has finished some
         room = worker.room
-        if room > 0 and (worker.own or self.queue.has_waiting):
+        if room > 0 and (worker.own or self.queue.may_give):
             with uninterrupted():
                 self._send(worker, room)
 

@@ -40,6 +40,11 @@ class AsTheyCome:
         """Whether there is a call that no worker has."""
         return bool(self._pending)
 
+    @property
+    def may_give(self) -> bool:
+        """Whether a worker may get a call now."""
+        return bool(self._pending)
+
     def add(self, call: Call) -> None:
         """Take in a new call."""
         self._last += 1

@@ -32,7 +32,7 @@ class Rounds:
         self._workers = workers
         self._pending: deque[Call] = deque()  # of later rounds
         self._members: list[Call] = []  # of this round, by their places
-        self._idle: list[Call] = []  # those among them that no worker has
+        self._idle: dict[int, Call] = {}  # those among them that no worker has, by place
         self._ended: dict[int, int | None] = {}  # by place: the number that counts, if any does
         self._is_last = self._is_ending = False
 
@@ -47,6 +47,16 @@ class Rounds:
         return bool(self._pending or self._idle)
 
     @property
+    def may_give(self) -> bool:
+        """Whether a worker may get a call now."""
+        return bool(self._idle) or (bool(self._pending) and self._has_room)
+
+    @property
+    def _has_room(self) -> bool:
+        is_full = len(self._members) == len(self._workers)
+        return not (is_full or self._is_ending or self._has_failed)
+
+    @property
     def _has_failed(self) -> bool:
         return None in self._ended.values()
 
@@ -56,12 +66,12 @@ class Rounds:
 
     def put_back(self, calls: Sequence[Call]) -> None:
         """Take in calls that were begun by a worker that has ended."""
-        self._idle.extend(calls)
+        self._idle.update((call.place, call) for call in calls)
 
     def drop(self) -> list[Call]:
         """Forget the calls that no worker has, and return them; this round is void."""
-        dropped = [*self._idle, *self._pending]
-        self._ended.update((call.place, None) for call in self._idle)
+        dropped = [*self._idle.values(), *self._pending]
+        self._ended.update(dict.fromkeys(self._idle))
         self._idle.clear()
         self._pending.clear()
         return dropped
@@ -70,21 +80,20 @@ class Rounds:
         """Return a call of this round for a worker, or None."""
         del chosen
         self._fill()
-        for call in self._idle:
-            home = self._workers[call.place]
-            if (home is worker or home.is_lost) and call.is_ready:
-                self._idle.remove(call)
-                return call
-        return None
+        call = self._idle.get(worker.member.task_id)
+        if call is None:
+            orphans = (one for place, one in self._idle.items() if self._workers[place].is_lost)
+            call = next(orphans, None)
+        if call is None or not call.is_ready:
+            return None
+        return self._idle.pop(call.place)
 
     def _fill(self) -> None:
-        if self._is_ending or self._has_failed:
-            return
-        while self._pending and len(self._members) < len(self._workers):
+        while self._pending and self._has_room:
             call = self._pending.popleft()
             call.place = len(self._members)
             self._members.append(call)
-            self._idle.append(call)
+            self._idle[call.place] = call
 
     def note(self, call: Call, number: int, is_good: bool) -> None:
         """Note that a call has finished, under the number with which it was sent."""
