@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-__all__ = ["four_cpus"]
+__all__ = ["four_cpus", "keras_dtype"]
 
 
 def four_cpus() -> None:
@@ -15,3 +15,12 @@ def four_cpus() -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
     tf.config.threading.set_inter_op_parallelism_threads(2)
     tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
+def keras_dtype(name: str) -> None:
+    """Have Keras's new layers in a dtype, whatever tests before in this process have set.
+
+    Its ``set_floatx`` alone does nothing for layers once one has been made.
+    """
+    tf.keras.backend.set_floatx(name)
+    tf.keras.config.set_dtype_policy(name)

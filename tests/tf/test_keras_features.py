@@ -9,7 +9,7 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
-from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.testing.tensorflow_cases import Case  # noqa: E402
 
 four_cpus()
@@ -35,7 +35,7 @@ class OwnStep(keras.Sequential):
 def fit(strategy, optimizer, kind=keras.Sequential, layer=None, rows=45, **options):
     """Return a model after two epochs, the last batch of each with fewer rows, and the logs."""
     keras.utils.set_random_seed(1)
-    keras.backend.set_floatx("float64")
+    keras_dtype("float64")
     with strategy.scope() if strategy else contextlib.nullcontext():
         between = [layer()] if layer else []
         hidden = keras.layers.Dense(6, activation="tanh")
@@ -88,7 +88,7 @@ def test_as_one_process(feature):
 def half(strategy, rows):
     """Return a model in half precision; its scale doubles after six good steps."""
     keras.utils.set_random_seed(1)
-    keras.backend.set_floatx("float32")
+    keras_dtype("float32")
     with strategy.scope() if strategy else contextlib.nullcontext():
         policy = keras.mixed_precision.DTypePolicy("mixed_float16")
         model = keras.Sequential(

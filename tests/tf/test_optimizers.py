@@ -8,6 +8,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 from mpistrat import optimizers  # noqa: E402
+from mpistrat.testing.tensorflow import keras_dtype  # noqa: E402
 
 # Keras rounds what it is given to float32, so these are numbers that float32 has.
 CASES = {
@@ -36,7 +37,7 @@ def test_weights_are_those_of_keras(name, how, of_rows):
     rows = [random.permutation(6)[:4] if of_rows else np.arange(6) for _ in range(20)]
     values = [random.normal(size=(len(r), 3)) for r in rows]
     pairs = list(zip(values, rows, strict=True))
-    keras.backend.set_floatx("float64")
+    keras_dtype("float64")
     theirs = moved(
         getattr(keras.optimizers, name)(0.0625, **how),
         tf.Variable(start),

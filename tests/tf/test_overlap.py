@@ -13,7 +13,7 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
-from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 
 four_cpus()
 
@@ -92,7 +92,7 @@ class Held(keras.layers.Layer):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_in_fit(optimizer):
-    keras.backend.set_floatx("float32")
+    keras_dtype("float32")
     with distribute.MultiWorkerMirroredStrategy(communication_options=OPTIONS) as s:
         gate = Gate(s.communicator)
         with s.scope():

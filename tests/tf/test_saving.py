@@ -18,7 +18,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import CommunicationTimeoutError  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
-from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 
 four_cpus()
 
@@ -29,7 +29,7 @@ Y = (X.sum(1) > 0).astype(float)
 def made(kind=keras.Sequential):
     """Return a compiled model; it runs eagerly since so few steps are not worth a graph."""
     keras.utils.set_random_seed(1)
-    keras.backend.set_floatx("float64")
+    keras_dtype("float64")
     model = kind([keras.Input((8,)), keras.layers.Dense(6, "tanh"), keras.layers.Dense(1)])
     adam = keras.optimizers.Adam(0.05)
     model.compile(adam, "mse", metrics=["mae"], run_eagerly=True)

@@ -10,7 +10,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.placement import with_all  # noqa: E402
-from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 
 four_cpus()
 
@@ -44,7 +44,7 @@ OPTIMIZERS = {
 def train(scope, layers, optimizer, data, **fit):
     """Return a model after 20 steps, the last of an epoch with fewer rows."""
     keras.utils.set_random_seed(1)
-    keras.backend.set_floatx("float64")
+    keras_dtype("float64")
     with scope:
         model = keras.Sequential(layers())
         loss = keras.losses.BinaryCrossentropy(from_logits=True)
@@ -159,7 +159,7 @@ def test_a_loss_in_a_function_of_its_own_counts_by_rows_too():
 
     def fit(scope):
         keras.utils.set_random_seed(1)
-        keras.backend.set_floatx("float64")
+        keras_dtype("float64")
         with scope:
             model = Model()
             model.build((None, 8))

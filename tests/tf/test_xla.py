@@ -11,7 +11,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import MismatchError  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.placement import takes_long  # noqa: E402
-from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
 four_cpus()
@@ -125,7 +125,7 @@ def test_keras_fit(optimizer):
 
     def fit(jit_compile):
         keras.utils.set_random_seed(1)
-        keras.backend.set_floatx("float64")
+        keras_dtype("float64")
         with distribute.MirroredStrategy() as strategy:
             with strategy.scope():
                 layers = [keras.layers.Dense(16, "tanh"), keras.layers.Dense(1)]
