@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from mpistrat.tensorflow import private_api, seeds
 from mpistrat.tensorflow.ours import is_over_ranks
+from mpistrat.tensorflow.rows_op import InPlace
 
 __all__ = ["for_strategy", "own_rows"]
 
@@ -112,8 +113,13 @@ def _places(draw: tf.Tensor, count: int) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def _gathered(rows: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
-    def take(mine: tf.Tensor, rows: Any) -> Any:
-        return tf.nest.map_structure(lambda one: tf.gather(one, mine), rows)
+    arrays = InPlace(tf.nest.flatten(rows))
 
-    pairs = tf.data.Dataset.zip((indices, tf.data.Dataset.from_tensors(rows).repeat()))
-    return pairs.map(take, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    def take(mine: tf.Tensor, *tensors: tf.Tensor) -> Any:
+        return tf.nest.pack_sequence_as(rows, arrays.rows(mine, tensors))
+
+    # As inputs, not as constants of the function, which would be copies.
+    copies = [tf.data.Dataset.from_tensors(one).repeat() for one in arrays.tensors]
+    found = tf.data.Dataset.zip(indices, *copies).map(take, tf.data.AUTOTUNE)
+    arrays.keep_for(found)
+    return found.prefetch(tf.data.AUTOTUNE)

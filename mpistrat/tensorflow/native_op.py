@@ -33,6 +33,7 @@ __all__ = [
     "add_native",
     "call",
     "load",
+    "opened",
     "register",
     "remove_native",
 ]
@@ -249,35 +250,42 @@ _STEPS = (_Step(_begin), _Step(_finish))  # kept: the operation has their addres
 
 @functools.cache
 def _load() -> ModuleType | None:
+    found = opened("call_op.cc", "collectives of TensorFlow go through tf.numpy_function")
+    if found is None:
+        return None
+    global _library
+    module, _library = found
+    _library.mpistrat_tf_register(*_STEPS, ctypes.c_int64(config.TF_INLINE_BYTES))
+    return module
+
+
+def opened(name: str, otherwise: str) -> tuple[ModuleType, Any] | None:
+    """Compile and load a file of kernels/tf; return its operations and its functions. **Local.**
+
+    None without a word if ``MPISTRAT_TF_NATIVE=0``, else with a warning that says why, and what
+    happens `otherwise`.
+    """
     if not config.tf_native():
         return None
     try:
-        return _open(_compiled())
+        file = str(_compiled(_source(name)))
+        return tf.load_op_library(file), ctypes.CDLL(file)
     except (BackendUnavailableError, OSError, tf.errors.OpError) as error:
-        text = f"collectives of TensorFlow go through tf.numpy_function, with copies: {error}"
-        warn_once(_LOG, "native operation", text)
+        warn_once(_LOG, f"native operation {name}", f"{otherwise}, with copies: {error}")
         return None
 
 
-def _compiled() -> Path:
+def _compiled(source: Path) -> Path:
     flags = [*tf.sysconfig.get_compile_flags(), "-O2", "-DNDEBUG", "-w"]
     versions = [tf.version.VERSION, tf.version.GIT_VERSION]
     machine = [platform.machine(), *platform.libc_ver()]
     return compiled.shared_object(
-        _source(), [*flags, *tf.sysconfig.get_link_flags()], " ".join(versions + machine)
+        source, [*flags, *tf.sysconfig.get_link_flags()], " ".join(versions + machine)
     )
 
 
-def _source() -> Path:
-    """Find call_op.cc: in the package if it was installed, beside it in a checkout."""
+def _source(name: str) -> Path:
+    """Find a file: in the package if it was installed, beside it in a checkout."""
     package = Path(config.__file__).parent
-    places = [folder / "kernels" / "tf" / "call_op.cc" for folder in (package, package.parent)]
+    places = [folder / "kernels" / "tf" / name for folder in (package, package.parent)]
     return next((place for place in places if place.exists()), places[0])
-
-
-def _open(file: Path) -> ModuleType:
-    global _library  # noqa: PLW0603 - one for the process
-    module: ModuleType = tf.load_op_library(str(file))
-    _library = ctypes.CDLL(str(file))
-    _library.mpistrat_tf_register(*_STEPS, ctypes.c_int64(config.TF_INLINE_BYTES))
-    return module

@@ -1,6 +1,8 @@
 """Arrays under Keras: ranks copy their own rows only, and get the same ones as before."""
 
+import gc
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402 - TensorFlow may be missing
 
 import mpistrat.tensorflow as distribute  # noqa: E402
-from mpistrat.tensorflow import keras_arrays, keras_hooks, pipelines  # noqa: E402
+from mpistrat.tensorflow import keras_arrays, keras_hooks, pipelines, rows_op  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
@@ -104,6 +106,66 @@ def test_each_row_comes_once_where_ranks_have_seeds_of_their_own():
             assert sorted(order) == list(range(200))
     drop(s)
     tf.random.set_seed(None)
+
+
+def some_rows(indices):
+    return tf.data.Dataset.from_tensors(tf.constant(indices, tf.int64))
+
+
+def kinds():
+    """Return arrays of kinds that are read in place, and of such that are not."""
+    rows = np.arange(40)
+    matrix = np.arange(320, dtype=np.int16).reshape(4, 40, 2)
+    return {
+        "long": rows[:, None] + np.zeros(7),
+        "a byte": rows.astype(np.uint8),
+        "bool": rows % 3 == 0,
+        "complex": rows + 1j,
+        "half": rows.astype(np.float16),
+        "no columns": np.zeros((40, 0), np.float32),
+        "every other": np.arange(80.0)[::2],
+        "turned": np.moveaxis(matrix, 1, 0),
+        "read only": np.frombuffer(bytes(rows.tolist()), np.uint8),
+        "other bytes": rows.astype(">i4"),
+        "strings": np.array([str(row) for row in rows]),
+        "a tensor": tf.constant(rows),
+        "bfloat16": tf.cast(rows, tf.bfloat16),
+    }
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_rows_of_arrays_of_all_kinds(is_native):
+    found = kinds()
+    with pytest.MonkeyPatch.context() as patch, distribute.MirroredStrategy() as s:
+        if not is_native:
+            patch.setattr(rows_op, "_load", lambda: None)
+        dataset = keras_arrays._gathered(found, some_rows([39, 0, 7, 7]))
+        (batch,) = dataset.map(lambda one: one)
+        for name, rows in batch.items():
+            want = tf.gather(tf.convert_to_tensor(found[name]), [39, 0, 7, 7])
+            assert rows.dtype == want.dtype
+            assert rows.numpy().tolist() == want.numpy().tolist(), name
+    drop(s)
+
+
+def test_arrays_are_kept_as_long_as_a_dataset_reads_them():
+    array = np.ones((6, 3))
+    before = sys.getrefcount(array)
+    dataset = keras_arrays._gathered((array,), tf.data.Dataset.range(6).batch(2))
+    iterator = iter(dataset)
+    del dataset
+    gc.collect()
+    assert sys.getrefcount(array) > before
+    assert len(list(iterator)) == 3
+    del iterator
+    gc.collect()
+    assert sys.getrefcount(array) == before
+
+
+def test_an_index_without_a_row_is_an_error():
+    dataset = keras_arrays._gathered((np.ones(3),), some_rows([0, 3]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="index 3, but there are 3 rows"):
+        list(dataset)
 
 
 def test_sparse_arrays_are_left_to_keras():

@@ -1,0 +1,141 @@
+// MpistratRows: rows of an array of Python's, gathered into a tensor without a copy of the array.
+//
+// Python compiles and loads this file (mpistrat/tensorflow/rows_op.py) and registers arrays under
+// keys; the operation gets a key as an attribute, so that a graph holds no address. An array stays
+// readable until mpistrat_tf_forget_rows returns, which waits for those who read it.
+
+#include <cstdint>
+#include <cstring>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace mpistrat {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+struct Rows {
+  const char* first;
+  int64_t count, nbytes;  // of a row
+};
+
+std::shared_mutex mutex;  // held by those who read rows; for writing by those who change the map
+
+std::unordered_map<int64_t, Rows>& known() {
+  static auto* all = new std::unordered_map<int64_t, Rows>;  // pipelines may run at exit
+  return *all;
+}
+
+// With a size that is known when this is compiled, a copy of a short row is no call.
+template <int64_t kBytes>
+void copy_short(const Rows& rows, const int64_t* indices, int64_t num, char* target) {
+  for (int64_t i = 0; i < num; ++i) {
+    std::memcpy(target + i * kBytes, rows.first + indices[i] * kBytes, kBytes);
+  }
+}
+
+void copy(const Rows& rows, const int64_t* indices, int64_t num, char* target) {
+  if (rows.nbytes == 4) return copy_short<4>(rows, indices, num, target);
+  if (rows.nbytes == 8) return copy_short<8>(rows, indices, num, target);
+  for (int64_t i = 0; i < num; ++i) {
+    std::memcpy(target + i * rows.nbytes, rows.first + indices[i] * rows.nbytes, rows.nbytes);
+  }
+}
+
+absl::Status check(const Rows& rows, const int64_t* indices, int64_t num, int64_t nbytes) {
+  if (nbytes != num * rows.nbytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("MpistratRows: ", num, " rows of ", rows.nbytes, " bytes, but the result has ",
+                     nbytes, "; give the shape and dtype of the array's rows"));
+  }
+  for (int64_t i = 0; i < num; ++i) {
+    if (indices[i] < 0 || indices[i] >= rows.count) {
+      return absl::InvalidArgumentError(absl::StrCat("MpistratRows: index ", indices[i],
+                                                     ", but there are ", rows.count, " rows"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+class RowsOp : public OpKernel {
+ public:
+  explicit RowsOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("key", &key_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("row", &row_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& indices = ctx->input(0);
+    OP_REQUIRES(ctx, indices.dims() == 1,
+                absl::InvalidArgumentError("MpistratRows: indices have to be a vector"));
+    TensorShape shape({indices.dim_size(0)});
+    shape.AppendShape(row_);
+    Tensor* result = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, shape, &result));
+    const std::shared_lock lock(mutex);
+    const auto found = known().find(key_);
+    OP_REQUIRES(
+        ctx, found != known().end(),
+        absl::FailedPreconditionError(absl::StrCat("MpistratRows: the array with the key ", key_,
+                                                   " is gone, or of another"
+                                                   " process; make the dataset again")));
+    const auto* const numbers = indices.flat<int64_t>().data();
+    const int64_t num = indices.NumElements();
+    OP_REQUIRES_OK(ctx, check(found->second, numbers, num, result->TotalBytes()));
+    copy(found->second, numbers, num, static_cast<char*>(result->data()));
+  }
+
+ private:
+  int64_t key_ = 0;
+  TensorShape row_;
+};
+
+absl::Status shape_of_rows(tensorflow::shape_inference::InferenceContext* ctx) {
+  PartialTensorShape row;
+  TF_RETURN_IF_ERROR(ctx->GetAttr("row", &row));
+  tensorflow::shape_inference::ShapeHandle indices, rest, whole;
+  TF_RETURN_IF_ERROR(ctx->WithRank(ctx->input(0), 1, &indices));
+  TF_RETURN_IF_ERROR(ctx->MakeShapeFromPartialTensorShape(row, &rest));
+  TF_RETURN_IF_ERROR(ctx->Concatenate(indices, rest, &whole));
+  ctx->set_output(0, whole);
+  return absl::OkStatus();
+}
+
+// Stateful, so that TensorFlow does not take two results of one array for equal.
+REGISTER_OP("MpistratRows")
+    .Input("indices: int64")
+    .Output("rows: dtype")
+    .Attr("dtype: type")
+    .Attr("key: int")
+    .Attr("row: shape")
+    .SetIsStateful()
+    .SetShapeFn(shape_of_rows);
+
+REGISTER_KERNEL_BUILDER(Name("MpistratRows").Device(tensorflow::DEVICE_CPU), RowsOp);
+
+}  // namespace
+}  // namespace mpistrat
+
+// Let the operation read `count` rows of `nbytes` each, one after the other from `first` on.
+extern "C" void mpistrat_tf_add_rows(int64_t key, const void* first, int64_t count,
+                                     int64_t nbytes) {
+  const std::unique_lock lock(mpistrat::mutex);
+  mpistrat::known()[key] = {static_cast<const char*>(first), count, nbytes};
+}
+
+// Nobody reads the array of this key any more once this returns.
+extern "C" void mpistrat_tf_forget_rows(int64_t key) {
+  const std::unique_lock lock(mpistrat::mutex);
+  mpistrat::known().erase(key);
+}
