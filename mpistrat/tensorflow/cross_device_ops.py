@@ -64,24 +64,43 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         """Reduce tensors packed into few messages, and IndexedSlices as rows."""
         bridge = self._bridge.under(options)
         with tf.device("CPU:0"):
-            results = self._sums(bridge, [value for value, _ in value_destination_pairs], options)
-            if reduce_op == tf.distribute.ReduceOp.MEAN:
-                numbers = [self._number(value) for value, _ in value_destination_pairs]
-                results = [
-                    private_api.divided(*pair) for pair in zip(results, numbers, strict=True)
-                ]
+            values = [value for value, _ in value_destination_pairs]
+            is_mean = reduce_op == tf.distribute.ReduceOp.MEAN
+            results = self._reduced(bridge, values, options, "mean" if is_mean else "sum")
+            if is_mean:
+                results = list(map(self._divided, values, results))
         places = [place for _, place in value_destination_pairs]
         return [private_api.placed(*pair) for pair in zip(results, places, strict=True)]
 
-    def _sums(self, bridge: Bridge, values: Sequence[Any], options: Any) -> list[Any]:
+    def _reduced(self, bridge: Bridge, values: Sequence[Any], options: Any, op: str) -> list[Any]:
+        """Return the sums of all values; or where the ranks can take a mean, the ranks' mean."""
         with bridge.communicator.checking():
             local = [self._local_sum(value, options) for value in values]
-        plain = [i for i, v in enumerate(values) if not self._asks(v) and not _is_sparse(local[i])]
-        totals = dict(zip(plain, bridge.all_reduce([local[i] for i in plain]), strict=True))
+        found: dict[int, Any] = {}
+        for kind in dict.fromkeys((op, "sum")):
+            members = [i for i, value in enumerate(values) if self._how(value, op) == kind]
+            totals = bridge.all_reduce([local[i] for i in members], kind)
+            found.update(zip(members, totals, strict=True))
         return [
-            totals[i] if i in totals else self._of_all_rows(bridge, rows)
+            found[i] if i in found else self._of_all_rows(bridge, rows)
             for i, rows in enumerate(local)
         ]
+
+    def _how(self, value: Any, op: str) -> str | None:
+        """Return what the ranks do with a value; None if they gather it.
+
+        A mean is taken by the ranks, so that a rank that wants a sum is told; of integers it has
+        another dtype, and is divided here.
+        """
+        if self._asks(value) or any(map(_is_sparse, value.values)):
+            return None
+        return op if value.values[0].dtype.is_floating else "sum"
+
+    def _divided(self, value: Any, result: Any) -> Any:
+        """Divide by the number of values that are in a result, as far as the ranks have not."""
+        ranks = 1 if self._how(value, "mean") == "mean" else self._bridge.size
+        number = len(value.values) * ranks
+        return result if number == 1 else private_api.divided(result, number)
 
     def _asks(self, value: Any) -> bool:
         """Whether a function of the user's combines the values of all ranks."""
@@ -97,10 +116,6 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         values = tf.unstack(bridge.all_gather(rows), rows.shape[0] * bridge.size)
         with tf.device(local.reduce_to_device or "CPU:0"):
             return local.accumulation_fn(values)
-
-    def _number(self, value: Any) -> int:
-        """Return how many values there are on all ranks; of what was bare there is one each."""
-        return len(value.values) * self._bridge.size
 
     def _local_sum(self, value: Any, options: Any) -> Any:
         """Return the sum on this rank, or the rows of which a function of all is to be taken."""

@@ -46,6 +46,10 @@ DIFFERENT = {
     ),
     "ranks": lambda s, rank: here().all_reduce("SUM", tf.ones([2] * (1 + rank))),
     "dtypes": lambda s, rank: here().all_reduce("SUM", tf.ones([2], ["float32", "int32"][rank])),
+    "reductions": lambda s, rank: here().all_reduce(["SUM", "MEAN"][rank], tf.ones([2])),
+    "reductions of lists": lambda s, rank: here().all_reduce(
+        ["SUM", "MEAN"][rank], [tf.ones([2]), tf.ones([3])]
+    ),
     "calls": lambda s, rank: (
         here().all_gather(tf.ones([2]), axis=0) if rank else here().all_reduce("SUM", tf.ones([2]))
     ),
