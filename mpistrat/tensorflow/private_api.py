@@ -49,6 +49,7 @@ __all__ = [
     "stop_coordinator",
     "summed",
     "translate_errors_of_functions",
+    "wrap_dataset_seeds",
     "wrap_device_datasets",
     "wrap_savers",
     "xla_custom_call",
@@ -70,6 +71,7 @@ _NEEDED = {
         "simple_broadcast",
     ),
     "data.ops.multi_device_iterator_ops": ("_create_device_dataset",),
+    "data.util.random_seed": ("get_seed",),
     "distribute.cross_device_utils": (
         "aggregate_tensors_or_indexed_slices",
         "divide_by_n_tensors_or_indexed_slices",
@@ -263,6 +265,12 @@ def checkpointed_value(value: Any) -> Any:
     """Return what a checkpoint holds for a variable that is being made; else `value`."""
     kind = _modules["trackable.base"].CheckpointInitialValue
     return value.wrapped_value if isinstance(value, kind) else value
+
+
+def wrap_dataset_seeds(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace what gives seeds to data sets that are random."""
+    seeds: Any = _modules["data.util.random_seed"]
+    seeds.get_seed = wrap(seeds.get_seed)
 
 
 def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -1,8 +1,15 @@
-"""TensorFlow's global seed, which ranks need to shuffle alike, and whether the program set it."""
+"""Seeds that ranks need to have in common, because each takes its share of one order.
+
+A program that sets TensorFlow's global seed has them. For others it is not set here: with it all
+random operations of a pipeline, such as those that change images, would do the same in each epoch
+and on each rank. Only data sets that shuffle get seeds, the same ones on all ranks.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -11,19 +18,17 @@ from mpistrat.tensorflow import private_api
 
 __all__ = ["agree_on_seed", "common_order"]
 
-_drawn: set[int] = set()
+_common: dict[str, random.Random] = {}  # what data sets' seeds are drawn from, if anything
 
 
 def agree_on_seed(communicator: Communicator) -> None:
-    """Let unseeded programs shuffle alike on all ranks: each takes its share of one order.
+    """Let unseeded data sets shuffle alike on all ranks: each takes its share of one order.
 
-    **Collective.**
+    **Collective.** Ranks have to make their data sets in the same order after this.
     """
-    seeds = communicator.allgather_object(private_api.global_seed())
-    if all(seed is None for seed in seeds) and communicator.size > 1:
-        seed = int(communicator.bcast_object(_draw()))
-        _drawn.add(seed)
-        tf.random.set_seed(seed)
+    seed = communicator.bcast_object(_draw())
+    if communicator.size > 1:
+        _common["draws"] = random.Random(seed)
 
 
 def common_order(communicator: Communicator) -> int | None:
@@ -31,8 +36,7 @@ def common_order(communicator: Communicator) -> int | None:
 
     It will do if the program has set the same one on all ranks. **Collective.**
     """
-    mine = private_api.global_seed()
-    told = communicator.allgather_object((None if mine in _drawn else mine, _draw()))
+    told = communicator.allgather_object((private_api.global_seed(), _draw()))
     first, drawn = told[0]
     is_set = first is not None and all(seed == first for seed, _ in told)
     return None if is_set else drawn
@@ -40,3 +44,23 @@ def common_order(communicator: Communicator) -> int | None:
 
 def _draw() -> int:
     return random.SystemRandom().getrandbits(31)
+
+
+def _seeded(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap what gives a data set its seeds, from the one that the program gave, or None."""
+
+    def get(seed: Any) -> Any:
+        if seed is None and "draws" in _common and not _is_set():
+            seed = _common["draws"].getrandbits(31)
+        return get_seed(seed)
+
+    return get
+
+
+def _is_set() -> bool:
+    if tf.executing_eagerly():
+        return private_api.global_seed() is not None
+    return tf.compat.v1.get_default_graph().seed is not None
+
+
+private_api.wrap_dataset_seeds(_seeded)

@@ -222,3 +222,22 @@ def test_who_wants_tuning_gets_it():
     assert pipelines.untuned(data).options().autotune.enabled is False
     assert pipelines.untuned(data.with_options(options)).options().autotune.enabled is True
     assert pipelines.untuned("no dataset") == "no dataset"
+
+
+def test_unseeded_pipelines_shuffle_alike_and_are_random_in_each_epoch():
+    tf.random.set_seed(None)
+    with distribute.MirroredStrategy() as s:
+        rows = tf.data.Dataset.range(40).shuffle(40).map(lambda i: (i, tf.random.uniform([])))
+        dataset = s.experimental_distribute_dataset(rows.batch(8))
+        epochs = []
+        for _ in range(2):
+            mine = [
+                pair
+                for step in steps(s, dataset)
+                for pair in zip(*(leaf[0] for leaf in step), strict=True)
+            ]
+            epochs.append(list(itertools.chain(*s.communicator.allgather_object(mine))))
+        assert all(sorted(i for i, _ in epoch) == list(range(40)) for epoch in epochs)
+        assert [i for i, _ in epochs[0]] != [i for i, _ in epochs[1]]
+        assert len({u for epoch in epochs for _, u in epoch}) > 70
+    drop(s)
