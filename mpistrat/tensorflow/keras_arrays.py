@@ -19,12 +19,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api, seeds
 from mpistrat.tensorflow.ours import is_over_ranks
 from mpistrat.tensorflow.rows_op import InPlace
 
 __all__ = ["for_strategy", "own_rows"]
 
+_SLICING = "keras.src.trainers.data_adapters.array_slicing"
 _strategy: ContextVar[Any] = ContextVar("strategy", default=None)
 
 
@@ -54,9 +57,10 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
         strategy = _strategy.get()
         if not is_over_ranks(strategy):
             return original(self)
+        _check(self, strategy.communicator)
         rows = _sliceable(self._inputs)
-        if not all(isinstance(one, (np.ndarray, tf.Tensor)) for one in tf.nest.flatten(rows)):
-            return original(self)  # such as sparse ones
+        if not all(map(_can_be_taken, _numbered(rows)[1])):
+            return original(self)  # such as ragged ones
         seed = seeds.common_order(strategy.communicator) if self._shuffle else None
         indices = strategy.experimental_distribute_dataset(_indices(self, original, seed))
         mine = _gathered(rows, private_api.own_dataset(indices))
@@ -65,10 +69,23 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
     return get_tf_dataset
 
 
+def _check(adapter: Any, communicator: Communicator) -> None:
+    """Raise `UsageError` on all ranks unless they have equally many rows. **Collective.**"""
+    told = communicator.allgather_object((adapter._num_samples, adapter._batch_size))
+    for what, numbers in zip(("rows", "batch_size"), zip(*told, strict=True), strict=True):
+        if len(set(numbers)) > 1:
+            raise UsageError(
+                f"{what} by rank: {list(numbers)}; expected the same on all ranks, since each rank"
+                " takes its share of what all have: give every rank all rows, or rows of its own"
+                " by strategy.distribute_datasets_from_function"
+            )
+    if adapter._num_samples == 0:
+        raise UsageError("arrays with 0 rows; expected at least one to train or predict with")
+
+
 def _sliceable(inputs: Any) -> Any:
     """Return what Keras makes of the arrays before it takes rows of them."""
-    slicing = sys.modules["keras.src.trainers.data_adapters.array_slicing"]
-    found = slicing.convert_to_sliceable(inputs, target_backend="tensorflow")
+    found = sys.modules[_SLICING].convert_to_sliceable(inputs, target_backend="tensorflow")
     return sys.modules["keras.src.tree"].lists_to_tuples(found)
 
 
@@ -113,13 +130,42 @@ def _places(draw: tf.Tensor, count: int) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def _gathered(rows: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
-    arrays = InPlace(tf.nest.flatten(rows))
+    numbers, leaves = _numbered(rows)
+    arrays = InPlace(leaves)
 
-    def take(mine: tf.Tensor, *tensors: tf.Tensor) -> Any:
-        return tf.nest.pack_sequence_as(rows, arrays.rows(mine, tensors))
+    def take(mine: tf.Tensor, *tensors: Any) -> Any:
+        return tf.nest.map_structure(arrays.rows(mine, tensors, _taken).__getitem__, numbers)
 
     # As inputs, not as constants of the function, which would be copies.
     copies = [tf.data.Dataset.from_tensors(one).repeat() for one in arrays.tensors]
     found = tf.data.Dataset.zip(indices, *copies).map(take, tf.data.AUTOTUNE)
     arrays.keep_for(found)
     return found.prefetch(tf.data.AUTOTUNE)
+
+
+def _numbered(rows: Any) -> tuple[Any, list[Any]]:
+    """Return `rows` with a number for each array; and the arrays in the order of the numbers."""
+    arrays: list[Any] = []
+
+    def number(one: Any) -> int | None:
+        if isinstance(one, (tuple, list, dict)) and not _is_sparse(one):
+            return None
+        arrays.append(one)
+        return len(arrays) - 1
+
+    return sys.modules["keras.src.tree"].traverse(number, rows), arrays
+
+
+def _can_be_taken(array: Any) -> bool:
+    return isinstance(array, (np.ndarray, tf.Tensor)) or _is_sparse(array)
+
+
+def _is_sparse(array: Any) -> bool:
+    """Whether this is what Keras makes of a sparse array; it has three tensors."""
+    return isinstance(array, sys.modules[_SLICING].TensorflowSparseWrapper)
+
+
+def _taken(array: Any, indices: tf.Tensor) -> Any:
+    if _is_sparse(array):
+        return sys.modules[_SLICING].slice_tensorflow_sparse_wrapper(array, indices)
+    return tf.gather(array, indices)

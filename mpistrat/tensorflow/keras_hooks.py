@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
@@ -115,15 +116,23 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, iterator, data_batch)
         if _is_built(self):
             return None
-        for _, _, step in iterator:
-            batch = next(step)
-            data_batch = tf.nest.map_structure(
-                lambda one: strategy.experimental_local_results(one)[0], batch
-            )
-            break
+        batch = _first_batch(iterator)
+        data_batch = tf.nest.map_structure(
+            lambda one: strategy.experimental_local_results(one)[0], batch
+        )
         return original(self, None, data_batch)
 
     return build
+
+
+def _first_batch(iterator: Any) -> Any:
+    step = next((step for _, _, step in iterator), iter(()))
+    with suppress(StopIteration):
+        return next(step)
+    raise UsageError(
+        "a dataset without a batch; expected at least one to train or evaluate with. Look for a"
+        " filter that keeps nothing, or an iterator that has been used up"
+    )
 
 
 def _is_built(model: Any) -> bool:

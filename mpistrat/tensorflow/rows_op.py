@@ -12,7 +12,7 @@ import functools
 import itertools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -34,8 +34,9 @@ class InPlace:
     Parameters
     ----------
     arrays
-        Each with rows, its first axis. They are read while datasets run: who changes one changes
-        what comes next. Those that cannot be read in place are copied to tensors.
+        NumPy's, or TensorFlow's values, each with rows, its first axis. The former are read while
+        datasets run: who changes one changes what comes next. Those that cannot be read in place
+        are copied to tensors.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
@@ -49,7 +50,7 @@ class InPlace:
         keys = iter(self._arrays)
         self._keys = [next(keys) if is_here else None for is_here in here]
         pairs = zip(arrays, here, strict=True)
-        self.tensors = tuple(tf.convert_to_tensor(one) for one, is_here in pairs if not is_here)
+        self.tensors = tuple(_tensor(one) for one, is_here in pairs if not is_here)
         self._offer()
 
     def _offer(self) -> None:
@@ -62,14 +63,17 @@ class InPlace:
             address = ctypes.c_void_p(array.ctypes.data)
             library.mpistrat_tf_add_rows(ctypes.c_int64(key), address, *numbers)
 
-    def rows(self, indices: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def rows(
+        self, indices: tf.Tensor, tensors: Sequence[Any], gather: Callable[..., Any] = tf.gather
+    ) -> list[Any]:
         """Return the rows of each array in the order of `indices`, a vector of int64.
 
-        `tensors` are those of this object, as they come out of a dataset of them.
+        `tensors` are those of this object, as they come out of a dataset of them; ``gather(tensor,
+        indices)`` takes their rows.
         """
         others = iter(tensors)
         return [
-            tf.gather(next(others), indices) if key is None else self._gathered(key, indices)
+            gather(next(others), indices) if key is None else self._gathered(key, indices)
             for key in self._keys
         ]
 
@@ -91,6 +95,10 @@ def _fits(array: Any) -> bool:
     """Whether an array has plain numbers, in rows."""
     is_array = isinstance(array, np.ndarray) and array.ndim > 0
     return is_array and array.dtype.kind in "biufc" and array.dtype.isnative
+
+
+def _tensor(array: Any) -> Any:
+    return tf.convert_to_tensor(array) if isinstance(array, np.ndarray) else array
 
 
 def _forget(library: Any, arrays: dict[int, Array]) -> None:

@@ -1,5 +1,6 @@
 """Arrays under Keras: ranks copy their own rows only, and get the same ones as before."""
 
+import contextlib
 import gc
 import itertools
 import sys
@@ -12,6 +13,7 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402 - TensorFlow may be missing
 
 import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import keras_arrays, keras_hooks, pipelines, rows_op  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
@@ -168,12 +170,86 @@ def test_an_index_without_a_row_is_an_error():
         list(dataset)
 
 
-def test_sparse_arrays_are_left_to_keras():
-    class Sparse:
-        _inputs = (tf.sparse.from_dense(np.eye(4)),)
+def small_model():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+CALLS = {
+    "fit": lambda model, x: model.fit(x, x[:, :1], batch_size=4, verbose=0),
+    "evaluate": lambda model, x: model.evaluate(x, x[:, :1], batch_size=4, verbose=0),
+    "predict": lambda model, x: model.predict(x, batch_size=4, verbose=0),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_unequal_numbers_of_rows_are_told(call):
+    """Of equally many batches, too: rows would be left out, or counted twice."""
+    with distribute.MirroredStrategy() as s, s.scope():
+        model = small_model()
+        rank = s.communicator.rank
+        with pytest.raises(UsageError, match=r"rows by rank: \[8, 7\]"):
+            CALLS[call](model, np.ones((8 - rank, 3)))
+        CALLS[call](model, np.ones((8, 3)))
+    drop(s)
+
+
+def test_unequal_batches_are_told():
+    with distribute.MirroredStrategy() as s, s.scope():
+        model, x = small_model(), np.ones((8, 3))
+        with pytest.raises(UsageError, match=r"batch_size by rank: \[4, 5\]"):
+            model.fit(x, x[:, :1], batch_size=4 + s.communicator.rank, verbose=0)
+    drop(s)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_rows_are_told(call):
+    with distribute.MirroredStrategy() as s, s.scope():
+        model = small_model()
+        with pytest.raises(UsageError, match="arrays with 0 rows"):
+            CALLS[call](model, np.ones((0, 3)))
+    drop(s)
+
+
+@pytest.mark.parametrize("call", ["fit", "evaluate"])
+def test_a_dataset_without_batches_is_told(call):
+    empty = tf.data.Dataset.from_tensors((tf.ones([2, 3]), tf.ones([2, 1]))).take(0)
+    with distribute.MirroredStrategy() as s, s.scope():
+        model = small_model()
+        with pytest.raises(UsageError, match="a dataset without a batch"):
+            getattr(model, call)(empty, verbose=0)
+    drop(s)
+
+
+def test_ragged_arrays_are_left_to_keras():
+    class Ragged:
+        _inputs = (tf.ragged.constant([[1.0], [2.0, 3.0]]),)
+        _num_samples = _batch_size = 2
 
     with distribute.MirroredStrategy() as s, keras_arrays._data_for(s):
-        assert keras_arrays.own_rows(lambda _: "theirs")(Sparse()) == "theirs"
+        assert keras_arrays.own_rows(lambda _: "theirs")(Ragged()) == "theirs"
+    drop(s)
+
+
+def sparse_fit(scope, count):
+    """Return what is left of a fit of sparse rows; of the last batch a rank may have none."""
+    x = tf.sparse.from_dense(np.eye(count, 5, dtype=np.float32))
+    y = np.arange(count, dtype=np.float32)[:, None]
+    with scope:
+        inputs = keras.Input((5,), sparse=True)
+        model = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs))
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    how = {"batch_size": 4, "verbose": 0}
+    losses = model.fit(x, y, epochs=2, shuffle=False, **how).history["loss"]
+    return np.concatenate([losses, *model.get_weights(), model.predict(x, **how)], axis=None)
+
+
+@pytest.mark.parametrize("count", [8, 7, 5])
+def test_sparse_rows_train_as_in_one_process(count):
+    want = sparse_fit(contextlib.nullcontext(), count)
+    with distribute.MirroredStrategy() as s:
+        np.testing.assert_allclose(sparse_fit(s.scope(), count), want, rtol=1e-5)
     drop(s)
 
 
