@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = ["install"]
 
 _LOG = get_logger(__name__)
 _TRAINER = "keras.src.backend.tensorflow.trainer"
+_counts_steps: ContextVar[bool] = ContextVar("counts_steps", default=False)
 
 
 def install() -> None:
@@ -40,6 +42,8 @@ def install() -> None:
     loss = sys.modules["keras.src.losses.loss"]
     _replace(loss, "scale_loss_for_distribution", _scale)
     _replace(loss, "unscale_loss_for_distribution", _unscale)
+    compiled = sys.modules["keras.src.trainers.compile_utils"]
+    _replace(compiled.CompileLoss, "call", _loss_of_outputs)
     _replace(trainer, "reduce_per_replica", _reduce_per_replica)
     _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _symbolic_build)
     _replace(trainer.TFEpochIterator, "__init__", keras_arrays.for_strategy)
@@ -154,11 +158,30 @@ def _scale(original: Callable[..., Any]) -> Callable[..., Any]:
 def _unscale(original: Callable[..., Any]) -> Callable[..., Any]:
     def unscale(value: Any) -> Any:
         share = _share()
-        if share is None:
+        if share is None or _counts_steps.get():
             return original(value)
+        if tuple(value.shape) == (0,):  # eagerly, the loss of no rows; its mean is no number
+            value = tf.reduce_sum(value)
         return tf.math.divide_no_nan(value, tf.cast(share, value.dtype))
 
     return unscale
+
+
+def _loss_of_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let an output's loss of a step be the mean of its rows.
+
+    In a graph Keras knows no number of rows there: each replica counts once in a step, with what
+    it adds to the mean times the number of replicas. Eagerly it counts rows, as elsewhere.
+    """
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        token = _counts_steps.set(not tf.executing_eagerly())
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _counts_steps.reset(token)
+
+    return call
 
 
 def _share() -> tf.Tensor | None:

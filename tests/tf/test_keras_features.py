@@ -82,6 +82,36 @@ def test_as_one_process(feature):
             np.testing.assert_allclose(logs[name], want[name], rtol=1e-6)
 
 
+def two_outputs(scope, rows, **options):
+    """Return the logs of a fit and an evaluation of a model with a loss for each output."""
+    keras.utils.set_random_seed(1)
+    keras.backend.set_floatx("float64")
+    with scope:
+        inputs = keras.Input((8,))
+        outputs = {name: keras.layers.Dense(1, name=name)(inputs) for name in "ab"}
+        model = keras.Model(inputs, outputs)
+        model.compile(
+            "sgd", {"a": "mse", "b": "mae"}, loss_weights={"a": 1.0, "b": 0.5}, **options
+        )
+    y = {"a": Y[:rows, None], "b": X[:rows, :1]}
+    how = {"batch_size": 8, "verbose": 0}
+    logs = model.fit(X[:rows], y, epochs=2, shuffle=False, **how).history
+    return logs | {
+        f"of {k}": v for k, v in model.evaluate(X[:rows], y, **how, return_dict=True).items()
+    }
+
+
+@pytest.mark.parametrize("rows", [45, 17, 16])
+@pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
+def test_losses_of_outputs(rows, is_eager):
+    want = two_outputs(contextlib.nullcontext(), rows, run_eagerly=is_eager)
+    with distribute.MirroredStrategy() as strategy:
+        logs = two_outputs(strategy.scope(), rows, run_eagerly=is_eager)
+        assert logs.keys() == want.keys()
+        for name in want:
+            np.testing.assert_allclose(logs[name], want[name], rtol=1e-6, err_msg=name)
+
+
 # ------------------------------------------------------------------------------- mixed precision
 
 
