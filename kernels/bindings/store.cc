@@ -93,6 +93,69 @@ int64_t add_rows(nb::handle table_array, nb::handle indices, nb::handle values, 
       nbytes, [&] { return mpistrat_rows_add(&table, rows.data, rows.count, from.data, dtype); });
 }
 
+// Where the parts of a table begin, and after them the number of its rows.
+struct Starts {
+  const int64_t* data;
+  int num_parts;
+
+  explicit Starts(nb::handle array) {
+    const Rows numbers(array);
+    if (numbers.count < 2) throw nb::value_error("expected the starts of at least one part");
+    data = numbers.data;
+    num_parts = static_cast<int>(numbers.count - 1);
+  }
+};
+
+std::pair<int64_t, std::vector<int64_t>> count_rows(nb::handle indices, nb::handle begins) {
+  const Rows rows(indices);
+  const Starts starts(begins);
+  std::vector<int64_t> counts(static_cast<size_t>(starts.num_parts), 0);
+  const int64_t result = unlocked(rows.count * static_cast<int64_t>(sizeof(int64_t)), [&] {
+    return mpistrat_rows_count(rows.data, rows.count, starts.data, starts.num_parts, counts.data());
+  });
+  return {result, counts};
+}
+
+// `rows_out` and `values_out` are lists of arrays, of as many rows as count_rows has found.
+int64_t split_rows(nb::handle indices, nb::handle values, nb::handle begins, nb::list rows_out,
+                   nb::list values_out, int negated_dtype) {
+  const Rows rows(indices);
+  const Starts starts(begins);
+  const Memory from(values, 0, false);
+  if (from.num_rows != rows.count) throw nb::value_error("expected a value for each row");
+  const auto num_parts = static_cast<size_t>(starts.num_parts);
+  if (nb::len(rows_out) != num_parts || nb::len(values_out) != num_parts) {
+    throw nb::value_error("expected an array for each part");
+  }
+  std::vector<int64_t> counts(num_parts);
+  const int64_t wrong =
+      mpistrat_rows_count(rows.data, rows.count, starts.data, starts.num_parts, counts.data());
+  if (wrong >= 0) return wrong;
+  std::vector<int64_t*> row_places;
+  std::vector<void*> value_places;
+  for (size_t i = 0; i < num_parts; ++i) {
+    const Rows to(rows_out[i]);
+    Memory room(rows_out[i], 0, true);
+    if (to.count != counts[i]) throw nb::value_error("expected room for all rows of a part");
+    row_places.push_back(reinterpret_cast<int64_t*>(room.data));
+    value_places.push_back(Memory(values_out[i], counts[i] * from.row_bytes(), true).data);
+  }
+  const MpistratPieces pieces = {starts.data, starts.num_parts, row_places.data(),
+                                 value_places.data()};
+  return unlocked(from.nbytes, [&] {
+    return mpistrat_rows_split(&pieces, rows.data, rows.count, from.data, from.row_bytes(),
+                               negated_dtype);
+  });
+}
+
+void* word_of(nb::handle array) {
+  const Memory memory(array, sizeof(uint64_t), true);
+  if (reinterpret_cast<uintptr_t>(memory.data) % sizeof(uint64_t) != 0) {
+    throw nb::value_error("expected an aligned word");
+  }
+  return memory.data;
+}
+
 MpistratStoreShape shape_of(int64_t num_rows, int64_t row_bytes, int num_buffers) {
   return {num_rows, row_bytes, num_buffers};
 }
@@ -143,6 +206,29 @@ int64_t take(Store& self, nb::handle indices, nb::handle out, bool is_whole, uin
   const Memory to(out, nbytes, true);
   return read(nbytes, budget_ns, [&](uint64_t budget) {
     return mpistrat_store_take(self.store, rows.data, rows.count, to.data, is_whole, budget);
+  });
+}
+
+int64_t gather(const std::vector<const Store*>& stores, nb::handle begins, nb::handle indices,
+               nb::handle out, uint64_t budget_ns) {
+  const Starts starts(begins);
+  const Rows rows(indices);
+  if (stores.size() != static_cast<size_t>(starts.num_parts)) {
+    throw nb::value_error("expected a store for each part");
+  }
+  std::vector<const MpistratStore*> opened;
+  for (size_t i = 0; i < stores.size(); ++i) {
+    if (stores[i]->shape.row_bytes != stores[0]->shape.row_bytes ||
+        stores[i]->shape.num_rows != starts.data[i + 1] - starts.data[i]) {
+      throw nb::value_error("expected stores of the parts' rows");
+    }
+    opened.push_back(stores[i]->store);
+  }
+  const int64_t nbytes = rows.count * stores[0]->shape.row_bytes;
+  const Memory to(out, nbytes, true);
+  return read(nbytes, budget_ns, [&](uint64_t budget) {
+    return mpistrat_store_gather(opened.data(), starts.data, starts.num_parts, rows.data,
+                                 rows.count, to.data, budget);
   });
 }
 
@@ -201,6 +287,11 @@ void bind_store(nb::module_& module) {
   module.def("take_rows", &take_rows);
   module.def("put_rows", &put_rows);
   module.def("add_rows", &add_rows);
+  module.def("count_rows", &count_rows);
+  module.def("split_rows", &split_rows);
+  module.def("set_word",
+             [](nb::handle word, uint64_t value) { mpistrat_word_set(word_of(word), value); });
+  module.def("get_word", [](nb::handle word) { return mpistrat_word_get(word_of(word)); });
   module.def("store_bytes", [](int64_t num_rows, int64_t row_bytes, int num_buffers) {
     const MpistratStoreShape shape = shape_of(num_rows, row_bytes, num_buffers);
     return mpistrat_store_bytes(&shape);
@@ -240,6 +331,7 @@ void bind_store(nb::module_& module) {
       .def("add", &add)
       .def("fill", &fill, nb::arg(), nb::arg().none())
       .def("sum", &sum);
+  module.def("gather", &gather);
 }
 
 }  // namespace mpistrat

@@ -3,6 +3,7 @@
 #include "mpistrat/rows.h"
 
 #include <algorithm>
+#include <complex>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -92,6 +93,67 @@ void check_take_and_put(size_t row_bytes, size_t count) {
   CHECK(data == expected);
 }
 
+// Rows of parts, some of them empty; few, and so many that they are searched for.
+template <class T>
+void check_split(const Indices& lengths, int dtype, int negated_dtype) {
+  Indices starts = {0};
+  for (int64_t length : lengths) starts.push_back(starts.back() + length);
+  const size_t num_parts = lengths.size(), columns = 3;
+  std::mt19937 random(static_cast<unsigned>(num_parts));
+  Indices rows(400), counts(num_parts, -1);
+  std::vector<T> values(rows.size() * columns);
+  for (int64_t& row : rows) row = static_cast<int64_t>(random()) % starts.back();
+  for (T& value : values) value = static_cast<T>(random() % 200);
+  const auto count = static_cast<int64_t>(rows.size());
+  const int num = static_cast<int>(num_parts);
+  CHECK(mpistrat_rows_count(rows.data(), count, starts.data(), num, counts.data()) ==
+        MPISTRAT_ROWS_DONE);
+  std::vector<Indices> some_rows, expected_rows(num_parts);
+  std::vector<std::vector<T>> some_values, expected_values(num_parts);
+  std::vector<int64_t*> row_places;
+  std::vector<void*> value_places;
+  for (size_t i = 0; i < num_parts; ++i) {
+    some_rows.emplace_back(static_cast<size_t>(counts[i]), -1);
+    some_values.emplace_back(static_cast<size_t>(counts[i]) * columns, T{1});
+    row_places.push_back(some_rows[i].data());
+    value_places.push_back(some_values[i].data());
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    size_t part = 0;
+    while (rows[i] >= starts[part + 1]) ++part;
+    expected_rows[part].push_back(rows[i] - starts[part]);
+    for (size_t k = i * columns; k < (i + 1) * columns; ++k) {
+      const T value = values[k];
+      expected_values[part].push_back(negated_dtype < 0 ? value : static_cast<T>(T{} - value));
+    }
+  }
+  const MpistratPieces pieces = {starts.data(), num, row_places.data(), value_places.data()};
+  CHECK(mpistrat_rows_split(&pieces, rows.data(), count, values.data(), columns * sizeof(T),
+                            negated_dtype) == MPISTRAT_ROWS_DONE);
+  CHECK_AT(some_rows == expected_rows && some_values == expected_values, "dtype %d, %d parts",
+           dtype, num);
+}
+
+template <class T>
+void check_splits(int dtype) {
+  for (int negated : {-1, dtype}) {
+    check_split<T>({11}, dtype, negated);
+    check_split<T>({0, 7, 0, 6, 0}, dtype, negated);
+    check_split<T>(Indices(30, 3), dtype, negated);
+  }
+}
+
+void check_split_refusals() {
+  const Indices rows = {3, 9, 4}, starts = {0, 5, 9};
+  Indices counts(2);
+  CHECK(mpistrat_rows_count(rows.data(), 3, starts.data(), 2, counts.data()) == 1);
+  const MpistratPieces pieces = {starts.data(), 2, nullptr, nullptr};
+  for (int dtype : {int{MPISTRAT_BOOL}, 15, int{MPISTRAT_FLOAT64}}) {
+    CHECK(mpistrat_rows_split(&pieces, rows.data(), 3, rows.data(), 4, dtype) ==
+          MPISTRAT_ROWS_NO_DTYPE);
+  }
+}
+
 // Whatever is wrong, nothing is written.
 void check_refusals() {
   Buffer data(kNumRows * 8, 'a'), before = data, values(3 * 8, 'b');
@@ -122,6 +184,14 @@ int main() {
   for (size_t row_bytes : {1, 4, 12, 256, 1000, 5000}) {
     for (size_t count : {0, 1, 15, 16, 17, 200}) check_take_and_put(row_bytes, count);
   }
+  check_splits<int8_t>(MPISTRAT_INT8);
+  check_splits<uint16_t>(MPISTRAT_UINT16);
+  check_splits<int32_t>(MPISTRAT_INT32);
+  check_splits<int64_t>(MPISTRAT_INT64);
+  check_splits<float>(MPISTRAT_FLOAT32);
+  check_splits<double>(MPISTRAT_FLOAT64);
+  check_splits<std::complex<float>>(MPISTRAT_COMPLEX64);
+  check_split_refusals();
   check_refusals();
   return 0;
 }

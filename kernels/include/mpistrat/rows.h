@@ -45,6 +45,24 @@ int64_t mpistrat_rows_put(const MpistratTable* table, const int64_t* rows, int64
 int64_t mpistrat_rows_add(const MpistratTable* table, const int64_t* rows, int64_t count,
                           const void* values, int dtype);
 
+// A table whose rows are in `num_parts` parts, one after the other, and what goes to each of them.
+// `starts` has the first row of each part, and after them the number of all rows.
+typedef struct MpistratPieces {
+  const int64_t* starts;
+  int num_parts;
+  int64_t* const* rows;  // counted from the part's first
+  void* const* values;
+} MpistratPieces;
+
+// Count how many of `rows` are in each part.
+int64_t mpistrat_rows_count(const int64_t* rows, int64_t count, const int64_t* starts,
+                            int num_parts, int64_t* counts);
+
+// Write each row, which was counted, to the piece of its part, in order; `values` as they are, or
+// with a dtype their negatives (-1: none; truth values have none).
+int64_t mpistrat_rows_split(const MpistratPieces* pieces, const int64_t* rows, int64_t count,
+                            const void* values, int64_t row_bytes, int negated_dtype);
+
 #ifdef __cplusplus
 }
 #endif

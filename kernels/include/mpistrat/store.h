@@ -76,6 +76,14 @@ int64_t mpistrat_store_read(const MpistratStore* store, void* out, int is_whole,
 int64_t mpistrat_store_take(const MpistratStore* store, const int64_t* rows, int64_t count,
                             void* out, int is_whole, uint64_t budget_ns);
 
+// Copy `count` rows of a table whose parts are in `num_stores` stores of rows of the same size;
+// `starts` has the first row of each, and after them the number of all. What comes from one store
+// is of one version. Returns as mpistrat_store_take; `budget_ns` is for all, or
+// MPISTRAT_ROWS_NO_MEMORY.
+int64_t mpistrat_store_gather(const MpistratStore* const* stores, const int64_t* starts,
+                              int num_stores, const int64_t* rows, int64_t count, void* out,
+                              uint64_t budget_ns);
+
 // Lease the current version. `tag` (1 to 2^56 - 1) tells the owner who holds the lease. Returns the
 // lease, or MPISTRAT_STORE_BUSY, or MPISTRAT_STORE_FULL. `buffer` is where the data are, and
 // `version` which they are, until the lease is given back.
@@ -116,6 +124,13 @@ int64_t mpistrat_store_add(MpistratStore* store, int buffer, const int64_t* rows
 // data; or the sum of those and `values`.
 void mpistrat_store_fill(MpistratStore* store, int buffer, const void* values);
 int64_t mpistrat_store_sum(MpistratStore* store, int buffer, const void* values, int dtype);
+
+// ------------------------------------------------------------------------------------ handing over
+
+// A word of memory that two processes share, aligned: all that the one who sets it has read and
+// written before is done for the one who finds its value there.
+void mpistrat_word_set(void* word, uint64_t value);
+uint64_t mpistrat_word_get(const void* word);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,108 @@
+// Rows that go to the parts of a table, in one pass over them.
+
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "ahead.h"
+#include "mpistrat/rows.h"
+#include "mpistrat/simd.h"
+#include "parts.h"
+
+namespace mpistrat {
+namespace {
+
+using CopyRow = void (*)(char* to, const char* from, size_t nbytes);
+
+void copy_row(char* to, const char* from, size_t nbytes) { std::memcpy(to, from, nbytes); }
+
+// Through unsigned numbers, whose wrap is defined; neither end need be aligned.
+template <class Unit>
+void negate_row(char* to, const char* from, size_t nbytes) {
+  for (size_t at = 0; at < nbytes; at += sizeof(Unit)) {
+    Unit unit;
+    std::memcpy(&unit, from + at, sizeof unit);
+    unit = static_cast<Unit>(Unit{0} - unit);
+    std::memcpy(to + at, &unit, sizeof unit);
+  }
+}
+
+template <class Unit>
+void flip_row(char* to, const char* from, size_t nbytes) {
+  constexpr Unit kSign = static_cast<Unit>(Unit{1} << (8 * sizeof(Unit) - 1));
+  for (size_t at = 0; at < nbytes; at += sizeof(Unit)) {
+    Unit unit;
+    std::memcpy(&unit, from + at, sizeof unit);
+    unit = static_cast<Unit>(unit ^ kSign);
+    std::memcpy(to + at, &unit, sizeof unit);
+  }
+}
+
+// What writes the negative of a row; null if there is none.
+CopyRow negating(int dtype) {
+  switch (dtype) {
+    case MPISTRAT_INT8:
+    case MPISTRAT_UINT8:
+      return negate_row<uint8_t>;
+    case MPISTRAT_INT16:
+    case MPISTRAT_UINT16:
+      return negate_row<uint16_t>;
+    case MPISTRAT_INT32:
+    case MPISTRAT_UINT32:
+      return negate_row<uint32_t>;
+    case MPISTRAT_INT64:
+    case MPISTRAT_UINT64:
+      return negate_row<uint64_t>;
+    case MPISTRAT_FLOAT16:
+    case MPISTRAT_BFLOAT16:
+      return flip_row<uint16_t>;
+    case MPISTRAT_FLOAT32:
+    case MPISTRAT_COMPLEX64:
+      return flip_row<uint32_t>;
+    case MPISTRAT_FLOAT64:
+    case MPISTRAT_COMPLEX128:
+      return flip_row<uint64_t>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace mpistrat
+
+using mpistrat::Parts;
+
+int64_t mpistrat_rows_count(const int64_t* rows, int64_t count, const int64_t* starts,
+                            int num_parts, int64_t* counts) {
+  const Parts parts = {starts, num_parts};
+  const int64_t wrong = mpistrat::first_wrong(rows, count, parts.num_rows());
+  if (wrong >= 0) return wrong;
+  for (int i = 0; i < num_parts; ++i) counts[i] = 0;
+  for (int64_t i = 0; i < count; ++i) ++counts[parts.find(rows[i])];
+  return MPISTRAT_ROWS_DONE;
+}
+
+int64_t mpistrat_rows_split(const MpistratPieces* pieces, const int64_t* rows, int64_t count,
+                            const void* values, int64_t row_bytes, int negated_dtype) {
+  const size_t nbytes = static_cast<size_t>(row_bytes);
+  mpistrat::CopyRow copy = mpistrat::copy_row;
+  if (negated_dtype >= 0) {
+    copy = mpistrat::negating(negated_dtype);
+    if (!copy || nbytes % mpistrat_itemsize(negated_dtype) != 0) return MPISTRAT_ROWS_NO_DTYPE;
+  }
+  const Parts parts = {pieces->starts, pieces->num_parts};
+  std::vector<int64_t> done;
+  try {
+    done.assign(static_cast<size_t>(parts.num), 0);
+  } catch (const std::bad_alloc&) {
+    return MPISTRAT_ROWS_NO_MEMORY;
+  }
+  const char* from = static_cast<const char*>(values);
+  for (int64_t i = 0; i < count; ++i, from += nbytes) {
+    const int part = parts.find(rows[i]);
+    const int64_t at = done[static_cast<size_t>(part)]++;
+    pieces->rows[part][at] = rows[i] - pieces->starts[part];
+    copy(static_cast<char*>(pieces->values[part]) + static_cast<size_t>(at) * nbytes, from, nbytes);
+  }
+  return MPISTRAT_ROWS_DONE;
+}

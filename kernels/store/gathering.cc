@@ -1,0 +1,141 @@
+// Rows of a table whose parts are in several stores, each copied from its place to its place.
+
+#include <new>
+#include <vector>
+
+#include "../rows/ahead.h"
+#include "../rows/parts.h"
+#include "handle.h"
+#include "mpistrat/store.h"
+#include "patience.h"
+#include "words.h"
+
+namespace mpistrat {
+namespace {
+
+constexpr int kAttempts = 2;
+
+// A store's current buffer, as it was found.
+struct Found {
+  const char* data;
+  const Mark* marks;
+  uint64_t version;
+  bool is_wanted;  // or copied already
+  bool has_changed;
+
+  void look(const MpistratStore& store) {
+    const State state = store.state();
+    data = store.data(state.buffer);
+    marks = store.marks(state.buffer);
+    version = state.version;
+    has_changed = false;
+  }
+};
+
+// Where a row is.
+struct Place {
+  const char* data;
+  const Mark* mark;
+  Found* found;
+};
+
+class Gathering {
+ public:
+  Gathering(const MpistratStore* const* stores, const Parts& parts, const int64_t* rows,
+            int64_t count, char* out)
+      : stores_(stores),
+        parts_(parts),
+        rows_(rows),
+        count_(count),
+        out_(out),
+        shift_(stores[0]->layout.shift),
+        row_bytes_(stores[0]->layout.row_bytes),
+        found_(static_cast<size_t>(parts.num), Found{nullptr, nullptr, 0, true, false}) {}
+
+  // Copy all rows of the stores from which there is none yet; returns false if one has changed.
+  bool copy() {
+    for (size_t i = 0; i < found_.size(); ++i) {
+      if (found_[i].is_wanted) found_[i].look(*stores_[i]);
+    }
+    Place ring[kRing];
+    for (int64_t i = -kRowsAhead; i < count_; ++i) {
+      const int64_t ahead = i + kRowsAhead;
+      if (ahead < count_) ring[ahead % kRing] = place(rows_[ahead]);
+      if (i >= 0) copy_row(ring[i % kRing], out_ + static_cast<size_t>(i) * row_bytes_);
+    }
+    bool is_done = true;
+    for (Found& found : found_) {
+      found.is_wanted = found.is_wanted && found.has_changed;
+      is_done = is_done && !found.is_wanted;
+    }
+    return is_done;
+  }
+
+  bool is_changing() const {
+    for (size_t i = 0; i < found_.size(); ++i) {
+      if (found_[i].is_wanted && stores_[i]->state().is_changing) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int64_t kRing = 2 * kRowsAhead;
+
+  Place place(int64_t row) {
+    const int part = parts_.find(row);
+    Found& found = found_[static_cast<size_t>(part)];
+    const auto local = static_cast<size_t>(row - parts_.starts[part]);
+    const Place place = {found.data + local * row_bytes_, found.marks + (local >> shift_), &found};
+    if (found.is_wanted) {
+      fetch<0>(place.data, row_bytes_);
+      __builtin_prefetch(place.mark);
+    }
+    return place;
+  }
+
+  // The words are acquired, so the mark is looked at after them (see reading.cc).
+  void copy_row(const Place& place, char* out) const {
+    if (!place.found->is_wanted) return;
+    load(out, place.data, row_bytes_);
+    const uint64_t change = place.mark->change.load(std::memory_order_relaxed);
+    if (change > place.found->version) place.found->has_changed = true;
+  }
+
+  const MpistratStore* const* stores_;
+  const Parts parts_;
+  const int64_t* rows_;
+  const int64_t count_;
+  char* out_;
+  const int shift_;
+  const size_t row_bytes_;
+  std::vector<Found> found_;
+};
+
+int64_t gather(Gathering& gathering, uint64_t budget_ns) {
+  Patience patience(budget_ns);
+  bool is_patient = true;
+  for (int attempt = 0; attempt < kAttempts || is_patient; ++attempt) {
+    if (gathering.copy()) return MPISTRAT_ROWS_DONE;
+    do {
+      is_patient = patience.wait();
+    } while (is_patient && gathering.is_changing());
+  }
+  return MPISTRAT_STORE_BUSY;
+}
+
+}  // namespace
+}  // namespace mpistrat
+
+int64_t mpistrat_store_gather(const MpistratStore* const* stores, const int64_t* starts,
+                              int num_stores, const int64_t* rows, int64_t count, void* out,
+                              uint64_t budget_ns) {
+  const mpistrat::Parts parts = {starts, num_stores};
+  const int64_t wrong = mpistrat::first_wrong(rows, count, parts.num_rows());
+  if (wrong >= 0) return wrong;
+  try {
+    mpistrat::Gathering gathering(stores, parts, rows, count, static_cast<char*>(out));
+    return mpistrat::gather(gathering, budget_ns);
+  } catch (const std::bad_alloc&) {
+    return MPISTRAT_ROWS_NO_MEMORY;
+  }
+}
