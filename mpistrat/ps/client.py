@@ -7,10 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from mpistrat import config
 from mpistrat.errors import ClosedError, ContextError, MpistratError, PeerLostError
+from mpistrat.ps.rooms import Parcel, Rooms
 from mpistrat.ps.seat import Seat
 from mpistrat.ps.stream import Stream
 
@@ -35,6 +39,10 @@ class Client:
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
         self._lines = [_Line(seat.streams[one]) for one in seat.roster.ps]
+        self._rooms = [
+            Rooms(str(seat.me), partial(self.ask, ps), partial(self.ask, ps, "flush"))
+            for ps in range(len(self._lines))
+        ]
         self._dropped: deque[tuple[int, int]] = deque()
 
     @property
@@ -48,6 +56,11 @@ class Client:
         with line.lock:
             line.has_told = True
             line.send(operation, arguments)
+
+    def parcel(self, ps: int, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Parcel:
+        """Return room for some rows, of that shape each, which a ps is to be told of."""
+        self._lines[ps].check()
+        return self._rooms[ps].parcel(count, shape, dtype)
 
     def drop_later(self, ps: int, key: int) -> None:
         """Let go of a variable at the next request; for finalizers, which may run at any time."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from mpistrat.errors import BackendUnavailableError, TornReadError
 from mpistrat.ps.client import Client
+from mpistrat.ps.row_ranges import RowRanges
 from mpistrat.ps.shard import Shard, ShardReader
 from mpistrat.types import Array
 
@@ -60,6 +61,21 @@ class InPlace:
     def read_rows(self, rows: Array) -> Array | None:
         """Return copies of some rows."""
         return self._try(lambda reader: reader.read_rows(rows))
+
+    @staticmethod
+    def gather(parts: Sequence[InPlace], ranges: RowRanges, rows: Array, out: Array) -> bool:
+        """Copy rows of a table in parts; tell whether that was possible (see `ShardReader`)."""
+        readers = [part._found() for part in parts]
+        found = [reader for reader in readers if reader is not None]
+        if len(found) < len(parts):
+            return False
+        for part in parts:
+            part._client.settle(part._ps)
+        try:
+            ShardReader.gather(found, ranges.edges, rows, out)
+        except TornReadError:
+            return False
+        return True
 
     @contextmanager
     def view(self) -> Iterator[Array | None]:

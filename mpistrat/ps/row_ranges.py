@@ -26,6 +26,8 @@ class RowRanges:
     ----------
     starts
         The first row of each range.
+    edges
+        The same, and after them the number of all rows; int64.
 
     Examples
     --------
@@ -36,6 +38,7 @@ class RowRanges:
     def __init__(self, lengths: Sequence[int]) -> None:
         self._stops = list(accumulate(lengths))
         self.starts = [0, *self._stops[:-1]]
+        self.edges = np.array([0, *self._stops], np.int64)
         self._bounds = np.array(self.starts[1:], np.int64)
         self._is_divided = list(lengths) == _even(self.count, len(lengths))
 

@@ -6,7 +6,7 @@ held. Nobody waits for a reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from mpistrat.errors import ArgumentTypeError, PeerLostError, TornReadError, Usa
 from mpistrat.ps.locked_store import LockedStore
 from mpistrat.ps.processes import has_ended, pid_of
 from mpistrat.ps.rows import DONE
-from mpistrat.ps.store import StoreReader
+from mpistrat.ps.store import StoreReader, gather
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["ShardReader"]
@@ -111,6 +111,41 @@ class ShardReader:
         self._check_rows_result(result, indices, "read_rows")
         self._check_read(result, "read_rows")
         return _delivered(to, out)
+
+    @staticmethod
+    def gather(readers: Sequence[ShardReader], edges: Array, rows: Array, out: Array) -> None:
+        """Copy rows of a table in parts, in one pass.
+
+        Parameters
+        ----------
+        readers
+            Of the parts, in their order; made by `Shard.attach`.
+        edges
+            The first row of each part, and after them the number of all rows; int64.
+        rows
+            Indices of shape [n].
+        out
+            Where to put them: shape [n, ...], in C order.
+
+        Raises
+        ------
+        UsageError
+            An index is no row.
+        TornReadError, PeerLostError
+            See `read`. What comes from one part is of one version of it.
+        """
+        first = readers[0]
+        for one in readers:
+            one._check("gather")
+        indices = first._checked_rows(rows, "gather")
+        stores = [one._store for one in readers]
+        result = gather(stores, edges, indices, out, first._whole_ns)
+        if result >= 0:
+            raise UsageError(
+                f"gather: row {indices[result]} at position {result} of {indices.size} is not in"
+                f" a table of {edges[-1]}; expected 0 to {edges[-1] - 1}"
+            )
+        first._check_read(result, "gather")
 
     @contextmanager
     def view(self) -> Iterator[Array]:

@@ -13,6 +13,7 @@ import numpy as np
 from mpistrat.cluster.log import get_logger
 from mpistrat.errors import PeerLostError, UsageError
 from mpistrat.ps.moves import Move
+from mpistrat.ps.rooms import Lent, Lodging
 from mpistrat.ps.roster import Member
 from mpistrat.ps.rounds import Staged
 from mpistrat.ps.seat import Seat
@@ -73,6 +74,7 @@ class ShardServer:
         self._is_over = self._has_lost = False
         self._shelf = Shelf(self._shard)
         self._staged = Staged()
+        self._lodging = Lodging()
         self._answering: dict[str, Callable[..., Any]] = {
             "make": self._make,
             "read": self._read,
@@ -83,6 +85,8 @@ class ShardServer:
             "flush": lambda: None,
             "end_round": self._end_round,
             "run": lambda function, arguments: function(self._shelf, *arguments),
+            "enter_room": self._lodging.enter,
+            "leave_room": self._lodging.leave,
             "end": self._end,
         }
         self._silent: dict[str, Callable[..., None]] = {
@@ -91,6 +95,7 @@ class ShardServer:
             "add": lambda key, value: self._shard(key).add(value),
             "subtract": lambda key, value: self._shard(key).add(_negated(value)),
             "scatter": self._scatter,
+            "scatter_lent": self._scatter_lent,
             "apply": self._apply,
             "stage": self._staged.add,
             "tell_all": self._tell_all,
@@ -134,6 +139,7 @@ class ShardServer:
                     if operation == "fail":
                         raise stream.failed(rest[0]) from None
                 raise
+            self._lodging.forget(str(member))
             _LOG.info("%s: %s has ended", self._seat.me, member)
             return True
         return False
@@ -194,6 +200,10 @@ class ShardServer:
             part = shard.read_rows(once)
             _UFUNCS[what].at(part, places, values)
             shard.assign_rows(once, part)
+
+    def _scatter_lent(self, key: int, what: str, lent: Lent) -> None:
+        with self._lodging.reading(lent) as (rows, values):
+            self._scatter(key, what, rows, values)
 
     def _apply(self, key: int, move: Move) -> None:
         """Move a variable by an optimizer's rule; its slots are variables here, too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from mpistrat.ps.processes import is_dead, my_tag, pid_of
 from mpistrat.ps.rows import DONE
 from mpistrat.types import Array
 
-__all__ = ["OwnedStore", "StoreReader"]
+__all__ = ["OwnedStore", "StoreReader", "gather"]
 
 _BUSY, _FULL = -4, -5  # MpistratStoreResult of kernels/include/mpistrat/store.h
 _TEND_S = 0.1
@@ -101,6 +101,12 @@ class StoreReader:
     def array(self, buffer: int) -> Array:
         """Return a buffer's data."""
         return self.memory.view(buffer).view(self.dtype).reshape(self.shape)
+
+
+def gather(stores: Sequence[Any], edges: Array, rows: Array, out: Array, budget_ns: int) -> int:
+    """Copy rows of a table in parts; returns as `StoreReader.take`."""
+    natives = [one.native for one in stores]
+    return int(kernels().gather(natives, edges, rows, out, budget_ns))
 
 
 class OwnedStore(StoreReader):

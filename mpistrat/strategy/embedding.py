@@ -59,7 +59,7 @@ class _Table(Scattered):
     def __init__(self, parts: Sequence[Any]) -> None:
         are_variables = len(parts) > 0 and all(isinstance(one, Variable) for one in parts)
         self._parts = list(parts) if are_variables else [as_array(one) for one in parts]
-        self._read_each = type(parts[0]).rows_each if are_variables else _array_rows
+        self._rows_of = type(parts[0]).rows_of_parts if are_variables else _array_rows
         shapes = [one.shape for one in self._parts]
         if not shapes or not all(shapes) or len({shape[1:] for shape in shapes}) > 1:
             raise UsageError(
@@ -70,13 +70,14 @@ class _Table(Scattered):
         self.shape = (self._ranges.count, *shapes[0][1:])
 
     def _rows(self, rows: Array) -> Array:
-        routes = self._ranges.route(rows)
-        pieces = self._read_each(self._parts, [route.rows for route in routes])
-        return joined(routes, pieces, (rows.size, *self.shape[1:]))
+        found: Array = self._rows_of(self._parts, self._ranges, rows)
+        return found
 
 
-def _array_rows(arrays: Sequence[Array], rows: Sequence[Array]) -> list[Array]:
-    return [taken(one, some) for one, some in zip(arrays, rows, strict=True)]
+def _array_rows(arrays: Sequence[Array], ranges: RowRanges, rows: Array) -> Array:
+    routes = ranges.route(rows)
+    pieces = [taken(one, route.rows) for one, route in zip(arrays, routes, strict=True)]
+    return joined(routes, pieces, (rows.size, *arrays[0].shape[1:]))
 
 
 def _clipped(rows: Array, id_axes: int, max_norm: float) -> Array:

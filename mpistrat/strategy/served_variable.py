@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpistrat.errors import UsageError
+from mpistrat.ps import landing
 from mpistrat.ps.in_place import InPlace
 from mpistrat.ps.keeper import Keeper
+from mpistrat.ps.push import Push
 from mpistrat.ps.row_ranges import RowRanges
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.scatter import check_slices
@@ -163,6 +165,14 @@ class ServedVariable(Variable):
             found[index] = value
         return found
 
+    @classmethod
+    def rows_of_parts(cls, variables: Sequence[Any], ranges: RowRanges, rows: Array) -> Array:
+        """Return some rows of a whole: each copied once, where all parts are read in place."""
+        result = landing.empty((rows.size, *variables[0].shape[1:]), variables[0].dtype)
+        if InPlace.gather([one._in_place for one in variables], ranges, rows, result):
+            return result
+        return super().rows_of_parts(variables, ranges, rows)
+
     @contextmanager
     def view(self) -> Iterator[Array]:
         """Lend the value of now, read-only, without a copy where the ps is on this machine.
@@ -194,11 +204,22 @@ class ServedVariable(Variable):
         return self._tell(self._change("assign_sub", delta))
 
     def _scatter(self, method: str, sparse_delta: IndexedSlices) -> Self:
-        return self._tell(self._change(method, sparse_delta))
+        slices = check_slices(self, method, sparse_delta)
+        self.scatter_parts(method, [self], RowRanges([self.shape[0]]), slices)
+        return self
 
     def _tell(self, change: tuple[Any, ...]) -> Self:
         self._client.tell_all([change])
         return self
+
+    @classmethod
+    def scatter_parts(
+        cls, method: str, variables: Sequence[Any], ranges: RowRanges, slices: IndexedSlices
+    ) -> None:
+        """Change rows of the parts; each row is copied once, to where its ps reads it."""
+        Push(variables[0]._client, method.removeprefix("scatter_"), ranges).tell(
+            [(one.label.ps, one.label.key) for one in variables], slices.indices, slices.values
+        )
 
     @classmethod
     def change_each(cls, method: str, variables: Sequence[Any], values: Sequence[Any]) -> None:
@@ -211,16 +232,6 @@ class ServedVariable(Variable):
     def _change(self, method: str, value: Any) -> tuple[Any, ...]:
         """Return what to tell a ps; raise on what does not fit."""
         ps, key = self.label.ps, self.label.key
-        if method not in _OPERATIONS:
-            slices = check_slices(self, method, value)
-            return (
-                ps,
-                "scatter",
-                key,
-                method.removeprefix("scatter_"),
-                slices.indices,
-                slices.values,
-            )
         value = self._fitting(value, method)
         return ps, _OPERATIONS[method], key, value
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.ps.row_ranges import RowRanges, joined
+from mpistrat.ps.row_ranges import RowRanges
 from mpistrat.strategy.fitting import fitting
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.indexing import is_basic, rows_within
@@ -183,10 +183,7 @@ class ShardedVariable(Scattered, Delegate):
         return self._variables[part][(row - self._ranges.starts[part], *rest)].copy()
 
     def _rows(self, rows: Array) -> Array:
-        routes = self._ranges.route(rows)
-        local = [route.rows for route in routes]
-        pieces = type(self._first).rows_each(self._variables, local)
-        return joined(routes, pieces, (rows.size, *self.shape[1:]))
+        return type(self._first).rows_of_parts(self._variables, self._ranges, rows)
 
     # ------------------------------------------------------------------------------- changing
 
@@ -213,7 +210,8 @@ class ShardedVariable(Scattered, Delegate):
         return self
 
     def _scatter(self, method: str, sparse_delta: IndexedSlices) -> Self:
-        self._change(method, self.split(check_slices(self, method, sparse_delta)))
+        slices = check_slices(self, method, sparse_delta)
+        type(self._first).scatter_parts(method, self._variables, self._ranges, slices)
         return self
 
     def _change(self, method: str, values: Sequence[Any]) -> None:

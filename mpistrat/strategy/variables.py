@@ -12,6 +12,7 @@ import numpy as np
 
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import UsageError
+from mpistrat.ps.row_ranges import RowRanges, joined
 from mpistrat.ps.rows import taken
 from mpistrat.strategy import context
 from mpistrat.strategy.fitting import fitting
@@ -287,6 +288,26 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
     def rows_each(cls, variables: Sequence[Variable], rows: Sequence[Array]) -> list[Array]:
         """Return some rows of each; `rows` has those of each variable, of shape [n], checked."""
         return [one._rows(some) for one, some in zip(variables, rows, strict=True)]
+
+    @classmethod
+    def rows_of_parts(cls, variables: Sequence[Variable], ranges: RowRanges, rows: Array) -> Array:
+        """Return some rows of a whole, of shape [n], in their order; they are checked."""
+        routes = ranges.route(rows)
+        pieces = cls.rows_each(variables, [route.rows for route in routes])
+        return joined(routes, pieces, (rows.size, *variables[0].shape[1:]))
+
+    @classmethod
+    def scatter_parts(
+        cls,
+        method: str,
+        variables: Sequence[Variable],
+        ranges: RowRanges,
+        slices: IndexedSlices,
+    ) -> None:
+        """Call ``scatter_add`` or another method of that kind of each part; they are checked."""
+        routes = ranges.route(slices.indices)
+        values = [IndexedSlices(route.take(slices.values), route.rows) for route in routes]
+        cls.change_each(method, variables, values)
 
     @classmethod
     def change_each(

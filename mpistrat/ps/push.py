@@ -1,0 +1,84 @@
+"""Rows on their way to the ps that keep the parts of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpistrat.collectives.native import kernels, why_no_kernels
+from mpistrat.ps.client import Client
+from mpistrat.ps.rooms import Parcel
+from mpistrat.ps.row_ranges import RowRanges
+from mpistrat.ps.rows import check_result
+from mpistrat.types import Array
+
+__all__ = ["Push"]
+
+
+class Push:
+    """A change of some rows of a table.
+
+    Parameters
+    ----------
+    client
+        Of the member that makes it.
+    what
+        ``"add"``, ``"sub"``, ``"update"``, ``"mul"``, ``"div"``, ``"max"`` or ``"min"``.
+    ranges
+        The rows of each part.
+    """
+
+    def __init__(self, client: Client, what: str, ranges: RowRanges) -> None:
+        self._client, self._what, self._ranges = client, what, ranges
+
+    def tell(self, places: Sequence[tuple[int, int]], rows: Array, values: Array) -> None:
+        """Send each part its rows; returns when they are sent.
+
+        Parameters
+        ----------
+        places
+            The ps of each part, and its key there.
+        rows
+            Indices of shape [n], each a row of the table.
+        values
+            Shape [n, ...], of the table's dtype.
+        """
+        if why_no_kernels() is not None:
+            self._tell_routed(places, rows, values)
+            return
+        rows, values = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(values)
+        wrong, counts = kernels().count_rows(rows, self._ranges.edges)
+        check_result(wrong, "count_rows")
+        shape, dtype = values.shape[1:], values.dtype
+        parcels = [
+            self._client.parcel(ps, count, shape, dtype)
+            for (ps, _), count in zip(places, counts, strict=True)
+        ]
+        self._fill(parcels, rows, values)
+        what = "add" if self._what == "sub" else self._what
+        for (ps, key), parcel in zip(places, parcels, strict=True):
+            if parcel.lent is not None:
+                self._client.tell(ps, "scatter_lent", key, what, parcel.lent)
+            elif parcel.rows.size:
+                self._client.tell(ps, "scatter", key, what, parcel.rows, parcel.values)
+
+    def _fill(self, parcels: Sequence[Parcel], rows: Array, values: Array) -> None:
+        native: Any = kernels()
+        negated = native.dtype_of(values) if self._what == "sub" else -1
+        columns = [one.rows for one in parcels], [one.values for one in parcels]
+        done = False
+        try:
+            result = native.split_rows(rows, values, self._ranges.edges, *columns, negated)
+            check_result(result, "split_rows")
+            done = True
+        finally:
+            for parcel in parcels if not done else ():
+                parcel.give_up()
+
+    def _tell_routed(self, places: Sequence[tuple[int, int]], rows: Array, values: Array) -> None:
+        for (ps, key), route in zip(places, self._ranges.route(rows), strict=True):
+            if route.rows.size:
+                mine = route.take(values)
+                self._client.tell(ps, "scatter", key, self._what, route.rows, mine)
