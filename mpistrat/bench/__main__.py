@@ -15,6 +15,7 @@ CASES = {
     "fit": "mpistrat.bench.fit",
     "fused": "mpistrat.bench.fused",
     "gradients": "mpistrat.bench.gradients",
+    "ps": "mpistrat.bench.ps",
     "rows": "mpistrat.bench.rows",
     "tune": "mpistrat.bench.tune",
     "overhead": "mpistrat.bench.overhead",

@@ -87,3 +87,27 @@ def test_rows_compares_with_numpy(tmp_path: Path) -> None:
         assert record["rows"] == (5000 if record["kind"] == "all" else 300)
         assert "shard" in record["times"]
         assert all(figures["min_us"] > 0 for figures in record["times"].values())
+
+
+@pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
+def test_ps_times_rows_dense_reads_and_functions(tmp_path: Path) -> None:
+    file = tmp_path / "figures.jsonl"
+    quick = ["--table-rows", "5000", "--rows", "300", "--rounds", "2", "--seconds", "0.01"]
+    argv = ["-m", "mpistrat.bench", "ps", "--what", "rows,dense,schedule", *quick]
+    result = run_job([*argv, "--json", str(file)], 5, timeout_s=40).check()
+    assert "us a function" in result.ranks[0].stdout
+    assert all(not rank.stdout for rank in result.ranks[1:])
+    found = records(file)
+    assert [one["name"] for one in found] == ["pull", "push", "pull", "empty function"]
+    for one in found:
+        assert one.keys() >= FACTS
+        assert (one["case"], one["ranks"], one["table"], one["rows"]) == ("ps", 5, [5000, 64], 300)
+        assert all(figure > 0 for figure in one["median"].values())
+    assert found[2]["median"].keys() == {"mpistrat", "mpistrat, view", "memcpy"}
+
+
+def test_ps_says_what_it_does_not_know(tmp_path: Path) -> None:
+    result = run_job(["-m", "mpistrat.bench", "ps", "--what", "columns"], 1, timeout_s=30)
+    assert "expected a comma list of rows, dense, schedule" in " ".join(
+        result.ranks[0].text.replace("│", " ").split()
+    )
