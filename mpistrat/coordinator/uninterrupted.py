@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 __all__ = ["uninterrupted"]
 
@@ -15,16 +14,18 @@ __all__ = ["uninterrupted"]
 def uninterrupted() -> Iterator[None]:
     """Let an interrupt of this block come after it. Only for blocks that never wait for long.
 
-    Python runs handlers in the main thread; other threads are not interrupted anyway.
+    Python runs handlers in the main thread; other threads are not interrupted anyway. A handler
+    that was not made in Python could not be put back, and stays.
     """
-    if threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is None:
         yield
         return
-    came: list[tuple[int, FrameType | None]] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if handler is None else handler)
-        if came and callable(handler):
-            handler(*came[0])
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)  # for whatever there was
