@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import batch_share, private_api
+from mpistrat.tensorflow import batch_share, private_api, seeds
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.pipelines import made_untuned, untuned
@@ -115,6 +115,7 @@ class OverRanks:
 
     def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
         _refuse_per_replica(options)
+        self._check_order(dataset)
         return private_api.distributed_dataset(
             untuned(dataset),
             self._input_workers_with_options(options),
@@ -123,6 +124,10 @@ class OverRanks:
             input_context=self._input_context(),
             options=options,
         )
+
+    def _check_order(self, dataset: Any) -> None:
+        if self.bridge.size > 1:
+            seeds.warn_of_own_order(dataset)
 
     def _distribute_datasets_from_function(
         self, dataset_fn: Callable[[tf.distribute.InputContext], Any], options: Any
@@ -167,6 +172,7 @@ class OverRanks:
         return private_api.always_wrapped([value_fn(context) for context in contexts])
 
     def _make_dataset_iterator(self, dataset: Any) -> Any:
+        self._check_order(dataset)
         return private_api.DatasetIterator(
             untuned(dataset),
             self._input_workers,
