@@ -80,13 +80,13 @@ class Rounds:
         """Return a call of this round for a worker, or None."""
         del chosen
         self._fill()
-        call = self._idle.get(worker.member.task_id)
-        if call is None:
-            orphans = (one for place, one in self._idle.items() if self._workers[place].is_lost)
-            call = next(orphans, None)
-        if call is None or not call.is_ready:
-            return None
-        return self._idle.pop(call.place)
+        mine = worker.member.task_id
+        places = [mine] if mine in self._idle else []
+        # Those of workers that have ended, also while its own waits for what one of them returns.
+        places += [place for place in self._idle if self._workers[place].is_lost]
+        ready = (place for place in places if self._idle[place].is_ready)
+        place = next(ready, None)
+        return None if place is None else self._idle.pop(place)
 
     def _fill(self) -> None:
         while self._pending and self._has_room:
