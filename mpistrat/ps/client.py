@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -53,7 +53,7 @@ class Client:
     def tell(self, ps: int, operation: str, *arguments: Any) -> None:
         """Send a change to a ps; returns when it has been sent, not when it has been made."""
         line = self._lines[ps]
-        with line.lock:
+        with line.held():
             line.has_told = True
             line.send(operation, arguments)
 
@@ -89,7 +89,7 @@ class Client:
         if self._dropped:
             self._drop()
         line = self._lines[ps]
-        with line.lock:
+        with line.held():
             line.send(operation, arguments)
             return line.answer()
 
@@ -119,15 +119,12 @@ class Client:
     def ask_each(self, requests: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
         """Ask several ps at once: `requests` has an operation with its arguments for each."""
         lines = [(ps, self._lines[ps]) for ps in sorted(requests)]
-        for _, line in lines:
-            line.lock.acquire()
-        try:
+        with ExitStack() as stack:
+            for _, line in lines:
+                stack.enter_context(line.held())
             for ps, line in lines:
                 line.send(requests[ps][0], tuple(requests[ps][1:]))
             return _all_or_error({ps: line.outcome() for ps, line in lines})
-        finally:
-            for _, line in lines:
-                line.lock.release()
 
     def settle(self, ps: int) -> None:
         """Wait until what was sent to a ps is done, before what it keeps is read in place."""
@@ -162,14 +159,24 @@ def _all_or_error(outcomes: Mapping[int, tuple[list[Exception], Any]]) -> dict[i
 
 
 class _Line:
-    """The way to one ps; used by one thread at a time, who holds the lock."""
+    """The way to one ps; used by one thread at a time, who holds it."""
 
     def __init__(self, stream: Stream) -> None:
-        self.lock = threading.Lock()
+        self._lock = threading.Lock()
         self.has_told = False
         self._stream = stream
         self._number = 0
         self._pid = os.getpid()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other threads off within the block; raise in a process that may not use it.
+
+        It is told before the lock is waited for: in a forked process nobody may ever release it.
+        """
+        self.check()
+        with self._lock:
+            yield
 
     def check(self) -> None:
         """Raise unless this process may use it, and it is open."""

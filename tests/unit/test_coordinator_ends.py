@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
-from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.errors import CommunicationTimeoutError, ContextError
 from mpistrat.ps.stream import Stream
 from mpistrat.strategy import job_end
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
@@ -79,3 +80,29 @@ def test_a_forked_child_ends_only_what_it_made():
         v = Variable(np.zeros(3))
     assert v.numpy().tolist() == [0.0] * 3
     strategy.close()
+
+
+def sleep_there(shelf, seconds):
+    time.sleep(seconds)
+
+
+def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent():
+    with ParameterServerStrategy(Cast(1, 1, 1).resolver()) as strategy:
+        with strategy.scope():
+            v = Variable(np.zeros(3))
+        client = strategy.extended.client
+        asking = threading.Thread(target=client.ask, args=(0, "run", sleep_there, (1.0,)))
+        asking.start()
+        while not client._lines[0]._lock.locked():
+            time.sleep(0.001)
+        child = os.fork()
+        if not child:
+            signal.alarm(10)
+            try:
+                v.assign_add(np.ones(3))
+            except ContextError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        asking.join(10)
+        assert v.numpy().tolist() == [0.0] * 3
