@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,31 +52,31 @@ class Push:
         rows, values = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(values)
         wrong, counts = kernels().count_rows(rows, self._ranges.edges)
         check_result(wrong, "count_rows")
-        shape, dtype = values.shape[1:], values.dtype
-        parcels = [
-            self._client.parcel(ps, count, shape, dtype)
-            for (ps, _), count in zip(places, counts, strict=True)
-        ]
-        self._fill(parcels, rows, values)
+        unsent: deque[tuple[int, int, Parcel]] = deque()
+        try:
+            for (ps, key), count in zip(places, counts, strict=True):
+                parcel = self._client.parcel(ps, count, values.shape[1:], values.dtype)
+                unsent.append((ps, key, parcel))
+            self._fill([parcel for *_, parcel in unsent], rows, values)
+            while unsent:
+                self._send(*unsent.popleft())
+        finally:
+            for *_, parcel in unsent:  # what was sent before may have gone wrong, and is told now
+                parcel.give_up()
+
+    def _send(self, ps: int, key: int, parcel: Parcel) -> None:
         what = "add" if self._what == "sub" else self._what
-        for (ps, key), parcel in zip(places, parcels, strict=True):
-            if parcel.lent is not None:
-                self._client.tell(ps, "scatter_lent", key, what, parcel.lent)
-            elif parcel.rows.size:
-                self._client.tell(ps, "scatter", key, what, parcel.rows, parcel.values)
+        if parcel.lent is not None:
+            self._client.tell(ps, "scatter_lent", key, what, parcel.lent)
+        elif parcel.rows.size:
+            self._client.tell(ps, "scatter", key, what, parcel.rows, parcel.values)
 
     def _fill(self, parcels: Sequence[Parcel], rows: Array, values: Array) -> None:
         native: Any = kernels()
         negated = native.dtype_of(values) if self._what == "sub" else -1
         columns = [one.rows for one in parcels], [one.values for one in parcels]
-        done = False
-        try:
-            result = native.split_rows(rows, values, self._ranges.edges, *columns, negated)
-            check_result(result, "split_rows")
-            done = True
-        finally:
-            for parcel in parcels if not done else ():
-                parcel.give_up()
+        result = native.split_rows(rows, values, self._ranges.edges, *columns, negated)
+        check_result(result, "split_rows")
 
     def _tell_routed(self, places: Sequence[tuple[int, int]], rows: Array, values: Array) -> None:
         for (ps, key), route in zip(places, self._ranges.route(rows), strict=True):

@@ -17,6 +17,7 @@ import numpy as np
 
 from mpistrat.collectives.native import kernels, why_no_kernels
 from mpistrat.collectives.shared import segment
+from mpistrat.errors import CommunicationError
 from mpistrat.ps.memory import namespace
 from mpistrat.types import Array
 
@@ -150,16 +151,12 @@ class Rooms:
     def _new(self, nbytes: int) -> _Room | None:
         """Make one that the ps can map; if it cannot, there will be no others."""
         try:
-            mapped = segment.create(max(_SMALLEST, 1 << (nbytes - 1).bit_length()))
+            mapped = _allocated(max(_SMALLEST, 1 << (nbytes - 1).bit_length()))
         except OSError:
             self._has_none = True  # messages need no memory that is shared
             return None
         try:
-            mapped.allocate(0, mapped.nbytes)
-            place = namespace(), mapped.path, mapped.nbytes, mapped.nonce
-            self._has_none = not self._ask("enter_room", self._member, *place)
-        except OSError:
-            self._has_none = True
+            self._has_none = not self._is_entered(mapped)
         finally:
             mapped.release_name()
         if self._has_none:
@@ -168,6 +165,27 @@ class Rooms:
         room.try_take()
         self._rooms.append(room)
         return room
+
+    def _is_entered(self, mapped: segment.Segment) -> bool:
+        """Let the ps map a room; tell whether it has."""
+        place = namespace(), mapped.path, mapped.nbytes, mapped.nonce
+        try:
+            return bool(self._ask("enter_room", self._member, *place))
+        except CommunicationError:
+            raise
+        except Exception:  # of a change that was sent before: the ps has the room all the same
+            self._ask("leave_room", mapped.nonce)
+            raise
+
+
+def _allocated(nbytes: int) -> segment.Segment:
+    mapped = segment.create(nbytes)
+    try:
+        mapped.allocate(0, nbytes)
+    except OSError:
+        mapped.release_name()
+        raise
+    return mapped
 
 
 class Lodging:

@@ -9,6 +9,7 @@ import pytest
 
 from mpistrat.collectives.native import why_no_kernels
 from mpistrat.collectives.shared.segment import Segment
+from mpistrat.errors import CommunicationTimeoutError, UsageError
 from mpistrat.ps import rooms
 from mpistrat.ps.rooms import Lodging, Rooms
 
@@ -22,12 +23,15 @@ class Ps:
 
     def __init__(self):
         self.lodging, self.unread, self.settled = Lodging(), [], 0
+        self.errors = []  # of what was sent before, told once it has done what it was asked
         self.rooms = Rooms("worker 0", self.ask, self.settle)
 
     def ask(self, operation, *arguments):
-        return {"enter_room": self.lodging.enter, "leave_room": self.lodging.leave}[operation](
-            *arguments
-        )
+        operations = {"enter_room": self.lodging.enter, "leave_room": self.lodging.leave}
+        result = operations[operation](*arguments)
+        if self.errors:
+            raise self.errors.pop()
+        return result
 
     def settle(self):
         self.settled += 1
@@ -132,3 +136,23 @@ def test_nothing_is_left_of_a_member_that_has_ended():
     del ps
     gc.collect()
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_error_of_an_earlier_change_leaves_no_room_behind():
+    gc.collect()
+    before = set(os.listdir("/proc/self/fd"))
+    ps = Ps()
+    ps.errors = [UsageError("of an earlier change")]
+    with pytest.raises(UsageError, match="of an earlier change"):
+        ps.hand_over(2000)
+    gc.collect()
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert ps.hand_over(2000).lent is not None
+
+
+def test_a_ps_that_does_not_answer_is_told():
+    ps = Ps()
+    ps.errors = [CommunicationTimeoutError("waited for ps 0")]
+    with pytest.raises(CommunicationTimeoutError, match="waited for ps 0"):
+        ps.hand_over(2000)
+    assert ps.hand_over(2000).lent is not None  # it is asked again
