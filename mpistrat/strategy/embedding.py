@@ -66,6 +66,9 @@ class _Table(Scattered):
                 f"embedding_lookup in parts of shapes {shapes}; expected at least one, with an"
                 " axis 0, and alike but for it"
             )
+        dtypes = [one.dtype.name for one in self._parts]
+        if len(set(dtypes)) > 1:
+            raise UsageError(f"embedding_lookup in parts of dtypes {dtypes}; expected one dtype")
         self._ranges = RowRanges([shape[0] for shape in shapes])
         self.shape = (self._ranges.count, *shapes[0][1:])
 

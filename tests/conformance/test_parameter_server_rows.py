@@ -7,7 +7,7 @@ from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import UsageError
 from mpistrat.nn import embedding_lookup
 from mpistrat.ps.partitioners import FixedShardsPartitioner
-from mpistrat.testing.coordination import JOBS, on_chief
+from mpistrat.testing.coordination import JOBS, Cast, on_chief
 
 on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 NUMPY = {
@@ -121,3 +121,31 @@ def test_wrong_rows_are_refused_before_anything_is_sent(layout):
             with pytest.raises(UsageError, match="expected 0 to 8"):
                 table.scatter_add(IndexedSlices(np.ones((2, 2)), [0, wrong]))
         assert not table.numpy().any()
+
+
+@on_jobs
+def test_tables_of_several_dtypes_are_refused(layout):
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        with strategy.scope():
+            parts = [Variable(np.ones((2, 4), dtype)) for dtype in ("float32", "int32")]
+        with pytest.raises(UsageError, match="expected one dtype"):
+            embedding_lookup(parts, [0, 3])
+
+
+def test_a_push_that_an_earlier_error_stops_can_be_made_again():
+    @on_chief(Cast(1, 1, 2), FixedShardsPartitioner(2))
+    def _(strategy, coordinator):
+        with strategy.scope():
+            table = Variable(np.zeros((6, 64)))
+        client, rows = strategy.extended.client, np.arange(3000) % 6
+        slices = IndexedSlices(np.ones((3000, 64)), rows)
+        for _ in range(3):
+            client.tell(1, "assign", 999, np.zeros(3))
+            with pytest.raises(UsageError, match="no variable 999"):
+                table.scatter_add(slices)
+        for _ in range(2):
+            table.scatter_add(slices)
+        assert (table.numpy() == 1000).all()
+        parcels = [client.parcel(ps, 1500, (64,), table.dtype) for ps in (0, 0, 1, 1)]
+        assert [one.lent is None for one in parcels] == [False] * 4  # no room was lost

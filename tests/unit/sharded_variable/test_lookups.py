@@ -48,3 +48,11 @@ def test_what_are_no_ids(w, ids):
 def test_what_is_no_table(params):
     with pytest.raises(UsageError, match="expected at least one"):
         embedding_lookup(params, [0])
+
+
+def test_parts_of_several_dtypes_are_refused():
+    """Their rows are copied as they are: an int32 would be read as a float32."""
+    for kind in (Variable, np.asarray):
+        parts = [kind(np.ones((2, 4), np.float32)), kind(np.ones((2, 4), np.int32))]
+        with pytest.raises(UsageError, match="expected one dtype"):
+            embedding_lookup(parts, [0, 3])
