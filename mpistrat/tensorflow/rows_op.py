@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import secrets
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from mpistrat.types import Array
 
 __all__ = ["InPlace"]
 
-_numbers = itertools.count(1)
+_numbers = itertools.count(secrets.randbits(60))  # a graph of another process finds none of ours
 _lock = threading.Lock()
 
 
