@@ -38,6 +38,7 @@ def descriptors():
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing():
+    gc.collect()  # what earlier tests left
     before = names(), descriptors()
     yield
     gc.collect()
