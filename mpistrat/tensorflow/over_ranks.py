@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import batch_share, private_api, seeds
+from mpistrat.tensorflow import batch_share, orders, private_api
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.pipelines import made_untuned, untuned
@@ -127,7 +127,7 @@ class OverRanks:
 
     def _check_order(self, dataset: Any) -> None:
         if self.bridge.size > 1:
-            seeds.warn_of_own_order(dataset)
+            orders.warn_of_own_order(dataset)
 
     def _distribute_datasets_from_function(
         self, dataset_fn: Callable[[tf.distribute.InputContext], Any], options: Any

@@ -30,8 +30,10 @@ __all__ = [
     "distributed_dataset",
     "distributed_variable",
     "divided",
+    "functions_of",
     "global_seed",
     "in_xla",
+    "inputs_of",
     "is_available",
     "is_mirrored",
     "is_nested_in_xla",
@@ -43,11 +45,10 @@ __all__ = [
     "own_dataset",
     "placed",
     "reads_across_replicas",
-    "reads_files",
     "reduced_bare_value",
     "resolve_resources",
+    "seeds_of",
     "set_flag",
-    "shuffles_by_chance",
     "stop_coordinator",
     "summed",
     "translate_errors_of_functions",
@@ -275,40 +276,19 @@ def wrap_dataset_seeds(wrap: Callable[[Callable[..., Any]], Callable[..., Any]])
     seeds.get_seed = wrap(seeds.get_seed)
 
 
-def _with_inputs(dataset: Any) -> Iterator[Any]:
-    yield dataset
-    for one in dataset._inputs():
-        yield from _with_inputs(one)
+def inputs_of(dataset: Any) -> Any:
+    """Return the data sets that one is made of."""
+    return dataset._inputs()
 
 
-def shuffles_by_chance(dataset: Any) -> bool:
-    """Whether a dataset, or one that it is made of, is in an order that no seed gives."""
-    for one in _with_inputs(dataset):
-        is_random = "Shuffle" in type(one).__name__ or "Random" in type(one).__name__
-        seeds: list[Any] = [getattr(one, name, None) for name in ("_seed", "_seed2")]
-        if is_random and all(tf.is_tensor(seed) and int(seed) == 0 for seed in seeds):
-            return True
-    return False
+def functions_of(dataset: Any) -> list[str]:
+    """Return the names of the functions that a data set calls, without those of its inputs."""
+    return [own.function.name.decode() for own in dataset._functions()]
 
 
-def reads_files(dataset: Any) -> bool:
-    """Whether a dataset reads files that TensorFlow may divide, itself or in its functions."""
-    readers = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV")
-    for one in _with_inputs(dataset):
-        functions = (own.function.name.decode() for own in one._functions())
-        names = [type(one).__name__, *(op for name in functions for op in _ops_of(name))]
-        if any(reader in name for reader in readers for name in names):
-            return True
-    return False
-
-
-def _ops_of(function: str) -> Iterator[str]:
-    """Return the operations of a function that was traced, and of those that it has."""
-    for node in nodes_of(function):
-        yield node.op
-        for attribute in node.attr.values():
-            if attribute.func.name:
-                yield from _ops_of(attribute.func.name)
+def seeds_of(dataset: Any) -> list[Any]:
+    """Return the two seeds of a random data set, tensors; None for those that it has not."""
+    return [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
 
 
 def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

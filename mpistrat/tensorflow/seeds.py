@@ -13,13 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow import private_api
 
-__all__ = ["agree_on_seed", "common_order", "warn_of_own_order"]
+__all__ = ["agree_on_seed", "common_order"]
 
-_LOG = get_logger(__name__)
 _common: dict[str, random.Random] = {}  # what data sets' seeds are drawn from, if anything
 
 
@@ -42,29 +40,6 @@ def common_order(communicator: Communicator) -> int | None:
     first, drawn = told[0]
     is_set = first is not None and all(seed == first for seed, _ in told)
     return None if is_set else drawn
-
-
-def warn_of_own_order(dataset: Any) -> None:
-    """Warn if ranks divide the rows of `dataset`, but each in an order of its own. **Local.**
-
-    So it is if it was made before the strategy, which gives the ranks seeds. Files are divided
-    before TensorFlow shuffles them.
-    """
-    if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
-        return
-    policy = dataset.options().experimental_distribute.auto_shard_policy
-    kinds = tf.data.experimental.AutoShardPolicy
-    is_by_rows = policy == kinds.DATA or (
-        policy == kinds.AUTO and not private_api.reads_files(dataset)
-    )
-    if is_by_rows and private_api.shuffles_by_chance(dataset):
-        warn_once(
-            _LOG,
-            "order of its own",
-            "a dataset that was shuffled without a seed before the strategy was made: each rank"
-            " takes its share of an order of its own, so that some rows come twice and others"
-            " never; make the strategy first, or give shuffle a seed",
-        )
 
 
 def _draw() -> int:

@@ -5,7 +5,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402
-from mpistrat.tensorflow import seeds  # noqa: E402
+from mpistrat.tensorflow import orders, seeds  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
@@ -34,7 +34,7 @@ def divided(dataset, policy):
 def warnings_of(patch, make):
     """Return what is said of a dataset that was made before the program's first strategy."""
     said = []
-    patch.setattr(seeds, "warn_once", lambda *args: said.append(args[-1]))
+    patch.setattr(orders, "warn_once", lambda *args: said.append(args[-1]))
     patch.setattr(seeds, "_common", {})
     tf.random.set_seed(None)
     dataset = make()
