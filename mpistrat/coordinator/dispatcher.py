@@ -208,7 +208,8 @@ class Dispatcher:
     def _end_round(self) -> None:
         """Let the ps apply a round that is complete, and begin the next."""
         with self._lock:
-            numbers = self._ledger.queue.complete()
+            has_ended = self._ledger.end is not None  # then the ps are not asked again
+            numbers = None if has_ended else self._ledger.queue.complete()
         if numbers is None:
             return
         failure: Exception | None = None

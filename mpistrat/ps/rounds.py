@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpistrat.collectives.reductions import widened
 from mpistrat.errors import UsageError
 from mpistrat.ps.moves import Move
 from mpistrat.ps.rows import add_rows, check_result
@@ -69,7 +70,7 @@ def _summed(key: int, moves: Sequence[Move | None]) -> Move | None:
 def _sum(gradients: Sequence[Array]) -> Array:
     """Return the sum; of half types as float32, rounded once."""
     dtype = gradients[0].dtype
-    total = gradients[0].astype(np.float32 if dtype.itemsize == 2 else dtype)
+    total = gradients[0].astype(widened("sum", dtype))
     for gradient in gradients[1:]:
         total += gradient
     return total.astype(dtype, copy=False)

@@ -11,6 +11,7 @@ import pytest
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import CommunicationTimeoutError, ContextError
+from mpistrat.ps.client import Client
 from mpistrat.ps.stream import Stream
 from mpistrat.strategy import job_end
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
@@ -62,6 +63,26 @@ def test_a_worker_that_does_not_end_is_named_and_the_ps_do_not_wait_for_it(monke
     for server in servers:
         server.join(10)
         assert not server.is_alive()
+
+
+def test_ps_that_did_not_end_a_round_in_time_are_asked_once(monkeypatch):
+    asked = []
+
+    def late(_, questions):
+        asked.append(questions)
+        raise CommunicationTimeoutError("ps 0 is late", (0,))
+
+    with ParameterServerStrategy(Cast(1, 1, 1).resolver(), synchronous=True) as strategy:
+        coordinator = ClusterCoordinator(strategy)
+        monkeypatch.setattr(Client, "ask_each", late)
+        coordinator.schedule(lambda: None)
+        for _ in range(10):
+            with pytest.raises(CommunicationTimeoutError, match="ps 0 is late"):
+                coordinator.join()
+            coordinator._dispatcher._listener.ring()
+            time.sleep(0.01)
+        monkeypatch.undo()
+    assert len(asked) == 1
 
 
 def test_a_forked_child_ends_only_what_it_made():
