@@ -40,6 +40,7 @@ def add(x):
 def kill(number):
     if ms.coordinator.experimental_get_current_worker_index() == 1:
         os.kill(os.getpid(), number)
+    time.sleep(1.0)  # so that worker 1 gets one, too
 
 def leave():
     os._exit(3)
@@ -118,8 +119,9 @@ def test_the_chief_leaves_without_a_word():
 
 @pytest.mark.parametrize("how", [pytest.param("leave", marks=takes_long()), "kill"])
 def test_a_worker_dies(how):
-    call = "leave)" if how == "leave" else "kill, args=(signal.SIGKILL,))"
-    result = run(f"for _ in range(10):\n    coordinator.schedule({call}\ncoordinator.join()")
+    function = "leave" if how == "leave" else "kill, args=(signal.SIGKILL,)"
+    body = f"coordinator.schedule({function})\n" * 2 + "coordinator.join()"
+    result = run("coordinator.join()\n" + body)
     assert result.returncode != 0
 
 
