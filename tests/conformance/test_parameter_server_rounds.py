@@ -9,36 +9,17 @@ import mpistrat
 from mpistrat import IndexedSlices, Variable
 from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
-from mpistrat.optimizers import SGD, Adagrad, Adam
+from mpistrat.optimizers import SGD
 from mpistrat.ps.partitioners import FixedShardsPartitioner
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
-from mpistrat.testing.coordination import JOBS, Cast, on_chief
-
-on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
-MAKERS = {
-    "sgd": lambda: SGD(0.05),
-    "momentum": lambda: SGD(0.05, 0.9),
-    "adagrad": lambda: Adagrad(0.1),
-    "adam": lambda: Adam(lambda step: 0.02 / (1 + step)),
-    "lazy": lambda: Adam(0.02, lazy=True),
-}
-STEPS, BATCH = 5, 12
-
-
-def new_variables():
-    return [Variable(np.zeros(4), name="w"), Variable(np.zeros((9, 2)), name="table")]
+from mpistrat.testing.coordination import Cast, on_chief, on_jobs
+from mpistrat.testing.training import BATCH, MAKERS, STEPS, new_variables, step_gradients
 
 
 def give_gradients(optimizer, variables, step, rows):
-    """Make a step with some rows of a batch; gradients of a squared error over all of it."""
-    weights, table = variables
-    random = np.random.default_rng(step)
-    features, words = random.normal(size=(BATCH, 4))[rows], random.integers(0, 9, BATCH)[rows]
-    looked_up = mpistrat.nn.embedding_lookup(table, words)
-    error = features @ np.asarray(weights) + looked_up.sum(axis=1) - features.sum(axis=1)
-    error *= 2 / BATCH
-    of_table = IndexedSlices(np.stack([error, error], axis=1), words, (9, 2))
-    optimizer.apply_gradients([(features.T @ error, weights), (of_table, table)])
+    """Make a step with some rows of a batch."""
+    gradients = step_gradients(step, *variables, rows)
+    optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
 
 @on_jobs

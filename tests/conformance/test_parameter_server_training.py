@@ -9,34 +9,11 @@ import pytest
 import mpistrat
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import ContextError
-from mpistrat.optimizers import SGD, Adagrad, Adam
+from mpistrat.optimizers import SGD, Adam
 from mpistrat.ps.partitioners import FixedShardsPartitioner
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
+from mpistrat.testing.training import MAKERS, STEPS, new_variables, step_gradients
 from mpistrat.train import Checkpoint
-
-MAKERS = {
-    "sgd": lambda: SGD(0.05),
-    "momentum": lambda: SGD(0.05, 0.9),
-    "adagrad": lambda: Adagrad(0.1),
-    "adam": lambda: Adam(lambda step: 0.02 / (1 + step)),
-    "lazy": lambda: Adam(0.02, lazy=True),
-}
-STEPS, BATCH = 5, 12
-
-
-def new_variables():
-    return [Variable(np.zeros(4), name="w"), Variable(np.zeros((9, 2)), name="table")]
-
-
-def step_gradients(step, weights, table):
-    """Return the gradients of a squared error on a batch."""
-    random = np.random.default_rng(step)
-    features, words = random.normal(size=(BATCH, 4)), random.integers(0, 9, size=BATCH)
-    rows = mpistrat.nn.embedding_lookup(table, words)
-    error = features @ np.asarray(weights) + rows.sum(axis=1) - features.sum(axis=1)
-    error *= 2 / BATCH
-    row_errors = np.stack([error, error], axis=1)
-    return [features.T @ error, IndexedSlices(row_errors, words, (9, 2))]
 
 
 def train(optimizer, variables, first, last):

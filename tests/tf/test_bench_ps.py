@@ -9,8 +9,10 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("typer")
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import takes_long
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_both_sides_take_turns(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"

@@ -15,6 +15,7 @@ import keras  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import keras_arrays, keras_hooks, pipelines, rows_op  # noqa: E402
+from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
@@ -245,7 +246,9 @@ def sparse_fit(scope, count):
     return np.concatenate([losses, *model.get_weights(), model.predict(x, **how)], axis=None)
 
 
-@pytest.mark.parametrize("count", [8, 7, 5])
+@pytest.mark.parametrize(
+    "count", [pytest.param(8, marks=takes_long()), pytest.param(7, marks=takes_long()), 5]
+)
 def test_sparse_rows_train_as_in_one_process(count):
     want = sparse_fit(contextlib.nullcontext(), count)
     with distribute.MirroredStrategy() as s:

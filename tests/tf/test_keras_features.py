@@ -9,6 +9,7 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.testing.tensorflow_cases import Case  # noqa: E402
 
@@ -101,8 +102,10 @@ def two_outputs(scope, rows, **options):
     }
 
 
-@pytest.mark.parametrize("rows", [45, 17, 16])
-@pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
+@pytest.mark.parametrize("rows", [45, 17, pytest.param(16, marks=takes_long())])
+@pytest.mark.parametrize(
+    "is_eager", [False, pytest.param(True, marks=takes_long())], ids=["graph", "eager"]
+)
 def test_losses_of_outputs(rows, is_eager):
     want = two_outputs(contextlib.nullcontext(), rows, run_eagerly=is_eager)
     with distribute.MirroredStrategy() as strategy:
@@ -138,7 +141,11 @@ def half(strategy, rows):
     return model
 
 
-@pytest.mark.parametrize(("row", "devices"), [(17, 2), (23, 1)], ids=["rank 0", "rank 1"])
+@pytest.mark.parametrize(
+    ("row", "devices"),
+    [(17, 2), pytest.param(23, 1, marks=takes_long())],
+    ids=["rank 0", "rank 1"],
+)
 def test_an_overflow_on_one_rank_skips_the_step_on_all(row, devices):
     rows = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
     good = np.delete(rows, row, axis=0)

@@ -22,6 +22,7 @@ from mpistrat.errors import (
     MismatchError,
     UsageError,
 )
+from mpistrat.testing.placement import takes_long
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 tf = pytest.importorskip("tensorflow")
@@ -304,6 +305,7 @@ print("computed")
 """
 
 
+@takes_long()
 def test_one_thread_of_tensorflow_computes_while_a_call_waits():
     package = Path(config.__file__).parents[1]
     done = subprocess.run(
