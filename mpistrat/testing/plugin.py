@@ -12,7 +12,7 @@ Use it by ``pytest_plugins = ["mpistrat.testing.plugin"]`` in a conftest.py. The
 
 Such a body passes when it passes on every rank. It may take parametrized values (they are pickled
 and sent), no fixtures. Tests of one folder and size share a job, and run one after the other; with
-``alone=True`` those of one file and size do.
+``alone=True`` those of one file and size do, after all others of the folder.
 Without MPI these tests fail; MPISTRAT_TESTS_WITHOUT_MPI=1 skips them instead.
 """
 
@@ -72,9 +72,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests of a file and size next to each other; else keep the order."""
-    order = {path: i for i, path in enumerate(dict.fromkeys(item.path for item in items))}
-    items.sort(key=lambda item: (order[item.path], placement(item).ranks))
+    """Put tests of a job next to each other; else keep the order."""
+    paths = dict.fromkeys(path for item in items for path in (item.path.parent, item.path))
+    order = {path: i for i, path in enumerate(paths)}
+
+    def key(item: pytest.Item) -> tuple[int, bool, int, int]:
+        place = placement(item)
+        return order[item.path.parent], place.is_alone, order[item.path], place.ranks
+
+    items.sort(key=key)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,6 +5,8 @@ Run as ``python -m mpistrat.testing.worker <spool> <ranks>`` by :mod:`mpistrat.t
 
 from __future__ import annotations
 
+import atexit
+import os
 import pickle
 import sys
 import time
@@ -107,6 +109,19 @@ def main(folder: Path, ranks: int) -> None:
         spool.put(spool.done_file(folder, number, rank), _meet(comm, task.timeout_s))
         number += 1
     comm.Free()
+    if "tensorflow" in sys.modules:
+        _leave_at_once()
+
+
+def _leave_at_once() -> None:
+    """End as Python would, without freeing each object: TensorFlow's take 3 s."""
+    from mpi4py import MPI
+
+    atexit._run_exitfuncs()
+    MPI.Finalize()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -255,4 +255,5 @@ def test_files_of_a_folder_share_jobs_while_there_is_room(inner: pytest.Pytester
     assert [len(job(number)) for number in range(7)] == [2, 3, 2, 4, 2, 2, 2]
     assert job(0) == job(2)
     assert not job(2) & job(4), "there is no room beside the job of four"
-    assert not job(5) & (job(4) | job(6))
+    assert job(4) == job(6), "who is alone comes last"
+    assert not job(5) & job(6)

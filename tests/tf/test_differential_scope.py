@@ -9,6 +9,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import (  # noqa: E402
     EVERYWHERE,
@@ -186,7 +187,7 @@ def test_b110_the_resolver_given_is_the_resolver():
         assert s.cluster_resolver is given
 
 
-@pytest.mark.mpi(ranks=[1, 2])
+@pytest.mark.mpi(ranks=[1, 2] if with_all() else 2)
 def test_a_strategy_cannot_be_multiplied():
     """TensorFlow's own cannot be copied once it was used in a tf.function."""
     assert copy.deepcopy(one := distribute.OneDeviceStrategy("CPU:0")) is one

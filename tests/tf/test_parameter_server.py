@@ -15,6 +15,7 @@ from mpistrat.cluster_resolver import MPIClusterResolver  # noqa: E402
 from mpistrat.errors import ClosedError, ClusterError, UsageError  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.parameter_servers import on_chief  # noqa: E402
+from mpistrat.testing.placement import takes_long  # noqa: E402
 
 # Alone: elsewhere TensorFlow has four CPUs in each process.
 FIVE = pytest.mark.mpi(ranks=5, timeout_s=60, alone=True)
@@ -42,11 +43,13 @@ def test_b84_functions_and_results():
     on_chief(chief, num_ps=2)
 
 
+@takes_long()  # a job of its own
 @pytest.mark.mpi(ranks=1, timeout_s=60, alone=True)
 def test_in_one_process_the_roles_are_threads():
     test_b84_functions_and_results()
 
 
+@takes_long()  # a job of its own
 @pytest.mark.mpi(ranks=1, timeout_s=60, alone=True)
 def test_a_role_too_many_in_one_process():
     with refused(UsageError, "rank 0/1 is chief 0, but makes a Server"):

@@ -167,7 +167,7 @@ ON_WORKERS = {
 }
 
 
-NAMES = DATA if with_all() else ("arrays in steps of several", "through a table", "pages")
+NAMES = DATA if with_all() else ("arrays in steps of several",)
 
 
 def test_an_epoch_has_every_row_once():

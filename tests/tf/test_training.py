@@ -9,7 +9,7 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 
 four_cpus()
@@ -88,7 +88,12 @@ def check(kind, model, optimizer):
 
 @RANKS
 @pytest.mark.parametrize(
-    ("model", "optimizer"), [("dense", "sgd"), ("batch_norm", "adam"), ("embedding", "sgd")]
+    ("model", "optimizer"),
+    [
+        ("dense", "sgd"),
+        pytest.param("batch_norm", "adam", marks=takes_long()),
+        ("embedding", "sgd"),
+    ],
 )
 def test_as_one_process_with_all_of_the_data(model, optimizer):
     check("MirroredStrategy", model, optimizer)
@@ -97,7 +102,10 @@ def test_as_one_process_with_all_of_the_data(model, optimizer):
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 @pytest.mark.parametrize(
     ("kind", "model"),
-    [("MultiWorkerMirroredStrategy", "embedding"), ("CentralStorageStrategy", "dense")],
+    [
+        pytest.param("MultiWorkerMirroredStrategy", "embedding", marks=takes_long()),
+        ("CentralStorageStrategy", "dense"),
+    ],
 )
 def test_other_strategies(kind, model):
     check(kind, model, "adam")
