@@ -1,5 +1,6 @@
 """Plugins and fixtures that tests of several folders use."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the compiler: a worker that got it last would end alone."""
     items.sort(key=lambda item: item.path.name != LONGEST)
+
+
+def pytest_collection_finish() -> None:
+    """Spare each garbage collection of the tests the thousands of tests themselves: 0.2 s."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

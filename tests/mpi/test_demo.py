@@ -30,7 +30,7 @@ def epochs_of(result: JobResult) -> list[tuple[float, float]]:
     ]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, 3] if with_all() else [3])
 def test_job_learns_the_digits_and_reports_once(ranks: int) -> None:
     result = demo(ranks).check()
     report = result.ranks[0].stdout

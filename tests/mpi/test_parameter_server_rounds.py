@@ -75,6 +75,7 @@ def test_a_round_whose_worker_dies_goes_on_with_the_others_and_counts_once(leave
     assert "worker 1 (rank 2) has ended" in result.ranks[0].stderr, result.output
 
 
+@takes_long()
 def test_a_round_whose_worker_hangs_ends_with_an_error_that_names_it():
     result = run("time.sleep(1000)", MPISTRAT_TIMEOUT="2")
     assert result.returncode != 0, result.output

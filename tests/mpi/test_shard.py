@@ -17,6 +17,7 @@ from mpistrat.errors import (
     TornReadError,
 )
 from mpistrat.ps.shard import Shard, ShardReader
+from mpistrat.testing.placement import with_all
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 
@@ -103,7 +104,7 @@ class Watcher:
             self.counts["refused"] += 1
 
 
-@pytest.mark.mpi(ranks=[2, 3])
+@pytest.mark.mpi(ranks=[2, 3] if with_all() else 3)
 def test_nothing_is_ever_torn():
     comm = world()
     shard = Shard(np.zeros((ROWS, COLUMNS), np.int64)) if comm.rank == 0 else None

@@ -15,6 +15,7 @@ import safetensors.numpy
 
 from mpistrat import Variable
 from mpistrat.errors import CheckpointError
+from mpistrat.testing.placement import takes_long
 from mpistrat.train import Checkpoint, CheckpointManager, latest_checkpoint
 
 CALLS = ["fsync", "replace", "mkdir", "unlink", "rmdir"]
@@ -115,8 +116,11 @@ def killed(act, at, before, after):
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(kill, None), (None, kill), (write_half, None)],
-    ids=["before", "after", "half"],
+    [
+        pytest.param(kill, None, id="before", marks=takes_long()),
+        pytest.param(None, kill, id="after", marks=takes_long()),
+        pytest.param(write_half, None, id="half"),
+    ],
 )
 def test_a_kill_at_any_step_leaves_a_whole_checkpoint(tmp_path, before, after):
     good, seen = 0, set()
