@@ -47,7 +47,7 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// What begin and finish return; native_op.py has the same numbers.
+// How begin and finish end; native_op.py has the same numbers.
 enum Outcome : int {
   kDone = 0,
   kInvalidArgument = 1,
@@ -55,7 +55,8 @@ enum Outcome : int {
   kInternal = 3,
   kUnknownKey = 4,
   kCancelled = 5,
-  kUnfinished = 6,  // of begin only: finish is to be called
+  kUnfinished = 6,   // of begin only: finish is to be called
+  kInterrupted = 7,  // a handler of Ctrl-C has raised before they did anything
 };
 
 constexpr int kErrorBytes = 16 << 10;
@@ -73,9 +74,10 @@ struct MpistratTfCall {
   int64_t status, sequence;  // of what a native function has begun, or kNotBegun
   const int64_t* ndims;
   const int64_t* shapes;  // of all tensors, one after the other
+  int64_t outcome;
 };
 
-extern "C" typedef int (*MpistratTfStep)(MpistratTfCall* call);
+extern "C" typedef void (*MpistratTfStep)(MpistratTfCall* call);
 
 // A tensor, as native functions see it (kernels/bindings/short_way.h).
 struct MpistratTfArray {
@@ -137,11 +139,22 @@ Natives& natives() {
   return *all;
 }
 
+// In Python's main thread a handler of Ctrl-C may run as the first thing, and raise; ctypes ignores
+// that, and the step has done nothing. It is done now, and ends early (interrupts.py).
+int run_step(MpistratTfStep step, MpistratTfCall* call) {
+  call->outcome = kInterrupted;
+  step(call);
+  if (call->outcome == kInterrupted) step(call);
+  return static_cast<int>(call->outcome);
+}
+
 int begin_call(MpistratTfCall* call) {
   call->status = kNotBegun;
   natives().begin(call);
-  return call->status == 0 ? static_cast<int>(kDone) : callbacks.begin(call);
+  return call->status == 0 ? static_cast<int>(kDone) : run_step(callbacks.begin, call);
 }
+
+int finish_call(MpistratTfCall* call) { return run_step(callbacks.finish, call); }
 
 absl::Status status_of(int outcome, int64_t key, const char* error) {
   switch (outcome) {
@@ -153,6 +166,7 @@ absl::Status status_of(int outcome, int64_t key, const char* error) {
     case kAborted:
       return absl::AbortedError(error);
     case kCancelled:
+    case kInterrupted:
       return absl::CancelledError(error);
     case kUnknownKey:
       return absl::FailedPreconditionError(
@@ -196,11 +210,12 @@ class Call {
               nbytes_.data(), 0,
               error_,         kErrorBytes,
               kNotBegun,      0,
-              ndims_.data(),  shapes_.data()};
+              ndims_.data(),  shapes_.data(),
+              kInterrupted};
     return begin_call(&shown_);
   }
 
-  int finish() { return callbacks.finish(&shown_); }
+  int finish() { return finish_call(&shown_); }
 
   void end(int outcome) {
     ctx_->SetStatus(status_of(outcome, key_, error_));
@@ -306,11 +321,11 @@ void run_in_xla(void* results, const void** inputs, const char* text, size_t len
   const int64_t* const nbytes = words.data() + 2;
   std::memcpy(outputs[last], inputs[last], static_cast<size_t>(nbytes[last]));
   std::vector<char> error(kErrorBytes);
-  MpistratTfCall call = {words[0],  last, inputs,       outputs,
-                         nbytes,    0,    error.data(), kErrorBytes,
-                         kNotBegun, 0,    nbytes + num, nbytes + 2 * num};
+  MpistratTfCall call = {
+      words[0],    last,      inputs, outputs,      nbytes,           0,           error.data(),
+      kErrorBytes, kNotBegun, 0,      nbytes + num, nbytes + 2 * num, kInterrupted};
   int outcome = begin_call(&call);
-  if (outcome == kUnfinished) outcome = callbacks.finish(&call);
+  if (outcome == kUnfinished) outcome = finish_call(&call);
   if (outcome != kDone) status->message = status_of(outcome, call.key, error.data()).message();
 }
 

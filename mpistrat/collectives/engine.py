@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from mpistrat import config
-from mpistrat.collectives import ordering
+from mpistrat.collectives import interrupts, ordering
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.gate import Gate
 from mpistrat.collectives.work import Work
@@ -250,7 +250,8 @@ class Engine:
                     self._sleep(work, _SLEEP_S)
 
     def _look_up(self, waited: float, limit: float) -> None:
-        """Check the deadline, and whether the peers can still come."""
+        """Check the deadline, for an interrupt, and whether the peers can still come."""
+        interrupts.check()
         gate = self.gate
         gate.check_peers()
         if not self.is_foreign:

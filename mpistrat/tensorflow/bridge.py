@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.interrupts import heeding
 from mpistrat.collectives.work import Work
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow import private_api, xla_call
@@ -231,7 +232,7 @@ def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShap
 
     if tensor.dtype != tf.string:
         check_dtypes([tensor.dtype.as_numpy_dtype])
-    checked = partial(passed_on, run)
+    checked = partial(passed_on, heeding, run)
     if tf.executing_eagerly():
         return tf.convert_to_tensor(checked(tensor.numpy()))
     (result,) = in_order(lambda: [tf.numpy_function(checked, [tensor], tensor.dtype)])

@@ -13,6 +13,7 @@ import itertools
 import platform
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -24,6 +25,7 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.cluster import compiled
 from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.collectives.interrupts import foreign
 from mpistrat.errors import BackendUnavailableError, CommunicationError
 
 __all__ = [
@@ -131,9 +133,11 @@ def call(key: int, tensors: Sequence[Any]) -> list[Any]:
     module = load()
     if module is None:
         raise BackendUnavailableError("the native TensorFlow operation is not available here")
+    # Eager code waits in any case, and only its own thread can see Ctrl-C.
+    in_place = tf.executing_eagerly()
+    run = partial(foreign, module.mpistrat_call) if in_place else module.mpistrat_call
     try:
-        # Eager code waits in any case, and only its own thread can see Ctrl-C.
-        results = module.mpistrat_call(tensors, key=key, in_place=tf.executing_eagerly())
+        results = run(tensors, key=key, in_place=in_place)
     except tf.errors.CancelledError as error:
         interrupt: BaseException | None = _thread.__dict__.pop("interrupt", None)
         raise interrupt or error from None
@@ -169,20 +173,23 @@ class _Call(ctypes.Structure):
         ("sequence", ctypes.c_int64),
         ("ndims", ctypes.POINTER(ctypes.c_int64)),
         ("shapes", ctypes.POINTER(ctypes.c_int64)),
+        ("outcome", ctypes.c_int64),
     )
 
 
-def _begin(pointer: Any) -> int:
+def _begin(pointer: Any) -> None:
     this = pointer.contents
     try:
+        this.outcome = _INTERNAL  # from now on this is not done again
         rest = _started(this)
         if rest is None:
-            return _DONE
+            this.outcome = _DONE
+            return
         this.rest = next(_numbers)
         _rests[this.rest] = rest
+        this.outcome = _UNFINISHED
     except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
-        return _tell(error, this)
-    return _UNFINISHED
+        this.outcome = _tell(error, this)
 
 
 def _started(this: _Call) -> Rest | None:
@@ -205,13 +212,14 @@ def _shapes(this: _Call) -> list[Shape]:
     return [tuple(this.shapes[end - n : end]) for n, end in zip(ndims, ends, strict=True)]
 
 
-def _finish(pointer: Any) -> int:
+def _finish(pointer: Any) -> None:
     this = pointer.contents
     try:
+        this.outcome = _INTERNAL
         _rests.pop(this.rest)()
+        this.outcome = _DONE
     except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
-        return _tell(error, this)
-    return _DONE
+        this.outcome = _tell(error, this)
 
 
 # An array type of a fitting length would have to be made for each length, which takes 20 µs.
@@ -241,7 +249,7 @@ def _tell(error: BaseException, this: _Call) -> int:
     return next(found, _INTERNAL)
 
 
-_Step = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Call))
+_Step = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Call))
 _STEPS = (_Step(_begin), _Step(_finish))  # kept: the operation has their addresses
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.collectives.interrupts import foreign
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = [
@@ -306,7 +307,7 @@ def translate_errors_of_functions(translated: Callable[[Any], BaseException]) ->
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return call_function(*args, **kwargs)
+            return foreign(call_function, *args, **kwargs)
         except tf.errors.OpError as error:
             raise translated(error) from None
 

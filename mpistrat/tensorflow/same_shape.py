@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from mpistrat.collectives.arrays import as_array
+from mpistrat.collectives.interrupts import heeding
 from mpistrat.tensorflow import native_op, private_api, xla_call
 from mpistrat.tensorflow.errors import passed_on, translated
 from mpistrat.tensorflow.in_order import in_order
@@ -96,7 +97,7 @@ class SameShape:
     def begin(self, sources: list[Array], results: list[Array]) -> Callable[[], Any] | None:
         """Start it; return what waits for its end, unless that is here."""
         finish = passed_on(self._start, sources, results)
-        return None if finish is None else partial(passed_on, finish, self._timeout)
+        return None if finish is None else partial(passed_on, heeding, finish, self._timeout)
 
     def carry_on(
         self, status: int, sequence: int, source: Array, result: Array
@@ -105,7 +106,7 @@ class SameShape:
         if self._native is None:
             raise AssertionError("only what has a native way is begun by native code")
         finish = passed_on(self._native.carry_on, status, sequence, source, result)
-        return partial(passed_on, finish, self._timeout)
+        return partial(passed_on, heeding, finish, self._timeout)
 
     def _by_numpy(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         def run(*arrays: Array) -> list[Array]:
