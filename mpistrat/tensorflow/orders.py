@@ -1,4 +1,9 @@
-"""Data sets that each rank shuffles in an order of its own, so that rows of all are lost."""
+"""Data sets that each rank shuffles in an order of its own, so that rows of all are lost.
+
+Ranks that have unequal seeds are told so when they distribute the data set. Seeds are unequal if a
+rank alone has made one more data set without a seed (seeds.py), or if they were drawn for each
+rank: so do ``keras.utils.image_dataset_from_directory`` and its kin, from NumPy's generator.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +13,41 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api
 
-__all__ = ["warn_of_own_order"]
+__all__ = ["check_order"]
 
 _LOG = get_logger(__name__)
 _READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV")
 
 
-def warn_of_own_order(dataset: Any) -> None:
-    """Warn if ranks divide the rows of `dataset`, but each in an order of its own. **Local.**
+def check_order(dataset: Any, communicator: Communicator) -> None:
+    """Check that ranks that divide the rows of `dataset` have them in one order. **Collective.**
 
-    So it is if it was made before the strategy, which gives the ranks seeds. Files are divided
-    before TensorFlow shuffles them.
+    Files are divided before TensorFlow shuffles them.
+
+    Raises
+    ------
+    UsageError
+        The seeds differ, and the data set has an end. Where there are none, since it was made
+        before the strategy, which gives the ranks seeds, this warns.
     """
     if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
         return
-    policy = dataset.options().experimental_distribute.auto_shard_policy
-    kinds = tf.data.experimental.AutoShardPolicy
     parts = list(_with_inputs(dataset))
-    is_by_rows = policy == kinds.DATA or (
-        policy == kinds.AUTO and not any(map(_reads_files, parts))
-    )
-    if is_by_rows and any(map(_shuffles_by_chance, parts)):
+    seeds = _seeds(parts) if _is_by_rows(dataset, parts) else []
+    told = communicator.allgather_object(seeds)
+    is_endless = dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+    if not is_endless and any(one != told[0] for one in told):
+        raise UsageError(
+            "the seeds of a dataset that shuffles, of which each rank takes its share of the rows,"
+            f" by rank: {told}; expected the same on all ranks, else some rows come twice and"
+            " others never: give shuffle, or what made the dataset, a seed; without one, all ranks"
+            " have to make the same datasets in the same order"
+        )
+    if (0, 0) in seeds:
         warn_once(
             _LOG,
             "order of its own",
@@ -46,12 +63,24 @@ def _with_inputs(dataset: Any) -> Iterator[Any]:
         yield from _with_inputs(one)
 
 
-def _shuffles_by_chance(dataset: Any) -> bool:
-    """Whether a data set, without its inputs, is in an order that no seed gives."""
-    name = type(dataset).__name__
-    if "Shuffle" not in name and "Random" not in name:
-        return False
-    return all(tf.is_tensor(seed) and int(seed) == 0 for seed in private_api.seeds_of(dataset))
+def _is_by_rows(dataset: Any, parts: list[Any]) -> bool:
+    """Whether each rank is to read all of a data set, and to take its share of the rows."""
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    kinds = tf.data.experimental.AutoShardPolicy
+    return bool(
+        policy == kinds.DATA or (policy == kinds.AUTO and not any(map(_reads_files, parts)))
+    )
+
+
+def _seeds(parts: list[Any]) -> list[tuple[int, ...]]:
+    """Return the two seeds of each part that is random; zeros if chance gives its order."""
+    random = (part for part in parts if _is_random(type(part).__name__))
+    found = (private_api.seeds_of(part) for part in random)
+    return [tuple(map(int, seeds)) for seeds in found if all(map(tf.is_tensor, seeds))]
+
+
+def _is_random(name: str) -> bool:
+    return "Shuffle" in name or "Random" in name
 
 
 def _reads_files(dataset: Any) -> bool:

@@ -127,7 +127,7 @@ class OverRanks:
 
     def _check_order(self, dataset: Any) -> None:
         if self.bridge.size > 1:
-            orders.warn_of_own_order(dataset)
+            orders.check_order(dataset, self.bridge.communicator)
 
     def _distribute_datasets_from_function(
         self, dataset_fn: Callable[[tf.distribute.InputContext], Any], options: Any

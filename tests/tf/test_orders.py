@@ -1,11 +1,20 @@
 """Data sets that each rank shuffles in an order of its own: their rows are no longer all there."""
 
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+import keras  # noqa: E402 - it comes with TensorFlow
+
 import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import orders, seeds  # noqa: E402
+from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
@@ -69,3 +78,109 @@ def test_an_order_without_a_seed_is_told(how):
 def test_other_orders_are_not(how):
     with pytest.MonkeyPatch.context() as patch:
         assert warnings_of(patch, NOT_TOLD[how]) == []
+
+
+def rows_of(s, dataset):
+    """Return all rows that the ranks get of a dataset, sorted."""
+    steps = s.experimental_distribute_dataset(dataset)
+    parts = [part for step in steps for part in s.experimental_local_results(step)]
+    told = s.communicator.allgather_object(
+        [row for part in parts for row in np.ravel(part).tolist()]
+    )
+    return sorted(row for rows in told for row in rows)
+
+
+OUT_OF_STEP = {
+    "shuffled": shuffled,
+    "mapped": lambda: shuffled().map(abs).prefetch(1),
+    "unknown length": lambda: shuffled().filter(lambda row: True),
+    "by rows": lambda: divided(lines(), POLICY.DATA),
+}
+
+
+@pytest.mark.parametrize("how", OUT_OF_STEP)
+def test_a_rank_that_makes_one_more_dataset_than_the_others(how):
+    tf.random.set_seed(None)
+    with distribute.MirroredStrategy() as s:
+        assert rows_of(s, shuffled()) == list(range(8))
+        if s.communicator.rank == 1:
+            shuffled()
+        dataset = OUT_OF_STEP[how]()
+        with refused(UsageError, r"(?s)seeds.*by rank: \[\[.*in the same order"):
+            s.experimental_distribute_dataset(dataset)
+        with refused(UsageError, "seeds"), s.scope():
+            keras.Sequential([keras.layers.Dense(1)]).predict(shuffled(), verbose=0)
+        assert rows_of(s, shuffled(3)) == list(range(8))
+        endless = shuffled().repeat()
+        s.experimental_distribute_dataset(endless)
+
+
+def test_ranks_with_seeds_of_their_own():
+    with distribute.MirroredStrategy() as s:
+        tf.random.set_seed(s.communicator.rank)
+        dataset = shuffled()
+        tf.random.set_seed(None)
+        with refused(UsageError, "seeds"):
+            s.experimental_distribute_dataset(dataset)
+
+
+def pixel(number):
+    return tf.io.encode_png(tf.fill([2, 2, 1], tf.cast(number, tf.uint8)))
+
+
+def sound(number):
+    return tf.audio.encode_wav(tf.fill([4, 1], number / 64), 8000)
+
+
+KINDS = {  # how a file is written, and how files are read as numbers
+    "image": (
+        pixel,
+        lambda folder, **how: keras.utils.image_dataset_from_directory(
+            folder, image_size=(2, 2), color_mode="grayscale", **how
+        ).map(lambda images: images[:, 0, 0, 0]),
+    ),
+    "text": (
+        str,
+        lambda folder, **how: keras.utils.text_dataset_from_directory(folder, **how).map(
+            tf.strings.to_number
+        ),
+    ),
+    "audio": (
+        sound,
+        lambda folder, **how: keras.utils.audio_dataset_from_directory(
+            folder, output_sequence_length=4, **how
+        ).map(lambda sounds: tf.round(64 * sounds[:, 0, 0])),
+    ),
+}
+ENDINGS = {"image": "png", "text": "txt", "audio": "wav"}
+
+
+@contextmanager
+def folder_of(communicator, kind):
+    """Give a folder with 10 files, each of a number, which is one of all ranks."""
+    with tempfile.TemporaryDirectory() as own:
+        folder = Path(communicator.bcast_object(own))
+        if str(folder) == own:
+            for number in range(10):
+                tf.io.write_file(f"{own}/{number}.{ENDINGS[kind]}", KINDS[kind][0](number))
+        communicator.barrier()
+        yield folder
+        communicator.barrier()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_a_folder(kind):
+    """Keras draws what it shuffles them by from NumPy's generator, which each rank has alone."""
+    with distribute.MirroredStrategy() as s, folder_of(s.communicator, kind) as folder:
+
+        def files(**how):
+            return KINDS[kind][1](folder, labels=None, batch_size=4, **how)
+
+        np.random.seed(s.communicator.rank)  # noqa: NPY002 - Keras draws from this one
+        with refused(UsageError, "give shuffle, or what made the dataset, a seed"):
+            s.experimental_distribute_dataset(files())
+        for how in ({"seed": 5}, {"shuffle": False}):
+            assert rows_of(s, files(**how)) == list(range(10))
+        keras.utils.set_random_seed(7)
+        assert rows_of(s, files()) == list(range(10))
+    tf.random.set_seed(None)
