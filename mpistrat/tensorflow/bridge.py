@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from mpistrat.types import Array
 
 __all__ = ["Bridge"]
 
+_OF_A_MEAN = "of a mean"  # what a call is made for that a rank with a sum must not join
 _PACKED_BYTES, _MOST_PACKED = 16 << 10, 1000
 _NUM_FORMS = 61  # of packed lists; a prime, so that rows seldom come out alike
 
@@ -49,7 +51,11 @@ class Bridge:
         self._bytes_per_pack = self._options.bytes_per_pack or config.fusion_bytes()
         self._timeout = self._options.timeout_seconds
         self._others: dict[tuple[int, float | None], Bridge] = {}  # kept: graphs refer to them
-        self._sums = {op: self._all_reduce(op) for op in ("sum", "mean")}
+        self._sums = {
+            "sum": self._all_reduce("sum"),
+            "mean": self._all_reduce("mean"),
+            "sum of a mean": self._all_reduce("sum", _OF_A_MEAN),
+        }
         self._first_values = SameShape(self._start_broadcast, self._timeout)
         self._next_values = SameShape(self._start_short_broadcast, self._timeout)
 
@@ -80,6 +86,7 @@ class Bridge:
     def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
         """Combine each tensor over the ranks; shapes and dtypes are equal on all.
 
+        A "sum of a mean" is a sum that the caller divides: only ranks that all do so may meet.
         In a graph there is one collective for each ``bytes_per_pack``, the last tensors first:
         of gradients, these are the first that backpropagation has.
         """
@@ -91,8 +98,12 @@ class Bridge:
             results.update(zip(members, found, strict=True))
         return [results[i] for i in range(len(tensors))]
 
-    def _all_reduce(self, op: str) -> SameShape:
+    def _all_reduce(self, op: str, made_for: str | None = None) -> SameShape:
         def start(sources: list[Array], results: list[Array]) -> Finish | None:
+            with self._made_for(made_for):
+                return start_now(sources, results)
+
+        def start_now(sources: list[Array], results: list[Array]) -> Finish | None:
             if len(sources) == 1:
                 return self._start_one(sources[0], results[0], op)
             arrays = tuple((source.dtype, source.shape) for source in sources)
@@ -109,7 +120,18 @@ class Bridge:
             return finish
 
         packed: dict[Any, int] = {}  # short lists that were equal on all ranks once; in what form
-        return SameShape(start, self._timeout, _Native(self.communicator, op))
+        if made_for is not None:
+            return SameShape(start, self._timeout)
+        return SameShape(start_now, self._timeout, _Native(self.communicator, op))
+
+    @contextmanager
+    def _made_for(self, what: str | None) -> Iterator[None]:
+        """Let the calls that begin in this block say what they are made for."""
+        self.communicator.label = what
+        try:
+            yield
+        finally:
+            self.communicator.label = None
 
     def _start_one(self, source: Array, result: Array, op: str) -> Finish | None:
         begun = self.communicator.allreduce_soon(source, op, out=result)
@@ -157,8 +179,11 @@ class Bridge:
         if members:
             yield members
 
-    def all_gather(self, tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
-        """Put the ranks' tensors side by side; shapes may differ along `axis`."""
+    def all_gather(self, tensor: tf.Tensor, axis: int = 0, of_mean: bool = False) -> tf.Tensor:
+        """Put the ranks' tensors side by side; shapes may differ along `axis`.
+
+        With `of_mean` the caller makes a mean of them, and so do all ranks.
+        """
         if self.size == 1:
             return tensor
         shape = tensor.shape.as_list() if tensor.shape.rank is not None else None
@@ -171,7 +196,11 @@ class Bridge:
                 return np.concatenate(rows, axis)
             return self.communicator.allgather(array, axis, timeout=self._timeout)
 
-        return _call(run, tensor, tf.TensorShape(shape))
+        def run_for_mean(array: Array) -> Array:
+            with self._made_for(_OF_A_MEAN):
+                return run(array)
+
+        return _call(run_for_mean if of_mean else run, tensor, tf.TensorShape(shape))
 
     def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
         """Return rank 0's tensor; the others' has its shape and dtype.

@@ -14,6 +14,7 @@ from mpistrat.tensorflow.bridge import Bridge
 __all__ = ["RankAllReduce"]
 
 Pairs = Sequence[tuple[Any, Any]]
+_SUMS = {"mean": "sum of a mean"}  # of what the ranks cannot take a mean of
 
 
 class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
@@ -77,12 +78,12 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         with bridge.communicator.checking():
             local = [self._local_sum(value, options) for value in values]
         found: dict[int, Any] = {}
-        for kind in dict.fromkeys((op, "sum")):
+        for kind in (op, _SUMS[op]) if op in _SUMS else (op,):
             members = [i for i, value in enumerate(values) if self._how(value, op) == kind]
             totals = bridge.all_reduce([local[i] for i in members], kind)
             found.update(zip(members, totals, strict=True))
         return [
-            found[i] if i in found else self._of_all_rows(bridge, rows)
+            found[i] if i in found else self._of_all_rows(bridge, rows, is_mean=op == "mean")
             for i, rows in enumerate(local)
         ]
 
@@ -90,11 +91,11 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         """Return what the ranks do with a value; None if they gather it.
 
         A mean is taken by the ranks, so that a rank that wants a sum is told; of integers it has
-        another dtype, and is divided here.
+        another dtype, and is a sum that is divided here, which says so for the same reason.
         """
         if self._asks(value) or any(map(_is_sparse, value.values)):
             return None
-        return op if value.values[0].dtype.is_floating else "sum"
+        return op if value.values[0].dtype.is_floating else _SUMS.get(op, op)
 
     def _divided(self, value: Any, result: Any) -> Any:
         """Divide by the number of values that are in a result, as far as the ranks have not."""
@@ -108,12 +109,13 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
             return False
         return not any(map(_is_sparse, value.values))
 
-    def _of_all_rows(self, bridge: Bridge, rows: Any) -> Any:
+    def _of_all_rows(self, bridge: Bridge, rows: Any, is_mean: bool) -> Any:
         """Return the slices of all replicas, or what the user's function makes of their values."""
         if _is_sparse(rows):
-            return _all_rows(bridge, rows)
+            return _all_rows(bridge, rows, is_mean)
         local: Any = self._local
-        values = tf.unstack(bridge.all_gather(rows), rows.shape[0] * bridge.size)
+        gathered = bridge.all_gather(rows, of_mean=is_mean)
+        values = tf.unstack(gathered, rows.shape[0] * bridge.size)
         with tf.device(local.reduce_to_device or "CPU:0"):
             return local.accumulation_fn(values)
 
@@ -142,9 +144,9 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         return private_api.placed(result, destinations)
 
 
-def _all_rows(bridge: Bridge, slices: tf.IndexedSlices) -> tf.IndexedSlices:
+def _all_rows(bridge: Bridge, slices: tf.IndexedSlices, is_mean: bool) -> tf.IndexedSlices:
     """Return the rows of all ranks; equal indices stand for sums."""
-    values = bridge.all_gather(slices.values)
+    values = bridge.all_gather(slices.values, of_mean=is_mean)
     indices = bridge.all_gather(slices.indices)
     return tf.IndexedSlices(values, indices, slices.dense_shape)
 

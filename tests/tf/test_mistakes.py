@@ -50,6 +50,16 @@ DIFFERENT = {
     "reductions of lists": lambda s, rank: here().all_reduce(
         ["SUM", "MEAN"][rank], [tf.ones([2]), tf.ones([3])]
     ),
+    "reductions of integers": lambda s, rank: here().all_reduce(
+        ["SUM", "MEAN"][rank], tf.ones([2], tf.int32)
+    ),
+    "reductions of lists of integers": lambda s, rank: here().all_reduce(
+        ["SUM", "MEAN"][rank], [tf.ones([2], tf.int64), tf.ones([3], tf.int64)]
+    ),
+    "reductions of rows": lambda s, rank: here().all_reduce(
+        ["SUM", "MEAN"][rank],
+        tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), tf.constant([3, 2])),
+    ),
     "calls": lambda s, rank: (
         here().all_gather(tf.ones([2]), axis=0) if rank else here().all_reduce("SUM", tf.ones([2]))
     ),
