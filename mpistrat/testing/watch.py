@@ -94,7 +94,7 @@ class TaskWatch:
             if not (missing := self._missing()):
                 break
             # Not in quick looks: it costs more than a short test.
-            if pause == spool.POLL_S and (problem := self._dead(missing) or self._late(missing)):
+            if pause >= spool.POLL_S and (problem := self._dead(missing) or self._late(missing)):
                 return problem
             time.sleep(pause)
         return "\n".join(outcome.text for outcome in self._done.values() if outcome.text)

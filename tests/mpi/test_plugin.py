@@ -121,8 +121,12 @@ def test_one_fails():
     assert result.duration < 30
 
 
-def test_hang_shows_the_stacks_of_all_ranks(inner: pytest.Pytester) -> None:
-    code = """
+@pytest.mark.parametrize("polls", [1000, 1], ids=["soon", "once looks are rare"])
+def test_hang_shows_the_stacks_of_all_ranks(inner: pytest.Pytester, polls: int) -> None:
+    code = f"""
+from mpistrat.testing import spool
+spool._IDLE_AFTER = {polls}
+
 def stuck_here():
     comm.recv(source=comm.rank)
 
