@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat.collectives import cuda
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.types import Array, ArrayLike
 
@@ -29,8 +30,8 @@ def as_array(value: ArrayLike) -> Array:
     Parameters
     ----------
     value
-        A NumPy array or scalar, a Python number, a nested list of numbers, or a host array of
-        another library (DLPack or ``__array__``).
+        A NumPy array or scalar, a Python number, a nested list of numbers, a host array of
+        another library (DLPack or ``__array__``), or an array on a GPU, which is copied.
 
     Raises
     ------
@@ -62,6 +63,9 @@ def _convert(value: ArrayLike) -> Array:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError):
             pass  # e.g. a dtype or device that DLPack cannot hand over: __array__ may
+        found = cuda.to_host(value)
+        if found is not None:
+            return found
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:

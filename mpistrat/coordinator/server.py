@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from mpistrat.cluster import mpi
@@ -34,6 +34,9 @@ class Server:
         The role, if there is no resolver.
     protocol, config, start
         Kept for TensorFlow's signature.
+    devices
+        Of a worker: what its replicas run on, one each, such as ``["GPU:0", "GPU:1"]``; workers
+        may have unequal numbers. Default one CPU. GPUs need CuPy.
     comm, backend
         As of the chief's strategy.
 
@@ -55,6 +58,7 @@ class Server:
         config: Any = None,
         start: bool = True,
         *,
+        devices: Sequence[str] | None = None,
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
@@ -68,7 +72,8 @@ class Server:
                 " rank, where nobody would send it work; start the ranks with mpirun, or make the"
                 " ParameterServerStrategy, whose roles threads play in one process"
             )
-        self._seat = meeting.meet(self._resolver, self._job, ["worker", "ps", "evaluator"], comm)
+        roles = ["worker", "ps", "evaluator"]
+        self._seat = meeting.meet(self._resolver, self._job, roles, comm, devices)
         self._has_served = False
 
     @property

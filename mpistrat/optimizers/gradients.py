@@ -10,6 +10,7 @@ from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.replica_context import all_gather, all_reduce
 from mpistrat.strategy.sharded_variable import ShardedVariable
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import Variable
@@ -107,13 +108,20 @@ def parts_of(gradient: Any, variable: Trained) -> list[tuple[Any, Variable]]:
 
 
 def summed(replica: ReplicaContext, gradients: list[Any]) -> list[Any]:
-    """Return the sums over all replicas; rows travel as rows."""
+    """Return the sums over all replicas that step together; rows travel as rows.
+
+    In a synchronous round of parameter servers they are those of the worker: the ps sum further.
+    """
     are_rows = [isinstance(gradient, IndexedSlices) for gradient in gradients]
     rows = [gradient for gradient in gradients if isinstance(gradient, IndexedSlices)]
     whole = [g for g, is_rows in zip(gradients, are_rows, strict=True) if not is_rows]
-    sums: Any = replica.all_reduce(ReduceOp.SUM, whole) if whole else []
-    parts: Any = [[one.values, one.indices] for one in rows]
-    gathered: Any = replica.all_gather(parts, axis=0) if parts else []
+    sums: Any = []
+    if whole:
+        sums = replica.merge_call(all_reduce, (ReduceOp.SUM, whole, None, True))
+    gathered: Any = []
+    if rows:
+        parts = [[one.values, one.indices] for one in rows]
+        gathered = replica.merge_call(all_gather, (parts, 0, None, True))
     all_rows = iter([IndexedSlices(values, indices) for values, indices in gathered])
     sums = iter(sums)
     return [next(all_rows) if is_rows else next(sums) for is_rows in are_rows]

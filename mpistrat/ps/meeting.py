@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
@@ -12,8 +12,9 @@ from mpistrat.cluster import mpi
 from mpistrat.cluster.resolvers import ClusterResolver
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
 from mpistrat.ps.door import Door, knock
-from mpistrat.ps.roster import Member, Roster, member_of
+from mpistrat.ps.roster import Member, Roster, member_of, replica_devices
 from mpistrat.ps.seat import Seat
 from mpistrat.ps.stream import Stream
 
@@ -52,7 +53,11 @@ class _Card:
 
 
 def meet(
-    resolver: ClusterResolver, communicator: Communicator, wanted: Sequence[str], comm: Any = None
+    resolver: ClusterResolver,
+    communicator: Communicator,
+    wanted: Sequence[str],
+    comm: Any = None,
+    devices: Sequence[str] | None = None,
 ) -> Seat:
     """Take this rank's seat. **Collective** over all ranks of the job.
 
@@ -66,17 +71,21 @@ def meet(
         The roles that this rank can play.
     comm
         The mpi4py communicator that `communicator` was made of; None for COMM_WORLD.
+    devices
+        Of a worker's replicas; None for one CPU.
 
     Raises
     ------
     ClusterError
         On all ranks: the roles do not make a job.
+    UsageError, BackendUnavailableError
+        On all ranks: a rank's devices are none, or not there.
     CommunicationTimeoutError
         A rank did not connect within ``MPISTRAT_TIMEOUT``.
     """
     rank = communicator.rank
     with communicator.checking():
-        me = member_of(resolver, rank, wanted)
+        me = _on_devices(member_of(resolver, rank, wanted), devices)
     with Door(communicator.size) as door:
         card = _Card(me, host_name(), _network(), door.name, door.token)
         cards: list[_Card] = communicator.allgather_object(card)
@@ -91,6 +100,18 @@ def meet(
         member = cards[other].member
         streams[member] = Stream(sock, str(member), other)
     return Seat(me, roster, streams, uid, wire.close)
+
+
+def _on_devices(me: Member, devices: Sequence[str] | None) -> Member:
+    """Return a member with its devices, which workers have."""
+    if me.task_type == "worker":
+        return replace(me, devices=replica_devices(devices, me.task_id))
+    if devices is not None:
+        raise UsageError(
+            f"Server of {me} with devices={devices!r}; expected None: the functions that run on"
+            " devices are those of workers"
+        )
+    return me
 
 
 def _connected(door: Door, cards: Sequence[_Card], rank: int) -> dict[Member, Stream]:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mpistrat.cluster.devices import named_devices
 from mpistrat.cluster.resolvers import ClusterResolver
-from mpistrat.errors import ClusterError
+from mpistrat.collectives import cuda
+from mpistrat.errors import ClusterError, UsageError
 
-__all__ = ["TASK_TYPES", "Member", "Roster", "embedded_roster", "member_of"]
+__all__ = ["TASK_TYPES", "Member", "Roster", "embedded_roster", "member_of", "replica_devices"]
 
 TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 
@@ -24,11 +26,14 @@ class Member:
         Its role, and its index among those of that role.
     rank
         Its rank; 0 for all where threads of one process play the roles.
+    devices
+        Of a worker: full names of what its replicas run on, one each; none is one CPU.
     """
 
     task_type: str
     task_id: int
     rank: int = 0
+    devices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.task_type} {self.task_id} (rank {self.rank})"
@@ -37,6 +42,11 @@ class Member:
     def device(self) -> str:
         """The device string of its memory."""
         return f"/job:{self.task_type}/replica:0/task:{self.task_id}/device:CPU:0"
+
+    @property
+    def num_replicas(self) -> int:
+        """How many replicas a worker runs."""
+        return len(self.devices) or 1
 
     def talks_to(self, other: Member) -> bool:
         """Tell whether the two send each other messages.
@@ -117,13 +127,47 @@ def member_of(resolver: ClusterResolver, rank: int, wanted: Sequence[str]) -> Me
     return Member(str(task_type), int(task_id), rank)
 
 
-def embedded_roster(resolver: ClusterResolver) -> Roster:
-    """Return the members that threads of this process play: those of the resolver's cluster."""
+def embedded_roster(
+    resolver: ClusterResolver, worker_devices: Sequence[Sequence[str]] | None = None
+) -> Roster:
+    """Return the members that threads of this process play: those of the resolver's cluster.
+
+    Parameters
+    ----------
+    resolver
+        Says how many of each role there are.
+    worker_devices
+        Those of each worker; None for one CPU each.
+
+    Raises
+    ------
+    UsageError
+        `worker_devices` is not for that many workers, or names what is no device.
+    BackendUnavailableError
+        It names a GPU that is not there.
+    """
     if resolver.task_type is not None:
         member_of(resolver, 0, ["chief"])
     spec = resolver.cluster_spec().as_dict()
     jobs = {job: len(tasks) for job, tasks in spec.items()}
     members = [Member("chief", 0)]
-    members += [Member("worker", index) for index in range(max(1, jobs.get("worker", 0)))]
+    count = max(1, jobs.get("worker", 0))
+    given = [None] * count if worker_devices is None else list(worker_devices)
+    if len(given) != count:
+        raise UsageError(
+            f"worker_devices={worker_devices!r} is for {len(given)} workers, and the job has"
+            f" {count}; expected a list of devices for each of them"
+        )
+    members += [
+        Member("worker", index, 0, replica_devices(devices, index))
+        for index, devices in enumerate(given)
+    ]
     members += [Member("ps", index) for index in range(max(1, jobs.get("ps", 0)))]
     return Roster(members)
+
+
+def replica_devices(devices: Sequence[str] | None, worker: int) -> tuple[str, ...]:
+    """Return the full names of a worker's devices, which are there; None is one CPU."""
+    names = named_devices(["CPU:0"] if devices is None else devices, worker)
+    cuda.require(names)
+    return names

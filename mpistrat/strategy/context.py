@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpistrat.errors import ContextError
+from mpistrat.types import Array
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
@@ -26,6 +27,7 @@ __all__ = [
     "get_strategy",
     "has_strategy",
     "in_cross_replica_context",
+    "placed",
 ]
 
 
@@ -105,6 +107,18 @@ def in_cross_replica_context() -> bool:
     """Tell whether this code is in a scope but in no replica. **Local.**"""
     mode = _mode.get()
     return mode is not None and mode.replica is None
+
+
+def placed(value: Array) -> Array:
+    """Return an array that was read where the replica that runs computes, or as it is. **Local.**
+
+    That is another array only in a replica on a GPU, where it is a copy.
+    """
+    mode = _mode.get()
+    if mode is None or mode.replica is None:
+        return value
+    found: Array = mode.replica.placed(value)
+    return found
 
 
 def experimental_set_strategy(strategy: Strategy | None) -> None:

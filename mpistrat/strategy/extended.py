@@ -54,6 +54,7 @@ class StrategyExtended(Updating):
     tf.distribute.StrategyExtended.
     """
 
+    context_class = ReplicaContext
     mirrors_variables = True  # whether those made in the scope are of all replicas, or plain
 
     def __init__(
@@ -86,7 +87,7 @@ class StrategyExtended(Updating):
         """Make this the extended part of `strategy`."""
         self._strategy = strategy
         self.replica_contexts = tuple(
-            ReplicaContext(strategy, index, self.first_replica + index)
+            self.context_class(strategy, index, self.first_replica + index)
             for index in range(self.num_local_replicas)
         )
 

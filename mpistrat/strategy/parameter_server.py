@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpistrat import config
@@ -11,7 +11,7 @@ from mpistrat.cluster import mpi
 from mpistrat.cluster.resolvers import ClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.peers import short
-from mpistrat.errors import ArgumentTypeError, ContextError, PeerLostError
+from mpistrat.errors import ArgumentTypeError, ContextError, PeerLostError, UsageError
 from mpistrat.ps import meeting
 from mpistrat.ps.embedded import Embedded
 from mpistrat.ps.roster import embedded_roster
@@ -46,6 +46,10 @@ class ParameterServerStrategy(Strategy):
         runs one function; what these give to an optimizer is summed over the round, as Keras sums
         over replicas (divide by the global batch beforehand), and applied once on the ps, before a
         function of the next round begins.
+    worker_devices
+        In one process, where threads are the workers: what their replicas run on, a list for each
+        worker, such as ``[["GPU:0", "GPU:1"], ["GPU:2"]]``. Default one CPU each. On several ranks
+        each worker's `Server` is given its own.
     comm, backend
         As in the other strategies; the communicator is for the start and the end of the job.
 
@@ -53,14 +57,26 @@ class ParameterServerStrategy(Strategy):
     ------
     ClusterError
         The roles make no job, or this rank is not the chief.
+    UsageError, BackendUnavailableError
+        Of `worker_devices`: they do not fit the workers, or are not there.
 
     Notes
     -----
-    **Collective** with the other ranks' `Server`. Every worker is a replica of its own: in a
-    function on a worker ``num_replicas_in_sync`` is 1, and nothing waits for other workers. If it
-    is synchronous it is the number of workers, and still no worker waits for another: the chief
-    begins rounds. So a worker that ends leaves none waiting; where MPI outlives it, its function
-    runs on another, and counts once. Assignments to variables do not wait for the round.
+    **Collective** with the other ranks' `Server`. Every worker is by itself: in a function on a
+    worker ``num_replicas_in_sync`` is the number of its own devices, by default 1, and nothing
+    waits for other workers. On the chief, which is one replica for what it does itself, it is 1.
+    If it is synchronous it is the number of all workers' devices, and still no worker waits for
+    another: the chief begins rounds. So a worker that ends leaves none waiting; where MPI outlives
+    it, its function runs on another, and counts once. Assignments to variables do not wait for the
+    round.
+
+    On a worker ``run`` calls its function once for each device, and collectives, datasets that are
+    distributed there and an optimizer's sums cover those; an optimizer makes one step of them.
+    Workers may have unequal numbers of devices: then divide by the global batch, not by a number
+    of replicas. In a replica on a GPU that is the current one, what is read of variables is a CuPy
+    array there, and CuPy arrays are taken wherever NumPy's are: they are brought to the host, and
+    are summed and sent there. No machine with a GPU has tried this yet (see
+    `mpistrat.collectives.cuda`).
 
     References
     ----------
@@ -73,6 +89,7 @@ class ParameterServerStrategy(Strategy):
         variable_partitioner: Callable[..., Any] | None = None,
         *,
         synchronous: bool = False,
+        worker_devices: Sequence[Sequence[str]] | None = None,
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
@@ -92,9 +109,11 @@ class ParameterServerStrategy(Strategy):
         self.job = Communicator(comm, backend)
         self.embedded: Embedded | None = None
         if self.job.size == 1:
-            self.embedded = Embedded(embedded_roster(cluster_resolver))
+            self.embedded = Embedded(embedded_roster(cluster_resolver, worker_devices))
             seat = self.embedded.chief
         else:
+            with self.job.checking():
+                _check_no_devices(worker_devices)
             seat = meeting.meet(cluster_resolver, self.job, ["chief"], comm)
         self._extended = ParameterServerExtended(self, seat, variable_partitioner)
         self.coordinator: Any = None  # the only ClusterCoordinator of this strategy
@@ -124,9 +143,9 @@ class ParameterServerStrategy(Strategy):
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """Replicas whose gradients are summed: 1, or of a round that of all workers."""
+        """Replicas whose gradients are summed: this member's, or of a round all workers'."""
         if self.synchronous:
-            return len(self.extended.client.seat.roster.workers)
+            return self.extended.num_replicas_of_all
         return self.extended.num_replicas_in_sync
 
     def close(self) -> None:
@@ -202,6 +221,14 @@ def check_resolver(resolver: Any, who: str) -> None:
         raise ArgumentTypeError(
             f"{who}: cluster_resolver is a {type(resolver).__name__}; expected a ClusterResolver,"
             " such as mpistrat.cluster_resolver.MPIClusterResolver(num_ps=1)"
+        )
+
+
+def _check_no_devices(worker_devices: Any) -> None:
+    if worker_devices is not None:
+        raise UsageError(
+            f"worker_devices={worker_devices!r} in a job of several ranks; expected None: each"
+            " worker names its own, Server(resolver, devices=['CPU:0', 'CPU:1']).join()"
         )
 
 

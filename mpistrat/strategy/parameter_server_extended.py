@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpistrat.cluster.devices import local_devices
-from mpistrat.collectives import Communicator
+from mpistrat.collectives import Communicator, cuda
 from mpistrat.collectives.threads import ThreadComm, ThreadWorld
 from mpistrat.errors import ArgumentTypeError, ContextError
 from mpistrat.ps.client import Client
@@ -27,7 +27,10 @@ from mpistrat.strategy.partitioning import partitioned
 from mpistrat.strategy.served_variable import Label, ServedVariable
 from mpistrat.strategy.sharded_variable import ShardedVariable
 from mpistrat.strategy.updating import RuleMove
+from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.worker_replicas import WorkerReplica, on_its_gpu
+from mpistrat.types import Nest
 
 if TYPE_CHECKING:
     from mpistrat.strategy.parameter_server import ParameterServerStrategy
@@ -36,7 +39,7 @@ __all__ = ["ParameterServerExtended"]
 
 
 class ParameterServerExtended(StrategyExtended):
-    """One replica on each worker, and variables on ps.
+    """The replicas of a worker, and variables on ps.
 
     Parameters
     ----------
@@ -48,13 +51,15 @@ class ParameterServerExtended(StrategyExtended):
         Divides variables, or None.
     """
 
+    context_class = WorkerReplica
     mirrors_variables = False
 
     def __init__(
         self, strategy: ParameterServerStrategy, seat: Seat, partitioner: Any = None
     ) -> None:
         alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
-        super().__init__(strategy, alone, local_devices(None, 0))
+        super().__init__(strategy, alone, seat.me.devices or local_devices(None, 0))
+        self._has_gpus = any(cuda.gpu_index(one) is not None for one in self.worker_devices)
         self.client = Client(seat)
         self._in_round: InRound | None = None
         self._partitioner = partitioner
@@ -68,6 +73,11 @@ class ParameterServerExtended(StrategyExtended):
     def parameter_devices(self) -> tuple[str, ...]:
         """Devices that hold variables: those of the ps."""
         return tuple(one.device for one in self.client.seat.roster.ps)
+
+    def _call(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Nest:
+        return super()._call(on_its_gpu(fn) if self._has_gpus else fn, args, kwargs)
 
     def create_variable(self, **kwargs: Any) -> Any:
         """Make a variable, or one in parts; each goes to the ps with the fewest bytes."""
@@ -145,19 +155,23 @@ class ParameterServerExtended(StrategyExtended):
         """Begin a function on this worker: by its number, and its place in a round."""
         if self._in_round is not None:
             self._in_round.begin(number, place)
-            self.first_replica = max(place, 0) * self.num_local_replicas
+            before = self.client.seat.roster.workers[: max(place, 0)]
+            self.first_replica = sum(worker.num_replicas for worker in before)
             self.bind(self._strategy)
 
     @property
     def num_replicas_in_sync(self) -> int:
         """Replicas whose gradients are summed: of all workers of a round, or of this one."""
-        if self._in_round is None:
-            return self.num_replicas
-        return self.num_replicas * len(self.client.seat.roster.workers)
+        return self.num_replicas if self._in_round is None else self.num_replicas_of_all
+
+    @property
+    def num_replicas_of_all(self) -> int:
+        """Replicas of all workers."""
+        return sum(worker.num_replicas for worker in self.client.seat.roster.workers)
 
     def check_covers_all(self, what: str) -> None:
         """Refuse collectives in a round whose other replicas are on other workers."""
-        if self._in_round is not None and self.num_replicas == 1:
+        if self._in_round is not None:
             raise ContextError(
                 f"{what} in a function of a synchronous round: workers do not wait for each other;"
                 " an optimizer's apply_gradients sums the gradients of the round; else return"
@@ -186,6 +200,8 @@ def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[
     variable, slots, gradient = move
     keys = {name: slot.label.key for name, slot in slots.items()}
     rows = None
+    if isinstance(gradient, DistributedValues):
+        gradient = gradient.values[0]  # equal ones: the replicas' sum, in a copy for each
     if isinstance(gradient, IndexedSlices):
         gradient = gradient.summed()
         rows, gradient = gradient.indices, gradient.values

@@ -11,12 +11,12 @@ from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.nest import flatten, map_nest
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues
-from mpistrat.types import Nest
+from mpistrat.types import Array, Nest
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
 
-__all__ = ["ReplicaContext"]
+__all__ = ["ReplicaContext", "all_gather", "all_reduce"]
 
 
 class ReplicaContext:
@@ -113,7 +113,7 @@ class ReplicaContext:
         ----------
         tf.distribute.ReplicaContext.all_reduce.
         """
-        return self.merge_call(_all_reduce, (reduce_op, value, options))
+        return self.merge_call(all_reduce, (reduce_op, value, options))
 
     def all_gather(
         self, value: Nest, axis: int, options: CommunicationOptions | None = None
@@ -126,7 +126,11 @@ class ReplicaContext:
         ----------
         tf.distribute.ReplicaContext.all_gather.
         """
-        return self.merge_call(_all_gather, (value, axis, options))
+        return self.merge_call(all_gather, (value, axis, options))
+
+    def placed(self, value: Array) -> Any:
+        """Return an array that was read, where this replica computes: here it is."""
+        return value
 
     def _require_current(self) -> None:
         if context.get_replica_context() is not self:
@@ -142,8 +146,12 @@ class ReplicaContext:
         )
 
 
-def _all_reduce(strategy: Strategy, reduce_op: Any, value: Nest, options: Any) -> Nest:
-    strategy.extended.check_covers_all("all_reduce")
+def all_reduce(
+    strategy: Strategy, reduce_op: Any, value: Nest, options: Any = None, covers_some: bool = False
+) -> Nest:
+    """Combine what all replicas have handed over; or those of a worker, if they are `some`."""
+    if not covers_some:
+        strategy.extended.check_covers_all("all_reduce")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
         _check_equal("reduce_op", reduce_op)
@@ -152,8 +160,12 @@ def _all_reduce(strategy: Strategy, reduce_op: Any, value: Nest, options: Any) -
     return map_nest(combiner.copies, combiner.reduce_nest(op, value, options))
 
 
-def _all_gather(strategy: Strategy, value: Nest, axis: Any, options: Any) -> Nest:
-    strategy.extended.check_covers_all("all_gather")
+def all_gather(
+    strategy: Strategy, value: Nest, axis: Any, options: Any = None, covers_some: bool = False
+) -> Nest:
+    """Concatenate what all replicas have handed over; or those of a worker, as above."""
+    if not covers_some:
+        strategy.extended.check_covers_all("all_gather")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
         _check_equal("axis", axis)

@@ -9,6 +9,7 @@ import numpy as np
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.ps import rows as row_functions
+from mpistrat.strategy.context import placed
 from mpistrat.strategy.fitting import fitting
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.types import Array, ArrayLike
@@ -94,10 +95,12 @@ class Scattered:
         Returns
         -------
         Array
-            Of shape [..., and that of a row], in the order of `indices`.
+            Of shape [..., and that of a row], in the order of `indices`. In a replica of a
+            worker on a GPU it is there.
         """
         rows = check_rows(self, "sparse_read", indices)
-        return self._rows(rows.ravel()).reshape((*rows.shape, *_shape(self)[1:]))
+        found = self._rows(rows.ravel()).reshape((*rows.shape, *_shape(self)[1:]))
+        return placed(found)
 
 
 def scatter(value: Array, method: str, slices: IndexedSlices) -> None:

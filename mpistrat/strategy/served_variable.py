@@ -15,15 +15,18 @@ from mpistrat.ps.in_place import InPlace
 from mpistrat.ps.keeper import Keeper
 from mpistrat.ps.push import Push
 from mpistrat.ps.row_ranges import RowRanges
+from mpistrat.strategy.context import placed
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.scatter import check_slices
 from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
 from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.worker_replicas import check_rule, combined, one_of_several
 from mpistrat.types import Array, ArrayLike
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from mpistrat.strategy.base import Strategy
     from mpistrat.strategy.parameter_server import ParameterServerStrategy
 
 __all__ = ["Label", "ServedVariable"]
@@ -58,7 +61,10 @@ class ServedVariable(Variable):
 
     Reading returns the value of now, as one whole: a read-only array that later assignments do
     not change. What a function on a worker assigns is there before the function counts as
-    finished. Changes by several workers come one after the other, in any order.
+    finished. Changes by several workers come one after the other, in any order. In ``run`` on a
+    worker with several replicas their values become one by `aggregation`; without one that is an
+    error. In a replica on a GPU, `value`, `read_value` and lookups of rows are arrays there;
+    `numpy` and operators read on the host.
 
     Parameters
     ----------
@@ -100,6 +106,20 @@ class ServedVariable(Variable):
 
     def _read(self) -> Array:
         return self.read_each([self])[0]
+
+    def value(self) -> Array:
+        """Return the value of now, read-only; on a replica's GPU a copy."""
+        return placed(self._read())
+
+    def read_value(self) -> Array:
+        """Return a copy of the value of now."""
+        value = self._read()
+        found = placed(value)
+        return value.copy() if found is value else found
+
+    def numpy(self) -> Array:
+        """Return a copy of the value of now, on the host."""
+        return self._read().copy()
 
     def _taken_in(self, found: tuple[int, Array | None], known: Array | None) -> Array:
         """Return the value that a ps has answered with: nothing, if it is the `known` one."""
@@ -192,24 +212,24 @@ class ServedVariable(Variable):
     # ------------------------------------------------------------------------------- changes
 
     def assign(self, value: ArrayLike) -> Variable:
-        """Set the value; **Local**, does not wait for the ps."""
-        return self._tell(self._change("assign", value))
+        """Set the value; does not wait for the ps, but in a replica for those of the worker."""
+        return self._assign("assign", value)
 
     def assign_add(self, delta: ArrayLike) -> Variable:
-        """Add to the value; **Local**, does not wait for the ps."""
-        return self._tell(self._change("assign_add", delta))
+        """Add to the value; waits as `assign` does."""
+        return self._assign("assign_add", delta)
 
     def assign_sub(self, delta: ArrayLike) -> Variable:
-        """Subtract from the value; **Local**, does not wait for the ps."""
-        return self._tell(self._change("assign_sub", delta))
+        """Subtract from the value; waits as `assign` does."""
+        return self._assign("assign_sub", delta)
+
+    def _assign(self, method: str, value: ArrayLike) -> Variable:
+        self.change_each(method, [self], [value])
+        return self
 
     def _scatter(self, method: str, sparse_delta: IndexedSlices) -> Self:
         slices = check_slices(self, method, sparse_delta)
         self.scatter_parts(method, [self], RowRanges([self.shape[0]]), slices)
-        return self
-
-    def _tell(self, change: tuple[Any, ...]) -> Self:
-        self._client.tell_all([change])
         return self
 
     @classmethod
@@ -217,6 +237,12 @@ class ServedVariable(Variable):
         cls, method: str, variables: Sequence[Any], ranges: RowRanges, slices: IndexedSlices
     ) -> None:
         """Change rows of the parts; each row is copied once, to where its ps reads it."""
+        if one_of_several(variables[0].distribute_strategy) is not None:
+            raise UsageError(
+                f"{method} to variable {variables[0].name!r} in one of a worker's several replicas"
+                " has no rule for their rows; gather the rows with all_gather and scatter them in"
+                " merge_call, or give them to an optimizer"
+            )
         Push(variables[0]._client, method.removeprefix("scatter_"), ranges).tell(
             [(one.label.ps, one.label.key) for one in variables], slices.indices, slices.values
         )
@@ -227,7 +253,13 @@ class ServedVariable(Variable):
         changes = [
             one._change(method, value) for one, value in zip(variables, values, strict=True)
         ]
-        variables[0]._client.tell_all(changes)
+        replica = one_of_several(variables[0].distribute_strategy)
+        if replica is None:
+            variables[0]._client.tell_all(changes)
+            return
+        check_rule(variables[0], method)
+        taken = [value for *_, value in changes]
+        replica.merge_call(_change_merged, args=(variables[0], method, list(variables), taken))
 
     def _change(self, method: str, value: Any) -> tuple[Any, ...]:
         """Return what to tell a ps; raise on what does not fit."""
@@ -247,6 +279,14 @@ class ServedVariable(Variable):
         )
 
     __str__ = __repr__
+
+
+def _change_merged(
+    strategy: Strategy, first: ServedVariable, method: str, variables: list[Any], values: list[Any]
+) -> None:
+    """Change variables once by what the replicas of a worker handed over."""
+    once = [combined(strategy, first.aggregation, value) for value in values]
+    first.change_each(method, variables, once)
 
 
 def _arrive(strategy: ParameterServerStrategy, label: Label) -> ServedVariable:

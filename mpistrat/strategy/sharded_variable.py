@@ -11,6 +11,7 @@ import numpy as np
 
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.ps.row_ranges import RowRanges
+from mpistrat.strategy.context import placed
 from mpistrat.strategy.fitting import fitting
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.indexing import is_basic, rows_within
@@ -137,12 +138,12 @@ class ShardedVariable(Scattered, Delegate):
         return type(self._first).read_joined(self._variables)
 
     def value(self) -> Array:
-        """Return a copy of the current value."""
-        return self._read()
+        """Return a copy of the current value; in a replica on a GPU, there."""
+        return placed(self._read())
 
     def read_value(self) -> Array:
-        """Return a copy of the current value."""
-        return self._read()
+        """Return a copy of the current value; in a replica on a GPU, there."""
+        return placed(self._read())
 
     def numpy(self) -> Array:
         """Return a copy of the current value."""

@@ -73,26 +73,35 @@ def on_chief(
     variable_partitioner: Any = None,
     *,
     synchronous: bool = False,
+    worker_devices: Any = None,
     **options: Any,
 ) -> Callable[[Callable[[ParameterServerStrategy, ClusterCoordinator], None]], None]:
     """Run the function below on the chief at once; on the other ranks serve it.
 
     It gets the strategy and its coordinator; `options` are the coordinator's. The job is over when
-    it returns.
+    it returns. `worker_devices` has those of each worker.
     """
 
     def play(body: Callable[[ParameterServerStrategy, ClusterCoordinator], None]) -> None:
         with _node_size(cast.node_size):
             resolver = cast.resolver()
             if resolver.task_type in ("worker", "ps"):
-                Server(resolver).join()
+                Server(resolver, devices=_devices(resolver, worker_devices)).join()
                 return
+            here = worker_devices if cast.ranks == 1 else None
             with ParameterServerStrategy(
-                resolver, variable_partitioner, synchronous=synchronous
+                resolver, variable_partitioner, synchronous=synchronous, worker_devices=here
             ) as strategy:
                 body(strategy, ClusterCoordinator(strategy, **options))
 
     return play
+
+
+def _devices(resolver: ClusterResolver, worker_devices: Any) -> Any:
+    """Return the devices of this rank, if it is a worker."""
+    if worker_devices is None or resolver.task_type != "worker":
+        return None
+    return worker_devices[resolver.task_id]
 
 
 @contextmanager

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from mpistrat.collectives import arrays
+from mpistrat.collectives import arrays, cuda
 from mpistrat.collectives.arrays import as_array, check_axis, check_out, deliver, flat, landing
 from mpistrat.collectives.roots import check_root
 from mpistrat.collectives.rows import even_lengths, from_rows, row_counts, row_signature, to_rows
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.testing.pretend_gpus import pretending
 
 
 def test_arrays_are_taken_as_they_are():
@@ -179,3 +180,17 @@ def test_names():
 def test_masked_arrays_would_lose_their_mask():
     with pytest.raises(ArgumentTypeError, match="lose its mask"):
         as_array(np.ma.array([1.0, 2.0], mask=[False, True]))
+
+
+def test_arrays_on_devices_are_copied_to_the_host():
+    with pretending(1), cuda.on_gpu(0):
+        there = cuda.placed(np.arange(3.0, dtype=np.float32))
+        found = as_array(there)
+    assert type(found) is np.ndarray
+    assert found.dtype == np.float32
+    assert found.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_which_gpu_a_device_is():
+    names = ["/job:worker/replica:0/task:3/device:GPU:12", "GPU:1", "/gpu:0", "CPU:0"]
+    assert [cuda.gpu_index(name) for name in names] == [12, 1, 0, None]

@@ -1,0 +1,97 @@
+"""The replicas of a worker: what each has on its GPU, and what they change together."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.collectives import cuda
+from mpistrat.errors import UsageError
+from mpistrat.strategy import context
+from mpistrat.strategy.communication_options import CommunicationOptions
+from mpistrat.strategy.nest import map_nest
+from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.replica_context import ReplicaContext
+from mpistrat.strategy.values import DistributedValues
+from mpistrat.strategy.variable_options import VariableAggregation
+from mpistrat.types import Array, Nest
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+
+__all__ = ["WorkerReplica", "check_rule", "combined", "on_its_gpu", "one_of_several"]
+
+
+class WorkerReplica(ReplicaContext):
+    """A replica of a worker; on a GPU, what it reads and what collectives return is there.
+
+    Collectives go over the replicas of this worker.
+    """
+
+    @functools.cached_property
+    def gpu(self) -> int | None:
+        """Which GPU of this rank it runs on, or None."""
+        return cuda.gpu_index(self.devices[0])
+
+    def placed(self, value: Array) -> Any:
+        """Return an array that was read, where this replica computes."""
+        return value if self.gpu is None else cuda.placed(value)
+
+    def all_reduce(
+        self,
+        reduce_op: ReduceOp | str,
+        value: Nest,
+        options: CommunicationOptions | None = None,
+    ) -> Nest:
+        """Combine `value` over the replicas of this worker, where they compute."""
+        return map_nest(self.placed, super().all_reduce(reduce_op, value, options))
+
+    def all_gather(
+        self, value: Nest, axis: int, options: CommunicationOptions | None = None
+    ) -> Nest:
+        """Concatenate `value` of the replicas of this worker, where they compute."""
+        return map_nest(self.placed, super().all_gather(value, axis, options))
+
+
+def on_its_gpu(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replica function that runs with the GPU of its replica as the current one."""
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        replica = context.get_replica_context()
+        if not isinstance(replica, WorkerReplica) or replica.gpu is None:
+            return fn(*args, **kwargs)
+        with cuda.on_gpu(replica.gpu):
+            return fn(*args, **kwargs)
+
+    return call
+
+
+def one_of_several(strategy: Strategy) -> ReplicaContext | None:
+    """Return the replica that runs this code, if its worker has others of this strategy."""
+    mode = context.current()
+    if mode is None or mode.replica is None or mode.strategy is not strategy:
+        return None
+    return mode.replica if strategy.extended.num_local_replicas > 1 else None
+
+
+def check_rule(variable: Any, method: str) -> None:
+    """Raise unless a variable says how the values of several replicas become one."""
+    if variable.aggregation is VariableAggregation.NONE:
+        count = variable.distribute_strategy.extended.num_local_replicas
+        raise UsageError(
+            f"{method} to variable {variable.name!r} in one of the {count} replicas of a worker"
+            " needs a rule for their values; pass aggregation=VariableAggregation.MEAN (or SUM,"
+            " ONLY_FIRST_REPLICA) to Variable, or assign outside of run"
+        )
+
+
+def combined(strategy: Strategy, aggregation: VariableAggregation, value: Any) -> Array:
+    """Return the one value that those of this worker's replicas become."""
+    if aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+        first: Array = value.values[0] if isinstance(value, DistributedValues) else value
+        return first
+    combiner = strategy.extended.combiner
+    op = ReduceOp.SUM if aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+    return combiner.reduce_one(op, combiner.of_each_replica(value))
