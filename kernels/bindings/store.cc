@@ -140,7 +140,7 @@ int64_t split_rows(nb::handle indices, nb::handle values, nb::handle begins, nb:
     row_places.push_back(reinterpret_cast<int64_t*>(room.data));
     value_places.push_back(Memory(values_out[i], counts[i] * from.row_bytes(), true).data);
   }
-  const MpistratPieces pieces = {starts.data, starts.num_parts, row_places.data(),
+  const MpistratPieces pieces = {starts.data, starts.num_parts, counts.data(), row_places.data(),
                                  value_places.data()};
   return unlocked(from.nbytes, [&] {
     return mpistrat_rows_split(&pieces, rows.data, rows.count, from.data, from.row_bytes(),

@@ -23,13 +23,21 @@ namespace mpistrat {
 constexpr size_t kPieceBytes = 4096;  // a sum on its way into the table, in the first-level cache
 
 template <class Table>
+void fetch_ahead(const Table& table, const int64_t* rows, int64_t i, int64_t count) {
+  const int64_t ahead = i + kRowsAhead;
+  if (ahead >= count) return;
+  fetch<1>(ahead_of(table.data(0), loaded(rows, ahead), table.row_bytes), table.row_bytes);
+}
+
+template <class Table>
 void put_rows(Table& table, const int64_t* rows, int64_t count, const char* values) {
   for (int64_t i = 0; i < count; ++i) {
-    if (i + kRowsAhead < count) fetch<1>(table.data(rows[i + kRowsAhead]), table.row_bytes);
-    const size_t at = static_cast<size_t>(i) * table.row_bytes;
-    table.begin(rows[i]);
-    table.write(table.data(rows[i]), values + at, table.row_bytes);
-    table.end(rows[i]);
+    fetch_ahead(table, rows, i, count);
+    const int64_t row = row_at(rows, i, table.num_rows);
+    table.begin(row);
+    table.write(table.data(row), values + static_cast<size_t>(i) * table.row_bytes,
+                table.row_bytes);
+    table.end(row);
   }
 }
 
@@ -51,32 +59,37 @@ template <class Table>
 void add_in_order(Table& table, ReduceKernel kernel, const int64_t* rows, int64_t count,
                   const char* values) {
   for (int64_t i = 0; i < count; ++i) {
-    if (i + kRowsAhead < count) fetch<1>(table.data(rows[i + kRowsAhead]), table.row_bytes);
-    const char* from[] = {table.data(rows[i]), values + static_cast<size_t>(i) * table.row_bytes};
-    write_sum(table, kernel, rows[i], Sources{from, 2, table.row_bytes});
+    fetch_ahead(table, rows, i, count);
+    const int64_t row = row_at(rows, i, table.num_rows);
+    const char* from[] = {table.data(row), values + static_cast<size_t>(i) * table.row_bytes};
+    write_sum(table, kernel, row, Sources{from, 2, table.row_bytes});
   }
 }
 
 // All that is added to a row at once, so that it is rounded once.
 template <class Table>
-void add_together(Table& table, ReduceKernel kernel, const int64_t* rows, int64_t count,
+void add_together(Table& table, ReduceKernel kernel, const int64_t* given, int64_t count,
                   const char* values) {
-  std::vector<int64_t> order(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) order[static_cast<size_t>(i)] = i;
+  std::vector<int64_t> order(static_cast<size_t>(count)), rows(order.size());
+  for (int64_t i = 0; i < count; ++i) {
+    order[static_cast<size_t>(i)] = i;
+    rows[static_cast<size_t>(i)] = row_at(given, i, table.num_rows);  // no sort of what changes
+  }
   // Positions break ties: the order in which they came, without a stable sort's memory.
-  std::sort(order.begin(), order.end(), [rows](int64_t a, int64_t b) {
-    return rows[a] != rows[b] ? rows[a] < rows[b] : a < b;
+  const auto row_of = [&rows](int64_t place) { return rows[static_cast<size_t>(place)]; };
+  std::sort(order.begin(), order.end(), [&row_of](int64_t a, int64_t b) {
+    return row_of(a) != row_of(b) ? row_of(a) < row_of(b) : a < b;
   });
   std::vector<const char*> from;
   from.reserve(order.size() + 1);  // no memory is asked for once something is written
   for (size_t begin = 0, end; begin < order.size(); begin = end) {
-    const int64_t row = rows[order[begin]];
+    const int64_t row = row_of(order[begin]);
     from.assign(1, table.data(row));
-    for (end = begin; end < order.size() && rows[order[end]] == row; ++end) {
+    for (end = begin; end < order.size() && row_of(order[end]) == row; ++end) {
       from.push_back(values + static_cast<size_t>(order[end]) * table.row_bytes);
     }
     const size_t ahead = end + static_cast<size_t>(kRowsAhead);
-    if (ahead < order.size()) fetch<1>(table.data(rows[order[ahead]]), table.row_bytes);
+    if (ahead < order.size()) fetch<1>(table.data(row_of(order[ahead])), table.row_bytes);
     write_sum(table, kernel, row,
               Sources{from.data(), static_cast<int>(from.size()), table.row_bytes});
   }

@@ -13,9 +13,12 @@ namespace {
 struct PrivateTable {
   char* first;
   size_t row_bytes;
+  int64_t num_rows;
 
   explicit PrivateTable(const MpistratTable& table)
-      : first(static_cast<char*>(table.data)), row_bytes(static_cast<size_t>(table.row_bytes)) {}
+      : first(static_cast<char*>(table.data)),
+        row_bytes(static_cast<size_t>(table.row_bytes)),
+        num_rows(table.num_rows) {}
 
   char* data(int64_t row) const { return first + static_cast<size_t>(row) * row_bytes; }
   void begin(int64_t) const {}
@@ -25,8 +28,9 @@ struct PrivateTable {
 
 void take(const PrivateTable& table, const int64_t* rows, int64_t count, char* out) {
   for (int64_t i = 0; i < count; ++i, out += table.row_bytes) {
-    if (i + kRowsAhead < count) fetch<0>(table.data(rows[i + kRowsAhead]), table.row_bytes);
-    std::memcpy(out, table.data(rows[i]), table.row_bytes);
+    const int64_t ahead = i + kRowsAhead;
+    if (ahead < count) fetch<0>(table.data(row_at(rows, ahead, table.num_rows)), table.row_bytes);
+    std::memcpy(out, table.data(row_at(rows, i, table.num_rows)), table.row_bytes);
   }
 }
 

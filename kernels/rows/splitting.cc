@@ -67,6 +67,19 @@ CopyRow negating(int dtype) {
   }
 }
 
+// Where the next row of a part goes.
+struct Piece {
+  int64_t start;
+  int64_t *rows, *end;
+  char* values;
+
+  Piece(const MpistratPieces& pieces, int part)
+      : start(pieces.starts[part]),
+        rows(pieces.rows[part]),
+        end(rows + pieces.counts[part]),
+        values(static_cast<char*>(pieces.values[part])) {}
+};
+
 }  // namespace
 }  // namespace mpistrat
 
@@ -78,7 +91,9 @@ int64_t mpistrat_rows_count(const int64_t* rows, int64_t count, const int64_t* s
   const int64_t wrong = mpistrat::first_wrong(rows, count, parts.num_rows());
   if (wrong >= 0) return wrong;
   for (int i = 0; i < num_parts; ++i) counts[i] = 0;
-  for (int64_t i = 0; i < count; ++i) ++counts[parts.find(rows[i])];
+  for (int64_t i = 0; i < count; ++i) {
+    ++counts[parts.find(mpistrat::row_at(rows, i, parts.num_rows()))];
+  }
   return MPISTRAT_ROWS_DONE;
 }
 
@@ -91,18 +106,21 @@ int64_t mpistrat_rows_split(const MpistratPieces* pieces, const int64_t* rows, i
     if (!copy || nbytes % mpistrat_itemsize(negated_dtype) != 0) return MPISTRAT_ROWS_NO_DTYPE;
   }
   const Parts parts = {pieces->starts, pieces->num_parts};
-  std::vector<int64_t> done;
+  std::vector<mpistrat::Piece> all;
   try {
-    done.assign(static_cast<size_t>(parts.num), 0);
+    for (int i = 0; i < parts.num; ++i) all.emplace_back(*pieces, i);
   } catch (const std::bad_alloc&) {
     return MPISTRAT_ROWS_NO_MEMORY;
   }
+  const int64_t num_rows = parts.num_rows();
   const char* from = static_cast<const char*>(values);
   for (int64_t i = 0; i < count; ++i, from += nbytes) {
-    const int part = parts.find(rows[i]);
-    const int64_t at = done[static_cast<size_t>(part)]++;
-    pieces->rows[part][at] = rows[i] - pieces->starts[part];
-    copy(static_cast<char*>(pieces->values[part]) + static_cast<size_t>(at) * nbytes, from, nbytes);
+    const int64_t row = mpistrat::row_at(rows, i, num_rows);
+    mpistrat::Piece& piece = all[static_cast<size_t>(parts.find(row))];
+    if (piece.rows == piece.end) return MPISTRAT_ROWS_CHANGED;
+    *piece.rows++ = row - piece.start;
+    copy(piece.values, from, nbytes);
+    piece.values += nbytes;
   }
   return MPISTRAT_ROWS_DONE;
 }

@@ -47,6 +47,7 @@ class Gathering {
         parts_(parts),
         rows_(rows),
         count_(count),
+        num_rows_(parts.num_rows()),
         out_(out),
         shift_(stores[0]->layout.shift),
         row_bytes_(stores[0]->layout.row_bytes),
@@ -60,7 +61,7 @@ class Gathering {
     Place ring[kRing];
     for (int64_t i = -kRowsAhead; i < count_; ++i) {
       const int64_t ahead = i + kRowsAhead;
-      if (ahead < count_) ring[ahead % kRing] = place(rows_[ahead]);
+      if (ahead < count_) ring[ahead % kRing] = place(row_at(rows_, ahead, num_rows_));
       if (i >= 0) copy_row(ring[i % kRing], out_ + static_cast<size_t>(i) * row_bytes_);
     }
     bool is_done = true;
@@ -104,7 +105,7 @@ class Gathering {
   const MpistratStore* const* stores_;
   const Parts parts_;
   const int64_t* rows_;
-  const int64_t count_;
+  const int64_t count_, num_rows_;
   char* out_;
   const int shift_;
   const size_t row_bytes_;

@@ -23,11 +23,6 @@ struct Source {
 
   Source(const MpistratStore& store, int buffer)
       : layout(store.layout), marks(store.marks(buffer)), data(store.data(buffer)) {}
-
-  const char* row(int64_t index) const {
-    return data + static_cast<size_t>(index) * layout.row_bytes;
-  }
-  const Mark& mark(int64_t row) const { return marks[static_cast<size_t>(row) >> layout.shift]; }
 };
 
 // Copy what is of a change up to `version`; returns false if it no longer was. Every word was
@@ -71,16 +66,28 @@ struct SomeRows {
 
   template <class Copy>
   bool each(const Source& source, size_t& done, Copy copy) const {
-    const size_t nbytes = source.layout.row_bytes;
-    for (; done < count; ++done) {
-      const size_t ahead = done + static_cast<size_t>(kRowsAhead);
-      if (ahead < count) {
-        fetch<0>(source.row(rows[ahead]), nbytes);
-        __builtin_prefetch(&source.mark(rows[ahead]));
+    // Kept here, since the compiler has to think that what is copied out may change them.
+    const auto num_rows = static_cast<int64_t>(source.layout.num_rows);
+    const size_t nbytes = source.layout.row_bytes, num = count;
+    const int shift = source.layout.shift;
+    const Mark* const marks = source.marks;
+    const char* const data = source.data;
+    const int64_t* const indices = rows;
+    char* to = out + done * nbytes;
+    for (size_t i = done; i < num; ++i, to += nbytes) {
+      const size_t ahead = i + static_cast<size_t>(kRowsAhead);
+      if (ahead < num) {
+        const int64_t next = loaded(indices, static_cast<int64_t>(ahead));
+        fetch<0>(ahead_of(data, next, nbytes), nbytes);
+        __builtin_prefetch(ahead_of(marks, next >> shift, sizeof(Mark)));
       }
-      const int64_t row = rows[done];
-      if (!copy(out + done * nbytes, source.row(row), nbytes, source.mark(row))) return false;
+      const auto row = static_cast<size_t>(row_at(indices, static_cast<int64_t>(i), num_rows));
+      if (!copy(to, data + row * nbytes, nbytes, marks[row >> shift])) {
+        done = i;
+        return false;
+      }
     }
+    done = num;
     return true;
   }
 };

@@ -18,6 +18,7 @@ constexpr auto kRelease = std::memory_order_release;
 struct SharedTable {
   char* first;
   size_t row_bytes;
+  int64_t num_rows;
   Mark* marks;
   int shift;
   uint64_t change;
@@ -26,6 +27,7 @@ struct SharedTable {
   SharedTable(const MpistratStore& store, int buffer)
       : first(store.data(buffer)),
         row_bytes(store.layout.row_bytes),
+        num_rows(static_cast<int64_t>(store.layout.num_rows)),
         marks(store.marks(buffer)),
         shift(store.layout.shift) {
     const State state = store.state();

@@ -3,9 +3,11 @@
 #include "mpistrat/rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <complex>
 #include <cstring>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "check.h"
@@ -127,7 +129,8 @@ void check_split(const Indices& lengths, int dtype, int negated_dtype) {
       expected_values[part].push_back(negated_dtype < 0 ? value : static_cast<T>(T{} - value));
     }
   }
-  const MpistratPieces pieces = {starts.data(), num, row_places.data(), value_places.data()};
+  const MpistratPieces pieces = {starts.data(), num, counts.data(), row_places.data(),
+                                 value_places.data()};
   CHECK(mpistrat_rows_split(&pieces, rows.data(), count, values.data(), columns * sizeof(T),
                             negated_dtype) == MPISTRAT_ROWS_DONE);
   CHECK_AT(some_rows == expected_rows && some_values == expected_values, "dtype %d, %d parts",
@@ -147,7 +150,7 @@ void check_split_refusals() {
   const Indices rows = {3, 9, 4}, starts = {0, 5, 9};
   Indices counts(2);
   CHECK(mpistrat_rows_count(rows.data(), 3, starts.data(), 2, counts.data()) == 1);
-  const MpistratPieces pieces = {starts.data(), 2, nullptr, nullptr};
+  const MpistratPieces pieces = {starts.data(), 2, counts.data(), nullptr, nullptr};
   for (int dtype : {int{MPISTRAT_BOOL}, 15, int{MPISTRAT_FLOAT64}}) {
     CHECK(mpistrat_rows_split(&pieces, rows.data(), 3, rows.data(), 4, dtype) ==
           MPISTRAT_ROWS_NO_DTYPE);
@@ -177,6 +180,46 @@ void check_refusals() {
         MPISTRAT_ROWS_DONE);
 }
 
+// Another thread writes to the indices; the sanitizers and the guards tell what else is touched.
+void check_changing_indices() {
+  constexpr int64_t kCount = 2000;
+  constexpr size_t kGuard = 64;
+  Buffer guarded(kGuard + kNumRows * 8 + kGuard, 'g'), values(kCount * 8, 0);
+  const MpistratTable table = {guarded.data() + kGuard, kNumRows, 8};
+  const Indices starts = {0, 5, kNumRows};
+  Indices rows(kCount, 3), counts(2), near(kCount), far(kCount);
+  Buffer near_values(kCount * 8), far_values(kCount * 8);
+  void* const value_places[] = {near_values.data(), far_values.data()};
+  std::atomic<bool> is_over{false};
+  std::thread writer([&] {
+    for (size_t i = 0; !is_over.load(std::memory_order_relaxed); ++i) {
+      int64_t* one = rows.data() + i * 7 % kCount;
+      for (int64_t row : {INT64_MAX / 64, -INT64_MAX / 64, int64_t{7}, int64_t{3}}) {
+        __atomic_store_n(one, row, __ATOMIC_RELAXED);
+      }
+    }
+  });
+  const char* from = values.data();
+  for (int turn = 0; turn < 300; ++turn) {
+    mpistrat_rows_take(&table, rows.data(), kCount, values.data());
+    mpistrat_rows_put(&table, rows.data(), kCount, from);
+    mpistrat_rows_add(&table, rows.data(), kCount, from, MPISTRAT_FLOAT64);
+    mpistrat_rows_add(&table, rows.data(), kCount, from, MPISTRAT_FLOAT16);
+    if (mpistrat_rows_count(rows.data(), kCount, starts.data(), 2, counts.data()) >= 0) continue;
+    near.assign(static_cast<size_t>(counts[0]), -1);
+    far.assign(static_cast<size_t>(counts[1]), -1);
+    int64_t* const exact[] = {near.data(), far.data()};
+    const MpistratPieces pieces = {starts.data(), 2, counts.data(), exact, value_places};
+    const int64_t result = mpistrat_rows_split(&pieces, rows.data(), kCount, from, 8, -1);
+    CHECK(result == MPISTRAT_ROWS_DONE || result == MPISTRAT_ROWS_CHANGED);
+  }
+  is_over.store(true);
+  writer.join();
+  const Buffer guard(kGuard, 'g');
+  CHECK(std::equal(guard.begin(), guard.end(), guarded.begin()));
+  CHECK(std::equal(guard.begin(), guard.end(), guarded.end() - kGuard));
+}
+
 }  // namespace
 
 int main() {
@@ -193,5 +236,6 @@ int main() {
   check_splits<std::complex<float>>(MPISTRAT_COMPLEX64);
   check_split_refusals();
   check_refusals();
+  check_changing_indices();
   return 0;
 }

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpistrat.collectives.native import kernels, why_no_kernels
 from mpistrat.collectives.reductions import widened
-from mpistrat.errors import MpistratError
+from mpistrat.errors import MpistratError, UsageError
 from mpistrat.types import Array
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 DONE = -1
 """What the kernels return; else the position of the first index that is no row."""
 
-_NO_MEMORY = -2
+_NO_MEMORY, _CHANGED = -2, -6
 
 
 def take_rows(table: Array, rows: Array, out: Array) -> int:
@@ -111,8 +111,13 @@ def first_wrong(rows: Array, num_rows: int) -> int:
 
 
 def check_result(result: int, what: str) -> None:
-    """Raise if a kernel had no success for a reason of its own."""
+    """Raise if a kernel had no success, though the rows that it got were checked before."""
     if result == _NO_MEMORY:
         raise MpistratError(f"{what}: no memory to sort the rows; nothing was changed")
+    if result == _CHANGED or result > DONE:
+        raise UsageError(
+            f"{what}: the indices of rows changed during the call; another thread writes to their"
+            " array: hand over a copy"
+        )
     if result < DONE:
         raise MpistratError(f"{what}: the kernels refused with {result}; report this")

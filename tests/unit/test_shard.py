@@ -13,6 +13,7 @@ import pytest
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.ps import rows as row_functions
 from mpistrat.ps import shard as shard_module
+from mpistrat.ps.rows import check_result
 from mpistrat.ps.rules import AdamRule, SGDRule
 from mpistrat.ps.shard import Shard
 
@@ -252,3 +253,9 @@ def test_moves_of_several_threads_add_up(make):
     np.testing.assert_array_equal(one.read_rows([1, 5])[:, 0], [1200, 600])
     one.apply_rows(SGDRule(momentum=0.5), slots, [2], np.ones((1, 4)), 1, 1.0)
     assert slots["momentum"][2, 0] == -1
+
+
+@pytest.mark.parametrize("result", [-6, 0, 7])
+def test_indices_that_change_during_a_call_are_an_error(result):
+    with pytest.raises(UsageError, match=r"changed during the call; .*: hand over a copy"):
+        check_result(result, "scatter_add")

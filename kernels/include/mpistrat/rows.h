@@ -4,6 +4,9 @@
 // Some rows of a table: read, replaced, added to. Functions of their arguments alone, safe to call
 // from many threads on different tables; all indices are checked before anything is written.
 //
+// If another thread writes to the indices meanwhile, some row of the table may be read or written
+// in the place of another; no other memory is.
+//
 // What bounds them is the latency of memory: rows are fetched so many ahead that a core always has
 // as many lines on their way as it can.
 
@@ -19,7 +22,8 @@ extern "C" {
 enum MpistratRowsResult {
   MPISTRAT_ROWS_DONE = -1,       // else the position of the first index that is no row
   MPISTRAT_ROWS_NO_MEMORY = -2,  // nothing was done
-  MPISTRAT_ROWS_NO_DTYPE = -3    // nothing was done: not a dtype, or no whole elements in a row
+  MPISTRAT_ROWS_NO_DTYPE = -3,   // nothing was done: not a dtype, or no whole elements in a row
+  MPISTRAT_ROWS_CHANGED = -6     // the indices were others when they were counted
 };
 
 // A table of `num_rows` rows of `row_bytes` bytes, one after the other.
@@ -50,7 +54,8 @@ int64_t mpistrat_rows_add(const MpistratTable* table, const int64_t* rows, int64
 typedef struct MpistratPieces {
   const int64_t* starts;
   int num_parts;
-  int64_t* const* rows;  // counted from the part's first
+  const int64_t* counts;  // rows for which each piece has room, as mpistrat_rows_count found them
+  int64_t* const* rows;   // counted from the part's first
   void* const* values;
 } MpistratPieces;
 
