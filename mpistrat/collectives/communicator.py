@@ -73,6 +73,7 @@ class Communicator(Calls):
         self._engine = Engine(self._gate)
         self._label: str | None = None
         self._at_risk: tuple[Array, Array] | None = None
+        self._closing: Work[None] | None = None
         is_job = self._backend.capabilities().processes and self.size > 1
         if is_job:
             shutdown.watch(self)
@@ -314,8 +315,10 @@ class Communicator(Calls):
             self._gate.closed = True
 
     def iclose(self) -> Work[None]:
-        """Start :meth:`close`: the wait for all ranks."""
-        return self._start(operations.close)
+        """Start :meth:`close`, the wait for all ranks; the same call if it was started before."""
+        if self._closing is None:
+            self._closing = self._start(operations.close)
+        return self._closing
 
     @property
     def gate(self) -> Gate:

@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.evaluator import SidecarEvaluator
 
-__all__ = ["ClusterCoordinator"]
+__all__ = ["ClusterCoordinator", "SidecarEvaluator"]
 
 _LOOK_S = 0.2  # between two looks at the ranks, while functions run
 

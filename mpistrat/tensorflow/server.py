@@ -1,4 +1,4 @@
-"""The server of a worker or a parameter server."""
+"""The server of a worker or a parameter server, and an evaluator's place beside them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.mpi_resolver import MPIClusterResolver
+from mpistrat.errors import UsageError
 from mpistrat.tensorflow.tasks import Tasks
 
 __all__ = ["Server", "serve"]
@@ -23,6 +24,9 @@ def serve(job: str, index: int, host: str) -> tuple[Any, ...]:
 
 class Server(tf.distribute.Server):  # type: ignore[misc]
     """A TensorFlow server on this rank: of a worker, or of a parameter server.
+
+    On an evaluator's rank there is none, since it is no part of TensorFlow's cluster: there it
+    says when the chief is done, by `join` or to a ``coordinator.SidecarEvaluator``.
 
     Parameters
     ----------
@@ -70,10 +74,41 @@ class Server(tf.distribute.Server):  # type: ignore[misc]
             super().__init__(server_or_cluster_def, *role, protocol, config, start)
             return
         tasks = Tasks(resolver, comm, backend, makes="Server", role=role)
+        self._tasks = tasks
+        if tasks.job == "evaluator":
+            tasks.published("")
+            return
         with tasks.communicator.checking():
             super().__init__(*serve(tasks.job, tasks.index, tasks.host), config)
-        self._tasks = tasks
         tasks.published(self.target.removeprefix("grpc://"))
+
+    @property
+    def target(self) -> str:
+        """Where sessions find the server; an evaluator has none."""
+        if self._is_evaluator:
+            return ""
+        found: str = super().target
+        return found
+
+    def start(self) -> None:
+        """Start a server that was made with ``start=False``; an evaluator has none."""
+        if not self._is_evaluator:
+            super().start()
+
+    @property
+    def _is_evaluator(self) -> bool:
+        return self._tasks is not None and self._tasks.job == "evaluator"
+
+    def evaluator(self) -> Tasks:
+        """Return what an evaluator has of the job; for ``coordinator.SidecarEvaluator``."""
+        if self._tasks is None or not self._is_evaluator:
+            who = "a server of TensorFlow's" if self._tasks is None else self._tasks.me
+            raise UsageError(
+                f"SidecarEvaluator of {who}; expected the Server of a rank whose"
+                " resolver.task_type is 'evaluator': MPIClusterResolver(num_ps=1,"
+                " num_evaluators=1) has one"
+            )
+        return self._tasks
 
     def join(self) -> None:
         """Serve until the chief has closed its strategy, or its program has ended well.
@@ -93,4 +128,5 @@ def _resolver(given: Any) -> Any:
     """Return the resolver that a cluster spec of ours is from."""
     if not isinstance(given, ClusterSpec):
         return given
-    return MPIClusterResolver(num_ps=given.num_tasks("ps") if "ps" in given.jobs else 0)
+    counts = [given.num_tasks(job) if job in given.jobs else 0 for job in ("ps", "evaluator")]
+    return MPIClusterResolver(None, *counts)

@@ -45,7 +45,7 @@ class Tasks:
     communicator
         Between all ranks.
     job, index
-        This rank's role: "chief", "worker" or "ps", and its number among those.
+        This rank's role: "chief", "worker", "ps" or "evaluator", and its number among those.
     """
 
     def __init__(
@@ -59,22 +59,23 @@ class Tasks:
     ) -> None:
         given = comm if comm is not None else getattr(resolver, "comm", None)
         self.communicator = Communicator(given, backend)
-        wrong, num_ps = _complaint(resolver, self.communicator, makes, role), 0
-        if wrong is None:
-            num_ps = resolver.num_ps
-        self._agree(wrong, num_ps)
-        known = MPIClusterResolver(num_ps=num_ps, topology=self.communicator.topology)
+        wrong = _complaint(resolver, self.communicator, makes, role)
+        counts = (0, 0) if wrong is not None else (resolver.num_ps, resolver.num_evaluators)
+        self._agree(wrong, counts)
+        known = MPIClusterResolver(None, *counts, topology=self.communicator.topology)
         self._spec = known.cluster_spec()
         self.job, self.index = str(known.task_type), int(known.task_id or 0)
         os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")  # TensorFlow's way to see failures
 
-    def _agree(self, wrong: Exception | None, num_ps: int) -> None:
+    def _agree(self, wrong: Exception | None, counts: tuple[int, int]) -> None:
         """Raise the same error on all ranks, if there is one on any."""
-        facts = self.communicator.allgather_object((wrong, num_ps))
+        facts = self.communicator.allgather_object((wrong, counts))
         errors = {rank: error for rank, (error, _) in enumerate(facts) if error is not None}
-        counts = [count for _, count in facts]
-        if not errors and len(set(counts)) > 1:
-            errors = {0: UsageError(f"num_ps by rank is {counts}; expected the same on all")}
+        columns = zip(*(found for _, found in facts), strict=True)
+        for name, by_rank in zip(("num_ps", "num_evaluators"), columns, strict=True):
+            if not errors and len(set(by_rank)) > 1:
+                text = f"{name} by rank is {list(by_rank)}; expected the same on all"
+                errors = {0: UsageError(text)}
         if errors:
             self.communicator.close()
             first = next(iter(errors.values()))
@@ -105,15 +106,20 @@ class Tasks:
 
     def name(self, rank: int) -> str:
         """Return what a rank is, in words."""
-        workers = self.num_workers
-        if rank == 0:
-            role = "the chief"
-        else:
-            role = f"worker {rank - 1}" if rank <= workers else f"ps {rank - 1 - workers}"
+        workers, num_ps = self.num_workers, self.num_ps
+        jobs = [("worker", index) for index in range(workers)]
+        jobs += [("ps", index) for index in range(num_ps)]
+        jobs += [("evaluator", index) for index in range(self.size - len(jobs) - 1)]
+        role = "the chief" if rank == 0 else "{} {}".format(*jobs[rank - 1])
         return f"{role} (rank {rank}/{self.size})"
 
+    @property
+    def me(self) -> str:
+        """What this rank is, in words."""
+        return self.name(self.communicator.rank)
+
     def published(self, address: str) -> dict[str, list[str]]:
-        """Return the addresses of all servers by job, of which this rank's is `address`.
+        """Return the addresses of all servers by job, of which this rank's is `address`, if any.
 
         Notes
         -----
@@ -122,7 +128,7 @@ class Tasks:
         found = self.communicator.allgather_object(address)
         past_proxies({one.rpartition(":")[0] for one in found if one})
         first_ps = 1 + self.num_workers
-        return {"worker": found[1:first_ps], "ps": found[first_ps:]}
+        return {"worker": found[1:first_ps], "ps": found[first_ps : first_ps + self.num_ps]}
 
     def wait_for_chief(self) -> None:
         """Return when the chief has closed the cluster, or its program has ended well.
@@ -139,21 +145,48 @@ class Tasks:
         except PeerLostError as error:
             raise self._lost(error.rank, str(error)) from error
 
+    def is_over(self) -> bool:
+        """Tell whether the chief has closed the cluster; it need not wait for this rank then.
+
+        Raises
+        ------
+        PeerLostError
+            As `wait_for_chief`.
+        """
+        closing = self.communicator.iclose()
+        if not closing.test():
+            wrong = self._trouble()
+            if wrong is None:
+                return False
+            if not closing.test():  # else it was over when that rank ended
+                raise wrong
+        self.wait_for_chief()
+        return True
+
     def check(self) -> None:
-        """Raise if the process of a task has ended. **Local.**
+        """Raise if a task has failed, or its process has ended. **Local.**
 
         Raises
         ------
         PeerLostError
             Names it.
         """
+        wrong = self._trouble()
+        if wrong is not None:
+            raise wrong
+
+    def _trouble(self) -> PeerLostError | None:
+        """Return what is wrong with another rank, or None. **Local.**"""
+        found = self.communicator.gate.peers.trouble()
+        if found is not None:
+            return self._lost(found[0], f"it failed with {found[1]}")
         for rank in self.communicator.backend.lost():
-            raise self._lost(rank, "its process has ended")
+            return self._lost(rank, "its process has ended")
+        return None
 
     def _lost(self, rank: int, why: str) -> PeerLostError:
         who = self.name(rank) if rank >= 0 else "a task"
-        me = self.name(self.communicator.rank)
-        return PeerLostError(f"{me} cannot go on without {who}: {why}", rank=rank)
+        return PeerLostError(f"{self.me} cannot go on without {who}: {why}", rank=rank)
 
 
 def past_proxies(hosts: set[str]) -> None:
@@ -173,14 +206,9 @@ def _complaint(
             f"cluster_resolver with {shown}; expected"
             " mpistrat.cluster_resolver.MPIClusterResolver(num_ps=...) with 1 or more"
         )
-    if resolver.num_evaluators:
-        return UsageError(
-            f"cluster_resolver with num_evaluators={resolver.num_evaluators}; expected 0: here an"
-            " evaluator is a program of its own, which runs tf.keras.utils.SidecarEvaluator"
-        )
-    topology = communicator.topology
+    topology, counts = communicator.topology, (resolver.num_ps, resolver.num_evaluators)
     try:
-        known = MPIClusterResolver(num_ps=resolver.num_ps, topology=topology)
+        known = MPIClusterResolver(None, *counts, topology=topology)
     except ClusterError as error:
         return error
     job, index = str(known.task_type), known.task_id

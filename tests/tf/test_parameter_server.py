@@ -324,10 +324,12 @@ MISTAKES = {
         r"rank 0/5 is chief 0, but makes a Server; expected ParameterServerStrategy\(resolver\)",
     ),
     "no parameter servers": (right, MPIClusterResolver, r"num_ps=0; expected .*num_ps=\.\.\."),
-    "an evaluator": (
+    "different numbers of evaluators": (
         right,
-        lambda: MPIClusterResolver(num_ps=1, num_evaluators=1),
-        "num_evaluators=1; expected 0: here an evaluator is a program of its own",
+        lambda: MPIClusterResolver(
+            num_ps=1, num_evaluators=int(MPIClusterResolver().topology.rank == 1)
+        ),
+        r"num_evaluators by rank is \[0, 1, 0, 0, 0\]",
     ),
     "too few ranks": (
         right,

@@ -1,0 +1,129 @@
+"""An evaluator beside TensorFlow's parameter servers: it evaluates what the chief saves."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from mpistrat.cluster.log import get_logger
+from mpistrat.errors import ArgumentTypeError, UsageError
+
+if TYPE_CHECKING:
+    from mpistrat.tensorflow.server import Server
+
+__all__ = ["SidecarEvaluator"]
+
+_LOG = get_logger(__name__)
+
+_LOOK_S = 0.2  # between two looks for a new checkpoint
+
+
+class SidecarEvaluator:
+    """Evaluates each new checkpoint of a folder while others train.
+
+    Keras's own class of this name went with Keras 3, and did not know when the training ends.
+
+    Parameters
+    ----------
+    server
+        A `Server` on a rank whose ``resolver.task_type`` is ``'evaluator'``.
+    checkpoint
+        A ``tf.train.Checkpoint`` of this process's objects, made outside of any strategy, under
+        the names that the chief's has; it is restored before each evaluation. What else the chief
+        saves is left out.
+    checkpoint_dir
+        The folder to which the chief saves, with ``tf.train.CheckpointManager``.
+    evaluate
+        Called with a checkpoint's path once it is restored; returns any result, such as
+        ``model.evaluate(..., return_dict=True)``.
+    max_evaluations
+        Evaluate no more than so many checkpoints; None for no limit.
+
+    Raises
+    ------
+    UsageError
+        The server is no evaluator's, or `max_evaluations` is not above 0.
+
+    References
+    ----------
+    tf.keras.utils.SidecarEvaluator, of Keras 2.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        checkpoint: Any,
+        checkpoint_dir: str | os.PathLike[str],
+        evaluate: Callable[[str], Any],
+        max_evaluations: int | None = None,
+    ) -> None:
+        if not isinstance(checkpoint, tf.train.Checkpoint):
+            raise ArgumentTypeError(
+                f"SidecarEvaluator of a {type(checkpoint).__name__}; expected a"
+                " tf.train.Checkpoint"
+            )
+        if max_evaluations is not None and max_evaluations <= 0:
+            raise UsageError(
+                f"max_evaluations={max_evaluations}; expected a number above 0, or None"
+            )
+        self._tasks = server.evaluator()
+        self._checkpoint, self._folder = checkpoint, os.fspath(checkpoint_dir)
+        self._evaluate, self._most = evaluate, max_evaluations
+        self.results: list[tuple[str, Any]] = []
+
+    def start(self) -> list[tuple[str, Any]]:
+        """Evaluate until the chief has closed its strategy, the last checkpoint too.
+
+        What is saved while an evaluation runs is skipped but for the latest.
+
+        Returns
+        -------
+        list of (str, object)
+            The path and the result of each evaluation, also in :attr:`results`.
+
+        Raises
+        ------
+        PeerLostError
+            The chief, or another rank, failed or died. It is noticed between two evaluations.
+        ValueError, AssertionError
+            TensorFlow's: a checkpoint does not fit the objects.
+        """
+        try:
+            self._evaluate_all()
+        except BaseException as error:
+            self._tasks.communicator.end(error)  # the others end, too, with this reason
+            raise
+        self._tasks.wait_for_chief()
+        return self.results
+
+    def _evaluate_all(self) -> None:
+        last: str | None = None
+        is_over = False
+        while not self._is_full():
+            path = tf.train.latest_checkpoint(self._folder)
+            if path is not None and path != last and self._restore(path):
+                self.results.append((path, self._evaluate(path)))
+                last = path
+            elif is_over:
+                break
+            else:
+                is_over = self._tasks.is_over()  # then it looks once more
+                time.sleep(0.0 if is_over else _LOOK_S)
+
+    def _is_full(self) -> bool:
+        return self._most is not None and len(self.results) >= self._most
+
+    def _restore(self, path: str) -> bool:
+        """Restore a checkpoint; tell whether it was there: old ones are deleted meanwhile."""
+        try:
+            self._checkpoint.read(path).assert_existing_objects_matched().expect_partial()
+        except (tf.errors.OpError, ValueError) as error:
+            if tf.train.latest_checkpoint(self._folder) == path:
+                raise
+            _LOG.info("%s was deleted before it was read: %s", path, error)
+            return False
+        return True
