@@ -3,13 +3,14 @@
 import dataclasses
 import threading
 import time
+import uuid
 import weakref
 
 import numpy as np
 import pytest
 
 from mpistrat import Variable
-from mpistrat.coordinator import ClusterCoordinator
+from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index
 from mpistrat.errors import CoordinatorError
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
@@ -38,6 +39,37 @@ class Held:
 
     def __setstate__(self, state):
         ARRIVED.add(self)
+
+
+class Arrived:
+    """Gets a name of its own each time that it arrives somewhere."""
+
+    def __getstate__(self):
+        return ("sent",)
+
+    def __setstate__(self, state):
+        self.name = uuid.uuid4().hex
+
+
+@on_jobs
+def test_a_function_is_shipped_once_to_each_worker(layout):
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        held = Arrived()
+
+        def worker_fn(number):
+            time.sleep(0.001)  # so that both workers get some
+            return experimental_get_current_worker_index(), held.name, number
+
+        values = []
+        for number in range(40):
+            values.append(coordinator.schedule(worker_fn, args=(number,)))
+            if number % 10 == 9:
+                coordinator.join()
+        found = coordinator.fetch(values)
+        assert [number for *_, number in found] == list(range(40))
+        names = {(worker, name) for worker, name, _ in found}
+        assert len(names) == len({worker for worker, _ in names}) <= 2
 
 
 @on_jobs

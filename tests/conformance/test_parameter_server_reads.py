@@ -7,6 +7,7 @@ from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.collectives.native import why_no_kernels
 from mpistrat.ps.in_place import InPlace
 from mpistrat.ps.partitioners import FixedShardsPartitioner
+from mpistrat.strategy.served_variable import ServedVariable
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
 WHOLE = np.arange(26.0).reshape(13, 2)
@@ -70,6 +71,31 @@ def test_by_asking_elsewhere(parts, monkeypatch):
         for _ in range(2):  # then the ps says that it is as before
             check(reads(v), WHOLE * 2, last_rows)
         check(coordinator.schedule(reads, args=(v,)).fetch(), WHOLE * 2, last_rows)
+
+
+def test_unchanged_parts_are_not_sent_again(monkeypatch):
+    answers = []
+
+    def answered(self, variables_found, known):
+        answers.append(variables_found[1] is not None)
+        return taken_in(self, variables_found, known)
+
+    taken_in = ServedVariable._taken_in
+    monkeypatch.setattr(ServedVariable, "_taken_in", answered)
+    monkeypatch.setattr(InPlace, "_found", lambda self: None)
+
+    @on_chief(Cast(1, 1, 2), FixedShardsPartitioner(3))
+    def _(strategy, coordinator):
+        with strategy.scope():
+            v = Variable(WHOLE)
+        for expected in ([True] * 3, [False] * 3):
+            answers.clear()
+            np.testing.assert_array_equal(v.numpy(), WHOLE)
+            assert answers == expected
+        v.variables[1].assign_add(np.ones((4, 2)))
+        answers.clear()
+        assert v.numpy().sum() == WHOLE.sum() + 8.0
+        assert answers == [False, True, False]
 
 
 @on_jobs

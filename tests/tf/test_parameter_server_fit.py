@@ -72,7 +72,7 @@ def test_one_worker_gives_what_one_process_gives():
 
 
 @takes_long()
-def test_two_workers_learn():
+def test_b94_two_workers_learn():
     def chief(s, _):
         model = compiled(s.scope(), lambda: keras.optimizers.Adam(0.01))
         logs = model.fit(X, Y, batch_size=BATCH, epochs=6, verbose=0).history["loss"]
@@ -87,7 +87,7 @@ def test_two_workers_learn():
 @takes_long()
 @pytest.mark.mpi(ranks=1, timeout_s=90, alone=True)
 def test_in_one_process_the_roles_are_threads():
-    test_two_workers_learn()
+    test_b94_two_workers_learn()
 
 
 @keras.saving.register_keras_serializable()

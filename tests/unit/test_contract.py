@@ -58,3 +58,25 @@ def test_what_is_listed_is_tested(number: str) -> None:
 
 def test_what_is_tested_is_listed() -> None:
     assert set(numbered_tests()) <= set(listed())
+
+
+@cache
+def numbered_tests_of_tensorflow() -> dict[str, set[str]]:
+    """Return those of TensorFlow's parameter servers, whose names may carry several numbers."""
+    found: dict[str, set[str]] = {}
+    for file in sorted((ROOT / "tests" / "tf").glob("test_parameter_server*.py")):
+        for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE):
+            carried = re.match(r"test((?:_[be]\d+)+)_", name)
+            for number in re.findall(r"[be]\d+", carried[1]) if carried else ():
+                found.setdefault(number.upper(), set()).add(f"{file.name}::{name}")
+    return found
+
+
+def test_rows_of_tensorflow_and_its_tests() -> None:
+    text = (ROOT / "tests" / "CONTRACT.md").read_text()
+    rows = re.findall(r"^\| ([BE]\d+) TF \| .+ \| `(\S+)` \|$", text, re.MULTILINE)
+    tests = numbered_tests_of_tensorflow()
+    assert len(rows) == len(dict(rows)), "a number has two rows"
+    assert set(dict(rows)) == set(tests)
+    for number, test in rows:
+        assert test in tests[number]
