@@ -19,6 +19,7 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients, private_api
+from mpistrat.tensorflow.keras_compile import compiled_in_scope
 from mpistrat.tensorflow.keras_counters import in_one_piece
 from mpistrat.tensorflow.ours import has_servers, is_over_ranks, our_replica
 from mpistrat.tensorflow.whole_files import written_whole
@@ -45,6 +46,7 @@ def install() -> None:
     compiled = sys.modules["keras.src.trainers.compile_utils"]
     _replace(compiled.CompileLoss, "call", _loss_of_outputs)
     _replace(trainer, "reduce_per_replica", _reduce_per_replica)
+    _replace(sys.modules["keras.src.trainers.trainer"].Trainer, "compile", compiled_in_scope)
     _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _symbolic_build)
     _replace(trainer.TFEpochIterator, "__init__", keras_arrays.for_strategy)
     adapters = sys.modules["keras.src.trainers.data_adapters.array_data_adapter"]

@@ -9,6 +9,8 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
+from mpistrat.errors import UsageError  # noqa: E402
+from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.testing.tensorflow_cases import Case  # noqa: E402
@@ -202,3 +204,19 @@ def test_an_error_after_clipping_leaves_nothing_behind():
             strategy.run(clip_only)
         strategy.run(lambda: sgd.apply([mine]))
         assert weight.numpy() == 1.0 - 3.0
+
+
+def test_a_metric_made_outside_of_the_scope_is_told():
+    """Each rank would count its own rows; those that compile makes are of all ranks."""
+    outside = keras.metrics.MeanAbsoluteError(name="outside")
+    x, y = np.arange(8.0).reshape(8, 1), np.zeros([8, 1])
+    with distribute.MirroredStrategy() as s:
+        with s.scope():
+            model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
+            model.layers[0].kernel.assign([[1.0]])
+            inside = keras.metrics.MeanAbsoluteError(name="inside")
+        with refused(UsageError, "metric 'outside' was made outside of the strategy's scope"):
+            model.compile("sgd", "mse", metrics=[[outside]])
+        model.compile("sgd", "mse", metrics=["mae"], weighted_metrics=[inside])
+        told = model.evaluate(x, y, batch_size=4, verbose=0, return_dict=True)
+        assert told == {"loss": 17.5, "mae": 3.5, "inside": 3.5}
