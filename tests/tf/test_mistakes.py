@@ -24,6 +24,7 @@ four_cpus()
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60)
 CASES = some([Case(2, 1), Case(2, 2), Case(2, 1, "Central")])
 TWO = ["CPU:0", "CPU:1"]
+FAILED = (tf.errors.OpError, CommunicationError)
 RUNS = {"eager": lambda call: call, "graph": tf.function}
 
 
@@ -79,6 +80,33 @@ def test_calls_that_differ(layout, how, what):
             step()
         assert isinstance(caught.value, tf.errors.InvalidArgumentError)
         assert works(s)
+
+
+def branching(s, after):
+    """Return a step with a collective in a branch, and one after that for all, if wanted."""
+
+    def fn(flag):
+        one = tf.cond(flag, lambda: here().all_reduce("SUM", tf.ones([2])), lambda: tf.ones([2]))
+        return here().all_reduce("SUM", tf.ones([3]))[0] + one if after else one
+
+    return tf.function(lambda flag: s.run(fn, (flag,)))
+
+
+def test_a_branch_that_one_rank_takes():
+    with distribute.MirroredStrategy() as s:
+        step = branching(s, after=True)
+        with refused(MismatchError, r"(?s)rank 0: .*\(3,\).*rank 1: .*\(2,\)"):
+            step(tf.constant(s.communicator.rank == 1))
+        assert works(s)
+
+
+def test_a_branch_that_one_rank_takes_before_the_others_end():
+    s = distribute.MirroredStrategy()
+    step = branching(s, after=False)
+    with refused(FAILED, r"(?s)rank 0: close.*rank 1: allreduce"):
+        step(tf.constant(s.communicator.rank == 1))
+        s.close()
+    drop(s)
 
 
 FIRST_VALUES = {
