@@ -73,14 +73,19 @@ class Listener:
         """Let the thread take a turn now."""
         try:
             self._bell.send(b".")
-        except BlockingIOError:
-            pass  # it rings already
+        except OSError as error:
+            # It rings already, or has stopped.
+            if not isinstance(error, BlockingIOError) and not self._is_over:
+                raise
 
     def stop(self) -> None:
         """End the thread."""
         self._is_over = True
         self.ring()
         self._thread.join(config.timeout_s())
+        if not self._thread.is_alive():
+            self._bell.close()
+            self._rung.close()
 
     def _run(self) -> None:
         try:

@@ -70,7 +70,10 @@ class Worker:
         poll = select.poll()
         poll.register(self._stream.fileno(), select.POLLIN)
         with _holding(working_for, self._strategy), _holding(resources, self._resources):
-            return self._serve(poll)
+            try:
+                return self._serve(poll)
+            finally:
+                self._client.leave_rooms()
 
     def _serve(self, poll: select.poll) -> bool:
         with self._strategy.scope():

@@ -62,6 +62,11 @@ class Client:
         self._lines[ps].check()
         return self._rooms[ps].parcel(count, shape, dtype)
 
+    def leave_rooms(self) -> None:
+        """Give back memory that this member and the ps have mapped; idempotent."""
+        for rooms in self._rooms:
+            rooms.close()
+
     def drop_later(self, ps: int, key: int) -> None:
         """Let go of a variable at the next request; for finalizers, which may run at any time."""
         self._dropped.append((ps, key))

@@ -41,6 +41,10 @@ class InPlace:
         self._reader: ShardReader | None = None
         self._is_known = False
 
+    def leave(self) -> None:
+        """Give the mapping back; what was lent keeps it for as long as it is held."""
+        self._reader, self._is_known = None, False
+
     def read(self, seen: int, out: Array | None = None) -> tuple[int, Array | None] | None:
         """Return a version and the value, or with None for it if the version is `seen`.
 

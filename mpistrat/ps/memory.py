@@ -22,7 +22,14 @@ from mpistrat.collectives.shared import segment
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
-__all__ = ["Extent", "PrivateMemory", "SharedMemory", "attach", "namespace"]
+__all__ = [
+    "Extent",
+    "PrivateMemory",
+    "SharedMemory",
+    "attach",
+    "check_descriptor",
+    "namespace",
+]
 
 _SHARED_BUFFERS = 8  # most of them are never there: room for views of six versions at once
 _PRIVATE_BUFFERS = 4
@@ -98,8 +105,9 @@ class SharedMemory:
             There is not enough memory, there are no such files, or too many.
         """
         extent = Extent(num_rows, row_bytes, _SHARED_BUFFERS)
-        made = cls(extent, segment.create(extent.nbytes))
-        _check_descriptor(int(made.where()[1].rpartition("/")[2]))
+        mapped = segment.create(extent.nbytes)
+        made = cls(extent, mapped)
+        check_descriptor(mapped.descriptor)
         made.allocate(-1)
         return made
 
@@ -134,7 +142,7 @@ class SharedMemory:
             self._segment.discard(start, nbytes)
 
 
-def _check_descriptor(fd: int) -> None:
+def check_descriptor(fd: int) -> None:
     """Raise `OSError` if the lowest descriptor that was free is near the limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and fd > limit * 3 // 4:

@@ -18,7 +18,7 @@ import numpy as np
 from mpistrat.collectives.native import kernels, why_no_kernels
 from mpistrat.collectives.shared import segment
 from mpistrat.errors import CommunicationError
-from mpistrat.ps.memory import namespace
+from mpistrat.ps.memory import check_descriptor, namespace
 from mpistrat.types import Array
 
 __all__ = ["Lent", "Lodging", "Parcel", "Rooms"]
@@ -124,6 +124,12 @@ class Rooms:
         lent = Lent(room.name, count, shape, dtype)
         return Parcel(*lent.arrays(room.segment), lent, room.give_up)
 
+    def close(self) -> None:
+        """Use none any more: what is left is sent in messages. Idempotent."""
+        with self._lock:
+            self._has_none = True
+            self._rooms.clear()
+
     def _taken(self, nbytes: int) -> _Room | None:
         room = self._free(nbytes)
         if room is None and len(self._rooms) < _ROOMS:
@@ -181,6 +187,7 @@ class Rooms:
 def _allocated(nbytes: int) -> segment.Segment:
     mapped = segment.create(nbytes)
     try:
+        check_descriptor(mapped.descriptor)
         mapped.allocate(0, nbytes)
     except OSError:
         mapped.release_name()
@@ -202,7 +209,12 @@ class Lodging:
             mapped = segment.open_existing(path, nbytes, name)
         except OSError:
             return False
-        mapped.release_name()
+        try:
+            check_descriptor(mapped.descriptor)  # shards, and others, need some too
+        except OSError:
+            return False
+        finally:
+            mapped.release_name()
         self._rooms[name] = member, mapped
         return True
 
@@ -214,6 +226,10 @@ class Lodging:
         """Leave all rooms of a member that has ended."""
         for name in [name for name, (owner, _) in self._rooms.items() if owner == member]:
             self.leave(name)
+
+    def close(self) -> None:
+        """Leave all rooms."""
+        self._rooms.clear()
 
     @contextmanager
     def reading(self, lent: Lent) -> Iterator[tuple[Array, Array]]:

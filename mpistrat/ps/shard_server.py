@@ -109,6 +109,13 @@ class ShardServer:
         PeerLostError
             The chief has ended, or said that it has failed.
         """
+        try:
+            self._serve()
+        finally:
+            self._let_go()
+        return self._has_lost
+
+    def _serve(self) -> None:
         poll = select.poll()
         members = {}
         for member, stream in self._seat.streams.items():
@@ -122,10 +129,13 @@ class ShardServer:
                 else:
                     wanted = select.POLLIN | (select.POLLOUT if stream.has_unsent else 0)
                     poll.modify(fd, wanted)
+
+    def _let_go(self) -> None:
+        """Give memory back: in one process it would wait for Python to look for cycles."""
         for shard in self._shards.values():
-            shard.close()  # in one process the memory would wait for Python to look for cycles
+            shard.close()
         self._shards.clear()
-        return self._has_lost
+        self._lodging.close()
 
     def _is_gone(self, member: Member, stream: Stream) -> bool:
         """Do all that a member has sent; tell whether it has ended."""

@@ -195,6 +195,7 @@ class ParameterServerStrategy(Strategy):
         job_end.forget(self)
         if self.coordinator is not None:
             self.coordinator.stop()
+        self.extended.leave()
         self.extended.client.seat.fail(reason)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

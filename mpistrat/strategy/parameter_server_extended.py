@@ -181,8 +181,15 @@ class ParameterServerExtended(StrategyExtended):
     def end(self, has_lost: bool) -> None:
         """Tell all ps that the job is over, and wait until they have heard it."""
         self.client.ask_each(dict.fromkeys(range(self.client.num_ps), ("end", has_lost)))
+        self.leave()
         self.client.seat.close()
         self.communicator.close()
+
+    def leave(self) -> None:
+        """Give back memory that is mapped, which references in a circle would keep."""
+        self.client.leave_rooms()
+        for variable in list(self._known.values()):
+            variable.leave()
 
 
 def _known_nbytes(arguments: dict[str, Any]) -> Any:

@@ -104,6 +104,10 @@ class ServedVariable(Variable):
         """The ps, and by what it knows the variable; checkpoints are written and read there."""
         return Keeper(self._client, self.label.ps), self.label.key
 
+    def leave(self) -> None:
+        """Give memory back that is mapped for reading, at the end of the job."""
+        self._in_place.leave()
+
     def _read(self) -> Array:
         return self.read_each([self])[0]
 

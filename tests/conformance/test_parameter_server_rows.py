@@ -1,11 +1,15 @@
 """Rows of divided tables: pulled in one pass, and pushed in memory that a ps reads in place."""
 
+import gc
+import os
+
 import numpy as np
 import pytest
 
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import UsageError
 from mpistrat.nn import embedding_lookup
+from mpistrat.ps import processes
 from mpistrat.ps.partitioners import FixedShardsPartitioner
 from mpistrat.testing.coordination import JOBS, Cast, on_chief
 
@@ -107,6 +111,41 @@ def test_what_is_read_has_what_was_pushed_before(layout):
             return True
 
         assert coordinator.schedule(step).fetch()
+
+
+def descriptors():
+    """Return what this process has open, but for the folder that says so."""
+    folder = "/proc/self/fd"
+    open_ones = [f"{folder}/{number}" for number in os.listdir(folder)]
+    return sorted(os.readlink(one) for one in open_ones if os.path.lexists(one))
+
+
+def test_a_closed_strategy_gives_its_memory_back_at_once():
+    processes.has_ended(processes.my_tag())  # what is watched, stays
+    gc.collect()
+    before = descriptors()
+    gc.disable()
+    try:
+
+        @on_chief(Cast(1, 2, 2), FixedShardsPartitioner(2))
+        def _(strategy, coordinator):
+            with strategy.scope():
+                table = Variable(np.zeros((5000, 8)))
+            rows = IndexedSlices(np.ones((5000, 8)), np.arange(5000))
+
+            def push():
+                table.scatter_add(rows)
+                return table.numpy().sum()
+
+            for _ in range(4):
+                table.scatter_add(rows)
+                coordinator.schedule(push)
+            coordinator.join()
+            assert (table.numpy() == 8.0).all()
+
+        assert descriptors() == before
+    finally:
+        gc.enable()
 
 
 @on_jobs

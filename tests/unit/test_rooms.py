@@ -156,3 +156,36 @@ def test_a_ps_that_does_not_answer_is_told():
     with pytest.raises(CommunicationTimeoutError, match="waited for ps 0"):
         ps.hand_over(2000)
     assert ps.hand_over(2000).lent is not None  # it is asked again
+
+
+@pytest.mark.parametrize("end", ["the member", "the ps"])
+def test_rooms_leave_descriptors_for_others(end, monkeypatch):
+    before = set(os.listdir("/proc/self/fd"))
+    asked = []
+
+    def limited(fd):
+        asked.append(fd)
+        if len(asked) == (1 if end == "the member" else 2):
+            raise OSError(errno.EMFILE, "too many are in use")
+
+    monkeypatch.setattr(rooms, "check_descriptor", limited)
+    ps = Ps()
+    assert ps.hand_over(4321).lent is None
+    assert len(asked) == (1 if end == "the member" else 2)
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_closed_ends_leave_their_rooms():
+    before = set(os.listdir("/proc/self/fd"))
+    ps = Ps()
+    for count in (4321, 5000):
+        ps.hand_over(count)
+    ps.settle()
+    gc.disable()
+    try:
+        ps.rooms.close()
+        ps.lodging.close()
+        assert set(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()
+    assert ps.hand_over(4321).lent is None

@@ -47,6 +47,11 @@ class Segment:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     @property
+    def descriptor(self) -> int:
+        """The file, until :meth:`release_name`; the mapping holds another one."""
+        return self._fd
+
+    @property
     def nonce(self) -> str:
         """Hexadecimal digits that no other segment has."""
         return self._map[self.nbytes :].hex()
