@@ -50,7 +50,8 @@ class ClusterCoordinator:
     If the strategy is synchronous, as many functions as there are workers make a round, in the
     order in which they are scheduled, one for each worker. Those of the next begin when the
     gradients of this one are summed and applied; `join` and `done` end a round that is not full.
-    If a function fails, nothing that its round gave to an optimizer is applied.
+    If a function fails, or what it gave does not fit that of the others, nothing that its round
+    gave to an optimizer is applied, on any ps.
 
     References
     ----------

@@ -215,7 +215,9 @@ class Dispatcher:
         failure: Exception | None = None
         try:
             servers = range(self._client.num_ps)
-            self._client.ask_each(dict.fromkeys(servers, ("end_round", numbers)))
+            self._client.ask_each(dict.fromkeys(servers, ("sum_round", numbers)))
+            if numbers:  # nothing is wrong on any ps, so all apply it or, else, none
+                self._client.ask_each(dict.fromkeys(servers, ("end_round",)))
         except CommunicationError as error:
             self._fail(error)
             return

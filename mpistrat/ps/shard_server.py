@@ -74,6 +74,7 @@ class ShardServer:
         self._is_over = self._has_lost = False
         self._shelf = Shelf(self._shard)
         self._staged = Staged()
+        self._summed: list[tuple[int, Move | None]] = []  # of a round that is to be applied
         self._lodging = Lodging()
         self._answering: dict[str, Callable[..., Any]] = {
             "make": self._make,
@@ -83,6 +84,7 @@ class ShardServer:
             "handle": lambda key: self._shard(key).handle(),
             "all": self._all,
             "flush": lambda: None,
+            "sum_round": self._sum_round,
             "end_round": self._end_round,
             "run": lambda function, arguments: function(self._shelf, *arguments),
             "enter_room": self._lodging.enter,
@@ -234,9 +236,20 @@ class ShardServer:
             else:
                 shard.apply_rows(move.rule, arrays, move.rows, move.gradient, *step)
 
-    def _end_round(self, calls: list[int]) -> None:
-        """Make one move of each variable, with what calls gave in a round."""
-        for key, move in self._staged.end(calls):
+    def _sum_round(self, calls: list[int]) -> None:
+        """Sum what calls gave in a round; all that can be wrong with it is wrong here."""
+        self._summed = []
+        summed = self._staged.end(calls)
+        for key, move in summed:
+            self._shard(key)
+            for slot in move.slots.values() if move is not None else ():
+                self._shard(slot)
+        self._summed = summed
+
+    def _end_round(self) -> None:
+        """Make one move of each variable, with the sums of a round."""
+        summed, self._summed = self._summed, []
+        for key, move in summed:
             if move is None:
                 self._count_up(key)
             else:

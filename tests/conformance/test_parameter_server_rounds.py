@@ -174,6 +174,35 @@ def test_a_step_that_cannot_be_is_an_error(layout):
         assert v.numpy().tolist() == [0.0] * 3
 
 
+@on_jobs
+def test_a_round_that_is_wrong_on_one_ps_is_applied_on_none(layout):
+    @on_chief(layout, synchronous=True)
+    def _(strategy, coordinator):
+        optimizer = SGD(1.0)
+        with strategy.scope():
+            variables = [Variable(np.zeros(3)) for _ in range(4)]
+        optimizer.build(variables)
+        assert len({v.device for v in variables}) == 2
+
+        def worker_fn(is_right):
+            gradients = [np.full(3, -1.0)] * 4
+            if not is_right and experimental_get_current_worker_index() == 0:
+                gradients[3] = IndexedSlices([-1.0], [0], (3,))
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+        for is_right in (False, True):
+            for _ in range(2):
+                coordinator.schedule(worker_fn, args=(is_right,))
+            if not is_right:
+                with pytest.raises(UsageError, match="expected the same kind from all"):
+                    coordinator.join()
+                assert optimizer.iterations == 0
+            coordinator.join()
+            value = [2.0 * is_right] * 3
+            assert [v.numpy().tolist() for v in variables] == [value] * 4
+        assert optimizer.iterations == 1
+
+
 def refused(coordinator, function, error, words):
     def run_a_round():
         for _ in range(2):
