@@ -28,6 +28,8 @@ _CHUNK_BYTES = 1 << 20
 _MOST_BYTES = 8 << 20  # on the way to or from one peer; then it has to take some in
 _FAREWELL_S = 2.0  # how long who ends waits for its peers to end, too
 _EAGER_ROUNDS = 20  # looks for messages one after the other, before it pauses in between
+_MOST_PAUSE_S = 5e-3
+_MOST_PAUSE_UNDER_WAY_S = 5e-4  # while messages go on only when MPI is called
 
 
 class Wire:
@@ -101,6 +103,8 @@ class Wire:
                 end = time.monotonic() + _FAREWELL_S
             pauses = _pauses() if is_busy else pauses
             pause = next(pauses)
+            if any(lane.is_under_way for lane in lanes):
+                pause = min(pause, _MOST_PAUSE_UNDER_WAY_S)
             if pause < 1e-3:
                 time.sleep(pause)
             else:
@@ -116,11 +120,18 @@ class _Lane:
         self.sock = sock
         self._leaving: deque[tuple[Any, bytes]] = deque()  # on their way to the peer
         self._leaving_bytes = 0
+        self._arriving: tuple[Any, bytearray] | None = None
+        self._given_up: list[Any] = []  # requests to the dead, whose memory MPI may still read
         self._arrived: deque[memoryview] = deque()  # for the owner
         self._arrived_bytes = 0
         self.is_leaving = False  # the owner has closed its connection
         self._has_peer_left = False
         self.is_over = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a message goes out or comes in right now."""
+        return bool(self._leaving) or self._arriving is not None
 
     def carry(self) -> bool:
         """Do what can be done now; tell whether there was anything."""
@@ -129,7 +140,9 @@ class _Lane:
         except MPI.Exception as error:  # the peer's rank has died, or MPI is broken
             _LOG.info("rank %d cannot be reached any more: %s", self._rank, error)
             self._has_peer_left = self.is_leaving = True
+            self._given_up += [self._leaving.copy(), self._arriving]
             self._leaving.clear()
+            self._arriving = None
             is_busy = True
         is_busy |= self._hand_over()
         if self._has_peer_left and not self._arrived:
@@ -154,19 +167,33 @@ class _Lane:
         return True
 
     def _receive(self) -> bool:
-        if self._has_peer_left or self._arrived_bytes > _MOST_BYTES:
+        """Go on with what comes in; tell whether a message is here in full.
+
+        Nothing waits for that meanwhile: other peers' messages come in, and answers go out.
+        """
+        self._arriving = self._arriving or self._next_message()
+        if self._arriving is None:
             return False
-        status = MPI.Status()
-        message = self._comm.Improbe(self._rank, _TAG, status)
-        if message is None:
+        request, data = self._arriving
+        if not request.Test():
             return False
-        data = bytearray(status.Get_count(MPI.BYTE))
-        message.Recv([data, MPI.BYTE])
+        self._arriving = None
         if data:
             self._arrived.append(memoryview(data))
             self._arrived_bytes += len(data)
         self._has_peer_left = not data
         return True
+
+    def _next_message(self) -> tuple[Any, bytearray] | None:
+        """Let the next message come in, if there is one: return the request, and its memory."""
+        if self._has_peer_left or self._arrived_bytes > _MOST_BYTES:
+            return None
+        status = MPI.Status()
+        message = self._comm.Improbe(self._rank, _TAG, status)
+        if message is None:
+            return None
+        data = bytearray(status.Get_count(MPI.BYTE))
+        return message.Irecv([data, MPI.BYTE]), data
 
     def _hand_over(self) -> bool:
         is_busy = False
@@ -205,7 +232,7 @@ def _pauses() -> Iterator[float]:
     pause = 5e-5
     while True:
         yield pause
-        pause = min(pause * 1.2, 5e-3)
+        pause = min(pause * 1.2, _MOST_PAUSE_S)
 
 
 def _duplicate(comm: Any, timeout_s: float) -> Any:
