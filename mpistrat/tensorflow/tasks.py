@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 from typing import Any
 
+from mpistrat.cluster.addresses import reachable_host
 from mpistrat.cluster.mpi_resolver import MPIClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ClusterError, PeerLostError, UsageError
@@ -46,6 +46,8 @@ class Tasks:
         Between all ranks.
     job, index
         This rank's role: "chief", "worker", "ps" or "evaluator", and its number among those.
+    host
+        What other ranks call this rank's machine; on one machine the loopback address.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Tasks:
         wrong = _complaint(resolver, self.communicator, makes, role)
         counts = (0, 0) if wrong is not None else (resolver.num_ps, resolver.num_evaluators)
         self._agree(wrong, counts)
+        self.host = self._found_host()
         known = MPIClusterResolver(None, *counts, topology=self.communicator.topology)
         self._spec = known.cluster_spec()
         self.job, self.index = str(known.task_type), int(known.task_id or 0)
@@ -82,6 +85,15 @@ class Tasks:
             texts = dict.fromkeys(str(error) for error in errors.values())
             raise type(first)("; ".join(texts))
 
+    def _found_host(self) -> str:
+        if self.communicator.topology.num_nodes == 1:
+            return _LOOPBACK
+        try:
+            return reachable_host(self.communicator.allgather_object)
+        except ClusterError:
+            self.communicator.close()  # all ranks raise it
+            raise
+
     @property
     def size(self) -> int:
         """Number of ranks."""
@@ -96,13 +108,6 @@ class Tasks:
     def num_ps(self) -> int:
         """Number of parameter servers."""
         return int(self._spec.num_tasks("ps"))
-
-    @property
-    def host(self) -> str:
-        """Name under which other ranks reach this one: the loopback address on one machine."""
-        if self.communicator.topology.num_nodes == 1:
-            return _LOOPBACK
-        return socket.gethostname()
 
     def name(self, rank: int) -> str:
         """Return what a rank is, in words."""
