@@ -49,7 +49,11 @@ class _Notes:
         """Have nothing in common with the parent: this is a forked child."""
         if self._descriptor != _NONE:
             self._stop()
-            self._descriptor, self._came = _NONE, []
+            self._poll.unregister(self._read)
+            for end in (self._read, self._descriptor):
+                os.close(end)
+            self._read = self._descriptor = _NONE
+            self._came.clear()
             self.is_inside = self._is_over = False
 
     def start(self) -> bool:
@@ -58,9 +62,12 @@ class _Notes:
             self._clear()
         self._is_over = False
         before = signal.set_wakeup_fd(self._descriptor, warn_on_full_buffer=False)
-        if before in (_NONE, self._descriptor):
+        if before in (_NONE, self._descriptor) or not _is_set_again(before):
             return True
-        signal.set_wakeup_fd(before)
+        if self._poll.poll(0):  # one came in between, which asyncio would never hear of
+            self._take()
+            with contextlib.suppress(BlockingIOError):  # full: as if Python had written it
+                os.write(before, bytes(self._came))
         return False
 
     def end(self) -> None:
@@ -76,7 +83,7 @@ class _Notes:
     def _stop(self) -> None:
         before = signal.set_wakeup_fd(_NONE)
         if before not in (_NONE, self._descriptor):
-            signal.set_wakeup_fd(before)
+            _is_set_again(before)
 
     def _clear(self) -> None:
         while self._poll.poll(0):
@@ -92,6 +99,15 @@ class _Notes:
         self._take()
         interrupts = signal.default_int_handler
         return any(signal.getsignal(number) is interrupts for number in tuple(self._came))
+
+
+def _is_set_again(descriptor: int) -> bool:
+    """Let Python note signals as before; return False if the program has closed that since."""
+    try:
+        signal.set_wakeup_fd(descriptor)
+    except (OSError, ValueError):  # ValueError: its number is of a file now, which blocks
+        return False
+    return True
 
 
 _notes = _Notes()

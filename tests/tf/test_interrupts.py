@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,16 +35,25 @@ def here():
 
 
 @contextmanager
-def struck(handler=signal.default_int_handler):
-    """Send this process a signal that does what Ctrl-C does, which test runners may ignore."""
+def struck_by(handler):
+    """Let `handler` be that of the signal that stands for Ctrl-C, which test runners ignore."""
     before = signal.signal(signal.SIGUSR2, handler)
-    timer = threading.Timer(WAIT_S, os.kill, (os.getpid(), signal.SIGUSR2))
-    timer.start()
     try:
         yield
     finally:
-        timer.join()
         signal.signal(signal.SIGUSR2, before)
+
+
+@contextmanager
+def struck(handler=signal.default_int_handler):
+    """Send this process a signal that does what Ctrl-C does, which test runners may ignore."""
+    timer = threading.Timer(WAIT_S, os.kill, (os.getpid(), signal.SIGUSR2))
+    with struck_by(handler):
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.join()
 
 
 def fitting(s):
@@ -153,6 +163,50 @@ def test_a_descriptor_of_the_programs_own_is_told():
             assert signal.set_wakeup_fd(-1) == told.fileno()
 
 
+@contextmanager
+def own_descriptor():
+    """Have Python note signals as asyncio does; give the socket where they can be read."""
+    own, told = socket.socketpair()
+    own.setblocking(False)
+    told.setblocking(False)
+    signal.set_wakeup_fd(told.fileno())
+    try:
+        with own, told:
+            yield own
+    finally:
+        signal.set_wakeup_fd(-1)
+
+
+def test_a_signal_as_the_programs_own_descriptor_is_found():
+    """Handlers of asyncio run only if they read of the signal there."""
+    set_descriptor = signal.set_wakeup_fd
+    came = []
+
+    def strike(*args, **options):
+        before = set_descriptor(*args, **options)
+        if not came:
+            signal.raise_signal(signal.SIGUSR2)
+        return before
+
+    with struck_by(lambda *_: came.append(1)), own_descriptor() as own:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(signal, "set_wakeup_fd", strike)
+            assert interrupts.foreign(int, "7") == 7
+        assert came == [1]
+        assert own.recv(9) == bytes([signal.SIGUSR2])
+
+
+def test_a_descriptor_that_the_program_has_closed():
+    interrupts.foreign(int)
+    own, told = socket.socketpair()
+    told.setblocking(False)
+    signal.set_wakeup_fd(told.fileno())
+    own.close()
+    told.close()
+    assert interrupts.foreign(int, "7") == 7
+    assert signal.set_wakeup_fd(-1) == -1
+
+
 @pytest.mark.parametrize("name", ["_begin", "_finish"])
 def test_an_interrupt_as_python_takes_over_in_the_main_thread(name):
     """ctypes swallows it; the operation goes on as if it came a moment later."""
@@ -188,13 +242,10 @@ def swallowing():
 
 
 def test_an_interrupt_that_foreign_code_swallows():
-    before = signal.signal(signal.SIGUSR2, signal.default_int_handler)
-    try:
+    with struck_by(signal.default_int_handler):
         with pytest.raises(KeyboardInterrupt):
             interrupts.foreign(swallowing)
         assert interrupts.foreign(interrupts.heeding, int, "7") == 7
-    finally:
-        signal.signal(signal.SIGUSR2, before)
 
 
 def test_a_forked_child_leaves_signals_alone():
@@ -205,3 +256,18 @@ def test_a_forked_child_leaves_signals_alone():
         return os.waitpid(child, 0)[1]
 
     assert interrupts.foreign(fork) == 0
+
+
+def test_a_forked_child_has_no_descriptors_of_its_parent():
+    """And it can run functions of its own, in and after the one that it was forked in."""
+
+    def fork():
+        descriptor = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(descriptor)
+        return descriptor, os.fork()
+
+    descriptor, child = interrupts.foreign(fork)
+    if child == 0:
+        left = Path(f"/proc/self/fd/{descriptor}").exists()
+        os._exit(left + 2 * (interrupts.foreign(int, "7") != 7))
+    assert os.waitpid(child, 0)[1] == 0
