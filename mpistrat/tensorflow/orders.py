@@ -37,10 +37,10 @@ def check_order(dataset: Any, communicator: Communicator) -> None:
     if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
         return
     parts = list(_with_inputs(dataset))
-    seeds = _seeds(parts) if _is_by_rows(dataset, parts) else []
-    told = communicator.allgather_object(seeds)
-    is_endless = dataset.cardinality() == tf.data.INFINITE_CARDINALITY
-    if not is_endless and any(one != told[0] for one in told):
+    seeds = _seeds(_ordering(dataset)) if _is_by_rows(dataset, parts) else []
+    found = communicator.allgather_object((seeds, _is_endless(dataset)))
+    told = [own for own, _ in found]
+    if not all(endless for _, endless in found) and any(one != told[0] for one in told):
         raise UsageError(
             "the seeds of a dataset that shuffles, of which each rank takes its share of the rows,"
             f" by rank: {told}; expected the same on all ranks, else some rows come twice and"
@@ -72,15 +72,31 @@ def _is_by_rows(dataset: Any, parts: list[Any]) -> bool:
     )
 
 
-def _seeds(parts: list[Any]) -> list[tuple[int, ...]]:
+def _is_endless(dataset: Any) -> bool:
+    """Whether it never ends; TensorFlow cannot tell of what filters or unbatches such rows."""
+    number, inputs = dataset.cardinality(), list(private_api.inputs_of(dataset))
+    if number != tf.data.UNKNOWN_CARDINALITY or "Take" in type(dataset).__name__:
+        return bool(number == tf.data.INFINITE_CARDINALITY)
+    return bool(inputs) and all(map(_is_endless, inputs))
+
+
+def _ordering(dataset: Any, chooses: bool = False) -> Iterator[Any]:
+    """Yield the parts that shuffle, or by chance choose the data set that the next row is of.
+
+    Other chance, such as numbers to change images by, may differ by rank.
+    """
+    name = type(dataset).__name__
+    if "Shuffle" in name or (chooses and "Random" in name):
+        yield dataset
+    is_choice = "DirectedInterleave" in name  # what chooses is its first input
+    for index, one in enumerate(private_api.inputs_of(dataset)):
+        yield from _ordering(one, chooses or (is_choice and index == 0))
+
+
+def _seeds(parts: Iterator[Any]) -> list[tuple[int, ...]]:
     """Return the two seeds of each part that is random; zeros if chance gives its order."""
-    random = (part for part in parts if _is_random(type(part).__name__))
-    found = (private_api.seeds_of(part) for part in random)
+    found = map(private_api.seeds_of, parts)
     return [tuple(map(int, seeds)) for seeds in found if all(map(tf.is_tensor, seeds))]
-
-
-def _is_random(name: str) -> bool:
-    return "Shuffle" in name or "Random" in name
 
 
 def _reads_files(dataset: Any) -> bool:

@@ -124,6 +124,33 @@ def test_ranks_with_seeds_of_their_own():
             s.experimental_distribute_dataset(dataset)
 
 
+Dataset = tf.data.Dataset
+LEGAL = {
+    "endless, filtered": lambda seed: shuffled(seed).repeat().filter(lambda row: True),
+    "endless, unbatched": lambda seed: (
+        shuffled(seed).repeat().flat_map(Dataset.from_tensor_slices).batch(4)
+    ),
+    "chance beside rows": lambda seed: Dataset.zip(shuffled(3), Dataset.random(seed).batch(4)),
+    "rows of chance": lambda seed: Dataset.random(seed).take(8).batch(4),
+}
+ILLEGAL = {
+    "chosen": lambda seed: Dataset.sample_from_datasets([shuffled(1), shuffled(2)], seed=seed),
+    "end of the endless": lambda seed: LEGAL["endless, filtered"](seed).take(2),
+}
+
+
+@pytest.mark.parametrize("how", LEGAL | ILLEGAL)
+def test_seeds_of_ranks(how):
+    """They may differ if no row is lost by that."""
+    with distribute.MirroredStrategy() as s:
+        dataset = (LEGAL | ILLEGAL)[how](s.communicator.rank + 1)
+        if how in LEGAL:
+            next(iter(s.experimental_distribute_dataset(dataset)))
+            return
+        with refused(UsageError, "seeds"):
+            s.experimental_distribute_dataset(dataset)
+
+
 def pixel(number):
     return tf.io.encode_png(tf.fill([2, 2, 1], tf.cast(number, tf.uint8)))
 
