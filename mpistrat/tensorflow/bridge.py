@@ -127,11 +127,12 @@ class Bridge:
     @contextmanager
     def _made_for(self, what: str | None) -> Iterator[None]:
         """Let the calls that begin in this block say what they are made for."""
+        before = self.communicator.label
         self.communicator.label = what
         try:
             yield
         finally:
-            self.communicator.label = None
+            self.communicator.label = before
 
     def _start_one(self, source: Array, result: Array, op: str) -> Finish | None:
         begun = self.communicator.allreduce_soon(source, op, out=result)

@@ -109,6 +109,13 @@ def test_a_branch_that_one_rank_takes_before_the_others_end():
     drop(s)
 
 
+def test_a_mean_leaves_the_communicators_label():
+    with distribute.MirroredStrategy() as s:
+        s.communicator.label = "mine"
+        s.run(lambda: here().all_reduce("MEAN", tf.constant([1])))
+        assert s.communicator.label == "mine"
+
+
 FIRST_VALUES = {
     "shapes": lambda rank: tf.ones([[2, 3], [3, 2]][rank]),
     "dtypes": lambda rank: tf.ones([2], ["float32", "int32"][rank]),
