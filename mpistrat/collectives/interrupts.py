@@ -8,7 +8,9 @@ KeyboardInterrupt in its main thread, as it always does.
 
 Only of Python's own handler of Ctrl-C is it known that it ends what is under way. Any other
 handler runs when the foreign code is over, as without all this. A program that has a wakeup
-descriptor of its own, such as one with asyncio's signal handlers, keeps it; its waits go on.
+descriptor of its own, such as one with asyncio's signal handlers, keeps it; its waits go on. A
+wait of another thread in a graph, and in another strategy, ends with that of the main thread.
+Graphs of ``tf.compat.v1.Session`` are not looked after.
 """
 
 from __future__ import annotations

@@ -118,7 +118,8 @@ def _leave_at_once() -> None:
     from mpi4py import MPI
 
     atexit._run_exitfuncs()
-    MPI.Finalize()
+    if not MPI.Is_finalized():
+        MPI.Finalize()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
