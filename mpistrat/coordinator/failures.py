@@ -13,7 +13,15 @@ from mpistrat.coordinator.closures import pack
 from mpistrat.errors import CoordinatorError, PeerLostError
 from mpistrat.ps.roster import Member
 
-__all__ = ["broken", "evaluator_lost", "packed", "ps_lost", "unpacked", "worker_lost"]
+__all__ = [
+    "broken",
+    "evaluator_lost",
+    "no_stand_in",
+    "packed",
+    "ps_lost",
+    "unpacked",
+    "worker_lost",
+]
 
 _ADVICE = (
     "; this MPI does not outlive a rank: start the job again from the last checkpoint, or under"
@@ -66,6 +74,16 @@ def worker_lost(worker: WorkerQueue) -> PeerLostError:
     return PeerLostError(
         f"{worker.member} has ended{doing}; its own output may say why{advice}",
         worker.member.rank,
+    )
+
+
+def no_stand_in(member: Member) -> PeerLostError:
+    """Return the error of a worker that has ended and whose share of rounds no other can do."""
+    return PeerLostError(
+        f"{member} has ended, and no worker that is left has {member.num_replicas} replicas as it"
+        " had, for its share of synchronous rounds; start the job again from the last checkpoint,"
+        " or give all workers as many devices",
+        member.rank,
     )
 
 

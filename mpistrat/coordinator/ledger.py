@@ -111,6 +111,10 @@ class Ledger:
         worker.sent.clear()
         worker.own.clear()
         moved = [call for call in calls if not call.is_own]
+        stranded = self.queue.stranded
+        if stranded is not None:
+            self.end = failures.no_stand_in(stranded)
+            return
         _LOG.warning("%s; its %d functions run on other workers", error, len(moved))
         for call in moved:
             call.losses += 1

@@ -29,6 +29,7 @@ class AsTheyCome:
         self._is_blocked = False  # the next call needs a result that is not there
 
     is_open = False  # there are no rounds
+    stranded = None  # any worker stands in for any other
 
     @property
     def concerns_all(self) -> bool:

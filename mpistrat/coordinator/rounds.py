@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from mpistrat.coordinator.calls import Call, WorkerQueue
+from mpistrat.ps.roster import Member
 
 __all__ = ["Rounds"]
 
@@ -17,7 +18,7 @@ class Rounds:
     ----------
     workers
         All of the job. The call at a place of a round runs on the worker of that index; if that
-        has ended, on any other.
+        has ended, on any other with as many replicas.
 
     Notes
     -----
@@ -83,10 +84,27 @@ class Rounds:
         mine = worker.member.task_id
         places = [mine] if mine in self._idle else []
         # Those of workers that have ended, also while its own waits for what one of them returns.
-        places += [place for place in self._idle if self._workers[place].is_lost]
+        places += [place for place in self._idle if self._stands_in(worker, place)]
         ready = (place for place in places if self._idle[place].is_ready)
         place = next(ready, None)
         return None if place is None else self._idle.pop(place)
+
+    def _stands_in(self, worker: WorkerQueue, place: int) -> bool:
+        """Tell whether a worker may do what that of a place, which has ended, would have done.
+
+        With more replicas or fewer it would take another share of the round's batch.
+        """
+        ended = self._workers[place]
+        return ended.is_lost and worker.member.num_replicas == ended.member.num_replicas
+
+    @property
+    def stranded(self) -> Member | None:
+        """A worker that has ended and for which none stands in, or None."""
+        left = [worker for worker in self._workers if not worker.is_lost]
+        for place, worker in enumerate(self._workers):
+            if worker.is_lost and not any(self._stands_in(other, place) for other in left):
+                return worker.member
+        return None
 
     def _fill(self) -> None:
         while self._pending and self._has_room:

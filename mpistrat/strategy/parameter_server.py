@@ -67,8 +67,8 @@ class ParameterServerStrategy(Strategy):
     waits for other workers. On the chief, which is one replica for what it does itself, it is 1.
     If it is synchronous it is the number of all workers' devices, and still no worker waits for
     another: the chief begins rounds. So a worker that ends leaves none waiting; where MPI outlives
-    it, its function runs on another, and counts once. Assignments to variables do not wait for the
-    round.
+    it, its function runs on another with as many devices (or, if there is none, the job ends with
+    an error), and counts once. Assignments to variables do not wait for the round.
 
     On a worker ``run`` calls its function once for each device, and collectives, datasets that are
     distributed there and an optimizer's sums cover those; an optimizer makes one step of them.

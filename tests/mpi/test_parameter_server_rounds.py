@@ -57,6 +57,14 @@ def run(leave, *options, **env):
     return result
 
 
+def skip_unless_mpi_outlives_ranks():
+    try:
+        if find_launcher().kind != "openmpi":
+            pytest.skip("needs Open MPI, whose ULFM outlives ranks")
+    except LauncherError as error:
+        pytest.skip(str(error))
+
+
 @pytest.mark.parametrize(
     "leave",
     [
@@ -65,14 +73,67 @@ def run(leave, *options, **env):
     ],
 )
 def test_a_round_whose_worker_dies_goes_on_with_the_others_and_counts_once(leave):
-    try:
-        if find_launcher().kind != "openmpi":
-            pytest.skip("needs Open MPI, whose ULFM outlives ranks")
-    except LauncherError as error:
-        pytest.skip(str(error))
+    skip_unless_mpi_outlives_ranks()
     result = run(leave, "--with-ft", "ulfm")
     assert result.ranks[0].stdout == "all steps are right\n", result.output
     assert "worker 1 (rank 2) has ended" in result.ranks[0].stderr, result.output
+
+
+UNEQUAL = """
+import os, signal, sys
+import numpy as np
+import mpistrat as ms
+from mpistrat.cluster_resolver import MPIClusterResolver
+from mpistrat.coordinator import experimental_get_current_worker_index
+from mpistrat.optimizers import SGD
+
+resolver = MPIClusterResolver(num_ps=1)
+if resolver.task_type == "ps":
+    ms.Server(resolver).join()
+elif resolver.task_type == "worker":
+    count = (2, 1, 2)[resolver.task_id]
+    ms.Server(resolver, devices=[f"CPU:{i}" for i in range(count)]).join()
+if resolver.task_type != "chief":
+    sys.exit(0)
+strategy = ms.ParameterServerStrategy(resolver, synchronous=True)
+coordinator = ms.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    v = ms.Variable(np.zeros(5))
+optimizer = SGD(1.0)
+optimizer.build([v])
+
+def replica_fn():
+    mine = np.zeros(5)
+    mine[ms.get_replica_context().replica_id_in_sync_group] = -1.0
+    optimizer.apply_gradients([(mine, v)])
+
+def step(dies):
+    if dies and experimental_get_current_worker_index() == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    strategy.run(replica_fn)
+
+for number in range(4):
+    for _ in range(3):
+        coordinator.schedule(step, args=(number == 1,))
+    coordinator.join()
+print(v.numpy().tolist(), optimizer.iterations)
+"""
+
+
+@pytest.mark.parametrize("dies", [0, pytest.param(1, marks=takes_long())])
+def test_only_a_worker_with_as_many_replicas_stands_in_for_one(dies):
+    skip_unless_mpi_outlives_ranks()
+    root = str(Path(mpistrat.__file__).parents[1])
+    path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    arguments, options = ["-c", UNEQUAL, str(dies)], ["--with-ft", "ulfm"]
+    result = run_job(arguments, 5, 40.0, env={"PYTHONPATH": path}, options=options)
+    assert not result.timed_out, result.output
+    if dies == 0:
+        assert result.ranks[0].stdout == "[4.0, 4.0, 4.0, 4.0, 4.0] 4\n", result.output
+    else:
+        words = "no worker that is left has 1 replicas as it had, for its share"
+        assert words in result.ranks[0].stderr, result.output
+        assert result.ranks[0].stdout == "", result.output
 
 
 @takes_long()
