@@ -317,7 +317,7 @@ class Strategy:
         extended = self._extended
         return InputWorkers(
             num_replicas=extended.num_replicas,
-            first_replica=extended.first_replica,
+            first_replica=extended.first_piece,
             num_local=extended.num_local_replicas,
             num_pipelines=extended.communicator.size,
             pipeline_id=extended.communicator.rank,

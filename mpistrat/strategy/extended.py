@@ -94,6 +94,11 @@ class StrategyExtended(Updating):
     # ---------------------------------------------------------------------------- properties
 
     @property
+    def first_piece(self) -> int:
+        """Index of this rank's first piece of a batch that is cut for `num_replicas`."""
+        return self.first_replica
+
+    @property
     def worker_devices(self) -> tuple[str, ...]:
         """Devices of this rank's replicas, in replica order."""
         return self._devices

@@ -74,6 +74,11 @@ class ParameterServerExtended(StrategyExtended):
         """Devices that hold variables: those of the ps."""
         return tuple(one.device for one in self.client.seat.roster.ps)
 
+    @property
+    def first_piece(self) -> int:
+        """Index of the first piece of a batch: a worker's are cut for its own replicas."""
+        return 0
+
     def _call(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Nest:

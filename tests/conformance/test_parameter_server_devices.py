@@ -187,6 +187,20 @@ def test_a_dataset_of_a_worker_is_cut_for_its_devices(layout):
 
 
 @on_jobs
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_a_dataset_that_a_function_distributes_is_cut_for_the_workers_devices(layout, synchronous):
+    @on_chief(layout, synchronous=synchronous, worker_devices=[["CPU:0", "CPU:1"]] * 2)
+    def _(strategy, coordinator):
+        def worker_fn():
+            here = mpistrat.get_strategy()
+            (batch,) = here.experimental_distribute_dataset(Dataset.range(4).batch(4))
+            return [piece.tolist() for piece in here.experimental_local_results(batch)]
+
+        found = coordinator.fetch([coordinator.schedule(worker_fn) for _ in range(4)])
+        assert found == [[[0, 1], [2, 3]]] * 4
+
+
+@on_jobs
 @pytest.mark.parametrize("parts", [1, 3])
 def test_on_gpus_values_are_read_there_and_gradients_come_from_there(layout, parts):
     with pretending(2):
