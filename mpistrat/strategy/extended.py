@@ -21,7 +21,7 @@ from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import ReplicaContext
 from mpistrat.strategy.replica_threads import ReplicaThreads, running
 from mpistrat.strategy.updating import Updating
-from mpistrat.strategy.values import Mirrored, regroup, select_replica
+from mpistrat.strategy.values import Mirrored, check_count, regroup, select_replica
 from mpistrat.types import Array, Nest
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ class StrategyExtended(Updating):
     def _call(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Nest:
+        check_count(self.num_local_replicas, (args, dict(kwargs)))
         if self.num_local_replicas == 1:
             args, kwargs = select_replica(0, args), select_replica(0, dict(kwargs))
             with context.enter(Mode(self._strategy, self.replica_contexts[0])):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from mpistrat.errors import ArgumentTypeError
+from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.nest import map_nest, map_nests
 from mpistrat.types import Array, Nest
@@ -20,6 +20,7 @@ __all__ = [
     "DistributedValues",
     "Mirrored",
     "PerReplica",
+    "check_count",
     "local_index",
     "regroup",
     "select_replica",
@@ -155,6 +156,19 @@ def select_replica(index: int, nest: Nest) -> Nest:
         return leaf
 
     return map_nest(select, nest)
+
+
+def check_count(count: int, nest: Nest) -> None:
+    """Raise unless each `PerReplica` in `nest` has a value for each of `count` replicas."""
+
+    def check(leaf: Any) -> None:
+        if isinstance(leaf, PerReplica) and len(leaf.values) != count:
+            raise UsageError(
+                f"run with a PerReplica of {len(leaf.values)} values on {count} replicas; expected"
+                " a value for each, such as of run or of a dataset distributed on this worker"
+            )
+
+    map_nest(check, nest)
 
 
 def regroup(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from mpistrat import IndexedSlices, Variable, VariableAggregation
+from mpistrat import IndexedSlices, PerReplica, Variable, VariableAggregation
 from mpistrat.coordinator import experimental_get_current_worker_index
 from mpistrat.data import Dataset
 from mpistrat.errors import BackendUnavailableError, ContextError, MismatchError, UsageError
@@ -198,6 +198,16 @@ def test_a_dataset_that_a_function_distributes_is_cut_for_the_workers_devices(la
 
         found = coordinator.fetch([coordinator.schedule(worker_fn) for _ in range(4)])
         assert found == [[[0, 1], [2, 3]]] * 4
+
+
+@on_jobs
+def test_values_for_other_numbers_of_replicas_are_refused(layout):
+    @on_chief(layout, worker_devices=UNEQUAL)
+    def _(strategy, coordinator):
+        three = PerReplica([1.0, 2.0, 3.0])
+        coordinator.schedule(lambda: strategy.run(float, args=(three,)))
+        with pytest.raises(UsageError, match=r"a PerReplica of 3 values on [12] replicas"):
+            coordinator.join()
 
 
 @on_jobs
