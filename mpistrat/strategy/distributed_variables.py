@@ -11,6 +11,7 @@ from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.replica_context import check_equal
 from mpistrat.strategy.scatter import check_slices
 from mpistrat.strategy.values import Delegate, DistributedValues, local_index
 from mpistrat.strategy.variable_options import VariableAggregation
@@ -145,6 +146,8 @@ def _assign_merged(
     strategy: Strategy, variable: MirroredVariable, method: str, value: Any
 ) -> None:
     """Combine the replicas' values and assign the result to all copies."""
+    check_equal("variables to assign to", variable)
+    check_equal("ways to assign", method)
     extended = strategy.extended
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         first = value.values[0] if isinstance(value, DistributedValues) else value

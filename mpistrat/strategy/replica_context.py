@@ -16,7 +16,7 @@ from mpistrat.types import Array, Nest
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
 
-__all__ = ["ReplicaContext", "all_gather", "all_reduce"]
+__all__ = ["ReplicaContext", "all_gather", "all_reduce", "check_equal"]
 
 
 class ReplicaContext:
@@ -154,7 +154,7 @@ def all_reduce(
         strategy.extended.check_covers_all("all_reduce")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
-        _check_equal("reduce_op", reduce_op)
+        check_equal("reduce_op", reduce_op)
     op = combiner.check_op(reduce_op)
     value = map_nest(combiner.of_each_replica, value)
     return map_nest(combiner.copies, combiner.reduce_nest(op, value, options))
@@ -168,7 +168,7 @@ def all_gather(
         strategy.extended.check_covers_all("all_gather")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
-        _check_equal("axis", axis)
+        check_equal("axis", axis)
 
     def gather(leaf: Any) -> Any:
         mine = combiner.of_each_replica(leaf)
@@ -179,8 +179,9 @@ def all_gather(
         return structure.unflatten([gather(leaf) for leaf in leaves])
 
 
-def _check_equal(name: str, value: Any) -> None:
-    if isinstance(value, DistributedValues):
+def check_equal(name: str, value: Any) -> None:
+    """Raise if what was merged of the replicas' arguments is one for each; variables are one."""
+    if isinstance(value, DistributedValues) and not getattr(value, "is_variable", False):
         raise UsageError(
             f"the replicas gave different {name}: {value.values}; expected equal ones"
         )

@@ -17,6 +17,7 @@ from mpistrat.ps.push import Push
 from mpistrat.ps.row_ranges import RowRanges
 from mpistrat.strategy.context import placed
 from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.replica_context import check_equal
 from mpistrat.strategy.scatter import check_slices
 from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
 from mpistrat.strategy.variables import Variable
@@ -289,6 +290,8 @@ def _change_merged(
     strategy: Strategy, first: ServedVariable, method: str, variables: list[Any], values: list[Any]
 ) -> None:
     """Change variables once by what the replicas of a worker handed over."""
+    check_equal("variables to assign to", first)
+    check_equal("ways to assign", method)
     once = [combined(strategy, first.aggregation, value) for value in values]
     first.change_each(method, variables, once)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mpistrat import MirroredStrategy, Variable, VariableAggregation, get_replica_context
+from mpistrat.errors import UsageError
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.placement import with_all
 from mpistrat.testing.rank import rank_from_environment
@@ -87,3 +88,16 @@ def test_cross_device_ops_given_to_the_strategy(layout: Layout, kind: type) -> N
             variable = Variable(np.zeros(2), aggregation=VariableAggregation.SUM)
         strategy.run(variable.assign_add, (value,))
         equal(variable, total)
+
+
+def test_replicas_that_assign_to_different_variables_are_told() -> None:
+    with MirroredStrategy(["CPU:0", "CPU:1"]) as strategy:
+        with strategy.scope():
+            both = [Variable(0.0, aggregation=VariableAggregation.SUM) for _ in range(2)]
+
+        def replica_fn() -> None:
+            both[get_replica_context().replica_id_in_sync_group].assign(1.0)
+
+        with pytest.raises(UsageError, match="replicas gave different variables to assign to"):
+            strategy.run(replica_fn)
+        assert [float(one) for one in both] == [0.0, 0.0]

@@ -211,6 +211,29 @@ def test_values_for_other_numbers_of_replicas_are_refused(layout):
 
 
 @on_jobs
+def test_replicas_that_assign_to_different_variables_are_told(layout):
+    @on_chief(layout, worker_devices=[["CPU:0", "CPU:1"]] * 2)
+    def _(strategy, coordinator):
+        with strategy.scope():
+            one, other = (Variable(0.0, aggregation=VariableAggregation.SUM) for _ in range(2))
+
+        def is_first():
+            return mpistrat.get_replica_context().replica_id_in_sync_group == 0
+
+        def variables():
+            (one if is_first() else other).assign(1.0)
+
+        def methods():
+            (one.assign if is_first() else one.assign_add)(1.0)
+
+        for wrong, what in ((variables, "variables"), (methods, "ways")):
+            coordinator.schedule(lambda wrong=wrong: strategy.run(wrong))
+            with pytest.raises(UsageError, match=f"replicas gave different {what} to assign"):
+                coordinator.join()
+        assert (float(one), float(other)) == (0.0, 0.0)
+
+
+@on_jobs
 @pytest.mark.parametrize("parts", [1, 3])
 def test_on_gpus_values_are_read_there_and_gradients_come_from_there(layout, parts):
     with pretending(2):
