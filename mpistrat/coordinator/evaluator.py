@@ -8,19 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpistrat.checkpoint.checkpoint import Checkpoint
+from mpistrat.checkpoint.evaluations import Evaluations
 from mpistrat.checkpoint.pointer import latest_checkpoint
-from mpistrat.cluster.log import get_logger
-from mpistrat.errors import ArgumentTypeError, CheckpointError, UsageError
+from mpistrat.errors import ArgumentTypeError, CheckpointError
 from mpistrat.ps.seat import Seat
 
 if TYPE_CHECKING:
     from mpistrat.coordinator.server import Server
 
 __all__ = ["Bystander", "SidecarEvaluator"]
-
-_LOG = get_logger(__name__)
-
-_LOOK_S = 0.2  # how often it looks for a new checkpoint
 
 
 class Bystander:
@@ -100,14 +96,19 @@ class SidecarEvaluator:
             raise ArgumentTypeError(
                 f"SidecarEvaluator of a {type(checkpoint).__name__}; expected a Checkpoint"
             )
-        if max_evaluations is not None and max_evaluations <= 0:
-            raise UsageError(
-                f"max_evaluations={max_evaluations}; expected a number above 0, or None"
-            )
-        self._server, self._checkpoint, self._folder = server, checkpoint, checkpoint_dir
-        self._evaluate, self._most = evaluate, max_evaluations
-        self._chief = server.bystander()
-        self.results: list[tuple[str, Any]] = []
+        self._evaluations = Evaluations(
+            lambda: latest_checkpoint(checkpoint_dir),
+            lambda path: checkpoint.restore(path).assert_existing_objects_matched(),
+            (CheckpointError, OSError),
+            evaluate,
+            max_evaluations,
+        )
+        self._server, self._chief = server, server.bystander()
+
+    @property
+    def results(self) -> list[tuple[str, Any]]:
+        """The path and the result of each evaluation so far."""
+        return self._evaluations.results
 
     def start(self) -> list[tuple[str, Any]]:
         """Evaluate until the chief's program is done, the last checkpoint too.
@@ -131,29 +132,5 @@ class SidecarEvaluator:
         return self.results
 
     def _evaluate_all(self) -> bool:
-        last: str | None = None
-        is_over = False
-        while not self._is_full():
-            path = latest_checkpoint(self._folder)
-            if path is not None and path != last and self._restore(path):
-                self.results.append((path, self._evaluate(path)))
-                last = path
-            elif is_over:
-                break
-            else:
-                is_over = self._chief.wait(_LOOK_S)  # then it looks once more
+        self._evaluations.follow(self._chief.wait)
         return self._chief.serve()
-
-    def _is_full(self) -> bool:
-        return self._most is not None and len(self.results) >= self._most
-
-    def _restore(self, path: str) -> bool:
-        """Restore a checkpoint; tell whether it was there: old ones are deleted meanwhile."""
-        try:
-            self._checkpoint.restore(path).assert_existing_objects_matched()
-        except (CheckpointError, OSError) as error:
-            if latest_checkpoint(self._folder) == path:
-                raise
-            _LOG.info("%s was deleted before it was read: %s", path, error)
-            return False
-        return True

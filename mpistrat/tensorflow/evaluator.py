@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mpistrat.cluster.log import get_logger
-from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.checkpoint.evaluations import Evaluations
+from mpistrat.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     from mpistrat.tensorflow.server import Server
 
 __all__ = ["SidecarEvaluator"]
-
-_LOG = get_logger(__name__)
-
-_LOOK_S = 0.2  # between two looks for a new checkpoint
 
 
 class SidecarEvaluator:
@@ -66,14 +62,20 @@ class SidecarEvaluator:
                 f"SidecarEvaluator of a {type(checkpoint).__name__}; expected a"
                 " tf.train.Checkpoint"
             )
-        if max_evaluations is not None and max_evaluations <= 0:
-            raise UsageError(
-                f"max_evaluations={max_evaluations}; expected a number above 0, or None"
-            )
+        folder = os.fspath(checkpoint_dir)
+        self._evaluations = Evaluations(
+            lambda: tf.train.latest_checkpoint(folder),
+            lambda path: checkpoint.read(path).assert_existing_objects_matched().expect_partial(),
+            (tf.errors.OpError, ValueError),
+            evaluate,
+            max_evaluations,
+        )
         self._tasks = server.evaluator()
-        self._checkpoint, self._folder = checkpoint, os.fspath(checkpoint_dir)
-        self._evaluate, self._most = evaluate, max_evaluations
-        self.results: list[tuple[str, Any]] = []
+
+    @property
+    def results(self) -> list[tuple[str, Any]]:
+        """The path and the result of each evaluation so far."""
+        return self._evaluations.results
 
     def start(self) -> list[tuple[str, Any]]:
         """Evaluate until the chief has closed its strategy, the last checkpoint too.
@@ -93,37 +95,14 @@ class SidecarEvaluator:
             TensorFlow's: a checkpoint does not fit the objects.
         """
         try:
-            self._evaluate_all()
+            self._evaluations.follow(self._wait)
         except BaseException as error:
             self._tasks.communicator.end(error)  # the others end, too, with this reason
             raise
         self._tasks.wait_for_chief()
         return self.results
 
-    def _evaluate_all(self) -> None:
-        last: str | None = None
-        is_over = False
-        while not self._is_full():
-            path = tf.train.latest_checkpoint(self._folder)
-            if path is not None and path != last and self._restore(path):
-                self.results.append((path, self._evaluate(path)))
-                last = path
-            elif is_over:
-                break
-            else:
-                is_over = self._tasks.is_over()  # then it looks once more
-                time.sleep(0.0 if is_over else _LOOK_S)
-
-    def _is_full(self) -> bool:
-        return self._most is not None and len(self.results) >= self._most
-
-    def _restore(self, path: str) -> bool:
-        """Restore a checkpoint; tell whether it was there: old ones are deleted meanwhile."""
-        try:
-            self._checkpoint.read(path).assert_existing_objects_matched().expect_partial()
-        except (tf.errors.OpError, ValueError) as error:
-            if tf.train.latest_checkpoint(self._folder) == path:
-                raise
-            _LOG.info("%s was deleted before it was read: %s", path, error)
-            return False
-        return True
+    def _wait(self, seconds: float) -> bool:
+        is_over = self._tasks.is_over()
+        time.sleep(0.0 if is_over else seconds)
+        return is_over
