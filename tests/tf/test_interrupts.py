@@ -88,8 +88,15 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("is_native", [True, pytest.param(False, marks=takes_long())])
-@pytest.mark.parametrize("what", WAITS)
+CASES = [pytest.param(what, True, id=what) for what in WAITS]
+CASES += [
+    pytest.param(what, False, id=f"{what}, not native", marks=takes_long())
+    for what in WAITS
+    if what != "jit_compile"  # which needs the native operation
+]
+
+
+@pytest.mark.parametrize(("what", "is_native"), CASES)
 def test_an_interrupt_ends_a_wait(what, is_native):
     with pytest.MonkeyPatch.context() as patch, Communicator() as steady:
         if not is_native:
