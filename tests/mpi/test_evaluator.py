@@ -124,6 +124,7 @@ def test_training_goes_on_without_the_evaluator_where_mpi_outlives_it(tmp_path, 
     assert [one.stdout.split()[-1] for one in result.ranks[1:5]] == ["done"] * 4, result.output
 
 
+@takes_long()
 def test_only_an_evaluator_evaluates(tmp_path):
     wrong = PROGRAM.replace(
         'if resolver.task_type in ("worker", "ps"):',

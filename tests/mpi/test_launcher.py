@@ -13,6 +13,7 @@ import pytest
 import mpistrat
 from mpistrat.testing import processes
 from mpistrat.testing.launcher import JobResult, LauncherError, run_job
+from mpistrat.testing.placement import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 
@@ -77,6 +78,7 @@ def test_hang_ends_at_the_deadline_with_every_stack() -> None:
     assert all_gone([int(output.stdout) for output in result.ranks])
 
 
+@takes_long()
 def test_nothing_survives_the_deadline() -> None:
     """Ranks that ignore SIGTERM, and children that left their process group, are killed too."""
     code = """

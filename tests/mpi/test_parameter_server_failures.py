@@ -88,6 +88,7 @@ def test_a_strategy_without_a_coordinator_ends_its_workers_too(close, node_size)
     assert not any(one.stderr for one in result.ranks), result.output
 
 
+@takes_long()
 def test_a_worker_that_does_not_end_is_named_and_nobody_waits_for_it():
     body = "coordinator.join()\ncoordinator.schedule(time.sleep, args=(1000,))\nstrategy.close()"
     result = run(body, MPISTRAT_TIMEOUT="2")

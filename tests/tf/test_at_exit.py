@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import takes_long
 
 pytestmark = pytest.mark.deadline(90)
 
@@ -22,6 +23,7 @@ graph(tf.ones([2]))
 """
 
 
+@takes_long()
 def test_collectives_of_graphs_go_on_until_the_communicator_is_closed():
     result = run_job(["-c", PROGRAM], 2, 60).check()
     for rank in result.ranks:

@@ -17,6 +17,7 @@ pytest.importorskip("tensorflow")
 import mpistrat
 from mpistrat.experimental import partitioners
 from mpistrat.strategy.partitioning import partitioned
+from mpistrat.testing.placement import takes_long
 
 SHAPES = [[], [1], [2, 3], [5], [13, 2], [64, 8], [1000, 3, 2]]
 DTYPES = ["float32", "int64", "float16"]
@@ -130,6 +131,7 @@ def ours():
     return result
 
 
+@takes_long()
 def test_the_same_parts():
     arguments = json.dumps([SHAPES, DTYPES, PARTITIONERS, OWN])
     done = subprocess.run(

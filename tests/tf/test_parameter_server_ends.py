@@ -81,6 +81,7 @@ def test_well_without_close_and_past_a_proxy(tmp_path):
     assert [one.stdout for one in result.ranks[1:]] == ["served\n"] * 3
 
 
+@takes_long()
 def test_an_exception_on_the_chief(tmp_path):
     result = run("raise KeyError('a mistake')", tmp_path, ranks=3)
     check_failed(result, "KeyError: 'a mistake'", ranks=[0], is_heard=True)

@@ -108,6 +108,7 @@ def test_b80_checkpoints_are_evaluated_while_others_train(tmp_path):
     assert result.ranks[0].stdout == "trained\n"
 
 
+@takes_long()
 @pytest.mark.parametrize("way", ["two", pytest.param("join", marks=takes_long())])
 def test_an_evaluator_that_has_enough_waits_for_the_end(tmp_path, way):
     result = run(tmp_path, way).check()
@@ -115,6 +116,7 @@ def test_an_evaluator_that_has_enough_waits_for_the_end(tmp_path, way):
     assert result.ranks[0].stdout == "trained\n"
 
 
+@takes_long()
 @pytest.mark.parametrize("way", ["chief", pytest.param("fails", marks=takes_long())])
 def test_an_error_ends_the_others_too(tmp_path, way):
     result = run(tmp_path, way)

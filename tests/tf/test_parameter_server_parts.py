@@ -9,8 +9,9 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.parameter_servers import on_chief  # noqa: E402
+from mpistrat.testing.placement import takes_long  # noqa: E402
 
-pytestmark = pytest.mark.mpi(ranks=4, timeout_s=60, alone=True)
+pytestmark = [pytest.mark.mpi(ranks=4, timeout_s=60, alone=True), takes_long()]
 
 WHOLE = np.arange(26, dtype="float32").reshape(13, 2)
 

@@ -14,6 +14,7 @@ tf = pytest.importorskip("tensorflow")
 
 import keras  # noqa: E402 - it comes with TensorFlow
 
+from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import (  # noqa: E402
     EVERYWHERE,
@@ -25,7 +26,8 @@ from mpistrat.testing.tensorflow_cases import (  # noqa: E402
 four_cpus()
 
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60)
-KERAS = [case for case in EVERYWHERE if case.kind != "Central"]  # TensorFlow's own cannot fit
+SKIPPED = {"Central"} if with_all() else {"Central", "OneDevice"}  # TensorFlow's own cannot fit
+KERAS = [case for case in EVERYWHERE if case.kind not in SKIPPED]
 X = np.arange(8.0, dtype=np.float32).reshape(8, 1) / 4
 Y = 2 * X
 
