@@ -19,9 +19,22 @@ MpistratPiece piece(nb::handle item) {
   return {PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))};
 }
 
+// Whether `next` begins where `last` ends.
+bool follows(const MpistratPiece& last, const MpistratPiece& next) {
+  return static_cast<uint8_t*>(last.data) + last.nbytes == next.data;
+}
+
+// Arrays that lie one after the other are one piece: registered memory is looked for by pieces.
 std::vector<MpistratPiece> pieces(const nb::sequence& arrays) {
   std::vector<MpistratPiece> found;
-  for (nb::handle item : arrays) found.push_back(piece(item));
+  for (nb::handle item : arrays) {
+    const MpistratPiece next = piece(item);
+    if (next.nbytes == 0) continue;
+    if (!found.empty() && follows(found.back(), next))
+      found.back().nbytes += next.nbytes;
+    else
+      found.push_back(next);
+  }
   return found;
 }
 
@@ -46,6 +59,7 @@ struct Described {
     spec.root = root;
     spec.divisor = divisor;
     spec.payload_bytes = payload_bytes;
+    spec.is_list = nb::len(sends) > 1;
     spec.send = send.data();
     spec.num_send = static_cast<int32_t>(send.size());
     spec.recv = recv.data();

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
 import typer
 
+from mpistrat import Communicator
 from mpistrat.bench.answers import Task
 from mpistrat.bench.calibration import Budget
 from mpistrat.bench.options import (
@@ -27,6 +29,7 @@ from mpistrat.bench.resnet50 import gradient_shapes
 from mpistrat.bench.row import Heading, Row, run_row
 from mpistrat.bench.session import Session, open_session
 from mpistrat.bench.sides import Side, backend_side, memcpy_side, peer_sides
+from mpistrat.strategy.shared_sums import SharedSums
 from mpistrat.types import Array
 
 __all__ = ["command", "problems"]
@@ -71,11 +74,19 @@ def _cut(flat: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
     return [part.reshape(shape).copy() for part, shape in zip(parts, shapes, strict=True)]
 
 
+def _optimizers_side(name: str, communicator: Communicator, problem: Problem) -> Side:
+    """Return the side of those who keep no result: it is once a node where that is possible."""
+    call = partial(SharedSums().sum, communicator, problem.arrays)
+    label = backend_side(name, communicator, problem, note=", as optimizers sum").label
+    return Side(label, call, partial(problem.is_right, call))
+
+
 def _row(session: Session, budget: Budget) -> Row:
     many, flat = problems(session.communicator.rank, session.communicator.size)
     sides: list[Side] = []
     for name, one in session.backends.items():
         sides.append(backend_side(name, one, many))
+        sides.append(_optimizers_side(name, one, many))
         sides.append(backend_side(name, one, flat, note=", flat", is_base=True))
     sides += peer_sides([peer for peer in session.peers if peer.takes_lists], many)
     sides += peer_sides([peer for peer in session.peers if not peer.takes_lists], flat)

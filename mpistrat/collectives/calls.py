@@ -301,8 +301,10 @@ class Calls(ABC):
 
         Notes
         -----
-        Long all-reduces from and to such arrays take about half the time. Its memory is
-        given back when all ranks have dropped the array, and one more is made.
+        Long all-reduces from and to such arrays take about half the time. For a list, of gradients
+        say, make one array and take its parts, one after the other: `allreduce_many` reads and
+        writes them in place. The memory is given back when all ranks have dropped the array, and
+        one more is made.
         """
         work: Work[Array] = self._start(operations.empty, shape, dtype, shared)
         return work.wait(timeout)

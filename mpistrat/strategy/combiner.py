@@ -18,6 +18,7 @@ from mpistrat.strategy.cross_device_ops import CollectiveAllReduce, CrossDeviceO
 from mpistrat.strategy.gathering import gather_local
 from mpistrat.strategy.nest import flatten, is_nested, map_nest
 from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.shared_sums import SharedSums
 from mpistrat.strategy.values import DistributedValues, Mirrored
 from mpistrat.types import Array, Nest
 
@@ -119,22 +120,30 @@ class Combiner:
         value: Nest,
         options: CommunicationOptions | None,
         label: str | None = None,
+        shared: SharedSums | None = None,
     ) -> Nest:
-        """Combine each leaf over all replicas, packed; a nest of new arrays. **Collective.**"""
+        """Combine each leaf over all replicas, packed; a nest of new arrays. **Collective.**
+
+        Or one of arrays that `shared` owns, if the ranks' values are combined as by default.
+        """
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
         label = label or _LABELS[op]
         if structure is not None:  # leaves are matched by position, so the ranks must agree on it
             label = f"{label}, nest {structure}"
         with _Labelled(self.communicator, label):
-            results = self._reduce_leaves(op, leaves, options or self.options)
+            results = self._reduce_leaves(op, leaves, options or self.options, shared)
         return results[0] if structure is None else structure.unflatten(results)
 
     def _reduce_leaves(
-        self, op: ReduceOp, leaves: list[Any], options: CommunicationOptions
+        self,
+        op: ReduceOp,
+        leaves: list[Any],
+        options: CommunicationOptions,
+        shared: SharedSums | None,
     ) -> list[Array]:
         ops = self.cross_device_ops
         if type(ops) is CollectiveAllReduce:
-            return ops.totals(op, leaves, options)
+            return ops.totals(op, leaves, options, shared)
         pairs = [(leaf, None) for leaf in leaves]
         return [one.values[0] for one in ops.batch_reduce(op, pairs, options)]
 

@@ -17,6 +17,7 @@ from mpistrat.collectives.reductions import combine, narrow, result_dtype, widen
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.shared_sums import SharedSums
 from mpistrat.strategy.values import DistributedValues, Mirrored
 from mpistrat.types import Array
 
@@ -142,13 +143,20 @@ class CollectiveAllReduce(CrossDeviceOps):
         return [_copies(t, d) for t, d in zip(totals, destinations, strict=True)]
 
     def totals(
-        self, reduce_op: ReduceOp, values: Sequence[Any], options: CommunicationOptions
+        self,
+        reduce_op: ReduceOp,
+        values: Sequence[Any],
+        options: CommunicationOptions,
+        shared: SharedSums | None = None,
     ) -> list[Array]:
-        """Return one combined array for each value; the rank that calls owns them."""
+        """Return one combined array for each value; the rank that calls owns them, or `shared`."""
         with nullcontext() if self.communicator is None else self.communicator.checking():
             columns = [_arrays(value) for value in values]
             sums = [self.local_sum(_widened(reduce_op, column)) for column in columns]
-        totals = self.over_ranks(sums, options)
+        if shared is None or self.communicator is None or self.communicator.size == 1:
+            totals = self.over_ranks(sums, options)
+        else:
+            totals = shared.sum(self.communicator, sums, **_of_list(options))
         count = self.num_replicas or (len(columns[0]) if columns else 1)
         name = "mean" if reduce_op is ReduceOp.MEAN else "sum"
         return [
@@ -167,9 +175,7 @@ class CollectiveAllReduce(CrossDeviceOps):
             return [total.copy() for total in sums]
         if len(sums) == 1:
             return [communicator.allreduce(sums[0], timeout=options.timeout_seconds)]
-        return communicator.allreduce_many(
-            sums, timeout=options.timeout_seconds, bucket_bytes=options.bytes_per_pack or None
-        )
+        return communicator.allreduce_many(sums, **_of_list(options))
 
 
 class ReductionToOneDevice(CollectiveAllReduce):
@@ -224,6 +230,11 @@ class HierarchicalCopyAllReduce(_Packed):
 
 class NcclAllReduce(_Packed):
     """All-reduce by NCCL where the replicas are GPUs; CPU replicas use the strategy's backend."""
+
+
+def _of_list(options: CommunicationOptions) -> dict[str, Any]:
+    """Return what `Communicator.allreduce_many` takes of the options."""
+    return {"timeout": options.timeout_seconds, "bucket_bytes": options.bytes_per_pack or None}
 
 
 def _arrays(value: Any) -> list[Array]:

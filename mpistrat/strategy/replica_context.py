@@ -147,17 +147,27 @@ class ReplicaContext:
 
 
 def all_reduce(
-    strategy: Strategy, reduce_op: Any, value: Nest, options: Any = None, covers_some: bool = False
+    strategy: Strategy,
+    reduce_op: Any,
+    value: Nest,
+    options: Any = None,
+    covers_some: bool = False,
+    shared: Any = None,
 ) -> Nest:
-    """Combine what all replicas have handed over; or those of a worker, if they are `some`."""
+    """Combine what all replicas have handed over; or those of a worker, if they are `some`.
+
+    What the library itself reads can be in the memory of `shared`, a `SharedSums`.
+    """
     if not covers_some:
         strategy.extended.check_covers_all("all_reduce")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
         check_equal("reduce_op", reduce_op)
     op = combiner.check_op(reduce_op)
+    if isinstance(shared, DistributedValues):  # each replica has one
+        shared = shared.values[0]
     value = map_nest(combiner.of_each_replica, value)
-    return map_nest(combiner.copies, combiner.reduce_nest(op, value, options))
+    return map_nest(combiner.copies, combiner.reduce_nest(op, value, options, shared=shared))
 
 
 def all_gather(

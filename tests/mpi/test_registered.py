@@ -122,6 +122,41 @@ def test_every_operation_takes_it():
         np.testing.assert_array_equal(registered, arrays[last])
 
 
+@pytest.mark.mpi(ranks=[2, 3])
+def test_a_list_of_parts_that_follow_one_another():
+    """They are one array to the kernels on the ranks where they do, whatever the others have."""
+    sizes = [100_003, 1, 0, 70_000]
+    with Communicator(world(), "shm") as comm:
+        arrays = inputs(comm, sum(sizes))
+        mine, total = arrays[comm.rank], expected_reduction("sum", arrays)
+        ends = np.cumsum(sizes)[:-1]
+        registered, shared = filled(comm, mine), comm.empty(mine.shape, mine.dtype, shared=True)
+        apart = [part.copy() for part in np.split(mine, ends)]
+        for sends in (np.split(registered, ends), np.split(mine, ends), apart):
+            comm.barrier()
+            if comm.rank == 0:
+                shared[:] = -1
+            comm.barrier()
+            comm.allreduce_many(sends, out=np.split(shared, ends))
+            assert_same(np.array(shared), total, "into shared memory")
+            assert_same(np.concatenate(comm.allreduce_many(sends)), total, "into new memory")
+
+
+@pytest.mark.mpi(ranks=[2])
+def test_ranks_of_whom_one_has_parts_that_follow_one_another_go_the_same_ways():
+    """Two ranks count their calls alike to agree on the way; ways.h."""
+    with Communicator(world(), "shm") as comm:
+        mine = np.full(200_000, comm.rank + 1.0)
+        parts = np.split(mine, [90_000])
+        if comm.rank:
+            parts = [part.copy() for part in parts]
+        for number in range(100):
+            if number % 3 == 0:
+                assert set(comm.allreduce(mine)) == {3.0}
+            for total in comm.allreduce_many(parts):
+                assert set(total) == {3.0}
+
+
 # ------------------------------------------------------------------------------- shared by all
 
 

@@ -1,0 +1,108 @@
+"""Sums that only the library reads are once a node, and are what private ones would be."""
+
+import numpy as np
+import pytest
+
+import mpistrat
+from mpistrat import CentralStorageStrategy, MirroredStrategy
+from mpistrat.collectives import Communicator
+from mpistrat.errors import MismatchError
+from mpistrat.optimizers import SGD
+from mpistrat.strategy.shared_sums import SharedSums
+
+pytestmark = pytest.mark.mpi(ranks=[1, 2, 3])
+
+SHAPES = {  # 1.3 MB of two dtypes, in turn
+    "float32": [(3, 1000), (), (200_001,), (0, 4)],
+    "float64": [(5,), (60_000,)],
+}
+
+
+def world():
+    """Return the job; on the ranks only, since importing mpi4py starts MPI."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+def arrays_of(rank, step=0, shapes=SHAPES):
+    longest = max(len(of_one) for of_one in shapes.values())
+    return [
+        np.full(of_one[place], 10 * step + rank + place, dtype)
+        for place in range(longest)
+        for dtype, of_one in shapes.items()
+        if place < len(of_one)
+    ]
+
+
+def check(comm, sums, step, shapes=SHAPES):
+    for index, one in enumerate(sums):
+        expected = sum(arrays_of(rank, step, shapes)[index] for rank in range(comm.size))
+        assert one.dtype == expected.dtype
+        np.testing.assert_array_equal(one, expected)
+
+
+def are_shared(comm, sums):
+    """Tell whether what rank 0 writes is seen by the last one. **Collective.**"""
+    comm.barrier()
+    if comm.rank == 0:
+        sums[0][0] = -7
+    comm.barrier()
+    return comm.allgather_object(float(sums[0].flat[0]))[-1] == -7
+
+
+@pytest.mark.parametrize("backend", ["shm", "mpi"])
+def test_memory_is_shared_from_the_second_equal_list_on(backend):
+    with Communicator(world(), backend) as comm:
+        sums = SharedSums()
+        for step in range(4):
+            totals = sums.sum(comm, arrays_of(comm.rank, step))
+            check(comm, totals, step)
+            can_share = backend == "shm" or comm.size == 1
+            assert are_shared(comm, totals) is (comm.size == 1 or (step > 0 and can_share))
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_lists_of_other_shapes_and_short_ones_stay_private():
+    short = {"float32": [(1000,)], "int64": [(3, 4)]}
+    with Communicator(world(), "shm") as comm:
+        sums = SharedSums()
+        for step, shapes in enumerate([SHAPES, short, SHAPES, short, short, short]):
+            totals = sums.sum(comm, arrays_of(comm.rank, step, shapes))
+            check(comm, totals, step, shapes)
+            assert not are_shared(comm, totals)
+        with Communicator(world(), "shm") as other:  # whose memory is another's
+            for step in range(3):
+                check(other, sums.sum(other, arrays_of(comm.rank, step)), step)
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_ranks_with_other_shapes_are_told():
+    with Communicator(world(), "shm") as comm:
+        sums = SharedSums()
+        for step in range(2):
+            sums.sum(comm, arrays_of(comm.rank, step))
+        mine = arrays_of(comm.rank)[: -1 if comm.rank == 0 else None]
+        with pytest.raises(MismatchError):
+            sums.sum(comm, mine)
+        check(comm, sums.sum(comm, arrays_of(comm.rank, 5)), 5)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("kind", [MirroredStrategy, CentralStorageStrategy])
+def test_an_optimizer_steps_by_them(kind, devices):
+    with kind([f"CPU:{i}" for i in range(devices)]) as strategy:
+        with strategy.scope():
+            variables = [mpistrat.Variable(np.zeros(n, np.float32)) for n in (300_000, 7)]
+        optimizer = SGD(0.5)
+
+        def step():
+            mine = 1.0 + mpistrat.get_replica_context().replica_id_in_sync_group
+            grads = [np.full(one.shape, mine, np.float32) for one in variables]
+            optimizer.apply_gradients(zip(grads, variables, strict=True))
+
+        for number in range(1, 6):
+            strategy.run(step)
+            count = strategy.num_replicas_in_sync
+            expected = -0.5 * number * count * (count + 1) / 2
+            assert {float(one.numpy()[-1]) for one in variables} == {expected}
