@@ -64,7 +64,7 @@ def variable_part(variable: Variable | ShardedVariable) -> Part:
     dtype = variable.dtype
 
     def read() -> Array:  # the mean of integers is a float; integers is what can be restored
-        return np.asarray(variable.value()).astype(dtype, copy=False)
+        return np.asarray(variable).astype(dtype, copy=False)
 
     return Part("", variable.shape, dtype, read, variable.assign)
 

@@ -60,6 +60,7 @@ def local_devices(devices: Iterable[str] | None, rank: int) -> tuple[str, ...]:
     names = named_devices(["CPU:0"] if devices is None else devices, rank)
     if any("GPU" in name for name in names):
         raise BackendUnavailableError(
-            f"devices={list(names)}: this version has no backend for GPU arrays; use CPU devices"
+            f"devices={list(names)}: this version has no backend for GPU arrays; use CPU devices,"
+            ' or CentralStorageStrategy(["GPU:0"]) for one replica'
         )
     return names

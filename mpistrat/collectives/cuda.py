@@ -20,7 +20,7 @@ import numpy as np
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
-__all__ = ["gpu_index", "on_gpu", "placed", "require", "to_host"]
+__all__ = ["gpu_index", "is_elsewhere", "on_gpu", "placed", "require", "to_host"]
 
 _CPU = 1  # DLPack's number for memory of the host
 
@@ -76,9 +76,15 @@ def on_gpu(index: int) -> AbstractContextManager[Any]:
     return device
 
 
-def placed(array: Array) -> Any:
-    """Return a copy of a host array on the current GPU."""
+def placed(array: Any) -> Any:
+    """Return a copy of a host array on the current GPU; an array that is there, as it is."""
     return _cupy().asarray(array)
+
+
+def is_elsewhere(value: Any) -> bool:
+    """Tell whether `value` is an array on a device, and not in memory of the host."""
+    find = getattr(value, "__dlpack_device__", None)
+    return find is not None and find()[0] != _CPU
 
 
 def to_host(value: Any) -> Array | None:
@@ -89,8 +95,7 @@ def to_host(value: Any) -> Array | None:
     value
         An array of CuPy, or of another library whose ``__dlpack__`` copies to the host.
     """
-    find = getattr(value, "__dlpack_device__", None)
-    if find is None or find()[0] == _CPU:
+    if not is_elsewhere(value):
         return None
     if type(value).__module__.partition(".")[0] == "cupy":
         mine: Array = value.get()  # waits for what the current stream has to do for it

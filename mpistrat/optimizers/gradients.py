@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mpistrat.collectives import cuda
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.strategy import context
+from mpistrat.strategy.gpu_variable import GpuVariable
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import all_gather, all_reduce
@@ -86,7 +88,7 @@ def as_gradient(gradient: Any, variable: Trained) -> Any:
         if shape == variable.shape:
             gradient.check_indices(shape[0])
     else:
-        gradient = as_array(gradient)
+        gradient = _array(gradient, variable)
         shape = gradient.shape
     if shape != variable.shape:
         raise UsageError(
@@ -94,6 +96,12 @@ def as_gradient(gradient: Any, variable: Trained) -> Any:
             f" {variable.shape}; expected equal shapes"
         )
     return gradient
+
+
+def _array(gradient: Any, variable: Trained) -> Any:
+    """Return a gradient as an array of the host; as it is, if it is on a GPU as its variable."""
+    is_there = isinstance(variable, GpuVariable) and cuda.is_elsewhere(gradient)
+    return gradient if is_there else as_array(gradient)
 
 
 def parts_of(gradient: Any, variable: Trained) -> list[tuple[Any, Variable]]:

@@ -54,7 +54,12 @@ def take_rows(table: Array, rows: Array, out: Array) -> int:
 
 
 def taken(table: Array, rows: Array) -> Array:
-    """Return a copy of some rows, which are there, of a table in any order of memory."""
+    """Return a copy of some rows, which are there, of a table in any order of memory.
+
+    A table on a GPU has its rows, and their indices, there.
+    """
+    if not isinstance(table, np.ndarray):
+        return table[rows]
     result = np.empty((rows.size, *table.shape[1:]), table.dtype)
     table, rows = np.ascontiguousarray(table), np.ascontiguousarray(rows, np.int64)
     check_result(take_rows(table, rows, result), "rows of an array")
@@ -62,8 +67,8 @@ def taken(table: Array, rows: Array) -> Array:
 
 
 def replace(table: Array, rows: Array, values: Array) -> None:
-    """Replace some rows, which are there, of a table in any order of memory."""
-    if not table.flags.c_contiguous:
+    """Replace some rows, which are there, of a table in any order of memory, or on a GPU."""
+    if not isinstance(table, np.ndarray) or not table.flags.c_contiguous:
         table[rows] = values
         return
     rows, values = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(values, table.dtype)

@@ -1,4 +1,4 @@
-"""How optimizers change an array: arithmetic alone, wherever the variable lives.
+"""How optimizers change an array: arithmetic alone, wherever the variable lives, a GPU too.
 
 A rule changes a variable and its *slots* (arrays of the same shape that it keeps with it) in
 place. It has no state of its own, so the same one serves mirrored copies and shards.
@@ -91,7 +91,7 @@ class Rule(ABC):
             Shape [n, ...].
         """
         if not self.leaves_rows:
-            whole = np.zeros(variable.shape, gradient.dtype)
+            whole = np.zeros_like(variable, gradient.dtype)
             whole[rows] = gradient
             self.apply(variable, slots, whole, step, learning_rate)
             return

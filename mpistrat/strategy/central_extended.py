@@ -19,12 +19,12 @@ from mpistrat.strategy.central_variable import CentralVariable
 from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.cross_device_ops import CollectiveAllReduce
-from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.nest import map_nest
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, select_replica
 from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.worker_replicas import GpuExtended
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Measured with 2 ranks, medians, time of the second over that of the first: 1.6 a
 """
 
 
-class CentralExtended(StrategyExtended):
+class CentralExtended(GpuExtended):
     """Variables in shared memory, which all ranks read in place.
 
     Writing is fenced: all ranks meet before the first byte is written, and again after the last

@@ -1,18 +1,21 @@
-"""Variables once on a node, read in place by the replicas of all its ranks."""
+"""Variables once on a node, read in place by the replicas of all its ranks; or on one GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from mpistrat.cluster.devices import local_devices
-from mpistrat.collectives import Communicator
-from mpistrat.errors import BackendUnavailableError, ClusterError
+from mpistrat.cluster.devices import named_devices
+from mpistrat.collectives import Communicator, cuda
+from mpistrat.errors import BackendUnavailableError, ClusterError, UsageError
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.central_extended import CentralExtended
 from mpistrat.strategy.on_worker import refuse_collective
+from mpistrat.strategy.one_gpu import OneGpuExtended
 
 __all__ = ["CentralStorageStrategy"]
+
+_CPU = ("CPU:0",)
 
 
 class CentralStorageStrategy(Strategy):
@@ -23,29 +26,39 @@ class CentralStorageStrategy(Strategy):
     replicas assign is combined by the variable's aggregation and applied once. A variable with
     ``synchronization=ON_READ`` still has a copy on each replica.
 
+    A single replica that is on a GPU has its variables there: reading gives CuPy arrays and copies
+    nothing, and gradients and values that are on the GPU stay there.
+
     Parameters
     ----------
     compute_devices
-        This rank's devices, one replica each, such as ``["CPU:0", "CPU:1"]``; default one.
+        This rank's devices, one replica each, such as ``["CPU:0", "CPU:1"]`` or ``["GPU:0"]``;
+        default one CPU.
     parameter_device
-        Where variables are; default the only compute device, or the CPU if there are several.
+        Where variables are; default the only compute device of all ranks, or the CPU if there are
+        several.
     comm, backend
         As of `MirroredStrategy`.
 
     Raises
     ------
     UsageError
-        A device string is wrong.
+        A device string is wrong, or `parameter_device` is a GPU but not the only replica's.
     ClusterError
         The ranks are on several nodes; or launcher and MPI do not fit together, or ranks run
         different versions.
     BackendUnavailableError
-        The ranks cannot share memory by this backend.
+        The ranks cannot share memory by this backend; or a GPU is not there, or CuPy to use it.
 
     Notes
     -----
     **Collective** over `comm`, as are all assignments to its variables, also those across
     replicas and those by ``extended.update``.
+
+    In a replica on a GPU that is the current one. If there are several replicas, what they read of
+    variables is a copy there, and what they assign is brought to the host. What ``reduce`` and
+    ``gather`` return is on the host. No machine with a GPU has tried this yet (see
+    `mpistrat.collectives.cuda`).
 
     References
     ----------
@@ -63,17 +76,32 @@ class CentralStorageStrategy(Strategy):
         refuse_collective("a CentralStorageStrategy", comm, is_local=True)
         communicator = Communicator(comm, backend)
         with communicator.checking():
-            names = local_devices(compute_devices, communicator.rank)
-            place = _parameter_device(names, parameter_device, communicator.rank)
+            devices = _CPU if compute_devices is None else compute_devices
+            names = named_devices(devices, communicator.rank)
+            cuda.require(names)
+            place = _parameter_device(names, parameter_device, communicator)
+        gpu = cuda.gpu_index(place)
+        if gpu is not None:
+            self._extended = OneGpuExtended(self, communicator, names, gpu)
+            return
         _require_shared_memory(communicator)
         self._extended = CentralExtended(self, communicator, names, place)
 
 
-def _parameter_device(devices: tuple[str, ...], wanted: str | None, rank: int) -> str:
-    """Return where variables are; a single device, a GPU too, has them beside its replica."""
+def _parameter_device(devices: tuple[str, ...], wanted: str | None, comm: Communicator) -> str:
+    """Return where variables are: a GPU only if the one replica in all is on it."""
+    gpu = devices[0] if comm.size == 1 and len(devices) == 1 else None
     if wanted is None:
-        return devices[0] if len(devices) == 1 else local_devices(None, rank)[0]
-    return local_devices([wanted], rank)[0]
+        is_beside = gpu is not None or (len(devices) == 1 and cuda.gpu_index(devices[0]) is None)
+        return devices[0] if is_beside else named_devices(_CPU, comm.rank)[0]
+    place = named_devices([wanted], comm.rank)[0]
+    if cuda.gpu_index(place) is not None and place != gpu:
+        raise UsageError(
+            f"parameter_device={wanted!r}, where the replicas of rank {comm.rank}/{comm.size} are"
+            f" on {', '.join(devices)}: only a single replica has its variables on a GPU, its own;"
+            " those of several are in memory that all read in place; expected None or 'CPU:0'"
+        )
+    return place
 
 
 def _require_shared_memory(communicator: Communicator) -> None:

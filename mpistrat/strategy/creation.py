@@ -61,7 +61,7 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
 def copies(extended: StrategyExtended, value: Array, options: dict[str, Any]) -> list[Variable]:
     """Return a variable for each local replica, with rank 0's `value`. **Collective.**"""
     options["initial_value"] = extended.combiner.broadcast_first(value)
-    return [_component(index, **options) for index in range(extended.num_local_replicas)]
+    return [_component(extended, index, **options) for index in range(extended.num_local_replicas)]
 
 
 def _check(kwargs: dict[str, Any], synchronization: VariableSynchronization) -> None:
@@ -80,8 +80,7 @@ def _initial_value(strategy: Strategy, kwargs: dict[str, Any]) -> Array:
         return array if dtype is None else array.astype(dtype, copy=False)
 
 
-def _component(index: int, **kwargs: Any) -> Variable:
+def _component(extended: StrategyExtended, index: int, **kwargs: Any) -> Variable:
     if index > 0:
         kwargs["name"] = f"{kwargs.get('name') or 'Variable'}/replica_{index}"
-    variable: Variable = Variable.plain(**kwargs)
-    return variable
+    return extended.new_copy(**kwargs)

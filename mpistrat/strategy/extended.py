@@ -22,11 +22,11 @@ from mpistrat.strategy.replica_context import ReplicaContext
 from mpistrat.strategy.replica_threads import ReplicaThreads, running
 from mpistrat.strategy.updating import Updating
 from mpistrat.strategy.values import Mirrored, check_count, regroup, select_replica
+from mpistrat.strategy.variables import Variable
 from mpistrat.types import Array, Nest
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
-    from mpistrat.strategy.variables import Variable
 
 __all__ = ["StrategyExtended"]
 
@@ -253,6 +253,11 @@ class StrategyExtended(Updating):
             The other arguments of `Variable`, checked.
         """
         return MirroredVariable(self._strategy, creation.copies(self, value, options))
+
+    def new_copy(self, **options: Any) -> Variable:
+        """Make the copy of a variable that one replica has; `options` are of `Variable`."""
+        variable: Variable = Variable.plain(**options)
+        return variable
 
     def variable_created_in_scope(self, v: Any) -> bool:
         """Tell whether this strategy made the variable `v`, or that of the copy `v`. **Local.**"""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpistrat.cluster.devices import local_devices
-from mpistrat.collectives import Communicator, cuda
+from mpistrat.collectives import Communicator
 from mpistrat.collectives.threads import ThreadComm, ThreadWorld
 from mpistrat.errors import ArgumentTypeError, ContextError
 from mpistrat.ps.client import Client
@@ -20,7 +20,6 @@ from mpistrat.ps.placement import Placement
 from mpistrat.ps.rules import Rule
 from mpistrat.ps.seat import Seat
 from mpistrat.strategy import colocation
-from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.in_round import InRound
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.partitioning import partitioned
@@ -29,8 +28,7 @@ from mpistrat.strategy.sharded_variable import ShardedVariable
 from mpistrat.strategy.updating import RuleMove
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import Variable
-from mpistrat.strategy.worker_replicas import WorkerReplica, on_its_gpu
-from mpistrat.types import Nest
+from mpistrat.strategy.worker_replicas import GpuExtended
 
 if TYPE_CHECKING:
     from mpistrat.strategy.parameter_server import ParameterServerStrategy
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["ParameterServerExtended"]
 
 
-class ParameterServerExtended(StrategyExtended):
+class ParameterServerExtended(GpuExtended):
     """The replicas of a worker, and variables on ps.
 
     Parameters
@@ -51,7 +49,6 @@ class ParameterServerExtended(StrategyExtended):
         Divides variables, or None.
     """
 
-    context_class = WorkerReplica
     mirrors_variables = False
 
     def __init__(
@@ -59,7 +56,6 @@ class ParameterServerExtended(StrategyExtended):
     ) -> None:
         alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
         super().__init__(strategy, alone, seat.me.devices or local_devices(None, 0))
-        self._has_gpus = any(cuda.gpu_index(one) is not None for one in self.worker_devices)
         self.client = Client(seat)
         self._in_round: InRound | None = None
         self._partitioner = partitioner
@@ -78,11 +74,6 @@ class ParameterServerExtended(StrategyExtended):
     def first_piece(self) -> int:
         """Index of the first piece of a batch: a worker's are cut for its own replicas."""
         return 0
-
-    def _call(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Nest:
-        return super()._call(on_its_gpu(fn) if self._has_gpus else fn, args, kwargs)
 
     def create_variable(self, **kwargs: Any) -> Any:
         """Make a variable, or one in parts; each goes to the ps with the fewest bytes."""

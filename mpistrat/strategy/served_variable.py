@@ -15,7 +15,6 @@ from mpistrat.ps.in_place import InPlace
 from mpistrat.ps.keeper import Keeper
 from mpistrat.ps.push import Push
 from mpistrat.ps.row_ranges import RowRanges
-from mpistrat.strategy.context import placed
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.replica_context import check_equal
 from mpistrat.strategy.scatter import check_slices
@@ -111,20 +110,6 @@ class ServedVariable(Variable):
 
     def _read(self) -> Array:
         return self.read_each([self])[0]
-
-    def value(self) -> Array:
-        """Return the value of now, read-only; on a replica's GPU a copy."""
-        return placed(self._read())
-
-    def read_value(self) -> Array:
-        """Return a copy of the value of now."""
-        value = self._read()
-        found = placed(value)
-        return value.copy() if found is value else found
-
-    def numpy(self) -> Array:
-        """Return a copy of the value of now, on the host."""
-        return self._read().copy()
 
     def _taken_in(self, found: tuple[int, Array | None], known: Array | None) -> Array:
         """Return the value that a ps has answered with: nothing, if it is the `known` one."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpistrat.collectives import cuda
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.ps.row_ranges import RowRanges
 from mpistrat.strategy.context import placed
@@ -146,8 +147,10 @@ class ShardedVariable(Scattered, Delegate):
         return placed(self._read())
 
     def numpy(self) -> Array:
-        """Return a copy of the current value."""
-        return self._read()
+        """Return a copy of the current value, on the host."""
+        value = self._read()
+        found = cuda.to_host(value)
+        return value if found is None else found
 
     def __iter__(self) -> Iterator[Variable]:
         return iter(self._variables)

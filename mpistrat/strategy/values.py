@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from mpistrat.collectives import cuda
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.nest import map_nest, map_nests
@@ -70,7 +71,10 @@ class Delegate(NDArrayOperatorsMixin):
         raise NotImplementedError
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        value = np.asarray(self._read())
+        value = self._read()
+        if type(value) is not np.ndarray:
+            found = cuda.to_host(value)
+            value = np.asarray(value) if found is None else found
         if dtype is not None and value.dtype != dtype:
             return value.astype(dtype)
         return value.copy() if copy else value
@@ -97,13 +101,13 @@ class Delegate(NDArrayOperatorsMixin):
         return int(self._read())
 
     def __index__(self) -> int:
-        return self._read().__index__()
+        return self.__array__().__index__()
 
     def __bool__(self) -> bool:
         return bool(self._read())
 
     def __format__(self, spec: str) -> str:
-        return format(self._read(), spec) if spec else str(self)
+        return format(self.__array__(), spec) if spec else str(self)
 
     @property
     def shape(self) -> tuple[int, ...]:

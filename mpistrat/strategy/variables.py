@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpistrat.collectives import cuda
 from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import UsageError
 from mpistrat.ps.row_ranges import RowRanges, joined
 from mpistrat.ps.rows import taken
 from mpistrat.strategy import context
+from mpistrat.strategy.context import placed
 from mpistrat.strategy.fitting import fitting
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.scatter import Scattered, check_slices, scatter
@@ -207,8 +209,11 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
         return view
 
     def value(self) -> Array:
-        """Return a read-only view of the current value, which follows later assignments."""
-        return self._read()
+        """Return a read-only view of the current value, which follows later assignments.
+
+        In a replica on a GPU it is there: the memory itself, if that is there, else a copy.
+        """
+        return placed(self._read())
 
     @contextmanager
     def view(self) -> Iterator[Array]:
@@ -220,12 +225,16 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
         yield self._read()
 
     def read_value(self) -> Array:
-        """Return a copy of the current value."""
-        return self._read().copy()
+        """Return a copy of the current value; in a replica on a GPU, there."""
+        value = self._read()
+        found = placed(value)
+        return value.copy() if found is value else found
 
     def numpy(self) -> Array:
-        """Return a copy of the current value."""
-        return self.read_value()
+        """Return a copy of the current value, on the host."""
+        value = self._read()
+        found = cuda.to_host(value)
+        return value.copy() if found is None else found
 
     def live(self) -> Array:
         """Return the memory itself, to be changed in place; of a copy, in ``extended.update``."""

@@ -1,15 +1,16 @@
-"""The replicas of a worker: what each has on its GPU, and what they change together."""
+"""Replicas on GPUs: what each has there, and what those of a worker change together."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives import cuda
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.communication_options import CommunicationOptions
+from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.nest import map_nest
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import ReplicaContext
@@ -20,13 +21,13 @@ from mpistrat.types import Array, Nest
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
 
-__all__ = ["WorkerReplica", "check_rule", "combined", "on_its_gpu", "one_of_several"]
+__all__ = ["GpuExtended", "WorkerReplica", "check_rule", "combined", "one_of_several"]
 
 
 class WorkerReplica(ReplicaContext):
-    """A replica of a worker; on a GPU, what it reads and what collectives return is there.
+    """A replica that may be on a GPU: what it reads and what collectives return is there then.
 
-    Collectives go over the replicas of this worker.
+    On a worker of parameter servers, collectives go over the replicas of this worker.
     """
 
     @functools.cached_property
@@ -44,17 +45,32 @@ class WorkerReplica(ReplicaContext):
         value: Nest,
         options: CommunicationOptions | None = None,
     ) -> Nest:
-        """Combine `value` over the replicas of this worker, where they compute."""
+        """Combine `value` over the replicas, where they compute."""
         return map_nest(self.placed, super().all_reduce(reduce_op, value, options))
 
     def all_gather(
         self, value: Nest, axis: int, options: CommunicationOptions | None = None
     ) -> Nest:
-        """Concatenate `value` of the replicas of this worker, where they compute."""
+        """Concatenate `value` of the replicas, where they compute."""
         return map_nest(self.placed, super().all_gather(value, axis, options))
 
 
-def on_its_gpu(fn: Callable[..., Any]) -> Callable[..., Any]:
+class GpuExtended(StrategyExtended):
+    """The machinery of a strategy whose replicas may be on GPUs."""
+
+    context_class = WorkerReplica
+
+    @functools.cached_property
+    def _has_gpus(self) -> bool:
+        return any(cuda.gpu_index(device) is not None for device in self.worker_devices)
+
+    def _call(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Nest:
+        return super()._call(_on_its_gpu(fn) if self._has_gpus else fn, args, kwargs)
+
+
+def _on_its_gpu(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replica function that runs with the GPU of its replica as the current one."""
 
     @functools.wraps(fn)

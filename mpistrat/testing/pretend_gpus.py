@@ -1,6 +1,7 @@
 """Arrays of the host that act as a GPU's, for tests of what moves between the two.
 
-They are as strict as CuPy's: NumPy cannot read them, and those of two devices do not mix.
+They are as strict as CuPy's: NumPy cannot read them, those of two devices do not mix, and they
+compute where their device is the current one.
 """
 
 from __future__ import annotations
@@ -34,10 +35,23 @@ class GpuArray(NDArrayOperatorsMixin):
         The index of the GPU.
     """
 
+    __hash__ = None  # type: ignore[assignment]
+
     def __init__(self, memory: Any, device: int) -> None:
         self._memory = np.array(memory)
+        if self._memory.dtype.kind in "OV":
+            raise ValueError(f"Unsupported dtype {self._memory.dtype}")
         self.device = device
-        self.shape, self.dtype = self._memory.shape, self._memory.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape."""
+        return self._memory.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type."""
+        return self._memory.dtype
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return _GPU, self.device
@@ -52,17 +66,77 @@ class GpuArray(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         plain = [one._memory if self._is_near(one) else one for one in inputs]
+        (out,) = kwargs.pop("out", (None,))
+        if out is not None and self._is_near(out):
+            getattr(ufunc, method)(*plain, out=out._memory, **kwargs)
+            return out
         return GpuArray(getattr(ufunc, method)(*plain, **kwargs), self.device)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        del types
+        if function not in (np.zeros_like, np.concatenate):
+            return NotImplemented
+        return GpuArray(function(*_plain(self, args), **kwargs), self.device)
+
+    def __getitem__(self, key: Any) -> GpuArray:
+        found = self._memory[_plain(self, key)]
+        made = GpuArray(found, self.device)
+        made._memory = found if isinstance(found, np.ndarray) else made._memory  # a slice: a view
+        return made
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._memory[_plain(self, key)] = _plain(self, value)
+
+    def __float__(self) -> float:
+        return float(self._memory)
+
+    def __int__(self) -> int:
+        return int(self._memory)
+
+    def __bool__(self) -> bool:
+        return bool(self._memory)
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def copy(self) -> GpuArray:
+        """Return a copy on the current device."""
+        return GpuArray(self._memory, _index())
+
+    def astype(self, dtype: Any, copy: bool = True) -> GpuArray:
+        """Return the array in another type; CuPy's takes no ``casting`` either."""
+        if self.dtype == dtype and not copy:
+            return self
+        return GpuArray(self._memory.astype(dtype), self.device)
+
+    def reshape(self, shape: Any) -> GpuArray:
+        """Return the elements in another shape."""
+        return GpuArray(self._memory.reshape(shape), self.device)
+
+    def any(self) -> GpuArray:
+        """Tell whether any element is true."""
+        return GpuArray(self._memory.any(), self.device)
 
     def _is_near(self, other: Any) -> bool:
         """Tell whether `other` is an array of this device; raise if it is of another one."""
-        if isinstance(other, (int, float)):
+        if isinstance(other, (int, float, np.generic)):
             return False
         if not isinstance(other, GpuArray):
             raise TypeError(f"Unsupported type {type(other)}")
         if other.device != self.device:
             raise ValueError(f"arrays of GPU {self.device} and GPU {other.device}")
+        if self.device != _index():
+            raise ValueError(f"an array of GPU {self.device}, and GPU {_index()} is current")
         return True
+
+
+def _plain(array: GpuArray, nest: Any) -> Any:
+    """Return the memory of arrays, indices among them, that are on the device of `array`."""
+    if isinstance(nest, (tuple, list)):
+        return type(nest)(_plain(array, one) for one in nest)
+    if isinstance(nest, slice) or nest is Ellipsis or isinstance(nest, (np.dtype, type)):
+        return nest
+    return nest._memory if array._is_near(nest) else nest
 
 
 class _Device:
@@ -86,7 +160,9 @@ def _index() -> int:
 
 
 def _asarray(value: Any) -> GpuArray:
-    return GpuArray(value, _index())
+    if not isinstance(value, GpuArray):
+        return GpuArray(value, _index())
+    return value if value.device == _index() else value.copy()
 
 
 @contextmanager

@@ -1,0 +1,20 @@
+"""CentralStorageStrategy with one replica on a GPU, where there is one."""
+
+import pytest
+
+from mpistrat import CentralStorageStrategy
+from mpistrat.collectives import cuda
+from mpistrat.errors import BackendUnavailableError
+from mpistrat.testing.strategies.one_gpu import OneGpuConformance
+
+
+class TestOneGpu(OneGpuConformance):
+    @pytest.fixture(autouse=True)
+    def _needs_a_gpu(self):
+        try:
+            cuda.require(["GPU:0"])
+        except BackendUnavailableError as error:
+            pytest.skip(str(error))
+
+    def strategy(self):
+        return CentralStorageStrategy(["GPU:0"])
