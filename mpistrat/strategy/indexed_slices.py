@@ -11,7 +11,23 @@ from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.ps.rows import add_rows, check_result
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["IndexedSlices"]
+__all__ = ["IndexedSlices", "as_rows"]
+
+
+def as_rows(indices: ArrayLike, what: str) -> Array:
+    """Return indices of rows as an array of whole numbers; an empty list counts as such.
+
+    Raises
+    ------
+    ArgumentTypeError
+        They are no whole numbers; `what` begins the message.
+    """
+    rows = as_array(indices)
+    if rows.size == 0 and rows.dtype.kind == "f":
+        rows = rows.astype(np.int64)  # an empty list has no numbers that say their type
+    if rows.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"{what}: indices of dtype {rows.dtype}; expected whole numbers")
+    return rows
 
 
 @dataclass(init=False, eq=False)
@@ -42,12 +58,8 @@ class IndexedSlices:
         indices: ArrayLike,
         dense_shape: tuple[int, ...] | None = None,
     ) -> None:
-        self.values, self.indices = as_array(values), as_array(indices)
+        self.values, self.indices = as_array(values), as_rows(indices, "IndexedSlices")
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
-        if self.indices.dtype.kind not in "iu":
-            raise ArgumentTypeError(
-                f"IndexedSlices: indices of dtype {self.indices.dtype}; expected whole numbers"
-            )
         if self.indices.ndim != 1 or self.values.shape[:1] != self.indices.shape:
             raise UsageError(
                 f"IndexedSlices: values of shape {self.values.shape} and indices of shape"

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.ps import rows as row_functions
 from mpistrat.strategy.context import placed
 from mpistrat.strategy.fitting import fitting
-from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.indexed_slices import IndexedSlices, as_rows
 from mpistrat.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -145,12 +144,9 @@ def check_slices(variable: Any, method: str, slices: Any) -> IndexedSlices:
 
 def check_rows(variable: Any, method: str, indices: ArrayLike) -> Array:
     """Return `indices` as an array, or raise unless all are rows of `variable`."""
-    rows, shape = as_array(indices), _shape(variable)
+    shape = _shape(variable)
     what = f"{method} of variable {variable.name!r} of shape {shape}"
-    if rows.size == 0 and rows.dtype.kind == "f":
-        rows = rows.astype(np.int64)  # an empty list has no numbers that say their type
-    if rows.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"{what}: indices of dtype {rows.dtype}; expected whole numbers")
+    rows = as_rows(indices, what)
     if not shape:
         raise UsageError(f"{what}, which has no rows; expected a variable with an axis")
     wrong = rows[(rows < 0) | (rows >= shape[0])]

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpistrat import IndexedSlices
+from mpistrat import IndexedSlices, Variable
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.optimizers import SGD
 
 
 @given(rows=st.lists(st.integers(0, 6), max_size=20), width=st.sampled_from([(), (3,), (2, 2)]))
@@ -43,6 +44,17 @@ def test_the_dtype_stays(dtype):
 def test_what_is_sorted_and_single_is_not_copied():
     slices = IndexedSlices(np.ones((3, 2)), [0, 2, 5])
     assert slices.summed() is slices
+
+
+@pytest.mark.parametrize("values", [[], np.zeros((0, 2), np.float32)], ids=["list", "rows"])
+def test_no_rows_at_all(values):
+    slices = IndexedSlices(values, [], (7, *np.shape(values)[1:]))
+    assert slices.indices.dtype == np.int64
+    assert not np.asarray(slices.summed()).any()
+    optimizer, table = SGD(1.0, 0.9), Variable(np.ones((7, 2), np.float32))
+    none = IndexedSlices(np.zeros((0, 2), np.float32), [])
+    optimizer.apply_gradients([(none, table)])
+    assert (table.scatter_add(none).numpy() == 1.0).all()
 
 
 @pytest.mark.parametrize(
