@@ -52,22 +52,24 @@ class Evaluations:
         self._latest, self._restore, self._errors = latest, restore, errors
         self._evaluate, self._most = evaluate, max_evaluations
         self.results: list[tuple[str, Any]] = []
+        self._last: str | None = None  # the path of what was evaluated last
 
     def follow(self, wait: Callable[[float], bool]) -> None:
         """Evaluate what is saved until there is enough, or the training is over.
+
+        Another call goes on: what this one has evaluated is not evaluated again.
 
         Parameters
         ----------
         wait
             Waits for the end of the training, for so many seconds at most; tells if it is over.
         """
-        last: str | None = None
         is_over = False
         while self._most is None or len(self.results) < self._most:
             path = self._latest()
-            if path is not None and path != last and self._is_restored(path):
+            if path is not None and path != self._last and self._is_restored(path):
                 self.results.append((path, self._evaluate(path)))
-                last = path
+                self._last = path
             elif is_over:
                 break
             else:

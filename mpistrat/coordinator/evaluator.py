@@ -104,6 +104,7 @@ class SidecarEvaluator:
             max_evaluations,
         )
         self._server, self._chief = server, server.bystander()
+        self._is_over = False
 
     @property
     def results(self) -> list[tuple[str, Any]]:
@@ -113,7 +114,8 @@ class SidecarEvaluator:
     def start(self) -> list[tuple[str, Any]]:
         """Evaluate until the chief's program is done, the last checkpoint too.
 
-        What is saved while an evaluation runs is skipped but for the latest. **Collective** with
+        What is saved while an evaluation runs is skipped but for the latest. Once that is over,
+        another call evaluates what was saved since. **Collective** with
         the chief's ``close()``, which waits for the evaluation of the last one.
 
         Returns
@@ -128,7 +130,11 @@ class SidecarEvaluator:
         CheckpointError
             A checkpoint is corrupt, or lacks one of the variables.
         """
-        self._server.play(self._evaluate_all)
+        if self._is_over:
+            self._evaluations.follow(lambda _: True)
+        else:
+            self._server.play(self._evaluate_all)
+            self._is_over = True
         return self.results
 
     def _evaluate_all(self) -> bool:

@@ -71,6 +71,7 @@ class SidecarEvaluator:
             max_evaluations,
         )
         self._tasks = server.evaluator()
+        self._is_over = False
 
     @property
     def results(self) -> list[tuple[str, Any]]:
@@ -80,7 +81,8 @@ class SidecarEvaluator:
     def start(self) -> list[tuple[str, Any]]:
         """Evaluate until the chief has closed its strategy, the last checkpoint too.
 
-        What is saved while an evaluation runs is skipped but for the latest.
+        What is saved while an evaluation runs is skipped but for the latest. Once that is over,
+        another call evaluates what was saved since.
 
         Returns
         -------
@@ -94,12 +96,16 @@ class SidecarEvaluator:
         ValueError, AssertionError
             TensorFlow's: a checkpoint does not fit the objects.
         """
+        if self._is_over:
+            self._evaluations.follow(lambda _: True)
+            return self.results
         try:
             self._evaluations.follow(self._wait)
         except BaseException as error:
             self._tasks.communicator.end(error)  # the others end, too, with this reason
             raise
         self._tasks.wait_for_chief()
+        self._is_over = True
         return self.results
 
     def _wait(self, seconds: float) -> bool:
