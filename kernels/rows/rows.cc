@@ -26,12 +26,22 @@ struct PrivateTable {
   void write(char* to, const char* from, size_t nbytes) const { std::memcpy(to, from, nbytes); }
 };
 
+// With a size that is known when this is compiled (or 0), a copy of a short row is no call.
+template <size_t kBytes>
 void take(const PrivateTable& table, const int64_t* rows, int64_t count, char* out) {
-  for (int64_t i = 0; i < count; ++i, out += table.row_bytes) {
+  const size_t nbytes = kBytes > 0 ? kBytes : table.row_bytes;
+  for (int64_t i = 0; i < count; ++i, out += nbytes) {
     const int64_t ahead = i + kRowsAhead;
-    if (ahead < count) fetch<0>(table.data(row_at(rows, ahead, table.num_rows)), table.row_bytes);
-    std::memcpy(out, table.data(row_at(rows, i, table.num_rows)), table.row_bytes);
+    if (ahead < count) fetch<0>(ahead_of(table.first, loaded(rows, ahead), nbytes), nbytes);
+    std::memcpy(out, table.first + static_cast<size_t>(row_at(rows, i, table.num_rows)) * nbytes,
+                nbytes);
   }
+}
+
+void take_any(const PrivateTable& table, const int64_t* rows, int64_t count, char* out) {
+  if (table.row_bytes == 4) return take<4>(table, rows, count, out);
+  if (table.row_bytes == 8) return take<8>(table, rows, count, out);
+  take<0>(table, rows, count, out);
 }
 
 }  // namespace
@@ -44,7 +54,7 @@ int64_t mpistrat_rows_take(const MpistratTable* table, const int64_t* rows, int6
   const int64_t wrong = mpistrat::first_wrong(rows, count, table->num_rows);
   if (wrong >= 0) return wrong;
   if (table->row_bytes > 0) {
-    mpistrat::take(PrivateTable(*table), rows, count, static_cast<char*>(out));
+    mpistrat::take_any(PrivateTable(*table), rows, count, static_cast<char*>(out));
   }
   return MPISTRAT_ROWS_DONE;
 }
