@@ -37,35 +37,42 @@ std::unordered_map<int64_t, Rows>& known() {
   return *all;
 }
 
-// With a size that is known when this is compiled, a copy of a short row is no call.
+// Copies rows; returns false at an index that is none of them, and gives it. Each is loaded once,
+// where it is checked and used: another thread may write to the tensor's memory, which may be lent.
+// With a size that is known when this is compiled (or 0), a copy of a short row is no call.
 template <int64_t kBytes>
-void copy_short(const Rows& rows, const int64_t* indices, int64_t num, char* target) {
-  for (int64_t i = 0; i < num; ++i) {
-    std::memcpy(target + i * kBytes, rows.first + indices[i] * kBytes, kBytes);
+bool copy(const Rows& rows, const int64_t* indices, int64_t num, char* target, int64_t* wrong) {
+  const int64_t nbytes = kBytes > 0 ? kBytes : rows.nbytes;
+  for (int64_t i = 0; i < num; ++i, target += nbytes) {
+    const int64_t row = __atomic_load_n(indices + i, __ATOMIC_RELAXED);
+    if (row < 0 || row >= rows.count) {
+      *wrong = row;
+      return false;
+    }
+    std::memcpy(target, rows.first + row * nbytes, nbytes);
   }
+  return true;
 }
 
-void copy(const Rows& rows, const int64_t* indices, int64_t num, char* target) {
-  if (rows.nbytes == 4) return copy_short<4>(rows, indices, num, target);
-  if (rows.nbytes == 8) return copy_short<8>(rows, indices, num, target);
-  for (int64_t i = 0; i < num; ++i) {
-    std::memcpy(target + i * rows.nbytes, rows.first + indices[i] * rows.nbytes, rows.nbytes);
-  }
+bool copy_any(const Rows& rows, const int64_t* indices, int64_t num, char* target, int64_t* wrong) {
+  if (rows.nbytes == 4) return copy<4>(rows, indices, num, target, wrong);
+  if (rows.nbytes == 8) return copy<8>(rows, indices, num, target, wrong);
+  return copy<0>(rows, indices, num, target, wrong);
 }
 
-absl::Status check(const Rows& rows, const int64_t* indices, int64_t num, int64_t nbytes) {
+absl::Status gather(const Rows& rows, const int64_t* indices, int64_t num, Tensor* result) {
+  const auto nbytes = static_cast<int64_t>(result->TotalBytes());
   if (nbytes != num * rows.nbytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("MpistratRows: ", num, " rows of ", rows.nbytes, " bytes, but the result has ",
                      nbytes, "; give the shape and dtype of the array's rows"));
   }
-  for (int64_t i = 0; i < num; ++i) {
-    if (indices[i] < 0 || indices[i] >= rows.count) {
-      return absl::InvalidArgumentError(absl::StrCat("MpistratRows: index ", indices[i],
-                                                     ", but there are ", rows.count, " rows"));
-    }
+  int64_t wrong = 0;
+  if (copy_any(rows, indices, num, static_cast<char*>(result->data()), &wrong)) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("MpistratRows: index ", wrong, ", but there are ", rows.count, " rows"));
 }
 
 class RowsOp : public OpKernel {
@@ -91,9 +98,7 @@ class RowsOp : public OpKernel {
                                                    " is gone, or of another"
                                                    " process; make the dataset again")));
     const auto* const numbers = indices.flat<int64_t>().data();
-    const int64_t num = indices.NumElements();
-    OP_REQUIRES_OK(ctx, check(found->second, numbers, num, result->TotalBytes()));
-    copy(found->second, numbers, num, static_cast<char*>(result->data()));
+    OP_REQUIRES_OK(ctx, gather(found->second, numbers, indices.NumElements(), result));
   }
 
  private:

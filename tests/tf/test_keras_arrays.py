@@ -4,6 +4,8 @@ import contextlib
 import gc
 import itertools
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -169,6 +171,32 @@ def test_an_index_without_a_row_is_an_error():
     dataset = keras_arrays._gathered((np.ones(3),), some_rows([0, 3]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="index 3, but there are 3 rows"):
         list(dataset)
+
+
+@takes_long()
+def test_indices_that_another_thread_changes_are_refused_or_rows():
+    arrays = rows_op.InPlace([np.ones((100, 3), np.float32)])
+    memory, is_over = np.zeros(1008, np.int64), threading.Event()
+    start = -memory.ctypes.data % 64 // 8  # TensorFlow wants lent memory so aligned
+    indices = memory[start : start + 1000]
+    lent = tf.experimental.dlpack.from_dlpack(indices.__dlpack__())
+
+    def write():
+        while not is_over.is_set():
+            indices[:] = 1 << 40  # a read there would end the process
+            indices[:] = 5
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    calls, seen, end = 0, [], time.monotonic() + 2
+    while time.monotonic() < end:
+        calls += 1
+        with contextlib.suppress(tf.errors.InvalidArgumentError):
+            seen.append(bool((arrays.rows(lent, [])[0].numpy() == 1.0).all()))
+    is_over.set()
+    thread.join()
+    assert all(seen)
+    assert 0 < len(seen) < calls
 
 
 def small_model():
