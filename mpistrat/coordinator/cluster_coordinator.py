@@ -51,7 +51,8 @@ class ClusterCoordinator:
     order in which they are scheduled, one for each worker. Those of the next begin when the
     gradients of this one are summed and applied; `join` and `done` end a round that is not full.
     If a function fails, or what it gave does not fit that of the others, nothing that its round
-    gave to an optimizer is applied, on any ps.
+    gave to an optimizer is applied, on any ps. A ps that lacks memory to apply a round is asked
+    again; if it still does, the job ends with an error that says so.
 
     References
     ----------

@@ -19,6 +19,7 @@ from mpistrat.errors import (
     ClosedError,
     CommunicationError,
     CommunicationTimeoutError,
+    CoordinatorError,
     MpistratError,
 )
 from mpistrat.ps.client import Client
@@ -26,6 +27,7 @@ from mpistrat.ps.roster import Member
 
 __all__ = ["Dispatcher"]
 
+_PAUSES_S = (0.0, 0.1, 0.5, 2.0)  # before ps apply a round; memory may come back
 _LOOK_S = 0.5  # how often who waits looks whether anything goes on
 
 
@@ -217,8 +219,8 @@ class Dispatcher:
             servers = range(self._client.num_ps)
             self._client.ask_each(dict.fromkeys(servers, ("sum_round", numbers)))
             if numbers:  # nothing is wrong on any ps, so all apply it or, else, none
-                self._client.ask_each(dict.fromkeys(servers, ("end_round",)))
-        except CommunicationError as error:
+                self._apply_round()
+        except (CommunicationError, CoordinatorError) as error:
             self._fail(error)
             return
         except Exception as error:  # noqa: BLE001 - whoever schedules or joins gets it
@@ -230,6 +232,17 @@ class Dispatcher:
             self._ledger.queue.go_on()
             self._ledger.send_to_all()
             self._changed.notify_all()
+
+    def _apply_round(self) -> None:
+        """Let all ps apply what they have summed; ask again while one lacks memory for that."""
+        servers = range(self._client.num_ps)
+        for pause_s in _PAUSES_S:
+            time.sleep(pause_s)
+            found = self._client.ask_each(dict.fromkeys(servers, ("end_round",)))
+            lacking = [one for one in found.values() if one]
+            if not lacking:
+                return
+        raise failures.half_applied(lacking)
 
     def _lose(self, worker: WorkerQueue) -> None:
         with self._lock:

@@ -16,6 +16,7 @@ from mpistrat.ps.roster import Member
 __all__ = [
     "broken",
     "evaluator_lost",
+    "half_applied",
     "no_stand_in",
     "packed",
     "ps_lost",
@@ -101,6 +102,14 @@ def deadly(calls: Sequence[Call]) -> CoordinatorError:
     return CoordinatorError(
         f"{worst.losses} workers have ended with {worst.function.name} under way; it is taken for"
         " the reason, and no other worker gets it"
+    )
+
+
+def half_applied(lacking: Sequence[str]) -> CoordinatorError:
+    """Return the error of a round that only some ps could apply."""
+    return CoordinatorError(
+        f"a round is applied in part only, since {'; '.join(lacking)}; start the job again from"
+        " the last checkpoint, with more memory for the ps, or more of them"
     )
 
 

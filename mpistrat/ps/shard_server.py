@@ -75,6 +75,7 @@ class ShardServer:
         self._shelf = Shelf(self._shard)
         self._staged = Staged()
         self._summed: list[tuple[int, Move | None]] = []  # of a round that is to be applied
+        self._spoilt = ""  # why a round cannot be applied any more
         self._lodging = Lodging()
         self._answering: dict[str, Callable[..., Any]] = {
             "make": self._make,
@@ -246,14 +247,39 @@ class ShardServer:
                 self._shard(slot)
         self._summed = summed
 
-    def _end_round(self) -> None:
-        """Make one move of each variable, with the sums of a round."""
-        summed, self._summed = self._summed, []
-        for key, move in summed:
-            if move is None:
-                self._count_up(key)
+    def _end_round(self) -> str:
+        """Make one move of each variable, with the sums of a round.
+
+        Returns
+        -------
+        str
+            For what there was no memory, or "". What is left then is done by another call, unless
+            a variable has moved by half.
+        """
+        while self._summed and not self._spoilt:
+            key, move = self._summed[0]
+            before = self._versions(key, move)
+            try:
+                self._move(key, move)
+            except MemoryError as error:
+                lacking = f"{self._seat.me} lacks memory to move variable {key}: {error}"
+                if self._versions(key, move) == before:
+                    return lacking
+                self._spoilt = f"{lacking}; it has moved by half"  # in place, without a copy
             else:
-                self._apply(key, move)
+                del self._summed[0]  # its gradient's memory is there for the next one
+        return self._spoilt
+
+    def _move(self, key: int, move: Move | None) -> None:
+        if move is None:
+            self._count_up(key)
+        else:
+            self._apply(key, move)
+
+    def _versions(self, key: int, move: Move | None) -> list[int]:
+        """Return the versions of all that a move changes."""
+        slots = move.slots.values() if move is not None else ()
+        return [self._shard(one).version for one in (key, *slots)]
 
     def _all(self, requests: list[tuple[Any, ...]]) -> list[Any]:
         """Do several things; return what each returns."""

@@ -1,16 +1,23 @@
 """Synchronous training: what the workers give in a round is summed, and applied once."""
 
 import time
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import mpistrat
 from mpistrat import IndexedSlices, Variable
-from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index
-from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
+from mpistrat.coordinator import (
+    ClusterCoordinator,
+    dispatcher,
+    experimental_get_current_worker_index,
+)
+from mpistrat.errors import ArgumentTypeError, ContextError, CoordinatorError, UsageError
 from mpistrat.optimizers import SGD
+from mpistrat.ps import rounds, store
 from mpistrat.ps.partitioners import FixedShardsPartitioner
+from mpistrat.ps.rules import Rule
 from mpistrat.strategy.parameter_server import ParameterServerStrategy
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 from mpistrat.testing.training import BATCH, MAKERS, STEPS, new_variables, step_gradients
@@ -201,6 +208,110 @@ def test_a_round_that_is_wrong_on_one_ps_is_applied_on_none(layout):
             value = [2.0 * is_right] * 3
             assert [v.numpy().tolist() for v in variables] == [value] * 4
         assert optimizer.iterations == 1
+
+
+class Lacking:
+    """A function of moves that lacks memory, for some times, where the arrays have one length."""
+
+    def __init__(self, function, times):
+        self.function, self.left = function, times
+
+    def __get__(self, rule, kind=None):
+        return lambda variable, *rest: self(rule, variable, *rest)
+
+    def __call__(self, rule, variable, *rest):
+        if variable.shape == (5,) and self.left:
+            self.left -= 1
+            raise MemoryError("not for this")
+        return self.function(rule, variable, *rest)
+
+
+@on_jobs
+@pytest.mark.parametrize("times", [2, 99])
+def test_a_round_that_lacks_memory_on_one_ps_is_applied_on_all_or_ends_the_job(layout, times):
+    with (
+        patch.object(Rule, "apply", Lacking(Rule.apply, times)),
+        patch.object(dispatcher, "_PAUSES_S", (0.0, 0.01, 0.02)),
+    ):
+
+        @on_chief(layout, synchronous=True)
+        def _(strategy, coordinator):
+            optimizer = SGD(1.0, 0.5)
+            with strategy.scope():
+                variables = [Variable(np.zeros(n)) for n in (3, 5, 4, 2)]
+            optimizer.build(variables)
+
+            def worker_fn():
+                gradients = [np.full(v.shape, -1.0) for v in variables]
+                optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+            for _ in range(2):
+                coordinator.schedule(worker_fn)
+            if times > 2:
+                for _ in range(2):
+                    words = r"in part only, since ps . .*variable \d+: not for this; start the job"
+                    with pytest.raises(CoordinatorError, match=words):
+                        coordinator.join()
+                return
+            coordinator.join()
+            assert [v.numpy().tolist() for v in variables] == [[2.0] * n for n in (3, 5, 4, 2)]
+            assert optimizer.iterations == 1
+
+
+@on_jobs
+def test_a_variable_that_has_moved_by_half_is_not_moved_again(layout):
+    nothing = store._NoMemoryError("no memory for another buffer")
+    with (
+        patch.object(Rule, "apply", Lacking(Rule.apply, 1)),
+        patch.object(store.OwnedStore, "_other_buffer", side_effect=nothing),
+    ):
+
+        @on_chief(layout, synchronous=True)
+        def _(strategy, coordinator):
+            optimizer, v = SGD(1.0, 0.5), made_in(strategy, np.zeros(5))
+            optimizer.build([v])
+            coordinator.schedule(lambda: optimizer.apply_gradients([(np.ones(5), v)]))
+            with pytest.raises(
+                CoordinatorError, match="not for this; it has moved by half; start"
+            ):
+                coordinator.join()
+
+
+def made_in(strategy, value):
+    with strategy.scope():
+        return Variable(value)
+
+
+@on_jobs
+def test_a_round_for_whose_sums_there_is_no_memory_is_applied_on_none(layout):
+    def lacks(gradients):
+        if gradients[0].shape == (5,) and gradients[0][0] > 0:
+            raise MemoryError("not for this sum")
+        return summed(gradients)
+
+    summed = rounds._sum
+    with patch.object(rounds, "_sum", lacks):
+
+        @on_chief(layout, synchronous=True)
+        def _(strategy, coordinator):
+            optimizer = SGD(1.0)
+            with strategy.scope():
+                variables = [Variable(np.zeros(n)) for n in (3, 5, 4, 2)]
+            optimizer.build(variables)
+
+            def worker_fn(by):
+                gradients = [np.full(v.shape, by) for v in variables]
+                optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+            for by in (1.0, -1.0):
+                for _ in range(2):
+                    coordinator.schedule(worker_fn, args=(by,))
+                if by > 0:
+                    with pytest.raises(MemoryError, match="not for this sum"):
+                        coordinator.join()
+            coordinator.join()
+            assert [v.numpy().tolist() for v in variables] == [[2.0] * n for n in (3, 5, 4, 2)]
+            assert optimizer.iterations == 1
 
 
 def refused(coordinator, function, error, words):
