@@ -13,9 +13,10 @@ from typing import Any
 
 from mpistrat.errors import ClusterError
 
-__all__ = ["Machine", "reachable_host"]
+__all__ = ["Machine", "reachable_host", "usual_address"]
 
 _ADDRESS_OF, _NETMASK_OF = 0x8915, 0x891B  # Linux: SIOCGIFADDR, SIOCGIFNETMASK
+_ELSEWHERE = ("198.51.100.1", 9)  # which no machine has (RFC 5737); nothing is sent there
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,18 @@ def reachable_host(allgather: Callable[[Any], list[Any]]) -> str:
                 " machines; make the names known on all of them (DNS, or /etc/hosts)"
             )
     return str(address)
+
+
+def usual_address() -> str:
+    """Return the IPv4 address from which this machine calls others. **Local.**
+
+    That of its default route, else of its first interface, else the loopback's.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, suppress(OSError):
+        sock.connect(_ELSEWHERE)
+        return str(sock.getsockname()[0])
+    interfaces = Machine.here().interfaces
+    return str(interfaces[0].ip) if interfaces else "127.0.0.1"
 
 
 def _ask(sock: socket.socket, what: int, name: str) -> str:

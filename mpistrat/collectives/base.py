@@ -246,8 +246,15 @@ class Backend(Protocol):
         """
         ...
 
-    def lost(self) -> Sequence[int]:
-        """Return the ranks whose processes are known to have ended."""
+    def lost(self, wait: int = 0) -> Sequence[int]:
+        """Return the ranks whose processes are known to have ended.
+
+        `wait` is another number for each wait, as those that last are looked into.
+        """
+        ...
+
+    def mark_lost(self, rank: int) -> None:
+        """Take note that another rank knows this one's process to have ended."""
         ...
 
     def allreduce(self, send: Array, recv: Array, op: str) -> Steps:

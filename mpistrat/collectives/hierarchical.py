@@ -84,6 +84,7 @@ class HierarchicalBackend(ShmBackend):
             shm = ShmBackend.over(mpi, timeout)
             shm.name = cls.name
             return shm
+        mpi.watch(timeout, nodes.mates)
         local = mpi.split(nodes.index if len(nodes.mates) > 1 else None, timeout)
         node, wire, complaint = None, None, ""
         try:
@@ -124,10 +125,11 @@ class HierarchicalBackend(ShmBackend):
         """Return private memory: the slices of a node are reduced in its own."""
         return private_memory(self, nbytes, is_shared)
 
-    def lost(self) -> Sequence[int]:
-        """Return the ranks of this node whose processes have ended."""
+    def lost(self, wait: int = 0) -> Sequence[int]:
+        """Return the ranks whose processes have ended: on this node at once, on others soon."""
         node, mates = self._shm, self.nodes.mates
-        return () if node is None else [mates[local] for local in node.lost()]
+        near = () if node is None else [mates[local] for local in node.lost()]
+        return [*near, *self._mpi.lost(wait)]
 
     def close(self) -> None:
         """Free the memory and the MPI communicators."""

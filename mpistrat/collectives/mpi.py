@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
+from mpistrat.cluster import ports
+from mpistrat.cluster.watch import Watch, deaf, watched
 from mpistrat.collectives import library, ordering, shutdown, splitting
 from mpistrat.collectives.base import Ahead, Capabilities, FastCalls, Request, Steps
 from mpistrat.collectives.dead_ranks import excused
 from mpistrat.collectives.diagnosis.letters import Letters
 from mpistrat.collectives.reductions import DTYPES
+from mpistrat.collectives.shared import rendezvous
 from mpistrat.collectives.shared.registered import private_memory
 from mpistrat.errors import (
     BackendUnavailableError,
@@ -60,6 +63,8 @@ class MpiBackend:
         self._comm = comm
         self.rank, self.size = comm.rank, comm.size
         self._gate: Any = None
+        self._places: list[int] = []
+        self._watch: Watch | None = None
         self._notices: deque[tuple[Any, bytes]] = deque()
         by_size = {1: MPI.BYTE, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
         self._moved = {**by_size, 16: MPI.C_DOUBLE_COMPLEX}
@@ -144,6 +149,7 @@ class MpiBackend:
 
     def open_gate(self, nbytes: int) -> tuple[Array, Array]:
         """Set up a persistent all-gather: the cheapest exchange there is in MPI."""
+        self.watch(config.timeout_s())  # as nothing else does where MPI alone carries the calls
         byte = self._mpi.BYTE
         self._line = np.zeros(nbytes, np.uint8)
         self._table = np.zeros((self.size, nbytes), np.uint8)
@@ -164,8 +170,8 @@ class MpiBackend:
         return started
 
     def announce(self, notice: bytes) -> None:
-        """Send the notice to every peer; it is small enough to leave without the peer's help."""
-        for rank in (one for one in range(self.size) if one != self.rank):
+        """Send the notice to all who live; it is small enough to leave without their help."""
+        for rank in self._listeners():
             with excused(self._comm, self._mpi.Exception):
                 request = self._comm.Isend([notice, self._mpi.BYTE], rank, _NOTICE_TAG)
                 self._notices.append((request, notice))
@@ -194,9 +200,33 @@ class MpiBackend:
         """Return private memory: there is no other."""
         return private_memory(self, nbytes, is_shared)
 
-    def lost(self) -> Sequence[int]:
-        """Return none: this backend cannot know."""
-        return ()
+    def watch(self, timeout: float, near: Collection[int] = ()) -> None:
+        """Look after the processes of the other ranks but `near` (watch.py). **Collective.**"""
+        if self.size == 1:
+            return
+        mine = np.array(divmod(ports.here(), 1 << 64), np.uint64)
+        table = np.empty(2 * self.size, np.uint64)
+        with rendezvous.kept(mine, table):
+            rendezvous.run(self.allgather(mine, table, [2] * self.size), timeout, self)
+        self._places = [high << 64 | low for high, low in table.reshape(-1, 2).tolist()]
+        mine_to_watch = watched(self._places, self.rank, near)
+        self._watch = Watch({rank: self._places[rank] for rank in mine_to_watch})
+
+    def lost(self, wait: int = 0) -> Sequence[int]:
+        """Return the ranks whose processes this one watches, and which have ended."""
+        return () if self._watch is None else self._watch.ended(wait)
+
+    def mark_lost(self, rank: int) -> None:
+        """Send that rank nothing more."""
+        if self._places:
+            ports.mark_ended(self._places[rank])
+
+    def _listeners(self) -> list[int]:
+        """Return whom to send notices: MPICH crashes if that goes to a process that has ended."""
+        if self._watch is not None:
+            self._watch.refresh()
+        out = deaf(self._places, self.rank, not cluster_mpi.outlives_ranks())
+        return [rank for rank in range(self.size) if rank not in {self.rank, *out}]
 
     # -------------------------------------------------------------------------- reductions
 

@@ -20,6 +20,7 @@ __all__ = ["Peers", "cut", "decode", "short"]
 
 _NOTICE = struct.Struct("<cqqq")
 _FAILED, _BROKEN, _TANGLED, _STALLED, _LEAVING, _BLOCKED = b"F", b"B", b"T", b"S", b"L", b"W"
+_ENDED = b"E"  # not of the sender's end, but of another's
 _MOST_TEXT = 1200
 
 
@@ -46,6 +47,8 @@ class Peers:
         How many notices this rank has sent.
     stalled
         The call that a peer says it waits in beyond its deadline, by rank.
+    ended
+        The ranks whose processes have ended, as this one or another found in a wait.
     leaving
         How many calls a peer had finished when its program ended with an error, by rank.
     blocked
@@ -58,6 +61,7 @@ class Peers:
         self.failures = self.announced = 0
         self.last_failure = ""
         self.stalled: dict[int, int] = {}
+        self.ended: set[int] = set()
         self.leaving: dict[int, int] = {}
         self.blocked: dict[int, bytes] = {}
         self._troubles: dict[int, _Trouble] = {}
@@ -73,6 +77,8 @@ class Peers:
 
     def say_broken(self, error: BaseException, completed: int) -> None:
         """Tell that this rank makes no more calls after `completed` ones."""
+        for rank in sorted(self.ended):
+            self._say(_ENDED, completed, rank)
         kind = _TANGLED if isinstance(error, MismatchError) else _BROKEN
         text = str(error) if kind == _TANGLED else short(error)
         self._say(kind, completed, self._origin(error), text.encode())
@@ -113,6 +119,8 @@ class Peers:
                 self.stalled[rank] = number
             elif kind == _LEAVING:
                 self.leaving[rank] = number
+            elif kind == _ENDED:
+                self._note_end(origin)
             elif kind == _BLOCKED:
                 self.blocked[rank] = rest
             else:
@@ -130,11 +138,18 @@ class Peers:
     def check(self, sequence: int) -> None:
         """Raise if a peer can never reach call `sequence`, in which this rank waits."""
         self._check_troubles(sequence)
-        for rank in self._backend.lost():
-            raise PeerLostError(
-                f"{self._call(sequence)} cannot finish: the process of rank {rank} has ended",
-                rank=rank,
-            )
+        lost = self._backend.lost(sequence)
+        for rank in lost:
+            self._note_end(rank)
+        if lost:
+            which = f"process of rank {lost[0]} has ended"
+            if len(lost) > 1:  # launchers end those beside a dead one
+                which = f"processes of ranks {', '.join(map(str, lost))} have ended"
+            raise PeerLostError(f"{self._call(sequence)} cannot finish: the {which}", rank=lost[0])
+
+    def _note_end(self, rank: int) -> None:
+        self.ended.add(rank)
+        self._backend.mark_lost(rank)
 
     def trouble(self) -> tuple[int, str] | None:
         """Return a peer whose program has failed, and its error in words; None if all are well.

@@ -145,9 +145,13 @@ class ShmBackend:
         """Receive a notice by MPI."""
         return self._mpi.heard()
 
-    def lost(self) -> Sequence[int]:
+    def lost(self, wait: int = 0) -> Sequence[int]:
         """Return the ranks whose processes have ended."""
         return self._liveness.ended()
+
+    def mark_lost(self, rank: int) -> None:
+        """Send that rank nothing more by MPI."""
+        self._mpi.mark_lost(rank)
 
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
         """Make registered memory (registered.py)."""

@@ -142,9 +142,12 @@ class ThreadsBackend:
         """Return private memory: there is no other."""
         return private_memory(self, nbytes, is_shared)
 
-    def lost(self) -> Sequence[int]:
-        """Return none: this backend cannot know."""
+    def lost(self, wait: int = 0) -> Sequence[int]:
+        """Return none: the ranks are one process."""
         return ()
+
+    def mark_lost(self, rank: int) -> None:
+        """Do nothing: the ranks are one process."""
 
     def _exchange(self, value: Any) -> Steps:
         self._round += 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
-from mpistrat.cluster import mpi
+from mpistrat.cluster import mpi, ports
 from mpistrat.cluster.resolvers import ClusterResolver
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
@@ -36,6 +36,8 @@ class _Card:
         Its machine, and the network namespace in which its socket has a name.
     name
         Of the socket where it listens; random, in no folder, gone with the process.
+    port
+        Where others ask whether its process still runs (ports.py).
     token
         What those who connect have to show: only ranks of this job know it.
     """
@@ -44,6 +46,7 @@ class _Card:
     host: str
     network: str
     name: bytes
+    port: int
     token: bytes
 
     @property
@@ -87,7 +90,7 @@ def meet(
     with communicator.checking():
         me = _on_devices(member_of(resolver, rank, wanted), devices)
     with Door(communicator.size) as door:
-        card = _Card(me, host_name(), _network(), door.name, door.token)
+        card = _Card(me, host_name(), _network(), door.name, ports.here(), door.token)
         cards: list[_Card] = communicator.allgather_object(card)
         with communicator.checking():
             roster = Roster([one.member for one in cards])
@@ -143,8 +146,8 @@ def _wire(cards: Sequence[_Card], rank: int, comm: Any) -> Wire | None:
         return None
     from mpistrat.ps.wire import Wire
 
-    ranks = [member.rank for member in _far(cards, rank)]
-    return Wire(mpi.world() if comm is None else comm, ranks, config.timeout_s())
+    peers = {member.rank: cards[member.rank].port for member in _far(cards, rank)}
+    return Wire(mpi.world() if comm is None else comm, peers, config.timeout_s())
 
 
 def _network() -> str:

@@ -1,7 +1,8 @@
 """Connections between members on different machines: their bytes travel by MPI.
 
 To a member such a connection is a socket like any other. At its other end a thread carries what
-comes out of it to the peer's rank, and what the peer sends into it.
+comes out of it to the peer's rank, and what the peer sends into it. While a peer is silent, that
+asks after its process (watch.py): MPI does not tell when that ends.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from mpi4py import MPI
 
 from mpistrat.cluster.log import get_logger
+from mpistrat.cluster.watch import Watch
 from mpistrat.errors import ClusterError, CommunicationTimeoutError
 
 __all__ = ["Wire"]
@@ -39,8 +41,8 @@ class Wire:
     ----------
     comm
         An mpi4py communicator over the job; duplicated.
-    ranks
-        The peers.
+    peers
+        Where the peers' processes are (``ports.here``), by rank.
     timeout_s
         How long to wait for the other ranks to make theirs.
 
@@ -56,7 +58,7 @@ class Wire:
     **Collective** over `comm`, also for ranks without peers.
     """
 
-    def __init__(self, comm: Any, ranks: Iterable[int], timeout_s: float) -> None:
+    def __init__(self, comm: Any, peers: Mapping[int, int], timeout_s: float) -> None:
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             raise ClusterError(
                 "parameter servers on several machines need an MPI that any thread may call"
@@ -66,10 +68,10 @@ class Wire:
         self._comm = _duplicate(comm, timeout_s)
         self._lanes: list[_Lane] = []
         self._sockets: dict[int, socket.socket] = {}
-        for rank in ranks:
+        for rank, place in peers.items():
             mine, its = socket.socketpair()
             self._sockets[rank] = mine
-            self._lanes.append(_Lane(self._comm, rank, its))
+            self._lanes.append(_Lane(self._comm, rank, its, Watch({rank: place})))
         self._thread: threading.Thread | None = None
 
     def start(self) -> dict[int, socket.socket]:
@@ -114,14 +116,15 @@ class Wire:
 class _Lane:
     """The way to one peer."""
 
-    def __init__(self, comm: Any, rank: int, sock: socket.socket) -> None:
+    def __init__(self, comm: Any, rank: int, sock: socket.socket, watch: Watch) -> None:
         sock.setblocking(False)
-        self._comm, self._rank = comm, rank
+        self._comm, self._rank, self._watch = comm, rank, watch
         self.sock = sock
         self._leaving: deque[tuple[Any, bytes]] = deque()  # on their way to the peer
         self._leaving_bytes = 0
         self._arriving: tuple[Any, bytearray] | None = None
         self._given_up: list[Any] = []  # requests to the dead, whose memory MPI may still read
+        self._messages = 0  # that have come
         self._arrived: deque[memoryview] = deque()  # for the owner
         self._arrived_bytes = 0
         self.is_leaving = False  # the owner has closed its connection
@@ -138,22 +141,31 @@ class _Lane:
         try:
             is_busy = self._send() | self._receive()
         except MPI.Exception as error:  # the peer's rank has died, or MPI is broken
-            _LOG.info("rank %d cannot be reached any more: %s", self._rank, error)
-            self._has_peer_left = self.is_leaving = True
-            self._given_up += [self._leaving.copy(), self._arriving]
-            self._leaving.clear()
-            self._arriving = None
+            self._give_up(str(error))
             is_busy = True
+        if not is_busy and not self._has_peer_left and self._watch.ended(self._messages):
+            self._give_up("its process has ended")
         is_busy |= self._hand_over()
         if self._has_peer_left and not self._arrived:
             self.sock.close()  # the owner sees that the peer has ended
             self.is_over = self.is_leaving and not self._leaving
         return is_busy
 
+    def _give_up(self, reason: str) -> None:
+        """Take the peer for gone."""
+        _LOG.info("rank %d cannot be reached any more: %s", self._rank, reason)
+        self._has_peer_left = self.is_leaving = True
+        self._given_up += [self._leaving.copy(), self._arriving]
+        self._leaving.clear()
+        self._arriving = None
+
     def _send(self) -> bool:
         while self._leaving and self._leaving[0][0].Test():
             self._leaving_bytes -= len(self._leaving.popleft()[1])
         if self.is_leaving or self._leaving_bytes > _MOST_BYTES:
+            return False
+        may_send = self._has_news() and self._watch.may_send(self._messages)
+        if not (may_send or self._has_peer_left):
             return False
         try:
             data = b"" if self._has_peer_left else self.sock.recv(_CHUNK_BYTES)
@@ -164,6 +176,16 @@ class _Lane:
         self.is_leaving = not data  # and an empty message says so
         self._leaving.append((self._comm.Isend([data, MPI.BYTE], self._rank, _TAG), data))
         self._leaving_bytes += len(data)
+        return True
+
+    def _has_news(self) -> bool:
+        """Tell whether the owner has sent something, or closed its connection."""
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
         return True
 
     def _receive(self) -> bool:
@@ -178,6 +200,7 @@ class _Lane:
         if not request.Test():
             return False
         self._arriving = None
+        self._messages += 1
         if data:
             self._arrived.append(memoryview(data))
             self._arrived_bytes += len(data)

@@ -74,6 +74,30 @@ def test_rank_that_failed_alone_and_goes_on_is_found_in_the_next_call():
     run_ranks(2, rank)
 
 
+def test_a_rank_that_others_know_to_be_dead_is_noted_by_all():
+    """One of them watches; the others have it from that one, and send the dead nothing either."""
+    has_left = threading.Barrier(4)
+
+    def rank(handle):
+        comm = Communicator(handle)
+        marked = []
+        comm.backend.mark_lost = marked.append
+        if comm.rank == 0:
+            comm.backend.lost = lambda wait=0: [2, 3]
+        if comm.rank > 1:
+            has_left.wait(10)
+            return
+        with pytest.raises(PeerLostError) as caught:
+            comm.barrier(timeout=10)
+        has_left.wait(10)
+        assert caught.value.rank == 2
+        assert "the processes of ranks 2, 3 have ended" in str(caught.value)
+        assert set(marked) == {2, 3}
+        assert comm.gate.peers.ended == {2, 3}
+
+    run_ranks(4, rank)
+
+
 def test_a_single_rank_needs_no_peers():
     comm = Communicator(ThreadWorld(1).comms()[0])
     comm.fail(ValueError())
