@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.tensorflow import coordinator, experimental
+from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
 from mpistrat.tensorflow.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.mirrored import MirroredStrategy
 from mpistrat.tensorflow.multi_worker import MultiWorkerMirroredStrategy
@@ -25,6 +26,7 @@ __all__ = [
     "OneDeviceStrategy",
     "ParameterServerStrategy",
     "Server",
+    "TFBackedStrategy",
     "coordinator",
     "experimental",
 ]

@@ -26,6 +26,7 @@ __all__ = [
     "MpistratError",
     "PeerLostError",
     "UsageError",
+    "WorkerLostError",
     "of_both",
     "passed_on",
     "translated",
@@ -36,6 +37,7 @@ _Aborted: Any = tf.errors.AbortedError
 _DeadlineExceeded: Any = tf.errors.DeadlineExceededError
 _Internal: Any = tf.errors.InternalError
 _InvalidArgument: Any = tf.errors.InvalidArgumentError
+_Unavailable: Any = tf.errors.UnavailableError
 
 
 class _Ours:
@@ -59,6 +61,10 @@ class CommunicationTimeoutError(
 
 class PeerLostError(_Aborted, _Ours, errors.PeerLostError):  # type: ignore[misc]
     """Another rank failed, was interrupted or left."""
+
+
+class WorkerLostError(_Unavailable, _Ours, errors.PeerLostError):  # type: ignore[misc]
+    """A task of TensorFlow's cluster has gone."""
 
 
 class CommunicationError(_Aborted, _Ours, errors.CommunicationError):  # type: ignore[misc]
@@ -104,9 +110,13 @@ def passed_on(call: Callable[..., _T], *arguments: Any) -> _T:
         raise of_both(error) from error
 
 
-def of_both(error: errors.MpistratError) -> Any:
-    """Return an error of TensorFlow's class and of ours, and remember it. **Local.**"""
-    kind = next(_CLASSES[base] for base in type(error).__mro__ if base in _CLASSES)
+def of_both(error: errors.MpistratError, kind: Any = None) -> Any:
+    """Return an error of TensorFlow's class and of ours, and remember it. **Local.**
+
+    Its class is `kind`, or the one of this module for that of `error`.
+    """
+    if kind is None:
+        kind = next(_CLASSES[base] for base in type(error).__mro__ if base in _CLASSES)
     raised = _Raised(kind, str(error), vars(error))
     _last.append(raised)
     return raised.again(str(error))

@@ -19,6 +19,7 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients, private_api
+from mpistrat.tensorflow.backed import driven_models
 from mpistrat.tensorflow.keras_compile import compiled_in_scope
 from mpistrat.tensorflow.keras_counters import in_one_piece
 from mpistrat.tensorflow.ours import has_servers, is_over_ranks, our_replica
@@ -39,6 +40,8 @@ def install() -> None:
     if trainer is None or hasattr(trainer, "_mpistrat"):
         return
     trainer._mpistrat = True  # type: ignore[attr-defined]
+    for name in (*driven_models.TRAINING, *driven_models.USING):
+        _replace(trainer.TensorFlowTrainer, name, driven_models.by_driver)
     callbacks = sys.modules["keras.src.callbacks"]
     loss = sys.modules["keras.src.losses.loss"]
     _replace(loss, "scale_loss_for_distribution", _scale)

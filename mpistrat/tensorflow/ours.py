@@ -11,9 +11,9 @@ __all__ = ["has_servers", "is_ours", "is_over_ranks", "our_replica"]
 
 def is_ours(strategy: Any) -> bool:
     """Whether a strategy has its replicas on ranks."""
-    from mpistrat.tensorflow.rank_strategy import RankStrategy
+    from mpistrat.tensorflow.rank_members import RankMembers
 
-    return isinstance(strategy, RankStrategy)
+    return isinstance(strategy, RankMembers)
 
 
 def is_over_ranks(strategy: Any) -> bool:

@@ -27,6 +27,7 @@ __all__ = [
     "all_functions_ended",
     "always_wrapped",
     "checkpointed_value",
+    "chosen_operations",
     "datasets_from_function",
     "distributed_dataset",
     "distributed_variable",
@@ -37,8 +38,10 @@ __all__ = [
     "inputs_of",
     "is_available",
     "is_mirrored",
+    "is_mirrored_strategy",
     "is_nested_in_xla",
     "is_one_resource",
+    "is_strategy",
     "nodes_of",
     "of_replica",
     "on_host",
@@ -66,6 +69,7 @@ _PREFIX = "tensorflow.python."
 _NEEDED = {
     "autograph.core.config": ("CONVERSION_RULES", "DoNotConvert"),
     "checkpoint.functional_saver": ("MultiDeviceSaver",),
+    "distribute.collective_all_reduce_strategy": ("CollectiveAllReduceExtended",),
     "distribute.coordinator.cluster_coordinator": ("Cluster", "_CoordinatedClosureQueue"),
     "distribute.coordinator.values": ("RemoteValueImpl",),
     "distribute.cross_device_ops": (
@@ -80,7 +84,7 @@ _NEEDED = {
         "aggregate_tensors_or_indexed_slices",
         "divide_by_n_tensors_or_indexed_slices",
     ),
-    "distribute.distribute_lib": ("enter_or_assert_strategy",),
+    "distribute.distribute_lib": ("StrategyBase", "enter_or_assert_strategy"),
     "distribute.distribute_utils": (
         "VARIABLE_CLASS_MAPPING",
         "VARIABLE_POLICY_MAPPING",
@@ -229,6 +233,24 @@ def of_replica(local: int, values: Any) -> Any:
 def is_mirrored(value: Any) -> bool:
     """Whether a value is the same on all replicas by construction."""
     return bool(_utils.is_mirrored(value)) or isinstance(value, Mirrored)
+
+
+def is_strategy(value: Any) -> bool:
+    """Whether a value is a strategy, of TensorFlow's second version or of its first."""
+    return isinstance(value, _modules["distribute.distribute_lib"].StrategyBase)
+
+
+def is_mirrored_strategy(strategy: Any) -> bool:
+    """Whether a strategy mirrors variables on the devices of one process."""
+    several = _modules["distribute.collective_all_reduce_strategy"].CollectiveAllReduceExtended
+    extended = strategy.extended
+    return isinstance(extended, MirroredExtended) and not isinstance(extended, several)
+
+
+def chosen_operations(mirrored: Any) -> Any:
+    """Return the CrossDeviceOps that a mirrored strategy was given; None if it was given none."""
+    found = mirrored.extended._cross_device_ops
+    return None if found is mirrored.extended._collective_ops else found
 
 
 def is_one_resource(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,15 +10,16 @@ import tensorflow as tf
 from mpistrat.cluster.devices import named_devices
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import keras_hooks, seeds, whole_files
+from mpistrat.tensorflow import seeds, whole_files
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.extended import RankExtended
 from mpistrat.tensorflow.members import OlderMembers
+from mpistrat.tensorflow.rank_members import RankMembers
 
-__all__ = ["RankStrategy"]
+__all__ = ["RankStrategy", "agree"]
 
 
-class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
+class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: ignore[misc]
     """A strategy with one replica for each device of each rank.
 
     Parameters
@@ -54,10 +55,7 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
             _check(cross_device_ops, options)
             names = _local_devices(devices, communicator.rank)
         bridge = Bridge(communicator, options)
-        self._check_equal(communicator, len(names))
-        seeds.agree_on_seed(communicator)
-        if communicator.size > 1:
-            whole_files.install(communicator)
+        agree(communicator, len(names))
         super().__init__(
             self._make_extended(
                 bridge, names, cross_device_ops=cross_device_ops, cluster_resolver=cluster_resolver
@@ -68,56 +66,25 @@ class RankStrategy(OlderMembers, tf.distribute.Strategy):  # type: ignore[misc]
         """Return the machinery."""
         return RankExtended(self, bridge, devices, **how)
 
-    @staticmethod
-    def _check_equal(communicator: Communicator, count: int) -> None:
-        counts = communicator.allgather_object(count)
-        if len(set(counts)) > 1:
-            raise UsageError(
-                f"numbers of local devices by rank: {counts}; TensorFlow's replicas have to be"
-                " equally many on all ranks: give devices= of equal length"
-            )
-
-    @property
-    def communicator(self) -> Communicator:
-        """Collectives of arrays between the ranks."""
-        communicator: Communicator = self.extended.bridge.communicator
-        return communicator
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this is rank 0, which writes what is to be written once."""
-        return self.communicator.rank == 0
-
-    def scope(self) -> Any:
-        """See tf.distribute.Strategy.scope. **Local.**
-
-        It can be entered after ``close()`` too, since reading a variable does so.
-        """
-        keras_hooks.install()
-        return super().scope()
-
-    def run(
-        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
-    ) -> Any:
-        """See tf.distribute.Strategy.run. **Local**, unless `fn` calls collectives.
-
-        If it raises here, the other ranks are told in their next collective, unless they fail
-        alike.
-        """
-        self.extended.bridge.require_open()
-        keras_hooks.install()
-        try:
-            return super().run(fn, args=args, kwargs=kwargs, options=options)
-        except BaseException as error:
-            self.communicator.fail(error)
-            raise
-
     def close(self) -> None:
         """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
         self.communicator.close()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.communicator.end(error)
+
+
+def agree(communicator: Communicator, count: int) -> None:
+    """Prepare ranks with `count` local devices for one strategy. **Collective.**"""
+    counts = communicator.allgather_object(count)
+    if len(set(counts)) > 1:
+        raise UsageError(
+            f"numbers of local devices by rank: {counts}; TensorFlow's replicas have to be"
+            " equally many on all ranks: give devices= of equal length"
+        )
+    seeds.agree_on_seed(communicator)
+    if communicator.size > 1:
+        whole_files.install(communicator)
 
 
 def _check(cross_device_ops: Any, options: Any) -> None:

@@ -25,6 +25,7 @@ from mpistrat.testing.placement import with_all
 
 __all__ = [
     "ACCUMULATING",
+    "BACKED",
     "CENTRAL",
     "EVERYWHERE",
     "MIRRORED",
@@ -66,6 +67,7 @@ def _to_one_device(names: list[str]) -> Any:
 
 _MAKERS: dict[str, tuple[Callable[[list[str]], Any], Callable[[list[str]], Any]]] = {
     "Mirrored": (_mirrored, distribute.MirroredStrategy),
+    "Backed": (_mirrored, lambda names: distribute.TFBackedStrategy(_mirrored(names))),
     "Accumulating": (
         lambda names: tf.distribute.MirroredStrategy(names, _to_one_device(names)),
         lambda names: distribute.MirroredStrategy(names, _to_one_device(names)),
@@ -129,7 +131,9 @@ MIRRORED = (*_ONE, *some(_cases("Mirrored", (1, 2), (2, 1), (2, 2))))
 CENTRAL = some(_cases("Central", (1, 2), (2, 1), (2, 2)))
 ACCUMULATING = some(_cases("Accumulating", (1, 1), (1, 2), (2, 1), (2, 2)))
 """Those with an ``accumulation_fn`` that is no sum."""
-SPREAD = (*MIRRORED[len(_ONE) :], *some(_cases("MultiWorker", (2, 1))), *CENTRAL)
+BACKED = some(_cases("Backed", (2, 1), (2, 2)))
+"""TensorFlow's own on each rank, as slices of one."""
+SPREAD = (*MIRRORED[len(_ONE) :], *some(_cases("MultiWorker", (2, 1))), *BACKED, *CENTRAL)
 """Those with several replicas."""
 EVERYWHERE = (*_ONE, *SPREAD, *_cases("OneDevice", (1, 1)))
 

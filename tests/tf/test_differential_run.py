@@ -57,7 +57,7 @@ def test_b21_replica_context(s):
         return [
             context.replica_id_in_sync_group,
             context.num_replicas_in_sync,
-            context.strategy is s,
+            context.strategy is getattr(s, "tf_strategy", s),
             tf.distribute.in_cross_replica_context(),
             context.all_reduce("SUM", tf.ones([2])),
             context.all_reduce(tf.distribute.ReduceOp.MEAN, context.replica_id_in_sync_group),

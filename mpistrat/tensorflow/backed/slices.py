@@ -1,0 +1,75 @@
+"""Each rank drives a strategy of its own, a slice; together they are one.
+
+TensorFlow's mirrored machinery asks a few of its members who it is and how values are combined.
+`RankExtended` answers these for all ranks, so a slice is a strategy of TensorFlow's whose
+machinery has become one: replicas, Keras and variables need nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.backed.local import Local
+from mpistrat.tensorflow.bridge import Bridge
+from mpistrat.tensorflow.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.extended import RankExtended
+from mpistrat.tensorflow.rank_members import RankMembers
+from mpistrat.tensorflow.rank_strategy import agree
+
+__all__ = ["Slices"]
+
+
+class Slices(Local):
+    """Slices whose replicas meet in every reduction, inside of functions and outside.
+
+    Parameters
+    ----------
+    tf_strategy
+        A tf.distribute.MirroredStrategy in which nothing was made yet. It becomes a slice: it
+        counts the replicas of all ranks from now on.
+    communicator
+        Between the slices.
+
+    Raises
+    ------
+    UsageError
+        On all ranks: it is no such strategy, or they have unequal numbers of replicas.
+    """
+
+    def __init__(self, tf_strategy: tf.distribute.Strategy, communicator: Communicator) -> None:
+        super().__init__(tf_strategy, communicator)
+        with communicator.checking():
+            _check(tf_strategy)
+        agree(communicator, int(tf_strategy.num_replicas_in_sync))
+        extended, local = tf_strategy.extended, private_api.chosen_operations(tf_strategy)
+        extended.bridge = Bridge(communicator)
+        extended._cross_device_ops = RankAllReduce(extended.bridge, local)
+        for one, ours in ((extended, RankExtended), (tf_strategy, RankMembers)):
+            one.__class__ = _over_ranks((ours, type(one)))
+
+
+@functools.cache
+def _over_ranks(ours_and_theirs: tuple[type, type]) -> Any:
+    """Return a class of TensorFlow's with our members before its own."""
+    theirs = ours_and_theirs[1]
+    return type(theirs.__name__, ours_and_theirs, {"__doc__": theirs.__doc__})
+
+
+def _check(tf_strategy: Any) -> None:
+    name = type(tf_strategy).__name__
+    if isinstance(tf_strategy, RankMembers):
+        raise UsageError(
+            f"this {name} is a slice, or over all ranks, already; make one of its own"
+        )
+    if not private_api.is_mirrored_strategy(tf_strategy):
+        raise UsageError(
+            f"a {name} on each of several ranks; expected a tf.distribute.MirroredStrategy, whose"
+            ' gradients can be summed over them; MirroredStrategy(["CPU:0"]) has one device. Any'
+            " strategy can be driven by one rank: driver=0"
+        )

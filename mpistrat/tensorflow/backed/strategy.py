@@ -1,0 +1,243 @@
+"""`TFBackedStrategy`: our strategy over any strategy of TensorFlow's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.backed.driver_ways import Driving, Waiting
+from mpistrat.tensorflow.backed.driving import Link
+from mpistrat.tensorflow.backed.local import Local
+from mpistrat.tensorflow.backed.slices import Slices
+from mpistrat.tensorflow.members import OlderMembers
+
+__all__ = ["TFBackedStrategy"]
+
+
+class TFBackedStrategy(OlderMembers):
+    """A strategy of TensorFlow's with the members of ours, alone or under MPI.
+
+    On several ranks there are two ways. Without `driver` each rank drives a strategy of its own, a
+    slice: gradients and reductions are summed over all slices, datasets are sharded over them,
+    ``gather`` has their values in the order of the ranks, and all replicas count. With `driver`
+    that rank alone has TensorFlow's strategy; the others run the same program, call nothing of
+    what they give to ``run``, and sleep in ``reduce``, ``gather``, ``on_driver`` and for the next
+    batch until the result is there. What ``run`` returns is an ``Elsewhere`` for them.
+
+    Parameters
+    ----------
+    tf_strategy
+        A tf.distribute.Strategy in which nothing was made yet, or a function that returns one: it
+        is called on the ranks that drive only, and its error reaches all. As slices it has to be a
+        tf.distribute.MirroredStrategy, which becomes one of all ranks.
+    driver
+        The rank that drives; None if each does.
+    comm, backend
+        As of `MirroredStrategy`.
+
+    Raises
+    ------
+    UsageError
+        On all ranks: an argument is wrong, or ranks have unequal numbers of replicas.
+
+    Notes
+    -----
+    **Collective** over `comm`. All ranks have to call ``close()`` in the end, or use a ``with``
+    statement: who waits does so until the driving rank is there.
+
+    Keras works in its scope: with slices ``fit`` is the one of all ranks; with a driver that rank
+    trains, and the others get the weights, the history and what ``evaluate`` and ``predict``
+    return. Callbacks are called on the driving rank only. Other variables of ranks that wait are
+    not trained: have the driving rank's by ``on_driver(variable.numpy)``.
+
+    References
+    ----------
+    tf.distribute.Strategy.
+    """
+
+    _makes: type[Local] = Local  # the way of a rank that has the strategy for itself
+
+    def __init__(
+        self,
+        tf_strategy: Any,
+        *,
+        driver: int | None = None,
+        comm: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        communicator = Communicator(comm, backend)
+        _check(communicator, driver)
+        self._way = self._made(tf_strategy, communicator, driver)
+
+    def _made(self, given: Any, communicator: Communicator, driver: int | None) -> Local:
+        if driver is None:
+            with communicator.checking():
+                tf_strategy = _strategy(given)
+            return self._of_each(tf_strategy, communicator)
+        link = Link(communicator, driver)
+        made: list[Any] = []
+
+        def make() -> int:
+            made.append(_strategy(given))
+            return int(made[0].num_replicas_in_sync)
+
+        count = link.told("making TensorFlow's strategy", make)
+        if not link.is_driver:
+            return Waiting(communicator, link, count)
+        return Driving(self._makes(made[0], communicator), link)
+
+    def _of_each(self, tf_strategy: Any, communicator: Communicator) -> Local:
+        """Return the way of ranks that all drive."""
+        way = Local if communicator.size == 1 else Slices
+        return way(tf_strategy, communicator)
+
+    # ------------------------------------------------------------------------------ who am I
+
+    @property
+    def tf_strategy(self) -> tf.distribute.Strategy:
+        """TensorFlow's strategy, which is the current one in a scope.
+
+        On a rank that waits it is a stand-in.
+        """
+        return self._way.tf_strategy
+
+    @property
+    def communicator(self) -> Communicator:
+        """Collectives of arrays between the ranks."""
+        return self._way.communicator
+
+    @property
+    def is_driver(self) -> bool:
+        """Whether this rank runs what is given to ``run``."""
+        return self._way.drives
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this rank writes what is to be written once: rank 0, or the one that drives."""
+        link = getattr(self._way, "link", None)
+        return self.communicator.rank == 0 if link is None else self.is_driver
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Number of replicas over which gradients are summed, of all slices."""
+        return self._way.num_replicas
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """TensorFlow's; None if it has none, or on a rank that waits."""
+        return self.tf_strategy.cluster_resolver
+
+    @property
+    def extended(self) -> Any:
+        """TensorFlow's machinery."""
+        return self.tf_strategy.extended
+
+    # ------------------------------------------------------------------------------- running
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """See tf.distribute.Strategy.scope. **Local.**"""
+        return self._way.scope()
+
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """See tf.distribute.Strategy.run. **Local**, unless `fn` calls collectives.
+
+        A rank that waits calls nothing. If it raises here, the other ranks are told in their next
+        collective.
+        """
+        return self._way.run(fn, args, kwargs, options)
+
+    def on_driver(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function on the driving rank; return its result, or raise its error, on all.
+
+        It is for whole steps that are one ``tf.function``. Without a `driver` each rank calls it.
+
+        Notes
+        -----
+        **Collective** with a `driver`. Of distributed values the others get an ``Elsewhere``; all
+        else has to be tensors, arrays or plain data.
+        """
+        return self._way.on_driver(function, args, kwargs)
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any = None) -> Any:
+        """See tf.distribute.Strategy.reduce; all ranks get the result. **Collective.**"""
+        return self._way.reduce(reduce_op, value, axis)
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """See tf.distribute.Strategy.gather; all ranks get the result. **Collective.**"""
+        return self._way.gather(value, axis)
+
+    # --------------------------------------------------------------------------------- input
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """See tf.distribute.Strategy. **Collective.**
+
+        With a `driver` that rank reads it, and iterating is **Collective**.
+        """
+        return self._way.distribute_dataset(dataset, options)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[..., Any], options: Any = None
+    ) -> Any:
+        """See tf.distribute.Strategy. **Collective**, as above."""
+        return self._way.datasets_from_function(dataset_fn, options)
+
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
+
+    def experimental_distribute_values_from_function(self, value_fn: Callable[..., Any]) -> Any:
+        """See tf.distribute.Strategy. **Local.**"""
+        return self._way.values_from_function(value_fn)
+
+    def experimental_local_results(self, value: Any) -> Any:
+        """See tf.distribute.Strategy; a rank that waits has none. **Local.**"""
+        return self._way.local_results(value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.tf_strategy, name)
+
+    # ----------------------------------------------------------------------------------- end
+
+    def close(self) -> None:
+        """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
+        self._way.close()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.communicator.end(error)
+
+
+def _strategy(given: Any) -> tf.distribute.Strategy:
+    is_made = isinstance(given, tf.distribute.Strategy)
+    found = given if is_made or not callable(given) else given()
+    if not private_api.is_strategy(found):
+        raise UsageError(
+            f"tf_strategy={given!r}; expected a tf.distribute.Strategy, or a function that"
+            " returns one"
+        )
+    return found
+
+
+def _check(communicator: Communicator, driver: int | None) -> None:
+    """Raise on all ranks if the ranks' drivers differ, or are no rank. **Collective.**"""
+    told = communicator.allgather_object(driver)
+    is_rank = driver is None or (
+        isinstance(driver, int)
+        and not isinstance(driver, bool)
+        and 0 <= driver < communicator.size
+    )
+    if len(set(map(repr, told))) > 1 or not is_rank:
+        raise UsageError(
+            f"driver by rank: {told}; expected the same on all: None if each rank drives, or one"
+            f" from 0 to {communicator.size - 1}"
+        )

@@ -1,0 +1,54 @@
+"""Members of a tf.distribute strategy whose replicas are on several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpistrat.collectives import Communicator
+from mpistrat.tensorflow import keras_hooks
+
+__all__ = ["RankMembers"]
+
+
+class RankMembers:
+    """What stands before TensorFlow's members; its `extended` has the bridge between ranks."""
+
+    extended: Any
+
+    @property
+    def communicator(self) -> Communicator:
+        """Collectives of arrays between the ranks."""
+        communicator: Communicator = self.extended.bridge.communicator
+        return communicator
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is rank 0, which writes what is to be written once."""
+        return self.communicator.rank == 0
+
+    def scope(self) -> Any:
+        """See tf.distribute.Strategy.scope. **Local.**
+
+        It can be entered after ``close()`` too, since reading a variable does so.
+        """
+        keras_hooks.install()
+        return super().scope()  # type: ignore[misc]
+
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """See tf.distribute.Strategy.run. **Local**, unless `fn` calls collectives.
+
+        If it raises here, the other ranks are told in their next collective, unless they fail
+        alike.
+        """
+        self.extended.bridge.require_open()
+        keras_hooks.install()
+        try:
+            return super().run(  # type: ignore[misc]
+                fn, args=args, kwargs=kwargs, options=options
+            )
+        except BaseException as error:
+            self.communicator.fail(error)
+            raise
