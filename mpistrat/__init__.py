@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from mpistrat.strategy.values import DistributedValues, Mirrored, PerReplica
     from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
     from mpistrat.strategy.variables import Variable, variable_creator_scope
+    from mpistrat.tensorflow.tpu.strategy import TPUStrategy  # noqa: F401 - not for *, see below
 
 _HOMES = {
     "cluster.topology": ("Topology",),
@@ -112,6 +113,7 @@ _HOMES = {
     "strategy.values": ("DistributedValues", "Mirrored", "PerReplica"),
     "strategy.variable_options": ("VariableAggregation", "VariableSynchronization"),
     "strategy.variables": ("Variable", "variable_creator_scope"),
+    "tensorflow.tpu.strategy": ("TPUStrategy",),
 }
 _MODULES = (
     *("cluster_resolver", "coordinator", "data", "errors", "experimental"),
@@ -181,13 +183,27 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    try:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        raise _without_tensorflow(name) from error
     globals()[name] = value
     return value
+
+
+def _without_tensorflow(name: str) -> Exception:
+    from mpistrat.errors import BackendUnavailableError
+
+    return BackendUnavailableError(
+        f"mpistrat.{name} drives TensorFlow, which is not installed; pip install"
+        ' "mpistrat[tensorflow]"'
+    )
 
 
 launch.end_job_on_early_failure()
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_HOME_OF})  # * leaves out TPUStrategy, which loads TensorFlow

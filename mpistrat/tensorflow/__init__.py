@@ -18,6 +18,7 @@ from mpistrat.tensorflow.multi_worker import MultiWorkerMirroredStrategy
 from mpistrat.tensorflow.one_device import OneDeviceStrategy
 from mpistrat.tensorflow.parameter_server import ParameterServerStrategy
 from mpistrat.tensorflow.server import Server
+from mpistrat.tensorflow.tpu.strategy import TPUStrategy
 
 __all__ = [
     "CentralStorageStrategy",
@@ -27,6 +28,7 @@ __all__ = [
     "ParameterServerStrategy",
     "Server",
     "TFBackedStrategy",
+    "TPUStrategy",
     "coordinator",
     "experimental",
 ]

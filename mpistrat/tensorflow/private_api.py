@@ -34,14 +34,19 @@ __all__ = [
     "divided",
     "functions_of",
     "global_seed",
+    "in_tpu_program",
     "in_xla",
+    "initialized_tpu",
+    "initialized_tpus",
     "inputs_of",
     "is_available",
+    "is_device_assignment",
     "is_mirrored",
     "is_mirrored_strategy",
     "is_nested_in_xla",
     "is_one_resource",
     "is_strategy",
+    "is_tpu_strategy",
     "nodes_of",
     "of_replica",
     "on_host",
@@ -55,6 +60,7 @@ __all__ = [
     "set_flag",
     "stop_coordinator",
     "summed",
+    "tpu_input_workers",
     "translate_errors_of_functions",
     "wrap_dataset_seeds",
     "wrap_device_datasets",
@@ -99,6 +105,8 @@ _NEEDED = {
     ),
     "distribute.mirrored_strategy": ("MirroredExtended",),
     "distribute.parameter_server_strategy": ("ParameterServerStrategyExtended",),
+    "distribute.tpu_strategy": ("TPUExtended",),
+    "distribute.tpu_util": ("enclosing_tpu_context",),
     "distribute.v1.input_lib": ("DatasetIterator", "InputFunctionIterator"),
     "distribute.ps_values": ("CachingVariable",),
     "distribute.values": ("Mirrored", "SyncOnReadVariable"),
@@ -108,6 +116,8 @@ _NEEDED = {
     "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
     "ops.resource_variable_ops": ("BaseResourceVariable",),
     "saved_model.save": ("save_and_return_nodes",),
+    "tpu.device_assignment": ("DeviceAssignment",),
+    "tpu.tpu_strategy_util": ("_INITIALIZED_TPU_SYSTEMS",),
     "trackable.base": ("CheckpointInitialValue",),
 }
 _XLA = "tensorflow.compiler.tf2xla.python.xla"
@@ -251,6 +261,36 @@ def chosen_operations(mirrored: Any) -> Any:
     """Return the CrossDeviceOps that a mirrored strategy was given; None if it was given none."""
     found = mirrored.extended._cross_device_ops
     return None if found is mirrored.extended._collective_ops else found
+
+
+def initialized_tpus() -> Any:
+    """Return the topologies of the TPUs that the program has initialized, by their names."""
+    return _modules["tpu.tpu_strategy_util"]._INITIALIZED_TPU_SYSTEMS
+
+
+def initialized_tpu(resolver: Any) -> Any:
+    """Return the topology of a resolver's TPU if the program has initialized it; else None."""
+    return initialized_tpus().get(tf.compat.as_text(getattr(resolver, "_tpu", "")))
+
+
+def is_device_assignment(value: Any) -> bool:
+    """Whether a value says which cores of a TPU make up a replica."""
+    return isinstance(value, _modules["tpu.device_assignment"].DeviceAssignment)
+
+
+def is_tpu_strategy(strategy: Any) -> bool:
+    """Whether a strategy runs programs on TPUs."""
+    return isinstance(strategy.extended, _modules["distribute.tpu_strategy"].TPUExtended)
+
+
+def in_tpu_program() -> bool:
+    """Whether what is traced now is part of a TPU's program."""
+    return _modules["distribute.tpu_util"].enclosing_tpu_context() is not None
+
+
+def tpu_input_workers(strategy: Any, options: Any) -> Any:
+    """Return the hosts of a TPU strategy that read data."""
+    return strategy.extended._get_input_workers(options)
 
 
 def is_one_resource(value: Any) -> bool:

@@ -13,6 +13,7 @@ from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
 four_cpus()
 
@@ -199,7 +200,7 @@ def test_an_error_of_a_function_on_the_driving_rank_ends_the_wait():
             s.reduce("SUM", s.run(broken), axis=None)
     with pytest.raises(errors.CommunicationError):
         s.communicator.barrier()
-    s.communicator.forget("tested")
+    drop(s)
 
 
 @SOME

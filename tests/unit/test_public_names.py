@@ -21,6 +21,7 @@ available_backends cluster_resolver coordinator data errors experimental
 experimental_set_strategy get_replica_context get_strategy has_strategy in_cross_replica_context
 nn optimizers random register_backend train variable_creator_scope
 """
+WITH_TENSORFLOW = {"TPUStrategy"}  # had by name only: to import all names loads no TensorFlow
 
 
 def typed_names():
@@ -54,17 +55,18 @@ def test_name_can_be_had(name):
 
 
 def test_dir_lists_them():
-    assert dir(mpistrat) == sorted(mpistrat.__all__)
+    assert dir(mpistrat) == sorted([*mpistrat.__all__, *WITH_TENSORFLOW])
 
 
 def test_checkers_and_the_running_package_agree():
     homes = {name: f"mpistrat.{home}" for name, home in mpistrat._HOME_OF.items()}
     modules = dict.fromkeys(mpistrat._MODULES, "mpistrat")
     assert typed_names() == homes | modules
-    assert set(homes) | set(modules) | {"__version__"} == set(mpistrat.__all__)
+    known = set(mpistrat.__all__) | WITH_TENSORFLOW
+    assert set(homes) | set(modules) | {"__version__"} == known
 
 
-@pytest.mark.parametrize("name", sorted(mpistrat._HOME_OF))
+@pytest.mark.parametrize("name", sorted(set(mpistrat._HOME_OF) - WITH_TENSORFLOW))
 def test_name_is_public_where_it_lives(name):
     home = importlib.import_module(f"mpistrat.{mpistrat._HOME_OF[name]}")
     assert name in home.__all__
@@ -74,6 +76,15 @@ def test_name_is_public_where_it_lives(name):
 def test_unknown_name():
     with pytest.raises(AttributeError, match="module 'mpistrat' has no attribute 'NoSuchName'"):
         _ = mpistrat.NoSuchName
+
+
+def test_without_tensorflow_an_error_says_what_to_install(monkeypatch):
+    monkeypatch.delitem(vars(mpistrat), "TPUStrategy", raising=False)
+    for name in [one for one in sys.modules if one.startswith("mpistrat.tensorflow")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(mpistrat.errors.BackendUnavailableError, match="pip install"):
+        _ = mpistrat.TPUStrategy
 
 
 def test_star_import_and_late_modules_in_a_fresh_process():

@@ -14,6 +14,7 @@ from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.backed.driver_ways import Driving, Waiting
 from mpistrat.tensorflow.backed.driving import Link
 from mpistrat.tensorflow.backed.local import Local
+from mpistrat.tensorflow.backed.pods import Pods
 from mpistrat.tensorflow.backed.slices import Slices
 from mpistrat.tensorflow.members import OlderMembers
 
@@ -61,8 +62,6 @@ class TFBackedStrategy(OlderMembers):
     tf.distribute.Strategy.
     """
 
-    _makes: type[Local] = Local  # the way of a rank that has the strategy for itself
-
     def __init__(
         self,
         tf_strategy: Any,
@@ -90,12 +89,13 @@ class TFBackedStrategy(OlderMembers):
         count = link.told("making TensorFlow's strategy", make)
         if not link.is_driver:
             return Waiting(communicator, link, count)
-        return Driving(self._makes(made[0], communicator), link)
+        return Driving(_alone(made[0], communicator), link)
 
     def _of_each(self, tf_strategy: Any, communicator: Communicator) -> Local:
         """Return the way of ranks that all drive."""
-        way = Local if communicator.size == 1 else Slices
-        return way(tf_strategy, communicator)
+        if private_api.is_tpu_strategy(tf_strategy):
+            return Pods(tf_strategy, communicator)
+        return (Local if communicator.size == 1 else Slices)(tf_strategy, communicator)
 
     # ------------------------------------------------------------------------------ who am I
 
@@ -217,6 +217,13 @@ class TFBackedStrategy(OlderMembers):
             self.communicator.end(error)
 
 
+def _alone(tf_strategy: Any, communicator: Communicator) -> Local:
+    """Return the way of the only rank that has a strategy."""
+    if private_api.is_tpu_strategy(tf_strategy):
+        return Pods(tf_strategy, communicator, is_alone=True)
+    return Local(tf_strategy, communicator)
+
+
 def _strategy(given: Any) -> tf.distribute.Strategy:
     is_made = isinstance(given, tf.distribute.Strategy)
     found = given if is_made or not callable(given) else given()
@@ -236,7 +243,8 @@ def _check(communicator: Communicator, driver: int | None) -> None:
         and not isinstance(driver, bool)
         and 0 <= driver < communicator.size
     )
-    if len(set(map(repr, told))) > 1 or not is_rank:
+    if not all(communicator.allgather_object(is_rank)) or len(set(map(repr, told))) > 1:
+        communicator.close()  # all ranks raise it
         raise UsageError(
             f"driver by rank: {told}; expected the same on all: None if each rank drives, or one"
             f" from 0 to {communicator.size - 1}"

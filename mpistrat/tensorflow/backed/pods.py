@@ -1,0 +1,214 @@
+"""Slices that run programs into which nothing can reach, as TPUs do: they meet on the host only.
+
+A TPU's program cannot wait for MPI. So sums over the slices are made outside of ``run``: it
+returns gradients, ``reduce`` sums them over the replicas of all slices, and a second ``run``
+applies them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.backed.local import Local
+from mpistrat.tensorflow.bridge import Bridge
+from mpistrat.tensorflow.errors import of_both
+from mpistrat.tensorflow.rank_strategy import agree
+
+__all__ = ["Pods"]
+
+_SUM, _MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
+
+
+class _ToNobody(Bridge):
+    """The bridge of a rank that alone has a TPU."""
+
+    size, rank = 1, 0
+
+
+class Pods(Local):
+    """One TPU strategy on each rank; with one rank, TensorFlow's alone.
+
+    Parameters
+    ----------
+    tf_strategy
+        A tf.distribute.TPUStrategy in which nothing was made yet.
+    communicator
+        Between the slices, or between the ranks of which this one alone has the TPU.
+    is_alone
+        Whether it has.
+
+    Raises
+    ------
+    UsageError
+        On all ranks: they have unequal numbers of replicas.
+    """
+
+    def __init__(
+        self,
+        tf_strategy: tf.distribute.Strategy,
+        communicator: Communicator,
+        is_alone: bool = False,
+    ) -> None:
+        super().__init__(tf_strategy, communicator)
+        self._bridge = (_ToNobody if is_alone else Bridge)(communicator)
+        self._count = int(tf_strategy.num_replicas_in_sync)
+        if self._bridge.size > 1:
+            agree(communicator, self._count)
+            extended = tf_strategy.extended
+            kind: Any = type(extended)
+            extended.__class__ = _alone_in_programs(kind)
+
+    @property
+    def num_replicas(self) -> int:
+        """Number of replicas of all slices."""
+        return self._count * self._bridge.size
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """See `Local`; variables begin as slice 0's. Making one is **Collective**."""
+        return self._scope() if self._bridge.size > 1 else super().scope()
+
+    @contextmanager
+    def _scope(self) -> Iterator[Any]:
+        def create(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+            found, dtype = kwargs["initial_value"], kwargs.get("dtype")
+            kwargs["initial_value"] = functools.partial(self._first, found, dtype)
+            return next_creator(**kwargs)
+
+        with super().scope() as scope, tf.variable_creator_scope(create):
+            yield scope
+
+    def _first(self, found: Any, dtype: Any) -> tf.Tensor:
+        value = private_api.checkpointed_value(found() if callable(found) else found)
+        return self._bridge.broadcast(tf.convert_to_tensor(value, dtype=dtype))
+
+    # ----------------------------------------------------------------------------- reductions
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Combine the values of all slices on the host. **Collective.**
+
+        TensorFlow would run a program for `axis`; here the host sums rows, of any lengths.
+        """
+        self.require_open()
+        with self.translation.of("reduce"):
+            name = reduce_op.upper() if isinstance(reduce_op, str) else reduce_op
+            op = tf.distribute.ReduceOp(name)
+            return tf.nest.map_structure(lambda one: self._reduced(op, one, axis), value)
+
+    def _reduced(self, op: Any, value: Any, axis: Any) -> tf.Tensor:
+        if op == _MEAN and axis is None and private_api.is_mirrored(value):
+            return self.tf_strategy.reduce(op, value, axis=None)
+        with tf.device("CPU:0"):
+            with self._checking():
+                total, count = self._local_sum(value, axis)
+            if op == _SUM:
+                return self._bridge.all_reduce([total])[0]
+            total, count = self._bridge.all_reduce([total, count], "sum of a mean")
+            return total / tf.cast(count, total.dtype)
+
+    def _checking(self) -> AbstractContextManager[Any]:
+        """Tell the other slices of an error here, before they wait; if there are any."""
+        return self.communicator.checking() if self._bridge.size > 1 else nullcontext()
+
+    def _local_sum(self, value: Any, axis: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the sum of this slice, and of how many values or rows it is."""
+        if axis is None:
+            total = self.tf_strategy.reduce(_SUM, value, axis=None)
+            return total, tf.constant(self._count, tf.int64)
+        values = self.tf_strategy.experimental_local_results(value)
+        if not isinstance(value, tf.distribute.DistributedValues):
+            values = values * self._count
+        sums = [tf.reduce_sum(one, axis=axis) for one in values]
+        rows = [
+            tf.size(one, tf.int64) // tf.size(total, tf.int64)
+            for one, total in zip(values, sums, strict=True)
+        ]
+        return tf.add_n(sums), tf.add_n(rows)
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """Put the values of all slices side by side, in the order of the ranks. **Collective.**"""
+        mine = tf.nest.map_structure(lambda one: super(Pods, self).gather(one, axis), value)
+        with self.translation.of("gather"):
+            return tf.nest.map_structure(lambda one: self._bridge.all_gather(one, axis), mine)
+
+    # ---------------------------------------------------------------------------------- input
+
+    def distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        """Give each replica of each slice its share of a dataset."""
+        if self._bridge.size == 1:
+            return super().distribute_dataset(dataset, options)
+        self.require_open()
+        workers = private_api.tpu_input_workers(self.tf_strategy, options)
+        with self.communicator.checking():
+            if workers.num_workers > 1:
+                raise UsageError(
+                    f"experimental_distribute_dataset over {self._bridge.size} slices of"
+                    f" {workers.num_workers} hosts each; use distribute_datasets_from_function,"
+                    " which says to each host what to read"
+                )
+        (context,) = self._contexts(1)
+        with self.translation.of("experimental_distribute_dataset"):
+            return private_api.distributed_dataset(
+                dataset,
+                workers,
+                self.tf_strategy,
+                num_replicas_in_sync=self.num_replicas,
+                input_context=context,
+                options=options,
+            )
+
+    def datasets_from_function(self, dataset_fn: Callable[..., Any], options: Any) -> Any:
+        """Have each host of each slice make a dataset."""
+        if self._bridge.size == 1:
+            return super().datasets_from_function(dataset_fn, options)
+        self.require_open()
+        workers = private_api.tpu_input_workers(self.tf_strategy, options)
+        with self.translation.of("distribute_datasets_from_function", has_functions=True):
+            return private_api.datasets_from_function(
+                dataset_fn, workers, self._contexts(workers.num_workers), self.tf_strategy, options
+            )
+
+    def _contexts(self, hosts: int) -> list[tf.distribute.InputContext]:
+        first = self._bridge.rank * hosts
+        return [
+            tf.distribute.InputContext(self._bridge.size * hosts, first + i, self.num_replicas)
+            for i in range(hosts)
+        ]
+
+    def values_from_function(self, value_fn: Callable[..., Any]) -> Any:
+        """Have each replica's value made; ids count the replicas of all slices."""
+        self.require_open()
+        first = self._bridge.rank * self._count
+        contexts = (
+            tf.distribute.experimental.ValueContext(first + local, self.num_replicas)
+            for local in range(self._count)
+        )
+        with self.translation.of("values from a function", has_functions=True):
+            return private_api.always_wrapped([value_fn(context) for context in contexts])
+
+
+@functools.cache
+def _alone_in_programs(theirs: Any) -> Any:
+    """Return a class of machinery whose programs refuse sums that would be of one slice only."""
+
+    class Alone(theirs):  # type: ignore[misc]
+        def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+            if private_api.in_tpu_program():
+                raise of_both(
+                    UsageError(
+                        "a sum over replicas inside of a TPU's program, where the other slices"
+                        " cannot be reached; return the values from strategy.run, give them to"
+                        " strategy.reduce, and use the result in a second strategy.run"
+                    )
+                )
+            return super()._reduce_to(reduce_op, value, destinations, options)
+
+    Alone.__name__, Alone.__doc__ = theirs.__name__, theirs.__doc__
+    return Alone

@@ -1,0 +1,128 @@
+"""From the name of a TPU to TensorFlow's strategy: each step has a deadline, and says what failed.
+
+TensorFlow waits for some of what is asked here without end, in code that nothing interrupts; so a
+step runs in a thread of its own, which is left behind when its time is over. While TensorFlow
+connects no other thread runs, so before that the ports are tried: a server that has opened its
+port, and does not speak gRPC, is waited for as long as TensorFlow wants.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.errors import ClusterError, CommunicationTimeoutError, UsageError
+from mpistrat.tensorflow import private_api
+
+__all__ = ["Steps"]
+
+_NO_NAME = (
+    "no TPU is named; give its name, 'local' on a TPU VM, or grpc://host:8470, or set TPU_NAME"
+)
+_CHECKS = {
+    "find": "the name of the TPU, its zone and project, that its state is READY, the credentials"
+    " (gcloud auth application-default login) and that cloud-tpu-client is installed",
+    "connect to": "that the TPU's gRPC port (8470) can be reached from this machine, and that the"
+    " TPU VM's software is for this version of TensorFlow",
+    "initialize": "that TensorFlow can run on TPUs here (on a TPU VM: libtpu and the version"
+    " tpu-vm-tf-*), that no other program holds the TPU, and the software version of the TPU VM",
+    "make a strategy of": "that the device assignment is of this TPU's topology",
+}
+
+
+class Steps:
+    """The steps to one TPU.
+
+    Parameters
+    ----------
+    timeout_s
+        Of each step.
+    rank, size
+        Of this process, for errors.
+    """
+
+    def __init__(self, timeout_s: float, rank: int, size: int) -> None:
+        self._timeout_s, self._where = timeout_s, f"rank {rank}/{size}"
+
+    def find(self, tpu: Any) -> Any:
+        """Return a resolver for a name, or the one that is given, once it knows its hosts."""
+        name = tpu if isinstance(tpu, str) else "that the environment names"
+
+        def look() -> Any:
+            is_resolver = hasattr(tpu, "cluster_spec")
+            kind = tf.distribute.cluster_resolver.TPUClusterResolver
+            resolver = tpu if is_resolver else kind(tpu="" if tpu is None else tpu)
+            resolver.cluster_spec()
+            return resolver
+
+        try:
+            return self._take("find", name, look)
+        except ClusterError as error:
+            if "provide a TPU Name" in str(error.__cause__):
+                raise UsageError(f"TPUStrategy on {self._where}: {_NO_NAME}") from error
+            raise
+
+    def reach(self, resolver: Any) -> Any:
+        """Connect and initialize; return the topology. What the program did is left as it is."""
+        found = private_api.initialized_tpu(resolver)
+        if found is not None:
+            return found
+        name = resolver.master() or "local"
+        self._take("connect to", name, lambda: _knock(resolver, self._timeout_s))
+        connect = tf.config.experimental_connect_to_cluster
+        self._take("connect to", name, lambda: connect(resolver, make_master_device_default=False))
+        if resolver.master():  # as connecting in this thread would have done
+            tf.device(f"/job:{resolver.get_job_name()}/replica:0/task:0/device:CPU:0").__enter__()
+        start = tf.tpu.experimental.initialize_tpu_system
+        return self._take("initialize", name, lambda: start(resolver))
+
+    def make(self, resolver: Any, assignment: Any) -> tf.distribute.Strategy:
+        """Return TensorFlow's strategy."""
+        kind = tf.distribute.TPUStrategy
+        name = resolver.master() or "local"
+        how = {"experimental_device_assignment": assignment}
+        return self._take("make a strategy of", name, lambda: kind(resolver, **how))
+
+    def _take(self, step: str, name: str, call: Callable[[], Any]) -> Any:
+        """Return what `call` returns, in time."""
+        results: list[Any] = []
+        failures: list[Exception] = []
+
+        def run() -> None:
+            try:
+                results.append(call())
+            except Exception as error:  # noqa: BLE001 - raised below, with what to check
+                failures.append(error)
+
+        thread = threading.Thread(target=run, name=f"mpistrat TPU {step}", daemon=True)
+        start = time.monotonic()
+        thread.start()
+        thread.join(self._timeout_s)
+        text = f"TPUStrategy on {self._where}: could not {step} the TPU {name!r}"
+        check = f"check {_CHECKS[step]}"
+        if failures:
+            why = f"{type(failures[0]).__name__}: {failures[0]}"
+            raise ClusterError(f"{text}: {why}; {check}") from failures[0]
+        if not results:
+            waited = f"no answer in {time.monotonic() - start:.1f} s (timeout_s={self._timeout_s})"
+            raise CommunicationTimeoutError(f"{text}: {waited}; {check}")
+        return results[0]
+
+
+def _knock(resolver: Any, timeout_s: float) -> None:
+    """Raise unless all hosts of a TPU can be reached."""
+    silent = []
+    for job, addresses in resolver.cluster_spec().as_dict().items():
+        for address in addresses if job == resolver.get_job_name() else ():
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
+            except OSError as error:
+                silent.append(f"{address} ({type(error).__name__}: {error})")
+    if silent:
+        raise ClusterError(f"no connection to {', '.join(silent)}")

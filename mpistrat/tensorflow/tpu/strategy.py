@@ -1,0 +1,167 @@
+"""`TPUStrategy`: TensorFlow's, in one call, for one TPU or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat import config
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
+from mpistrat.tensorflow.tpu.assignment import assigned
+from mpistrat.tensorflow.tpu.preemption import PreemptionWatch
+from mpistrat.tensorflow.tpu.steps import Steps
+
+__all__ = ["TPUStrategy"]
+
+
+class TPUStrategy(TFBackedStrategy):
+    """TensorFlow's strategy of a TPU, found, connected and initialized in one call.
+
+    Parameters
+    ----------
+    tpu_cluster_resolver
+        A tf.distribute.cluster_resolver.TPUClusterResolver; or the name of a TPU, ``"local"`` on
+        a TPU VM, or ``"grpc://host:port"``; or a list of those, one for each rank. None for what
+        TPU_NAME and its like say on this rank. If the program has initialized the TPU, it is not
+        done again.
+    experimental_device_assignment
+        A tf.tpu.experimental.DeviceAssignment, or a function that returns one for the topology,
+        such as ``lambda topology: device_assignment(topology, [1, 1, 1, 2], num_replicas=4)``.
+    driver
+        The rank that drives the one TPU; None if each rank has one of its own.
+    timeout_s
+        Of each step: find, connect, initialize, make; default MPISTRAT_TIMEOUT.
+    on_preemption
+        A function that is called once, in another thread, when this machine is to be taken away.
+    comm, backend
+        As of `MirroredStrategy`.
+
+    Raises
+    ------
+    UsageError
+        On all ranks: an argument is wrong, there is no name, or ranks have the same TPU.
+    ClusterError, CommunicationTimeoutError
+        On all ranks: a step failed, or was not done in time; it says which, and what to check.
+
+    Notes
+    -----
+    **Collective** over `comm`. ``run`` takes a tf.function, or is called in one: TPUs do nothing
+    eagerly, so all else raises NotImplementedError.
+
+    On several ranks without a `driver` each has its own TPU. A TPU's program cannot wait for MPI:
+    ``run`` computes on this rank's TPU, with its ids and its number of replicas, and
+    ``all_reduce`` in it raises UsageError, as do Keras's optimizers in ``fit``. Gradients are
+    summed over all TPUs by ``reduce``, on the host, between two calls of ``run``. With one TPU and
+    a `driver`, or with one rank, Keras works as under TensorFlow.
+
+    It was written without a TPU. What runs in its tests: the steps up to initializing, variables,
+    datasets, values, ``reduce`` and ``gather``. ``run`` and the three annotations were traced, and
+    their graphs read; no program of a TPU was executed.
+
+    References
+    ----------
+    tf.distribute.TPUStrategy.
+    """
+
+    def __init__(  # noqa: PLR0913 - two arguments are tf.distribute's
+        self,
+        tpu_cluster_resolver: Any = None,
+        experimental_device_assignment: Any = None,
+        *,
+        driver: int | None = None,
+        timeout_s: float | None = None,
+        on_preemption: Callable[[str], object] | None = None,
+        comm: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        self._given, self._assignment = tpu_cluster_resolver, experimental_device_assignment
+        self._timeout_s = config.timeout_s() if timeout_s is None else timeout_s
+        self._watch: PreemptionWatch | None = None
+        super().__init__(self._reached, driver=driver, comm=comm, backend=backend)
+        if on_preemption is not None:
+            self._watch = PreemptionWatch(on_preemption)
+
+    def _made(self, given: Any, communicator: Communicator, driver: int | None) -> Any:
+        rank, size = communicator.rank, communicator.size
+        steps = Steps(self._timeout_s, rank, size)
+        with communicator.checking():
+            tpu = _of_rank(self._given, rank, size, driver)
+        if driver is None:
+            with communicator.checking():
+                resolver = steps.find(tpu)
+            _check_distinct(communicator, resolver)
+        self._found = steps, resolver if driver is None else tpu
+        return super()._made(given, communicator, driver)
+
+    def _reached(self) -> tf.distribute.Strategy:
+        """Return TensorFlow's strategy of this rank's TPU."""
+        steps, tpu = self._found
+        resolver = steps.find(tpu)
+        self._topology = steps.reach(resolver)
+        return steps.make(resolver, assigned(self._assignment, self._topology))
+
+    @property
+    def topology(self) -> Any:
+        """The tf.tpu.experimental.Topology of this rank's TPU; None on a rank that waits."""
+        return getattr(self, "_topology", None)
+
+    def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
+        """See tf.distribute.TPUStrategy; return the tensor, to be on that device. **Local.**"""
+        with self._way.translation.of("experimental_assign_to_logical_device"):
+            return self.tf_strategy.experimental_assign_to_logical_device(
+                tensor, logical_device_id
+            )
+
+    def experimental_split_to_logical_devices(
+        self, tensor: Any, partition_dimensions: Sequence[int]
+    ) -> Any:
+        """See tf.distribute.TPUStrategy; return the tensor, to be split. **Local.**"""
+        with self._way.translation.of("experimental_split_to_logical_devices"):
+            return self.tf_strategy.experimental_split_to_logical_devices(
+                tensor, partition_dimensions
+            )
+
+    def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
+        """See tf.distribute.TPUStrategy; return the tensor, to be on all devices. **Local.**"""
+        with self._way.translation.of("experimental_replicate_to_logical_devices"):
+            return self.tf_strategy.experimental_replicate_to_logical_devices(tensor)
+
+    def close(self) -> None:
+        """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
+        if self._watch is not None:
+            self._watch.close()
+        super().close()
+
+
+def _of_rank(given: Any, rank: int, size: int, driver: int | None) -> Any:
+    """Return what names the TPU of a rank."""
+    if isinstance(given, (list, tuple)):
+        if driver is not None or len(given) != size:
+            raise UsageError(
+                f"{len(given)} TPUs for {size} ranks with driver={driver}; expected one for each"
+                " rank and no driver, or one TPU that is no list"
+            )
+        return given[rank]
+    if given is not None and not isinstance(given, str) and not hasattr(given, "cluster_spec"):
+        raise UsageError(
+            f"tpu_cluster_resolver={given!r}; expected a TPUClusterResolver, the name of a TPU, a"
+            " list of those, or None"
+        )
+    return given
+
+
+def _check_distinct(communicator: Communicator, resolver: Any) -> None:
+    """Raise on all ranks if two have the same TPU. **Collective.**"""
+    jobs = resolver.cluster_spec().as_dict()
+    hosts = communicator.allgather_object(sorted(map(str, jobs.items())))
+    known = [one for one in hosts if one]
+    if any(known.count(one) > 1 for one in known):
+        communicator.close()  # all ranks raise it
+        raise UsageError(
+            f"TPUs by rank: {hosts}; expected another one for each rank. Give a list of names, or"
+            " driver=0 if one rank is to drive it"
+        )

@@ -1,0 +1,258 @@
+"""`TPUStrategy` without a TPU: what the host does is run, what a TPU would do is traced."""
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import mpistrat  # noqa: E402
+from mpistrat.errors import UsageError  # noqa: E402 - TensorFlow may be missing
+from mpistrat.tensorflow.tpu.assignment import device_assignment, topology_of  # noqa: E402
+from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
+
+four_cpus()
+
+RANKS = pytest.mark.mpi(ranks=[1, 2, 3] if with_all() else [2], timeout_s=60)
+
+
+def tpu(cores=2, **how):
+    return mpistrat.TPUStrategy(PretendResolver(cores), **how)
+
+
+def parallel(logical, replicas, mesh=(2, 2, 1, 2)):
+    """Return a strategy whose replicas have several logical devices."""
+    shape = {1: [1, 1, 1, 1], 2: [1, 1, 1, 2], 8: [2, 2, 1, 2]}[logical]
+    cores = mesh[0] * mesh[1] * mesh[2] * mesh[3]
+    return tpu(
+        cores,
+        experimental_device_assignment=lambda topology: device_assignment(
+            topology, shape, num_replicas=replicas
+        ),
+    )
+
+
+def nodes(function, *args):
+    """Return the operations of a traced function, with those of what it calls."""
+
+    def traced(*args):  # TensorFlow takes no lambda around a program
+        return function(*args)
+
+    graph = tf.function(traced, autograph=False).get_concrete_function(*args).graph
+    found = list(graph.as_graph_def().node)
+    return found + [node for one in graph.as_graph_def().library.function for node in one.node_def]
+
+
+def kinds(function, *args):
+    return [node.op for node in nodes(function, *args)]
+
+
+# -------------------------------------------------------------------------- run on the host here
+
+
+@RANKS
+@pytest.mark.parametrize("driver", [None, 0])
+def test_values_datasets_and_variables(driver):
+    with initialized(), tpu(driver=driver) as s:
+        n = 2 * (1 if driver is not None else s.communicator.size)
+        assert s.num_replicas_in_sync == n
+        values = s.experimental_distribute_values_from_function(
+            lambda context: tf.range(1.0 + context.replica_id_in_sync_group)
+        )
+        sums = [sum(range(i + 1)) for i in range(n)]
+        assert float(s.reduce("SUM", values, axis=0)) == sum(sums)
+        rows = n * (n + 1) / 2
+        assert float(s.reduce("MEAN", values, axis=0)) == pytest.approx(sum(sums) / rows)
+        gathered = s.gather(values, axis=0).numpy().tolist()
+        assert gathered == [float(k) for i in range(n) for k in range(i + 1)]
+        ids = s.experimental_distribute_values_from_function(
+            lambda context: tf.constant(context.replica_id_in_sync_group)
+        )
+        assert int(s.reduce("SUM", ids, axis=None)) == n * (n - 1) // 2
+        assert float(s.reduce("MEAN", ids, axis=None)) == (n - 1) / 2
+        dataset = s.experimental_distribute_dataset(tf.data.Dataset.range(4 * n).batch(2 * n))
+        seen = [s.gather(batch, axis=0).numpy().tolist() for batch in dataset]
+        assert [sorted(rows) for rows in seen] == [
+            list(range(2 * n)),
+            list(range(2 * n, 4 * n)),
+        ]
+        with s.scope():
+            variable = tf.Variable(1.0 + s.communicator.rank)
+        assert s.on_driver(lambda: float(variable.numpy())) == 1.0
+
+
+@takes_long()
+@RANKS
+def test_datasets_of_a_function_for_each_host():
+    with initialized(), tpu() as s:
+
+        def pipeline(context):
+            assert context.num_replicas_in_sync == 2 * s.communicator.size
+            assert context.num_input_pipelines == s.communicator.size
+            return tf.data.Dataset.from_tensors([context.input_pipeline_id]).repeat(2)
+
+        found = s.distribute_datasets_from_function(pipeline)
+        ids = [s.gather(batch, axis=0).numpy().tolist() for batch in found]
+        assert ids == [[i for i in range(s.communicator.size) for _ in range(2)]]
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=30)
+def test_a_program_cannot_sum_over_other_slices():
+    def fn():
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.ones([2]))
+
+    # Traced, a mistake breaks the communicator, so it is closed without the others.
+    with initialized():
+        s = tpu()
+        with pytest.raises(ValueError, match="where the other slices cannot be reached"):
+            kinds(lambda: s.run(fn))
+        drop(s)
+
+
+# --------------------------------------------------------------------------------- traced here
+
+
+def test_e28_run():
+    with initialized(), tpu() as s:
+
+        def step():
+            values = s.experimental_distribute_values_from_function(
+                lambda context: context.num_replicas_in_sync
+            )
+            return s.run(lambda x: x * 2, args=(values,))
+
+        found = kinds(step)
+        assert found.count("TPUReplicateMetadata") == 1
+        assert found.count("TPUReplicatedOutput") == 1
+
+
+def test_collectives_in_a_program():
+    with initialized(), tpu() as s:
+
+        def reduced():
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce("SUM", tf.ones([2]))
+
+        def gathered():
+            return tf.distribute.get_replica_context().all_gather(tf.ones([2]), axis=0)
+
+        assert kinds(lambda: s.run(reduced)).count("CrossReplicaSum") == 1
+        assert kinds(lambda: s.run(gathered)).count("CrossReplicaSum") == 1
+
+
+def test_eager_functions_are_refused_as_documented():
+    with initialized(), tpu() as s, pytest.raises(NotImplementedError, match="pure eager"):
+        s.run(lambda: 1)
+
+
+def test_e24_a_training_step():
+    keras = pytest.importorskip("keras")
+    with initialized(), tpu() as s:
+        with s.scope():
+            model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)])
+            optimizer = keras.optimizers.SGD(0.1)
+            optimizer.build(model.trainable_variables)
+
+        def rows(_):
+            data = (tf.ones([2, 5]), tf.zeros([2, 1], tf.int64))
+            return tf.data.Dataset.from_tensor_slices(data).repeat().batch(1, drop_remainder=True)
+
+        batches = iter(s.experimental_distribute_datasets_from_function(rows))
+
+        def step(batches):
+            def fn(inputs):
+                features, labels = inputs
+                with tf.GradientTape() as tape:
+                    logits = model(features, training=True)
+                    loss = keras.losses.sparse_categorical_crossentropy(labels, logits)
+                gradients = tape.gradient(loss, model.trainable_variables)
+                optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+            s.run(fn, args=(next(batches),))
+
+        found = kinds(step, batches)
+        assert found.count("TPUReplicateMetadata") == 1
+        assert found.count("CrossReplicaSum") >= 2  # of the kernel and of the bias
+
+
+# ------------------------------------------------------------------------------ logical devices
+
+
+def sharding(s, annotate):
+    """Return the annotations in a traced program, decoded."""
+    from tensorflow.compiler.xla import xla_data_pb2
+
+    def program():
+        return annotate()
+
+    annotations = [one for one in nodes(lambda: s.run(program)) if one.op == "XlaSharding"]
+    return [xla_data_pb2.OpSharding.FromString(one.attr["_XlaSharding"].s) for one in annotations]
+
+
+def test_e24d_e25_assign():
+    with initialized((2, 2, 1, 2)), parallel(2, 4) as s:
+        assert s.num_replicas_in_sync == 4
+        (found,) = sharding(s, lambda: s.experimental_assign_to_logical_device(tf.ones([2]), 1))
+        assert list(found.tile_assignment_devices) == [1]
+        for wrong in (2, 7):
+            with pytest.raises(UsageError, match="experimental_assign_to_logical_device"):
+                s.experimental_assign_to_logical_device(tf.ones([2]), wrong)
+
+
+def test_e25_split_and_replicate():
+    with initialized((2, 2, 1, 2)), parallel(8, 1) as s:
+        images = tf.ones([1, 4, 8, 3])
+        split = s.experimental_split_to_logical_devices
+        (found,) = sharding(s, lambda: split(images, [1, 2, 4, 1]))
+        assert list(found.tile_assignment_dimensions) == [1, 2, 4, 1]
+        assert list(found.tile_assignment_devices) == list(range(8))
+        (found,) = sharding(s, lambda: s.experimental_replicate_to_logical_devices(images))
+        assert found.type == found.REPLICATED
+        for wrong in ([1, 2, 4], [1, 2, 2, 1], [1, 1, 8, 3], [1, 8, 1, 1]):
+            with pytest.raises(UsageError, match="experimental_split_to_logical_devices"):
+                split(images, wrong)
+
+
+def test_b106_more_parts_than_logical_devices():
+    with (
+        initialized((2, 2, 1, 2)),
+        parallel(2, 4) as s,
+        pytest.raises(ValueError, match="product"),
+    ):
+        s.experimental_split_to_logical_devices(tf.ones([1, 4, 8, 3]), [1, 2, 4, 1])
+
+
+@pytest.mark.parametrize(
+    ("mesh", "hosts", "text"),
+    [([2, 2, 1], 1, "four positive"), ([2, 0, 1, 2], 1, "four"), ([2, 2, 1, 2], 3, "a divisor")],
+)
+def test_wrong_topologies(mesh, hosts, text):
+    with pytest.raises(UsageError, match=text):
+        topology_of(mesh, hosts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "replicas", "text"),
+    [
+        ([1, 2, 2, 2], 1, "does not fit"),  # B107: as the page has it, not of a v3-8
+        ([1, 1, 1, 2], 5, "requested 5 replicas but only 4"),
+        ([1, 1, 2], 1, "must have shape"),
+        ([0, 1, 1, 1], 1, "must be positive"),
+    ],
+)
+def test_wrong_assignments(shape, replicas, text):
+    with pytest.raises(UsageError, match=text):
+        device_assignment(topology_of([2, 2, 1, 2]), shape, replicas)
+    with pytest.raises(UsageError, match="not a Topology object"):
+        device_assignment("a topology", shape)
+
+
+def test_cores_of_hosts():
+    topology = topology_of([4, 2, 1, 2], hosts=2)
+    assert topology.num_tasks == 2
+    assert topology.num_tpus_per_task == 8
+    again = tf.tpu.experimental.Topology(serialized=topology.serialized())
+    assert again.device_coordinates.tolist() == topology.device_coordinates.tolist()
+    whole = device_assignment(topology, [4, 2, 1, 2], 1)
+    assert (whole.num_replicas, whole.num_cores_per_replica) == (1, 16)

@@ -1,0 +1,251 @@
+"""How a TPU is found and reached: a stand-in for the metadata server and for the Cloud TPU API."""
+
+import json
+import threading
+import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import mpistrat  # noqa: E402
+from mpistrat.errors import (  # noqa: E402 - TensorFlow may be missing
+    ClusterError,
+    CommunicationTimeoutError,
+    UsageError,
+)
+from mpistrat.tensorflow.tpu.preemption import PreemptionWatch  # noqa: E402
+from mpistrat.tensorflow.tpu.steps import Steps  # noqa: E402
+from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+
+four_cpus()
+
+TWO = pytest.mark.mpi(ranks=2, timeout_s=30)
+METADATA = {"project/project-id": "p", "instance/zone": "projects/1/zones/z"}
+NODES = {
+    "projects/p/locations/z/nodes/ready": {
+        "state": "READY",
+        "networkEndpoints": [
+            {"ipAddress": "10.0.0.1", "port": "8470"},
+            {"ipAddress": "10.0.0.2", "port": "8470"},
+        ],
+    },
+    "projects/p/locations/z/nodes/creating": {"state": "CREATING"},
+}
+
+
+class Cloud:
+    """Both servers, on a port of the loopback address."""
+
+    def __init__(self):
+        self.metadata, self.delay_s = dict(METADATA), 0.0
+        cloud = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                time.sleep(cloud.delay_s)
+                body = cloud.answer(self.path, self.headers)
+                self.send_response(404 if body is None else 200)
+                self.end_headers()
+                self.wfile.write((body or "").encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.host = f"127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, path, headers):
+        start = "/computeMetadata/v1/"
+        if path.startswith(start) and headers["Metadata-Flavor"] == "Google":
+            return self.metadata.get(path.removeprefix(start))
+        node = NODES.get(path.removeprefix("/v1/"))
+        return None if node is None else json.dumps(node)
+
+    # As Google's client: service.projects().locations().nodes().get(name=...).execute()
+    def projects(self):
+        return self
+
+    locations = nodes = projects
+
+    def get(self, name):
+        self.url = f"http://{self.host}/v1/{name}"
+        return self
+
+    def execute(self):
+        with urllib.request.urlopen(self.url, timeout=5) as answer:
+            return json.loads(answer.read())
+
+
+@pytest.fixture
+def cloud(monkeypatch):
+    for name in ("TPU_NAME", "TPU_CONFIG", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS"):
+        monkeypatch.delenv(name, raising=False)
+    made = Cloud()
+    monkeypatch.setenv("GCE_METADATA_HOST", made.host)
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def resolver(cloud, name):
+    return tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name, service=cloud)
+
+
+def steps(timeout_s=10.0):
+    return Steps(timeout_s, 0, 1)
+
+
+def test_a_name_is_looked_up_in_zone_and_project_of_this_machine(cloud):
+    found = steps().find(resolver(cloud, "ready"))
+    assert found.cluster_spec().as_dict() == {"worker": ["10.0.0.1:8470", "10.0.0.2:8470"]}
+    assert found.master() == "grpc://10.0.0.1:8470"
+
+
+@pytest.mark.parametrize(
+    ("tpu", "hosts"),
+    [("local", {}), ("grpc://a:1,grpc://b", {"worker": ["a:1", "b:8470"]})],
+)
+def test_names_that_nobody_is_asked_for(cloud, tpu, hosts):
+    assert steps().find(tpu).cluster_spec().as_dict() == hosts
+
+
+def test_the_name_of_the_environment(cloud, monkeypatch):
+    monkeypatch.setenv("TPU_NAME", "grpc://c:2")
+    assert steps().find(None).cluster_spec().as_dict() == {"worker": ["c:2"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("missing", "Could not lookup TPU metadata from name 'missing'"), ("creating", "CREATING")],
+)
+def test_a_tpu_that_is_not_there(cloud, name, text):
+    with pytest.raises(ClusterError, match=text) as caught:
+        steps().find(resolver(cloud, name))
+    message = str(caught.value)
+    assert "rank 0/1: could not find the TPU" in message
+    assert all(what in message for what in ("name", "zone", "project", "READY", "credentials"))
+
+
+def test_no_client_or_no_credentials(cloud):
+    with pytest.raises(ClusterError, match=r"cloud-tpu-client|credentials"):
+        steps().find("ready")
+
+
+def test_no_name(cloud):
+    with pytest.raises(UsageError, match="no TPU is named; give its name"):
+        mpistrat.TPUStrategy()
+
+
+def test_a_server_that_does_not_answer(cloud):
+    cloud.delay_s = 2.0
+    start = time.monotonic()
+    with pytest.raises(CommunicationTimeoutError, match=r"could not find the TPU 'ready'.*0\.2"):
+        steps(0.2).find("ready")
+    assert time.monotonic() - start < 1.5
+
+
+def test_a_machine_without_a_tpu():
+    with pytest.raises(ClusterError, match=r"(?s)could not initialize the TPU 'local'.*libtpu"):
+        mpistrat.TPUStrategy("local")
+
+
+def test_what_the_program_has_initialized_is_left_alone():
+    with initialized() as topology, mpistrat.TPUStrategy(PretendResolver()) as s:
+        assert s.topology is topology
+        assert isinstance(s.tf_strategy, tf.distribute.TPUStrategy)
+        assert isinstance(s.cluster_resolver, PretendResolver)
+
+
+def test_a_port_where_nobody_listens():
+    with pytest.raises(
+        ClusterError, match=r"could not connect to the TPU 'grpc://127.0.0.1:1'"
+    ) as e:
+        mpistrat.TPUStrategy("grpc://127.0.0.1:1")
+    assert "127.0.0.1:1 (ConnectionRefusedError" in str(e.value)
+    assert "gRPC port (8470)" in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("tpu", "text"), [(3, "expected a TPUClusterResolver"), (["a", "b"], "2 TPUs for 1 ranks")]
+)
+def test_wrong_resolvers(tpu, text):
+    with pytest.raises(UsageError, match=text):
+        mpistrat.TPUStrategy(tpu)
+
+
+def test_wrong_assignments():
+    with initialized(), pytest.raises(UsageError, match="expected a DeviceAssignment"):
+        mpistrat.TPUStrategy(PretendResolver(), [1, 1, 1, 2])
+
+
+@TWO
+def test_two_ranks_cannot_have_one_tpu():
+    with pytest.raises(UsageError, match="expected another one for each rank"):
+        mpistrat.TPUStrategy("grpc://127.0.0.1:1")
+    with pytest.raises(UsageError, match="1 TPUs for 2 ranks with driver=None"):
+        mpistrat.TPUStrategy(["local"])
+    with pytest.raises(UsageError, match="2 TPUs for 2 ranks with driver=0"):
+        mpistrat.TPUStrategy(["local", "local"], driver=0)
+
+
+@TWO
+def test_a_list_names_the_tpu_of_each_rank():
+    with initialized(), mpistrat.TPUStrategy([PretendResolver(2), PretendResolver(2)]) as s:
+        assert s.num_replicas_in_sync == 4
+
+
+@TWO
+def test_what_fails_where_one_rank_drives_fails_on_all():
+    with pytest.raises(ClusterError, match="rank 1/2: could not initialize the TPU 'local'"):
+        mpistrat.TPUStrategy("local", driver=1)
+
+
+# --------------------------------------------------------------------------------- preemption
+
+
+@pytest.mark.parametrize(
+    ("announced", "value"),
+    [("instance/preempted", "TRUE"), ("instance/maintenance-event", "TERMINATE")],
+)
+def test_a_preemption_calls_the_hook_once(cloud, announced, value):
+    cloud.metadata.update({"instance/preempted": "FALSE", "instance/maintenance-event": "NONE"})
+    calls, is_called = [], threading.Event()
+
+    def hook(what):
+        calls.append(what)
+        is_called.set()
+
+    watch = PreemptionWatch(hook, every_s=0.01)
+    assert not is_called.wait(0.2)
+    cloud.metadata[announced] = value
+    assert is_called.wait(10)
+    time.sleep(0.1)
+    watch.close()
+    assert calls == [announced]
+
+
+def test_a_strategy_watches_for_its_preemption(cloud):
+    cloud.metadata["instance/preempted"] = "TRUE"
+    is_called = threading.Event()
+    with (
+        initialized(),
+        mpistrat.TPUStrategy(PretendResolver(), on_preemption=lambda _: is_called.set()),
+    ):
+        assert is_called.wait(10)
+
+
+def test_a_hook_that_fails_is_logged(cloud, caplog):
+    cloud.metadata["instance/preempted"] = "TRUE"
+
+    def hook(_):
+        raise OSError("a disk")
+
+    watch = PreemptionWatch(hook)
+    watch._thread.join(10)
+    assert "the hook for the preemption of this machine failed" in caplog.text
