@@ -190,7 +190,7 @@ def sharding(s, annotate):
     return [xla_data_pb2.OpSharding.FromString(one.attr["_XlaSharding"].s) for one in annotations]
 
 
-def test_e24d_e25_assign():
+def test_b102_b103_assign():
     with initialized((2, 2, 1, 2)), parallel(2, 4) as s:
         assert s.num_replicas_in_sync == 4
         (found,) = sharding(s, lambda: s.experimental_assign_to_logical_device(tf.ones([2]), 1))
@@ -200,7 +200,7 @@ def test_e24d_e25_assign():
                 s.experimental_assign_to_logical_device(tf.ones([2]), wrong)
 
 
-def test_e25_split_and_replicate():
+def test_e25_b104_b105_split_and_replicate():
     with initialized((2, 2, 1, 2)), parallel(8, 1) as s:
         images = tf.ones([1, 4, 8, 3])
         split = s.experimental_split_to_logical_devices
@@ -241,7 +241,7 @@ def test_wrong_topologies(mesh, hosts, text):
         ([0, 1, 1, 1], 1, "must be positive"),
     ],
 )
-def test_wrong_assignments(shape, replicas, text):
+def test_b101_b107_wrong_assignments(shape, replicas, text):
     with pytest.raises(UsageError, match=text):
         device_assignment(topology_of([2, 2, 1, 2]), shape, replicas)
     with pytest.raises(UsageError, match="not a Topology object"):

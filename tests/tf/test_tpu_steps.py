@@ -155,7 +155,7 @@ def test_a_machine_without_a_tpu():
         mpistrat.TPUStrategy("local")
 
 
-def test_what_the_program_has_initialized_is_left_alone():
+def test_b100_what_the_program_has_initialized_is_left_alone():
     with initialized() as topology, mpistrat.TPUStrategy(PretendResolver()) as s:
         assert s.topology is topology
         assert isinstance(s.tf_strategy, tf.distribute.TPUStrategy)

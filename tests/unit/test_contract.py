@@ -62,9 +62,10 @@ def test_what_is_tested_is_listed() -> None:
 
 @cache
 def numbered_tests_of_tensorflow() -> dict[str, set[str]]:
-    """Return those of TensorFlow's parameter servers, whose names may carry several numbers."""
+    """Return those of TensorFlow's own strategies, whose names may carry several numbers."""
     found: dict[str, set[str]] = {}
-    for file in sorted((ROOT / "tests" / "tf").glob("test_parameter_server*.py")):
+    folder = ROOT / "tests" / "tf"
+    for file in sorted([*folder.glob("test_parameter_server*.py"), *folder.glob("test_tpu*.py")]):
         for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE):
             carried = re.match(r"test((?:_[be]\d+)+)_", name)
             for number in re.findall(r"[be]\d+", carried[1]) if carried else ():
