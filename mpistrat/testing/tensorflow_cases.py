@@ -38,6 +38,7 @@ __all__ = [
     "by_id",
     "drop",
     "leaf",
+    "of_tensorflow",
     "raised",
     "same",
     "some",
@@ -148,6 +149,11 @@ def by_id(strategy: Any, value: Callable[[tf.Tensor], Any] = tf.identity) -> Any
         return value(tf.distribute.get_replica_context().replica_id_in_sync_group)
 
     return strategy.run(fn)
+
+
+def of_tensorflow(strategy: Any) -> Any:
+    """Return what is the current strategy in a scope: of `TFBackedStrategy`, TensorFlow's."""
+    return getattr(strategy, "tf_strategy", strategy)
 
 
 def drop(strategy: Any) -> None:

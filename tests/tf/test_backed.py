@@ -1,6 +1,7 @@
 """Our strategy over TensorFlow's: slices that are summed, and one rank that drives."""
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -201,6 +202,15 @@ def test_an_error_of_a_function_on_the_driving_rank_ends_the_wait():
     with pytest.raises(errors.CommunicationError):
         s.communicator.barrier()
     drop(s)
+
+
+@takes_long()
+@SOME
+def test_ranks_that_wait_sleep():
+    with TFBackedStrategy(mirrored, driver=0) as s:
+        start = time.process_time()
+        assert s.on_driver(lambda: time.sleep(3)) is None
+        assert time.process_time() - start < 0.5
 
 
 @SOME

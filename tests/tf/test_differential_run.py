@@ -7,6 +7,7 @@ tf = pytest.importorskip("tensorflow")
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.tensorflow_cases import (  # noqa: E402
     by_id,
+    of_tensorflow,
     raised,
     same,
     steady,
@@ -57,7 +58,7 @@ def test_b21_replica_context(s):
         return [
             context.replica_id_in_sync_group,
             context.num_replicas_in_sync,
-            context.strategy is getattr(s, "tf_strategy", s),
+            context.strategy is of_tensorflow(s),
             tf.distribute.in_cross_replica_context(),
             context.all_reduce("SUM", tf.ones([2])),
             context.all_reduce(tf.distribute.ReduceOp.MEAN, context.replica_id_in_sync_group),

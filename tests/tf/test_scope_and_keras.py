@@ -19,6 +19,7 @@ from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import (  # noqa: E402
     EVERYWHERE,
     Rows,
+    of_tensorflow,
     same,
     steady,
 )
@@ -60,7 +61,7 @@ def test_b10_a_model_remembers_its_scope(s):
         more = model.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"]
     return {
         "called under a strategy": called,
-        "remembered": model.distribute_strategy is s,
+        "remembered": model.distribute_strategy is of_tensorflow(s),
         "losses": [f"{loss:.5f}" for loss in losses + more],
         "evaluated": f"{model.evaluate(X, Y, batch_size=4, verbose=0):.5f}",
         "predicted": [f"{row:.5f}" for row in model.predict(X, batch_size=4, verbose=0)[:, 0]],
