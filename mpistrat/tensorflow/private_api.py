@@ -6,6 +6,7 @@ something is missing, it says what.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ __all__ = [
     "SyncOnReadVariable",
     "all_functions_ended",
     "always_wrapped",
+    "before_tpu_gathers",
     "checkpointed_value",
     "chosen_operations",
     "datasets_from_function",
@@ -105,7 +107,7 @@ _NEEDED = {
     ),
     "distribute.mirrored_strategy": ("MirroredExtended",),
     "distribute.parameter_server_strategy": ("ParameterServerStrategyExtended",),
-    "distribute.tpu_strategy": ("TPUExtended",),
+    "distribute.tpu_strategy": ("TPUExtended", "_TPUReplicaContext"),
     "distribute.tpu_util": ("enclosing_tpu_context",),
     "distribute.v1.input_lib": ("DatasetIterator", "InputFunctionIterator"),
     "distribute.ps_values": ("CachingVariable",),
@@ -286,6 +288,19 @@ def is_tpu_strategy(strategy: Any) -> bool:
 def in_tpu_program() -> bool:
     """Whether what is traced now is part of a TPU's program."""
     return _modules["distribute.tpu_util"].enclosing_tpu_context() is not None
+
+
+def before_tpu_gathers(check: Callable[[Any], None]) -> None:
+    """Have `check` called with a TPU strategy's machinery before a program gathers from it."""
+    kind = _modules["distribute.tpu_strategy"]._TPUReplicaContext
+    original = kind.all_gather
+
+    @functools.wraps(original)
+    def all_gather(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check(self.strategy.extended)
+        return original(self, *args, **kwargs)
+
+    kind.all_gather = all_gather
 
 
 def tpu_input_workers(strategy: Any, options: Any) -> Any:

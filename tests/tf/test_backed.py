@@ -125,7 +125,8 @@ def fitted(scope, **how):
 
 
 @RANKS
-@pytest.mark.parametrize("driver", [None, 0, -1] if with_all() else [0])
+@takes_long()
+@pytest.mark.parametrize("driver", [None, 0, -1])
 def test_keras_trains_as_in_one_process(driver):
     with backed(driver, size()) as s:
         model, losses = fitted(s.scope())

@@ -98,9 +98,13 @@ def test_datasets_of_a_function_for_each_host():
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=30)
-def test_a_program_cannot_sum_over_other_slices():
+@pytest.mark.parametrize("dtype", [None, "float32", "int64"])  # None: it is summed
+def test_a_program_cannot_reach_other_slices(dtype):
     def fn():
-        return tf.distribute.get_replica_context().all_reduce("SUM", tf.ones([2]))
+        replica = tf.distribute.get_replica_context()
+        if dtype is None:
+            return replica.all_reduce("SUM", tf.ones([2]))
+        return replica.all_gather(tf.ones([2], dtype), axis=0)
 
     # Traced, a mistake breaks the communicator, so it is closed without the others.
     with initialized():

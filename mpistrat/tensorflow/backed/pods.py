@@ -199,16 +199,31 @@ def _alone_in_programs(theirs: Any) -> Any:
     """Return a class of machinery whose programs refuse sums that would be of one slice only."""
 
     class Alone(theirs):  # type: ignore[misc]
+        is_slice = True
+
         def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
             if private_api.in_tpu_program():
-                raise of_both(
-                    UsageError(
-                        "a sum over replicas inside of a TPU's program, where the other slices"
-                        " cannot be reached; return the values from strategy.run, give them to"
-                        " strategy.reduce, and use the result in a second strategy.run"
-                    )
-                )
+                raise _unreachable("a sum over", "reduce")
             return super()._reduce_to(reduce_op, value, destinations, options)
 
     Alone.__name__, Alone.__doc__ = theirs.__name__, theirs.__doc__
     return Alone
+
+
+def _unreachable(what: str, method: str) -> Exception:
+    error: Exception = of_both(
+        UsageError(
+            f"{what} replicas inside of a TPU's program, where the other slices cannot be reached;"
+            f" return the values from strategy.run, give them to strategy.{method}, and use the"
+            " result in a second strategy.run"
+        )
+    )
+    return error
+
+
+def _refuse_in_slices(extended: Any) -> None:
+    if getattr(extended, "is_slice", False):
+        raise _unreachable("a gather of", "gather")
+
+
+private_api.before_tpu_gathers(_refuse_in_slices)
