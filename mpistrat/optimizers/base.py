@@ -21,7 +21,6 @@ from mpistrat.optimizers.gradients import (
 from mpistrat.ps.rules import Rule
 from mpistrat.strategy import context
 from mpistrat.strategy.sharded_variable import ShardedVariable, whole_of
-from mpistrat.strategy.shared_sums import SharedSums
 from mpistrat.strategy.variables import Variable
 
 if TYPE_CHECKING:
@@ -57,15 +56,12 @@ class Optimizer:
         self._trained: list[Trained] = []
         self._slots: list[dict[str, Any]] = []  # variables, as many parts as theirs have
         self._places: dict[int, int] = {}  # in both, by the variable's _key
-        self._sums = SharedSums()
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_places", "_sums"}  # of this process
-        return {name: value for name, value in vars(self).items() if name not in own}
+        return {name: value for name, value in vars(self).items() if name != "_places"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._sums = SharedSums()
         self._places = {_key(variable): place for place, variable in enumerate(self._trained)}
 
     @property
@@ -178,7 +174,7 @@ class Optimizer:
             return
         check_same_strategy(replica, variables)
         if not skip_gradients_aggregation and replica.strategy.extended.num_replicas > 1:
-            gradients = summed(replica, gradients, self._sums)
+            gradients = summed(replica, gradients, may_share=True)
 
         def step(strategy: Strategy, gradients: list[Any]) -> None:
             self._step(strategy, gradients, variables)

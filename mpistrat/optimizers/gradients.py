@@ -14,7 +14,6 @@ from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import all_gather, all_reduce
 from mpistrat.strategy.sharded_variable import ShardedVariable
-from mpistrat.strategy.shared_sums import SharedSums
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import Variable
 
@@ -116,8 +115,10 @@ def parts_of(gradient: Any, variable: Trained) -> list[tuple[Any, Variable]]:
     return list(zip(gradients, variable.variables, strict=True))
 
 
-def summed(replica: ReplicaContext, gradients: list[Any], shared: SharedSums) -> list[Any]:
-    """Return the sums over all replicas that step together, in `shared`; rows travel as rows.
+def summed(replica: ReplicaContext, gradients: list[Any], *, may_share: bool) -> list[Any]:
+    """Return the sums over all replicas that step together; rows travel as rows.
+
+    Those that `may_share` are of all ranks: they are not to be written to, and soon over.
 
     In a synchronous round of parameter servers they are those of the worker: the ps sum further.
     """
@@ -126,7 +127,7 @@ def summed(replica: ReplicaContext, gradients: list[Any], shared: SharedSums) ->
     whole = [g for g, is_rows in zip(gradients, are_rows, strict=True) if not is_rows]
     sums: Any = []
     if whole:
-        sums = replica.merge_call(all_reduce, (ReduceOp.SUM, whole, None, True, shared))
+        sums = replica.merge_call(all_reduce, (ReduceOp.SUM, whole, None, True, may_share))
     gathered: Any = []
     if rows:
         parts = [[one.values, one.indices] for one in rows]

@@ -69,6 +69,7 @@ class Combiner:
         self.options = options
         is_default = type(cross_device_ops) is CollectiveAllReduce
         self.is_uneven = False  # whether some ranks have one replica and others several
+        self._shared_sums = SharedSums(communicator)
         self._sum = _Labelled(communicator, _LABELS[ReduceOp.SUM])
         self._is_plain = is_default and num_local == 1 and communicator.size > 1
 
@@ -120,18 +121,18 @@ class Combiner:
         value: Nest,
         options: CommunicationOptions | None,
         label: str | None = None,
-        shared: SharedSums | None = None,
+        may_share: bool = False,
     ) -> Nest:
         """Combine each leaf over all replicas, packed; a nest of new arrays. **Collective.**
 
-        Or one of arrays that `shared` owns, if the ranks' values are combined as by default.
+        Or one of arrays in memory that ranks share (shared_sums.py), if it may be.
         """
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
         label = label or _LABELS[op]
         if structure is not None:  # leaves are matched by position, so the ranks must agree on it
             label = f"{label}, nest {structure}"
         with _Labelled(self.communicator, label):
-            results = self._reduce_leaves(op, leaves, options or self.options, shared)
+            results = self._reduce_leaves(op, leaves, options or self.options, may_share)
         return results[0] if structure is None else structure.unflatten(results)
 
     def _reduce_leaves(
@@ -139,11 +140,11 @@ class Combiner:
         op: ReduceOp,
         leaves: list[Any],
         options: CommunicationOptions,
-        shared: SharedSums | None,
+        may_share: bool,
     ) -> list[Array]:
         ops = self.cross_device_ops
         if type(ops) is CollectiveAllReduce:
-            return ops.totals(op, leaves, options, shared)
+            return ops.totals(op, leaves, options, self._shared_sums if may_share else None)
         pairs = [(leaf, None) for leaf in leaves]
         return [one.values[0] for one in ops.batch_reduce(op, pairs, options)]
 

@@ -156,7 +156,7 @@ class CollectiveAllReduce(CrossDeviceOps):
         if shared is None or self.communicator is None or self.communicator.size == 1:
             totals = self.over_ranks(sums, options)
         else:
-            totals = shared.sum(self.communicator, sums, **_of_list(options))
+            totals = shared.sum(sums, **_of_list(options))
         count = self.num_replicas or (len(columns[0]) if columns else 1)
         name = "mean" if reduce_op is ReduceOp.MEAN else "sum"
         return [

@@ -152,11 +152,11 @@ def all_reduce(
     value: Nest,
     options: Any = None,
     covers_some: bool = False,
-    shared: Any = None,
+    may_share: bool = False,
 ) -> Nest:
     """Combine what all replicas have handed over; or those of a worker, if they are `some`.
 
-    What the library itself reads can be in the memory of `shared`, a `SharedSums`.
+    What only the library reads `may` be in memory that ranks `share` (shared_sums.py).
     """
     if not covers_some:
         strategy.extended.check_covers_all("all_reduce")
@@ -164,10 +164,9 @@ def all_reduce(
     with combiner.communicator.checking():
         check_equal("reduce_op", reduce_op)
     op = combiner.check_op(reduce_op)
-    if isinstance(shared, DistributedValues):  # each replica has one
-        shared = shared.values[0]
     value = map_nest(combiner.of_each_replica, value)
-    return map_nest(combiner.copies, combiner.reduce_nest(op, value, options, shared=shared))
+    result = combiner.reduce_nest(op, value, options, may_share=may_share)
+    return map_nest(combiner.copies, result)
 
 
 def all_gather(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import weakref
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -27,60 +26,62 @@ from mpistrat.types import Array
 __all__ = ["SharedSums"]
 
 _LEAST_BYTES = 1 << 20
+_MOST_FORMS = 4
 
-_Form: TypeAlias = list[tuple[tuple[int, ...], np.dtype[Any]]]
+_Form: TypeAlias = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 
 
 class SharedSums:
     """Sums over the ranks of lists of arrays, each valid until the next one is asked for.
 
-    The memory is made once two lists after each other had the same shapes and dtypes, which the
-    ranks then know to be alike; where there is none to share, results are private.
+    The memory is made once a list has the shapes and dtypes of one of the last few, which the
+    ranks then know to be alike; where there is none to share, results are private. Which lists
+    there were must be equal on all ranks, so this belongs to who makes the calls together (a
+    strategy), not to what one rank may copy or load (an optimizer).
+
+    Parameters
+    ----------
+    communicator
+        Over the ranks.
     """
 
-    def __init__(self) -> None:
-        self._form: _Form | None = None
-        self._communicator: weakref.ref[Communicator] | None = None
-        self._outs: list[Array] | None = None
-        self._has_tried = False
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator
+        # The latest last; None of what was there once, and none of what stays private.
+        self._outs: dict[_Form, list[Array] | None] = {}
 
-    def sum(
-        self, communicator: Communicator, arrays: Sequence[Array], **options: Any
-    ) -> list[Array]:
+    def sum(self, arrays: Sequence[Array], **options: Any) -> list[Array]:
         """Return the sums, which are not to be written to. **Collective.**
 
         Parameters
         ----------
-        communicator
-            Over the ranks.
         arrays
             Equal in number, shapes and dtypes on all ranks.
         options
             Of `Communicator.allreduce_many`.
         """
-        form: _Form = [(array.shape, array.dtype) for array in arrays]
-        if not self._is_like_last(communicator, form):
-            sums = communicator.allreduce_many(arrays, **options)
-            self._remember(communicator, form)
-            return sums
-        if not self._has_tried:
-            self._has_tried = True
-            self._outs = _new_outs(communicator, form)
-        return communicator.allreduce_many(arrays, out=self._outs, **options)
+        try:
+            outs = self._outs_of(tuple((array.shape, array.dtype) for array in arrays))
+            return self._communicator.allreduce_many(arrays, out=outs or None, **options)
+        except BaseException:  # the ranks' lists may have been different ones
+            self._outs.clear()
+            raise
 
-    def _is_like_last(self, communicator: Communicator, form: _Form) -> bool:
-        is_same = self._communicator is not None and self._communicator() is communicator
-        return is_same and form == self._form
+    def _outs_of(self, form: _Form) -> list[Array] | None:
+        is_first = form not in self._outs
+        outs = self._outs.pop(form, None)
+        if not is_first and outs is None:
+            outs = _new_outs(self._communicator, form)
+        self._outs[form] = outs
+        while len(self._outs) > _MOST_FORMS:
+            del self._outs[next(iter(self._outs))]
+        return outs
 
-    def _remember(self, communicator: Communicator, form: _Form) -> None:
-        self._form, self._communicator = form, weakref.ref(communicator)
-        self._outs, self._has_tried = None, False
 
-
-def _new_outs(communicator: Communicator, form: _Form) -> list[Array] | None:
-    """Return arrays in shared memory; None where there is none, or too little to gain."""
+def _new_outs(communicator: Communicator, form: _Form) -> list[Array]:
+    """Return arrays in shared memory; none where there is none, or too little to gain."""
     if sum(math.prod(shape) * dtype.itemsize for shape, dtype in form) < _LEAST_BYTES:
-        return None
+        return []
     outs: dict[int, Array] = {}
     for dtype in dict.fromkeys(dtype for _, dtype in form):
         members = [index for index, (_, other) in enumerate(form) if other == dtype]
@@ -88,7 +89,7 @@ def _new_outs(communicator: Communicator, form: _Form) -> list[Array] | None:
         try:
             memory = communicator.empty(sum(sizes), dtype, shared=True)
         except BackendUnavailableError:  # on all ranks; private results will do
-            return None
+            return []
         parts = np.split(memory, list(itertools.accumulate(sizes))[:-1])
         for index, part in zip(members, parts, strict=True):
             outs[index] = part.reshape(form[index][0])

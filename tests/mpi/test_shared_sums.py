@@ -1,5 +1,7 @@
 """Sums that only the library reads are once a node, and are what private ones would be."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -54,9 +56,9 @@ def are_shared(comm, sums):
 @pytest.mark.parametrize("backend", ["shm", "mpi"])
 def test_memory_is_shared_from_the_second_equal_list_on(backend):
     with Communicator(world(), backend) as comm:
-        sums = SharedSums()
+        sums = SharedSums(comm)
         for step in range(4):
-            totals = sums.sum(comm, arrays_of(comm.rank, step))
+            totals = sums.sum(arrays_of(comm.rank, step))
             check(comm, totals, step)
             can_share = backend == "shm" or comm.size == 1
             assert are_shared(comm, totals) is (comm.size == 1 or (step > 0 and can_share))
@@ -66,26 +68,39 @@ def test_memory_is_shared_from_the_second_equal_list_on(backend):
 def test_lists_of_other_shapes_and_short_ones_stay_private():
     short = {"float32": [(1000,)], "int64": [(3, 4)]}
     with Communicator(world(), "shm") as comm:
-        sums = SharedSums()
+        sums = SharedSums(comm)
         for step, shapes in enumerate([SHAPES, short, SHAPES, short, short, short]):
-            totals = sums.sum(comm, arrays_of(comm.rank, step, shapes))
+            totals = sums.sum(arrays_of(comm.rank, step, shapes))
             check(comm, totals, step, shapes)
-            assert not are_shared(comm, totals)
-        with Communicator(world(), "shm") as other:  # whose memory is another's
-            for step in range(3):
-                check(other, sums.sum(other, arrays_of(comm.rank, step)), step)
+            assert are_shared(comm, totals) is (step == 2)
+
+
+@pytest.mark.mpi(ranks=[2])
+def test_lists_that_take_turns_are_shared_and_those_of_long_ago_given_back():
+    others = [{"float32": [(300_000 + more,)], "float64": [(1,)]} for more in range(4)]
+    with Communicator(world(), "shm") as comm:
+        sums = SharedSums(comm)
+        turns = [SHAPES, others[0], SHAPES, others[0], *others[1:], SHAPES]
+        found = []
+        for step, shapes in enumerate(turns):
+            totals = sums.sum(arrays_of(comm.rank, step, shapes))
+            check(comm, totals, step, shapes)
+            found.append(are_shared(comm, totals))
+        assert found == [False, False, True, True, False, False, False, False]
 
 
 @pytest.mark.mpi(ranks=[2, 3])
-def test_ranks_with_other_shapes_are_told():
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_ranks_with_other_shapes_are_told_and_go_on(steps):
     with Communicator(world(), "shm") as comm:
-        sums = SharedSums()
-        for step in range(2):
-            sums.sum(comm, arrays_of(comm.rank, step))
+        sums = SharedSums(comm)
+        for step in range(steps):
+            sums.sum(arrays_of(comm.rank, step))
         mine = arrays_of(comm.rank)[: -1 if comm.rank == 0 else None]
         with pytest.raises(MismatchError):
-            sums.sum(comm, mine)
-        check(comm, sums.sum(comm, arrays_of(comm.rank, 5)), 5)
+            sums.sum(mine)
+        for step in range(5, 8):
+            check(comm, sums.sum(arrays_of(comm.rank, step)), step)
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -106,3 +121,32 @@ def test_an_optimizer_steps_by_them(kind, devices):
             count = strategy.num_replicas_in_sync
             expected = -0.5 * number * count * (count + 1) / 2
             assert {float(one.numpy()[-1]) for one in variables} == {expected}
+
+
+def sgd_steps(optimizers, steps):
+    """Return the last weight of each step by `optimizers[step]`, whose gradients are ones."""
+    seen = []
+    with MirroredStrategy(["CPU:0"]) as strategy:
+        with strategy.scope():
+            variables = [mpistrat.Variable(np.zeros(n, np.float32)) for n in (300_000, 7)]
+
+        def step(optimizer):
+            grads = [np.ones(one.shape, np.float32) for one in variables]
+            optimizer.apply_gradients(zip(grads, variables, strict=True))
+
+        optimizer = None
+        for number in range(steps):
+            optimizer = optimizers(number, optimizer)
+            strategy.run(step, args=(optimizer,))
+            seen.append(float(variables[0].numpy()[-1]) / strategy.num_replicas_in_sync)
+    return seen
+
+
+@pytest.mark.mpi(ranks=[2])
+def test_a_rank_may_go_on_with_a_copy_of_its_optimizer():
+    def chosen(number, last):
+        if number == 3 and world().rank == 0:
+            return copy.deepcopy(last)
+        return last or SGD(0.5)
+
+    assert sgd_steps(chosen, 6) == [-0.5, -1.0, -1.5, -2.0, -2.5, -3.0]
