@@ -18,7 +18,7 @@ from mpistrat.optimizers.gradients import (
     strategy_of,
     summed,
 )
-from mpistrat.ps.rules import Rule
+from mpistrat.ps.rules import AdagradRule, AdamRule, Rule, SGDRule
 from mpistrat.strategy import context
 from mpistrat.strategy.sharded_variable import ShardedVariable, whole_of
 from mpistrat.strategy.variables import Variable
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["LearningRate", "Optimizer"]
 
 LearningRate: TypeAlias = float | Callable[[int], float]
+
+_OWN_RULES = {SGDRule, AdagradRule, AdamRule}  # others may write to gradients, or keep them
 
 
 class Optimizer:
@@ -174,7 +176,8 @@ class Optimizer:
             return
         check_same_strategy(replica, variables)
         if not skip_gradients_aggregation and replica.strategy.extended.num_replicas > 1:
-            gradients = summed(replica, gradients, may_share=True)
+            is_ours = type(self.rule) in _OWN_RULES
+            gradients = summed(replica, gradients, may_share=is_ours)
 
         def step(strategy: Strategy, gradients: list[Any]) -> None:
             self._step(strategy, gradients, variables)

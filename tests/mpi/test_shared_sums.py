@@ -1,6 +1,7 @@
 """Sums that only the library reads are once a node, and are what private ones would be."""
 
 import copy
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import mpistrat
 from mpistrat import CentralStorageStrategy, MirroredStrategy
 from mpistrat.collectives import Communicator
 from mpistrat.errors import MismatchError
-from mpistrat.optimizers import SGD
+from mpistrat.optimizers import SGD, Optimizer
+from mpistrat.ps.rules import Rule
 from mpistrat.strategy.shared_sums import SharedSums
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3])
@@ -150,3 +152,21 @@ def test_a_rank_may_go_on_with_a_copy_of_its_optimizer():
         return last or SGD(0.5)
 
     assert sgd_steps(chosen, 6) == [-0.5, -1.0, -1.5, -2.0, -2.5, -3.0]
+
+
+@dataclass(frozen=True)
+class InPlaceRule(Rule):
+    """A user's, who writes to what the gradient is in."""
+
+    def move(self, slots, gradient, step, learning_rate):
+        """Return the gradient's own memory."""
+        gradient *= -learning_rate
+        return gradient
+
+
+@pytest.mark.mpi(ranks=[2])
+def test_a_rule_of_a_user_has_sums_of_its_own():
+    def chosen(number, last):
+        return last or Optimizer(InPlaceRule(), 0.5)
+
+    assert sgd_steps(chosen, 4) == [-0.5, -1.0, -1.5, -2.0]
