@@ -149,8 +149,8 @@ class GpuVariable(Variable):
             may_overflow and bool((taken != array).any())
         ):
             raise UsageError(
-                f"{what.format(f'an array of dtype {array.dtype}')} of dtype {dtype}: it would"
-                " lose more than precision; convert the value with astype"
+                f"{what} of an array of dtype {array.dtype} to variable {self._name!r} of dtype"
+                f" {dtype}: it would lose more than precision; convert the value with astype"
             )
         return taken
 
