@@ -1,6 +1,7 @@
 """How a TPU is found and reached: a stand-in for the metadata server and for the Cloud TPU API."""
 
 import json
+import socket
 import threading
 import time
 import urllib.request
@@ -17,7 +18,7 @@ from mpistrat.errors import (  # noqa: E402 - TensorFlow may be missing
     UsageError,
 )
 from mpistrat.tensorflow.tpu.preemption import PreemptionWatch  # noqa: E402
-from mpistrat.tensorflow.tpu.steps import Steps  # noqa: E402
+from mpistrat.tensorflow.tpu.steps import Steps, _greet  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 
@@ -169,6 +170,36 @@ def test_a_port_where_nobody_listens():
         mpistrat.TPUStrategy("grpc://127.0.0.1:1")
     assert "127.0.0.1:1 (ConnectionRefusedError" in str(e.value)
     assert "gRPC port (8470)" in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (b"", "TimeoutError"),
+        (b"220 mail.example ESMTP", "does not speak gRPC; it began with b'220 m"),
+    ],
+)
+def test_a_port_where_another_server_listens(said, text):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        held = []
+
+        def answer():
+            held.append(server.accept()[0])
+            held[0].sendall(said)
+
+        threading.Thread(target=answer, daemon=True).start()
+        start = time.monotonic()
+        with pytest.raises(ClusterError, match=text) as e:
+            mpistrat.TPUStrategy(f"grpc://{address}", timeout_s=1)
+        assert time.monotonic() - start < 5
+        assert address in str(e.value)
+        held[0].close()
+
+
+def test_a_server_of_grpc_is_let_pass():
+    address = tf.distribute.Server.create_local_server().target.removeprefix("grpc://")
+    _greet(address, 10)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 TensorFlow waits for some of what is asked here without end, in code that nothing interrupts; so a
 step runs in a thread of its own, which is left behind when its time is over. While TensorFlow
-connects no other thread runs, so before that the ports are tried: a server that has opened its
-port, and does not speak gRPC, is waited for as long as TensorFlow wants.
+connects no other thread runs, so before that each port is tried: whether it is open, and whether
+its server begins as one of gRPC does.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ __all__ = ["Steps"]
 _NO_NAME = (
     "no TPU is named; give its name, 'local' on a TPU VM, or grpc://host:8470, or set TPU_NAME"
 )
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_NO_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # a frame: length, kind, flags, stream
+_KIND = 3  # where it is
 _CHECKS = {
     "find": "the name of the TPU, its zone and project, that its state is READY, the credentials"
     " (gcloud auth application-default login) and that cloud-tpu-client is installed",
@@ -73,7 +76,7 @@ class Steps:
         if found is not None:
             return found
         name = resolver.master() or "local"
-        self._take("connect to", name, lambda: _knock(resolver, self._timeout_s))
+        self._take("connect to", name, lambda: _knock(resolver, self._timeout_s / 2))
         connect = tf.config.experimental_connect_to_cluster
         self._take("connect to", name, lambda: connect(resolver, make_master_device_default=False))
         if resolver.master():  # as connecting in this thread would have done
@@ -115,14 +118,27 @@ class Steps:
 
 
 def _knock(resolver: Any, timeout_s: float) -> None:
-    """Raise unless all hosts of a TPU can be reached."""
-    silent = []
-    for job, addresses in resolver.cluster_spec().as_dict().items():
-        for address in addresses if job == resolver.get_job_name() else ():
-            host, _, port = address.rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
-            except OSError as error:
-                silent.append(f"{address} ({type(error).__name__}: {error})")
+    """Raise unless all hosts of a TPU answer as servers of gRPC."""
+    jobs = resolver.cluster_spec().as_dict()
+    found = [_complaint(one, timeout_s) for one in jobs.get(resolver.get_job_name(), [])]
+    silent = [complaint for complaint in found if complaint]
     if silent:
         raise ClusterError(f"no connection to {', '.join(silent)}")
+
+
+def _complaint(address: str, timeout_s: float) -> str:
+    try:
+        _greet(address, timeout_s)
+    except OSError as error:
+        return f"{address} ({type(error).__name__}: {error})"
+    return ""
+
+
+def _greet(address: str, timeout_s: float) -> None:
+    """Begin HTTP/2, by which gRPC travels, and wait for the server to do so (RFC 9113, 3.4)."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as connection:
+        connection.sendall(_PREFACE + _NO_SETTINGS)
+        head = connection.recv(len(_NO_SETTINGS), socket.MSG_WAITALL)
+        if head[_KIND:][:1] != _NO_SETTINGS[_KIND:][:1]:
+            raise OSError(f"the server there does not speak gRPC; it began with {head!r}")
