@@ -132,7 +132,7 @@ MIRRORED = (*_ONE, *some(_cases("Mirrored", (1, 2), (2, 1), (2, 2))))
 CENTRAL = some(_cases("Central", (1, 2), (2, 1), (2, 2)))
 ACCUMULATING = some(_cases("Accumulating", (1, 1), (1, 2), (2, 1), (2, 2)))
 """Those with an ``accumulation_fn`` that is no sum."""
-BACKED = some(_cases("Backed", (2, 1), (2, 2)))
+BACKED = some(_cases("Backed", (2, 1)))
 """TensorFlow's own on each rank, as slices of one."""
 SPREAD = (*MIRRORED[len(_ONE) :], *some(_cases("MultiWorker", (2, 1))), *BACKED, *CENTRAL)
 """Those with several replicas."""

@@ -176,7 +176,7 @@ def test_a_port_where_nobody_listens():
     ("said", "text"),
     [
         (b"", "TimeoutError"),
-        (b"220 mail.example ESMTP", "does not speak gRPC; it began with b'220 m"),
+        (b"220 mail.example ESMTP", "does not speak gRPC; it began with b'220 '"),
     ],
 )
 def test_a_port_where_another_server_listens(said, text):
@@ -195,6 +195,46 @@ def test_a_port_where_another_server_listens(said, text):
         assert time.monotonic() - start < 5
         assert address in str(e.value)
         held[0].close()
+
+
+@TWO
+def test_a_step_that_is_late_where_one_rank_drives_is_late_on_all():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(CommunicationTimeoutError, match=r"rank 0/2: could not find the TPU"),
+    ):
+        mpistrat.TPUStrategy(_Silent(server.getsockname()[1]), driver=0, timeout_s=0.3)
+
+
+class _Silent(tf.distribute.cluster_resolver.TPUClusterResolver):
+    """One that asks a server which does not answer."""
+
+    def __init__(self, port):
+        self._port = port
+
+    def cluster_spec(self):
+        with socket.create_connection(("127.0.0.1", self._port)) as connection:
+            connection.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ({"timeout_s": 0}, "timeout_s=0; expected a number of seconds"),
+        ({"timeout_s": float("inf")}, "timeout_s=inf"),
+        ({"timeout_s": "1"}, "timeout_s='1'"),
+        ({"on_preemption": 3}, "on_preemption=3; expected a function"),
+    ],
+)
+def test_wrong_options(how, text):
+    with pytest.raises(UsageError, match=text):
+        mpistrat.TPUStrategy("local", **how)
+
+
+def test_the_environment_may_name_this_machine(cloud, monkeypatch):
+    monkeypatch.setenv("TPU_NAME", "local")
+    with pytest.raises(ClusterError, match="could not initialize the TPU 'local'"):
+        mpistrat.TPUStrategy()
 
 
 def test_a_server_of_grpc_is_let_pass():
@@ -242,7 +282,10 @@ def test_what_fails_where_one_rank_drives_fails_on_all():
 
 @pytest.mark.parametrize(
     ("announced", "value"),
-    [("instance/preempted", "TRUE"), ("instance/maintenance-event", "TERMINATE")],
+    [
+        ("instance/preempted", "TRUE"),
+        ("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE"),
+    ],
 )
 def test_a_preemption_calls_the_hook_once(cloud, announced, value):
     cloud.metadata.update({"instance/preempted": "FALSE", "instance/maintenance-event": "NONE"})

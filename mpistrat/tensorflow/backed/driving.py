@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.errors import ArgumentTypeError, CommunicationError, MpistratError, UsageError
+from mpistrat.errors import ArgumentTypeError, MpistratError, UsageError
 from mpistrat.tensorflow.errors import of_both
 
 __all__ = ["Elsewhere", "Link"]
@@ -96,9 +96,9 @@ class Link:
                 value = make()
                 sent = tf.nest.map_structure(_sent, value)
                 _check_sent(what, sent)
-        except CommunicationError:
-            raise
         except Exception as error:
+            if self.communicator.gate.broken is not None:  # the others know
+                raise
             text = f"{type(error).__name__}: {error}"
             self._say((None, _picklable(error), text))
             raise

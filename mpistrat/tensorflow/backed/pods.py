@@ -103,7 +103,8 @@ class Pods(Local):
             return tf.nest.map_structure(lambda one: self._reduced(op, one, axis), value)
 
     def _reduced(self, op: Any, value: Any, axis: Any) -> tf.Tensor:
-        if op == _MEAN and axis is None and private_api.is_mirrored(value):
+        is_one = self._bridge.size == 1
+        if is_one and op == _MEAN and axis is None and private_api.is_mirrored(value):
             return self.tf_strategy.reduce(op, value, axis=None)
         with tf.device("CPU:0"):
             with self._checking():
@@ -134,7 +135,8 @@ class Pods(Local):
 
     def gather(self, value: Any, axis: int) -> Any:
         """Put the values of all slices side by side, in the order of the ranks. **Collective.**"""
-        mine = tf.nest.map_structure(lambda one: super(Pods, self).gather(one, axis), value)
+        with self._checking():
+            mine = tf.nest.map_structure(lambda one: super(Pods, self).gather(one, axis), value)
         with self.translation.of("gather"):
             return tf.nest.map_structure(lambda one: self._bridge.all_gather(one, axis), mine)
 

@@ -6,13 +6,17 @@ import os
 import threading
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 
 from mpistrat.cluster.log import get_logger, warn_once
 
 __all__ = ["PreemptionWatch"]
 
 _LOG = get_logger(__name__)
-_QUESTIONS = {"instance/preempted": ("TRUE",), "instance/maintenance-event": ("TERMINATE",)}
+_QUESTIONS = {  # what is asked, and the answers of Google's Compute Engine that tell of an end
+    "instance/preempted": "TRUE",
+    "instance/maintenance-event": "TERMINATE_ON_HOST_MAINTENANCE",
+}
 _EVERY_S, _PATIENCE_S = 5.0, 2.0
 
 
@@ -61,8 +65,8 @@ class PreemptionWatch:
 
     def _is_announced(self, what: str) -> bool:
         try:
-            return _asked(what) in _QUESTIONS[what]
-        except OSError as error:
+            return _asked(what) == _QUESTIONS[what]
+        except (OSError, HTTPException, ValueError) as error:  # what is asked may be any server
             warn_once(
                 _LOG,
                 "metadata server",

@@ -8,6 +8,7 @@ its server begins as one of gRPC does.
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -54,12 +55,12 @@ class Steps:
 
     def find(self, tpu: Any) -> Any:
         """Return a resolver for a name, or the one that is given, once it knows its hosts."""
-        name = tpu if isinstance(tpu, str) else "that the environment names"
+        name = tpu if tpu and isinstance(tpu, str) else "that the environment names"
 
         def look() -> Any:
             is_resolver = hasattr(tpu, "cluster_spec")
             kind = tf.distribute.cluster_resolver.TPUClusterResolver
-            resolver = tpu if is_resolver else kind(tpu="" if tpu is None else tpu)
+            resolver = tpu if is_resolver else kind(tpu=tpu or _of_environment())
             resolver.cluster_spec()
             return resolver
 
@@ -117,6 +118,11 @@ class Steps:
         return results[0]
 
 
+def _of_environment() -> str:
+    """Return ``"local"`` if that is what TPU_NAME says: TensorFlow would look for such a name."""
+    return "local" if os.environ.get("TPU_NAME") == "local" else ""
+
+
 def _knock(resolver: Any, timeout_s: float) -> None:
     """Raise unless all hosts of a TPU answer as servers of gRPC."""
     jobs = resolver.cluster_spec().as_dict()
@@ -139,6 +145,6 @@ def _greet(address: str, timeout_s: float) -> None:
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout_s) as connection:
         connection.sendall(_PREFACE + _NO_SETTINGS)
-        head = connection.recv(len(_NO_SETTINGS), socket.MSG_WAITALL)
-        if head[_KIND:][:1] != _NO_SETTINGS[_KIND:][:1]:
+        head = connection.makefile("rb").read(_KIND + 1)
+        if head[_KIND:] != _NO_SETTINGS[_KIND : _KIND + 1]:
             raise OSError(f"the server there does not speak gRPC; it began with {head!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,7 +56,10 @@ class TPUStrategy(TFBackedStrategy):
     On several ranks without a `driver` each has its own TPU. A TPU's program cannot wait for MPI:
     ``run`` computes on this rank's TPU, with its ids and its number of replicas, and
     ``all_reduce`` in it raises UsageError, as do Keras's optimizers in ``fit``. Gradients are
-    summed over all TPUs by ``reduce``, on the host, between two calls of ``run``. With one TPU and
+    summed over all TPUs by ``reduce``, on the host, between two calls of ``run``: divide by this
+    strategy's ``num_replicas_in_sync``, since tf.distribute.get_strategy() knows of one TPU. So do
+    variables with ``ON_READ``, each TPU's own. TPUs of several hosts are one slice only if their
+    data comes from ``distribute_datasets_from_function``. With one TPU and
     a `driver`, or with one rank, Keras works as under TensorFlow.
 
     It was written without a TPU. What runs in its tests: the steps up to initializing, variables,
@@ -81,6 +85,7 @@ class TPUStrategy(TFBackedStrategy):
         self._given, self._assignment = tpu_cluster_resolver, experimental_device_assignment
         self._timeout_s = config.timeout_s() if timeout_s is None else timeout_s
         self._watch: PreemptionWatch | None = None
+        self._hook = on_preemption
         super().__init__(self._reached, driver=driver, comm=comm, backend=backend)
         if on_preemption is not None:
             self._watch = PreemptionWatch(on_preemption)
@@ -89,6 +94,7 @@ class TPUStrategy(TFBackedStrategy):
         rank, size = communicator.rank, communicator.size
         steps = Steps(self._timeout_s, rank, size)
         with communicator.checking():
+            _check(self._timeout_s, self._hook)
             tpu = _of_rank(self._given, rank, size, driver)
         if driver is None:
             with communicator.checking():
@@ -135,6 +141,17 @@ class TPUStrategy(TFBackedStrategy):
         if self._watch is not None:
             self._watch.close()
         super().close()
+
+
+def _check(timeout_s: Any, on_preemption: Any) -> None:
+    is_number = isinstance(timeout_s, (int, float)) and not isinstance(timeout_s, bool)
+    if not is_number or not 0 < timeout_s <= threading.TIMEOUT_MAX:
+        raise UsageError(
+            f"timeout_s={timeout_s!r}; expected a number of seconds above 0 and at most"
+            f" {threading.TIMEOUT_MAX:.0f}"
+        )
+    if on_preemption is not None and not callable(on_preemption):
+        raise UsageError(f"on_preemption={on_preemption!r}; expected a function of one argument")
 
 
 def _of_rank(given: Any, rank: int, size: int, driver: int | None) -> Any:
