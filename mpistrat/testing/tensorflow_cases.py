@@ -8,6 +8,7 @@ snippets, see :mod:`mpistrat.testing.two_processes`.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,13 +47,14 @@ __all__ = [
 ]
 
 Snippet = Callable[[Any], Any]
+_KEYS = itertools.count(1000, 1000)
 
 
 def _mirrored(names: list[str]) -> Any:
-    """Return TensorFlow's; its collectives mix up strategies of different sizes by their keys."""
+    """Return TensorFlow's, with keys of its own: two with equal ones mix up collectives."""
 
     class MirroredStrategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]
-        _collective_key_base = 1000 * len(names)
+        _collective_key_base = next(_KEYS)
 
     return MirroredStrategy(names)
 
