@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -86,7 +87,11 @@ _NEEDED = {
         "reduce_non_distributed_value",
         "simple_broadcast",
     ),
-    "data.ops.multi_device_iterator_ops": ("_create_device_dataset",),
+    "data.ops.multi_device_iterator_ops": (
+        "OwnedMultiDeviceIterator",
+        "_create_device_dataset",
+        "gen_dataset_ops",
+    ),
     "data.util.random_seed": ("get_seed",),
     "distribute.cross_device_utils": (
         "aggregate_tensors_or_indexed_slices",
@@ -335,6 +340,30 @@ def wrap_device_datasets(wrap: Callable[[Any], Any]) -> None:
     iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
     make = iterators._create_device_dataset
     iterators._create_device_dataset = lambda *args, **kwargs: wrap(make(*args, **kwargs))
+
+
+def keep_datasets_of_iterators() -> None:
+    """Make strategies' iterators keep the dataset that TensorFlow makes of theirs, till last."""
+    iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
+    operations, kind, made = iterators.gen_dataset_ops, iterators.OwnedMultiDeviceIterator, _Made()
+    start, init = operations.multi_device_iterator_init, kind.__init__
+
+    def noted(dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        made.dataset = dataset
+        return start(dataset, *args, **kwargs)
+
+    @functools.wraps(init)
+    def keeping(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self._mpistrat_dataset, made.dataset = made.dataset, None  # the last of its attributes
+
+    operations.multi_device_iterator_init, kind.__init__ = noted, keeping
+
+
+class _Made(threading.local):
+    """The dataset that this thread has made an iterator of just now."""
+
+    dataset: Any = None
 
 
 def original_dataset(distributed: Any) -> Any:
