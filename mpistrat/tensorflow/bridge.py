@@ -21,7 +21,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.collectives.interrupts import heeding
 from mpistrat.collectives.work import Work
 from mpistrat.errors import ClosedError
-from mpistrat.tensorflow import private_api, xla_call
+from mpistrat.tensorflow import private_graph, xla_call
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.in_order import in_order
 from mpistrat.tensorflow.same_shape import Finish, SameShape, check_dtypes
@@ -257,7 +257,7 @@ def _may_be_packed(sources: Sequence[Array]) -> bool:
 
 def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
     """Call `run` with the tensor's array, now or when the graph runs."""
-    if not tf.executing_eagerly() and private_api.in_xla():
+    if not tf.executing_eagerly() and private_graph.in_xla():
         xla_call.refuse("whose result's shape is known when it runs only, as that of a gather is")
 
     if tensor.dtype != tf.string:

@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_graph
 
 __all__ = ["in_order"]
 
@@ -46,7 +46,7 @@ def in_order(call: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
 def _mark(after: list[Any]) -> Any:
     with tf.control_dependencies(after):
         mark = tf.no_op("mpistrat_order")
-    private_api.set_flag(mark, _ATTRIBUTE)
+    private_graph.set_flag(mark, _ATTRIBUTE)
     return mark
 
 
@@ -55,7 +55,7 @@ def _resource() -> tf.Tensor:
     """Return what stands for the resource, of which TensorFlow is told from now on."""
     with tf.Graph().as_default():
         resource = tf.compat.v1.placeholder(tf.resource, [], "mpistrat_order")
-    private_api.resolve_resources(_touch)
+    private_graph.resolve_resources(_touch)
     return resource
 
 
@@ -79,7 +79,7 @@ def _is_ordered(operation: Any) -> bool:
 @functools.cache
 def _has_marks(function: str) -> bool:
     """Whether a function, or one that it calls, has a collective in it."""
-    nodes = private_api.nodes_of(function)
+    nodes = private_graph.nodes_of(function)
     if any(_ATTRIBUTE in node.attr for node in nodes):
         return True
     return any(_has_marks(name) for node in nodes for name in _functions(node))

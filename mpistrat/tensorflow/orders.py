@@ -15,7 +15,7 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_api, private_graph
 
 __all__ = ["check_order"]
 
@@ -107,7 +107,7 @@ def _reads_files(dataset: Any) -> bool:
 
 def _ops_of(function: str) -> Iterator[str]:
     """Return the operations of a function that was traced, and of those that it has."""
-    for node in private_api.nodes_of(function):
+    for node in private_graph.nodes_of(function):
         yield node.op
         for attribute in node.attr.values():
             if attribute.func.name:

@@ -1,4 +1,4 @@
-"""What is used of TensorFlow's private modules; no other file touches them.
+"""What is used of TensorFlow's private modules; no file but `private_*.py` touches them.
 
 They have no promise of staying as they are: on a version that was not tested this warns, and if
 something is missing, it says what.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -28,7 +28,6 @@ __all__ = [
     "SyncOnReadVariable",
     "all_functions_ended",
     "always_wrapped",
-    "before_tpu_gathers",
     "checkpointed_value",
     "chosen_operations",
     "datasets_from_function",
@@ -37,20 +36,13 @@ __all__ = [
     "divided",
     "functions_of",
     "global_seed",
-    "in_tpu_program",
-    "in_xla",
-    "initialized_tpu",
-    "initialized_tpus",
     "inputs_of",
     "is_available",
-    "is_device_assignment",
     "is_mirrored",
     "is_mirrored_strategy",
-    "is_nested_in_xla",
     "is_one_resource",
     "is_strategy",
-    "is_tpu_strategy",
-    "nodes_of",
+    "load",
     "of_replica",
     "on_host",
     "original_dataset",
@@ -58,17 +50,13 @@ __all__ = [
     "placed",
     "reads_across_replicas",
     "reduced_bare_value",
-    "resolve_resources",
     "seeds_of",
-    "set_flag",
     "stop_coordinator",
     "summed",
-    "tpu_input_workers",
     "translate_errors_of_functions",
     "wrap_dataset_seeds",
     "wrap_device_datasets",
     "wrap_savers",
-    "xla_custom_call",
 ]
 
 TESTED = ("2.21",)
@@ -112,26 +100,24 @@ _NEEDED = {
     ),
     "distribute.mirrored_strategy": ("MirroredExtended",),
     "distribute.parameter_server_strategy": ("ParameterServerStrategyExtended",),
-    "distribute.tpu_strategy": ("TPUExtended", "_TPUReplicaContext"),
-    "distribute.tpu_util": ("enclosing_tpu_context",),
     "distribute.v1.input_lib": ("DatasetIterator", "InputFunctionIterator"),
     "distribute.ps_values": ("CachingVariable",),
     "distribute.values": ("Mirrored", "SyncOnReadVariable"),
     "distribute.values_util": ("in_replica_update_context", "is_saving_non_distributed"),
-    "eager.context": ("Context", "context", "get_function_def", "global_seed"),
-    "framework.auto_control_deps": ("register_acd_resource_resolver",),
-    "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
+    "eager.context": ("Context", "context", "global_seed"),
     "ops.resource_variable_ops": ("BaseResourceVariable",),
     "saved_model.save": ("save_and_return_nodes",),
-    "tpu.device_assignment": ("DeviceAssignment",),
-    "tpu.tpu_strategy_util": ("_INITIALIZED_TPU_SYSTEMS",),
     "trackable.base": ("CheckpointInitialValue",),
 }
-_XLA = "tensorflow.compiler.tf2xla.python.xla"
 
 
-def _load() -> dict[str, ModuleType]:
-    """Import the modules, and look for everything that is needed of them.
+def load(needed: Mapping[str, Sequence[str]]) -> dict[str, ModuleType]:
+    """Import modules, and look for everything that is needed of them.
+
+    Parameters
+    ----------
+    needed
+        Members by module, which is named without ``tensorflow.python``.
 
     Raises
     ------
@@ -139,7 +125,7 @@ def _load() -> dict[str, ModuleType]:
         Something is missing in this version of TensorFlow.
     """
     modules, missing = {}, []
-    for name, members in _NEEDED.items():
+    for name, members in needed.items():
         try:
             modules[name] = importlib.import_module(_PREFIX + name)
         except ImportError:
@@ -167,7 +153,7 @@ if not _is_tested():
         f" {tf.__version__}: it uses private modules that may have changed",
     )
 
-_modules = _load()
+_modules = load(_NEEDED)
 _cross = _modules["distribute.cross_device_ops"]
 _cross_utils = _modules["distribute.cross_device_utils"]
 _utils = _modules["distribute.distribute_utils"]
@@ -268,49 +254,6 @@ def chosen_operations(mirrored: Any) -> Any:
     """Return the CrossDeviceOps that a mirrored strategy was given; None if it was given none."""
     found = mirrored.extended._cross_device_ops
     return None if found is mirrored.extended._collective_ops else found
-
-
-def initialized_tpus() -> Any:
-    """Return the topologies of the TPUs that the program has initialized, by their names."""
-    return _modules["tpu.tpu_strategy_util"]._INITIALIZED_TPU_SYSTEMS
-
-
-def initialized_tpu(resolver: Any) -> Any:
-    """Return the topology of a resolver's TPU if the program has initialized it; else None."""
-    return initialized_tpus().get(tf.compat.as_text(getattr(resolver, "_tpu", "")))
-
-
-def is_device_assignment(value: Any) -> bool:
-    """Whether a value says which cores of a TPU make up a replica."""
-    return isinstance(value, _modules["tpu.device_assignment"].DeviceAssignment)
-
-
-def is_tpu_strategy(strategy: Any) -> bool:
-    """Whether a strategy runs programs on TPUs."""
-    return isinstance(strategy.extended, _modules["distribute.tpu_strategy"].TPUExtended)
-
-
-def in_tpu_program() -> bool:
-    """Whether what is traced now is part of a TPU's program."""
-    return _modules["distribute.tpu_util"].enclosing_tpu_context() is not None
-
-
-def before_tpu_gathers(check: Callable[[Any], None]) -> None:
-    """Have `check` called with a TPU strategy's machinery before a program gathers from it."""
-    kind = _modules["distribute.tpu_strategy"]._TPUReplicaContext
-    original = kind.all_gather
-
-    @functools.wraps(original)
-    def all_gather(self: Any, *args: Any, **kwargs: Any) -> Any:
-        check(self.strategy.extended)
-        return original(self, *args, **kwargs)
-
-    kind.all_gather = all_gather
-
-
-def tpu_input_workers(strategy: Any, options: Any) -> Any:
-    """Return the hosts of a TPU strategy that read data."""
-    return strategy.extended._get_input_workers(options)
 
 
 def is_one_resource(value: Any) -> bool:
@@ -450,46 +393,3 @@ def no_global_seed() -> Iterator[None]:
         yield
     finally:
         context._seed = before
-
-
-def resolve_resources(touch: Callable[[Any, Any, Any], bool]) -> None:
-    """Have `touch` add resources to those that an operation reads and writes, from now on.
-
-    It is called with each operation of a function that was traced, and these sets; it returns
-    whether it has changed them. Operations that write to one resource run in their order.
-    """
-    _modules["framework.auto_control_deps"].register_acd_resource_resolver(touch)
-
-
-def set_flag(operation: Any, name: str) -> None:
-    """Give an operation of a graph an attribute that is true."""
-    operation._set_attr(name, tf.compat.v1.AttrValue(b=True))
-
-
-def nodes_of(function: str) -> Any:
-    """Return the nodes of a function that was traced, by its name; none of one that was not."""
-    try:
-        return _modules["eager.context"].get_function_def(function).node_def
-    except tf.errors.NotFoundError:
-        return ()
-
-
-def in_xla() -> bool:
-    """Whether what is traced now is compiled by XLA."""
-    graph = tf.compat.v1.get_default_graph()
-    return bool(_modules["ops.control_flow_util"].GraphOrParentsInXlaContext(graph))
-
-
-def is_nested_in_xla() -> bool:
-    """Whether that is a branch, a loop or a function inside of what XLA compiles.
-
-    The graph around a compiled function is where TensorFlow notes that it is one.
-    """
-    outer = getattr(tf.compat.v1.get_default_graph(), "outer_graph", None)
-    return outer is None or not _modules["ops.control_flow_util"].InXlaContext(outer)
-
-
-def xla_custom_call(target: str, operands: Any, specs: Any, config: str) -> Any:
-    """Add a call of what was registered under the name `target`; return its results."""
-    xla = importlib.import_module(_XLA)  # slow to import, and rarely needed
-    return xla.custom_call_v2(target, operands, specs, config, has_side_effect=True)

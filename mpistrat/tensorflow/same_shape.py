@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from mpistrat.collectives.arrays import as_array
 from mpistrat.collectives.interrupts import heeding
-from mpistrat.tensorflow import native_op, private_api, xla_call
+from mpistrat.tensorflow import native_op, private_graph, xla_call
 from mpistrat.tensorflow.errors import passed_on, translated
 from mpistrat.tensorflow.in_order import in_order
 from mpistrat.types import Array
@@ -62,7 +62,7 @@ class SameShape:
     def __call__(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Return the results, now or when the graph runs."""
         key = self._key(tensors)
-        in_xla = not tf.executing_eagerly() and private_api.in_xla()
+        in_xla = not tf.executing_eagerly() and private_graph.in_xla()
         if native_op.load() is None and not in_xla:
             return in_order(partial(self._by_numpy, tensors))
         native_op.register(_run, _carry_on)

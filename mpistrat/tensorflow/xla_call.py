@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import native_op, private_api
+from mpistrat.tensorflow import native_op, private_graph
 
 __all__ = ["call", "refuse"]
 
@@ -31,13 +31,13 @@ def call(key: int, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """
     if native_op.load() is None:
         refuse("without the compiled operation (see the warning, or MPISTRAT_TF_NATIVE)")
-    if private_api.is_nested_in_xla():
+    if private_graph.is_nested_in_xla():
         refuse("in a branch, a loop or a function in it, where XLA does not keep calls in order")
     graph = tf.compat.v1.get_default_graph()
     chain = getattr(graph, _CHAIN, None)
     chained = [*tensors, tf.zeros([], tf.int32) if chain is None else chain]
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in chained]
-    *results, chain = private_api.xla_custom_call(_TARGET, chained, specs, _text(key, specs))
+    *results, chain = private_graph.xla_custom_call(_TARGET, chained, specs, _text(key, specs))
     setattr(graph, _CHAIN, chain)
     return list(results)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_tpu
 from mpistrat.tensorflow.tpu.assignment import topology_of
 
 __all__ = ["PretendResolver", "initialized"]
@@ -44,7 +44,7 @@ class PretendResolver(tf.distribute.cluster_resolver.TPUClusterResolver):  # typ
 @contextmanager
 def initialized(mesh_shape: Sequence[int] = (1, 1, 1, 2)) -> Iterator[Any]:
     """Let TensorFlow believe that the TPU of this machine is initialized; return its topology."""
-    known = private_api.initialized_tpus()
+    known = private_tpu.initialized_tpus()
     known["local"] = topology_of(mesh_shape)
     try:
         yield known["local"]

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_api, private_tpu
 from mpistrat.tensorflow.backed.local import Local
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.errors import of_both
@@ -147,7 +147,7 @@ class Pods(Local):
         if self._bridge.size == 1:
             return super().distribute_dataset(dataset, options)
         self.require_open()
-        workers = private_api.tpu_input_workers(self.tf_strategy, options)
+        workers = private_tpu.tpu_input_workers(self.tf_strategy, options)
         with self.communicator.checking():
             if workers.num_workers > 1:
                 raise UsageError(
@@ -171,7 +171,7 @@ class Pods(Local):
         if self._bridge.size == 1:
             return super().datasets_from_function(dataset_fn, options)
         self.require_open()
-        workers = private_api.tpu_input_workers(self.tf_strategy, options)
+        workers = private_tpu.tpu_input_workers(self.tf_strategy, options)
         with self.translation.of("distribute_datasets_from_function", has_functions=True):
             return private_api.datasets_from_function(
                 dataset_fn, workers, self._contexts(workers.num_workers), self.tf_strategy, options
@@ -204,7 +204,7 @@ def _alone_in_programs(theirs: Any) -> Any:
         is_slice = True
 
         def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
-            if private_api.in_tpu_program():
+            if private_tpu.in_tpu_program():
                 raise _unreachable("a sum over", "reduce")
             return super()._reduce_to(reduce_op, value, destinations, options)
 
@@ -228,4 +228,4 @@ def _refuse_in_slices(extended: Any) -> None:
         raise _unreachable("a gather of", "gather")
 
 
-private_api.before_tpu_gathers(_refuse_in_slices)
+private_tpu.before_tpu_gathers(_refuse_in_slices)

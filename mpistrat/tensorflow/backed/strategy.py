@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_api, private_tpu
 from mpistrat.tensorflow.backed.driver_ways import Driving, Waiting
 from mpistrat.tensorflow.backed.driving import Link
 from mpistrat.tensorflow.backed.local import Local
@@ -93,7 +93,7 @@ class TFBackedStrategy(OlderMembers):
 
     def _of_each(self, tf_strategy: Any, communicator: Communicator) -> Local:
         """Return the way of ranks that all drive."""
-        if private_api.is_tpu_strategy(tf_strategy):
+        if private_tpu.is_tpu_strategy(tf_strategy):
             return Pods(tf_strategy, communicator)
         return (Local if communicator.size == 1 else Slices)(tf_strategy, communicator)
 
@@ -219,7 +219,7 @@ class TFBackedStrategy(OlderMembers):
 
 def _alone(tf_strategy: Any, communicator: Communicator) -> Local:
     """Return the way of the only rank that has a strategy."""
-    if private_api.is_tpu_strategy(tf_strategy):
+    if private_tpu.is_tpu_strategy(tf_strategy):
         return Pods(tf_strategy, communicator, is_alone=True)
     return Local(tf_strategy, communicator)
 

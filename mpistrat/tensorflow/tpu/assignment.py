@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_tpu
 
 __all__ = ["device_assignment", "topology_of"]
 
@@ -91,7 +91,7 @@ def device_assignment(
 
 def assigned(given: Any, topology: Any) -> Any:
     """Return what a strategy takes of an assignment, or of a function of the topology."""
-    if given is None or private_api.is_device_assignment(given):
+    if given is None or private_tpu.is_device_assignment(given):
         return given
     if not callable(given):
         raise UsageError(

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import ClusterError, CommunicationTimeoutError, UsageError
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_tpu
 
 __all__ = ["Steps"]
 
@@ -73,7 +73,7 @@ class Steps:
 
     def reach(self, resolver: Any) -> Any:
         """Connect and initialize; return the topology. What the program did is left as it is."""
-        found = private_api.initialized_tpu(resolver)
+        found = private_tpu.initialized_tpu(resolver)
         if found is not None:
             return found
         name = resolver.master() or "local"

@@ -1,0 +1,72 @@
+"""What is used of TensorFlow's private modules for graphs and XLA; see `private_api`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.private_api import load
+
+__all__ = [
+    "in_xla",
+    "is_nested_in_xla",
+    "nodes_of",
+    "resolve_resources",
+    "set_flag",
+    "xla_custom_call",
+]
+
+_modules = load(
+    {
+        "eager.context": ("get_function_def",),
+        "framework.auto_control_deps": ("register_acd_resource_resolver",),
+        "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
+    }
+)
+_XLA = "tensorflow.compiler.tf2xla.python.xla"
+
+
+def resolve_resources(touch: Callable[[Any, Any, Any], bool]) -> None:
+    """Have `touch` add resources to those that an operation reads and writes, from now on.
+
+    It is called with each operation of a function that was traced, and these sets; it returns
+    whether it has changed them. Operations that write to one resource run in their order.
+    """
+    _modules["framework.auto_control_deps"].register_acd_resource_resolver(touch)
+
+
+def set_flag(operation: Any, name: str) -> None:
+    """Give an operation of a graph an attribute that is true."""
+    operation._set_attr(name, tf.compat.v1.AttrValue(b=True))
+
+
+def nodes_of(function: str) -> Any:
+    """Return the nodes of a function that was traced, by its name; none of one that was not."""
+    try:
+        return _modules["eager.context"].get_function_def(function).node_def
+    except tf.errors.NotFoundError:
+        return ()
+
+
+def in_xla() -> bool:
+    """Whether what is traced now is compiled by XLA."""
+    graph = tf.compat.v1.get_default_graph()
+    return bool(_modules["ops.control_flow_util"].GraphOrParentsInXlaContext(graph))
+
+
+def is_nested_in_xla() -> bool:
+    """Whether that is a branch, a loop or a function inside of what XLA compiles.
+
+    The graph around a compiled function is where TensorFlow notes that it is one.
+    """
+    outer = getattr(tf.compat.v1.get_default_graph(), "outer_graph", None)
+    return outer is None or not _modules["ops.control_flow_util"].InXlaContext(outer)
+
+
+def xla_custom_call(target: str, operands: Any, specs: Any, config: str) -> Any:
+    """Add a call of what was registered under the name `target`; return its results."""
+    xla = importlib.import_module(_XLA)  # slow to import, and rarely needed
+    return xla.custom_call_v2(target, operands, specs, config, has_side_effect=True)
