@@ -1,22 +1,26 @@
-"""A variable whose replicas differ, and which is read as the first replica's of all ranks."""
+"""Variables whose replicas differ, and which are read as the first replica's of all ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from mpistrat.tensorflow import private_api
 
-__all__ = ["FirstOfAll", "read_alike"]
+__all__ = ["FirstOfAll", "OfRank0", "read_alike"]
 
 
-class FirstOfAll(private_api.SyncOnReadVariable):  # type: ignore[misc]
+class OfRank0:
     """What ``ON_READ`` with ``ONLY_FIRST_REPLICA`` is on several ranks: equal on all of them.
 
-    TensorFlow's would give each rank its own first replica's value. Reading it across replicas is
-    **Collective**.
+    It stands before a class of TensorFlow's, which would give each rank its own first replica's
+    value. Reading it across replicas is **Collective**.
     """
+
+    _distribute_strategy: Any
+    _get_replica: Callable[[int], Any]
 
     def _get_cross_replica(self) -> tf.Tensor:
         mine = tf.convert_to_tensor(self._get_replica(0))
@@ -26,7 +30,11 @@ class FirstOfAll(private_api.SyncOnReadVariable):  # type: ignore[misc]
         """Return rank 0's first value, or in a replica its own."""
         if private_api.reads_across_replicas(self._distribute_strategy):
             return self._get_cross_replica()
-        return super().value()
+        return super().value()  # type: ignore[misc]
+
+
+class FirstOfAll(OfRank0, private_api.SyncOnReadVariable):  # type: ignore[misc]
+    """Such a variable of a mirrored strategy."""
 
 
 def read_alike(variable: Any) -> Any:

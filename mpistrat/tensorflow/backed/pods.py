@@ -7,9 +7,8 @@ applies them.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -17,9 +16,10 @@ import tensorflow as tf
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api, private_tpu
+from mpistrat.tensorflow.backed.joined import join
 from mpistrat.tensorflow.backed.local import Local
+from mpistrat.tensorflow.backed.over_slices import OverSlices
 from mpistrat.tensorflow.bridge import Bridge
-from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.rank_strategy import agree
 
 __all__ = ["Pods"]
@@ -62,32 +62,13 @@ class Pods(Local):
         self._count = int(tf_strategy.num_replicas_in_sync)
         if self._bridge.size > 1:
             agree(communicator, self._count)
-            extended = tf_strategy.extended
-            kind: Any = type(extended)
-            extended.__class__ = _alone_in_programs(kind)
+            tf_strategy.extended.bridge = self._bridge
+            join(tf_strategy.extended, OverSlices)
 
     @property
     def num_replicas(self) -> int:
         """Number of replicas of all slices."""
         return self._count * self._bridge.size
-
-    def scope(self) -> AbstractContextManager[Any]:
-        """See `Local`; variables begin as slice 0's. Making one is **Collective**."""
-        return self._scope() if self._bridge.size > 1 else super().scope()
-
-    @contextmanager
-    def _scope(self) -> Iterator[Any]:
-        def create(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-            found, dtype = kwargs["initial_value"], kwargs.get("dtype")
-            kwargs["initial_value"] = functools.partial(self._first, found, dtype)
-            return next_creator(**kwargs)
-
-        with super().scope() as scope, tf.variable_creator_scope(create):
-            yield scope
-
-    def _first(self, found: Any, dtype: Any) -> tf.Tensor:
-        value = private_api.checkpointed_value(found() if callable(found) else found)
-        return self._bridge.broadcast(tf.convert_to_tensor(value, dtype=dtype))
 
     # ----------------------------------------------------------------------------- reductions
 
@@ -104,7 +85,7 @@ class Pods(Local):
 
     def _reduced(self, op: Any, value: Any, axis: Any) -> tf.Tensor:
         is_one = self._bridge.size == 1
-        if is_one and op == _MEAN and axis is None and private_api.is_mirrored(value):
+        if axis is None and (not is_one or (op == _MEAN and private_api.is_mirrored(value))):
             return self.tf_strategy.reduce(op, value, axis=None)
         with tf.device("CPU:0"):
             with self._checking():
@@ -120,7 +101,7 @@ class Pods(Local):
 
     def _local_sum(self, value: Any, axis: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the sum of this slice, and of how many values or rows it is."""
-        if axis is None:
+        if axis is None:  # it is the only slice
             total = self.tf_strategy.reduce(_SUM, value, axis=None)
             return total, tf.constant(self._count, tf.int64)
         values = self.tf_strategy.experimental_local_results(value)
@@ -135,10 +116,7 @@ class Pods(Local):
 
     def gather(self, value: Any, axis: int) -> Any:
         """Put the values of all slices side by side, in the order of the ranks. **Collective.**"""
-        with self._checking():
-            mine = tf.nest.map_structure(lambda one: super(Pods, self).gather(one, axis), value)
-        with self.translation.of("gather"):
-            return tf.nest.map_structure(lambda one: self._bridge.all_gather(one, axis), mine)
+        return tf.nest.map_structure(lambda one: super(Pods, self).gather(one, axis), value)
 
     # ---------------------------------------------------------------------------------- input
 
@@ -194,38 +172,3 @@ class Pods(Local):
         )
         with self.translation.of("values from a function", has_functions=True):
             return private_api.always_wrapped([value_fn(context) for context in contexts])
-
-
-@functools.cache
-def _alone_in_programs(theirs: Any) -> Any:
-    """Return a class of machinery whose programs refuse sums that would be of one slice only."""
-
-    class Alone(theirs):  # type: ignore[misc]
-        is_slice = True
-
-        def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
-            if private_tpu.in_tpu_program():
-                raise _unreachable("a sum over", "reduce")
-            return super()._reduce_to(reduce_op, value, destinations, options)
-
-    Alone.__name__, Alone.__doc__ = theirs.__name__, theirs.__doc__
-    return Alone
-
-
-def _unreachable(what: str, method: str) -> Exception:
-    error: Exception = of_both(
-        UsageError(
-            f"{what} replicas inside of a TPU's program, where the other slices cannot be reached;"
-            f" return the values from strategy.run, give them to strategy.{method}, and use the"
-            " result in a second strategy.run"
-        )
-    )
-    return error
-
-
-def _refuse_in_slices(extended: Any) -> None:
-    if getattr(extended, "is_slice", False):
-        raise _unreachable("a gather of", "gather")
-
-
-private_tpu.before_tpu_gathers(_refuse_in_slices)

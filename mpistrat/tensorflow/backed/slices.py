@@ -7,7 +7,6 @@ machinery has become one: replicas, Keras and variables need nothing else.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +14,7 @@ import tensorflow as tf
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.backed.joined import join
 from mpistrat.tensorflow.backed.local import Local
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
@@ -50,15 +50,8 @@ class Slices(Local):
         extended, local = tf_strategy.extended, private_api.chosen_operations(tf_strategy)
         extended.bridge = Bridge(communicator)
         extended._cross_device_ops = RankAllReduce(extended.bridge, local)
-        for one, ours in ((extended, RankExtended), (tf_strategy, RankMembers)):
-            one.__class__ = _over_ranks((ours, type(one)))
-
-
-@functools.cache
-def _over_ranks(ours_and_theirs: tuple[type, type]) -> Any:
-    """Return a class of TensorFlow's with our members before its own."""
-    theirs = ours_and_theirs[1]
-    return type(theirs.__name__, ours_and_theirs, {"__doc__": theirs.__doc__})
+        join(extended, RankExtended)
+        join(tf_strategy, RankMembers)
 
 
 def _check(tf_strategy: Any) -> None:

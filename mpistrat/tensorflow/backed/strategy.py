@@ -103,7 +103,8 @@ class TFBackedStrategy(OlderMembers):
     def tf_strategy(self) -> tf.distribute.Strategy:
         """TensorFlow's strategy, which is the current one in a scope.
 
-        On a rank that waits it is a stand-in.
+        With slices, its ``reduce`` and ``gather`` outside of ``run`` are of all of them, and
+        **Collective**. On a rank that waits it is a stand-in.
         """
         return self._way.tf_strategy
 

@@ -57,10 +57,11 @@ class TPUStrategy(TFBackedStrategy):
     ``run`` computes on this rank's TPU, with its ids and its number of replicas, and
     ``all_reduce`` in it raises UsageError, as do Keras's optimizers in ``fit``. Gradients are
     summed over all TPUs by ``reduce``, on the host, between two calls of ``run``: divide by this
-    strategy's ``num_replicas_in_sync``, since tf.distribute.get_strategy() knows of one TPU. So do
-    variables with ``ON_READ``, each TPU's own. TPUs of several hosts are one slice only if their
-    data comes from ``distribute_datasets_from_function``. With one TPU and
-    a `driver`, or with one rank, Keras works as under TensorFlow.
+    strategy's ``num_replicas_in_sync``, since tf.distribute.get_strategy() knows of one TPU. On
+    the host, variables with ``ON_READ`` and Keras's metrics are read over all TPUs, too: all ranks
+    have to read them. TPUs of several hosts are one slice only if their data comes from
+    ``distribute_datasets_from_function``. With one TPU and a `driver`, or with one rank, Keras
+    works as under TensorFlow.
 
     It was written without a TPU. What runs in its tests: the steps up to initializing, variables,
     datasets, values, ``reduce`` and ``gather``. ``run`` and the three annotations were traced, and

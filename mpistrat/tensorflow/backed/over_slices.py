@@ -1,0 +1,103 @@
+"""TensorFlow's machinery of one TPU, joined on the host with that of the other slices.
+
+So what TensorFlow calls by itself, such as when a variable is read, is of all slices, too. A TPU's
+program cannot wait for MPI: in one, sums and gathers of one slice only are refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow import private_api, private_tpu
+from mpistrat.tensorflow.backed.on_read import read_over_slices
+from mpistrat.tensorflow.bridge import Bridge
+from mpistrat.tensorflow.errors import of_both
+
+__all__ = ["OverSlices"]
+
+_SUM, _MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
+_HOST = "CPU:0"
+
+
+class OverSlices:
+    """Stands before a StrategyExtended of TPUs. Its methods are **Collective**.
+
+    Attributes
+    ----------
+    bridge
+        The collectives between slices.
+    """
+
+    bridge: Bridge
+
+    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        """Make a variable that begins as slice 0's, and is read alike on all."""
+        found, dtype = kwargs["initial_value"], kwargs.get("dtype")
+        kwargs["initial_value"] = functools.partial(self._first, found, dtype)
+        made = super()._create_variable(next_creator, **kwargs)  # type: ignore[misc]
+        return read_over_slices(made)
+
+    def _first(self, found: Any, dtype: Any) -> tf.Tensor:
+        value = private_api.checkpointed_value(found() if callable(found) else found)
+        return self.bridge.broadcast(tf.convert_to_tensor(value, dtype=dtype))
+
+    def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        if private_tpu.in_tpu_program():
+            raise _unreachable("a sum over", "reduce")
+        self.bridge.require_open()
+
+        def reduce(one: Any) -> Any:
+            with tf.device(_HOST):
+                result = self._reduced(reduce_op, one, options)
+            return private_api.placed(result, destinations)
+
+        return tf.nest.map_structure(reduce, value)
+
+    def _reduced(self, reduce_op: Any, value: Any, options: Any) -> tf.Tensor:
+        """Return the sum or mean; a value that is bare counts once a slice."""
+        is_distributed = isinstance(value, tf.distribute.DistributedValues)
+        op = _SUM if is_distributed else reduce_op
+        with self.bridge.communicator.checking():
+            mine = super()._reduce_to(op, value, _HOST, options)  # type: ignore[misc]
+            mine = tf.convert_to_tensor(mine)
+        if reduce_op == _SUM:
+            return self.bridge.all_reduce([mine])[0]
+        (total,) = self.bridge.all_reduce([mine], "sum of a mean")
+        return total / ((len(value.values) if is_distributed else 1) * self.bridge.size)
+
+    def _gather_to_implementation(
+        self, value: Any, destinations: Any, axis: int, options: Any
+    ) -> Any:
+        self.bridge.require_open()
+        with tf.device(_HOST):
+            with self.bridge.communicator.checking():
+                mine = super()._gather_to_implementation(  # type: ignore[misc]
+                    value, _HOST, axis, options
+                )
+                mine = tf.convert_to_tensor(mine)
+            result = self.bridge.all_gather(mine, axis)
+        return private_api.placed(result, destinations)
+
+
+def _unreachable(what: str, method: str) -> Exception:
+    error: Exception = of_both(
+        UsageError(
+            f"{what} replicas inside of a TPU's program, where the other slices cannot be reached;"
+            f" return the values from strategy.run, give them to strategy.{method}, and use the"
+            " result in a second strategy.run"
+        )
+    )
+    return error
+
+
+def _refuse_of_slices(extended: Any) -> None:
+    if isinstance(extended, OverSlices):
+        raise _unreachable("a gather of", "gather")
+
+
+private_tpu.before_tpu_gathers(_refuse_of_slices)
