@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpistrat.tensorflow import private_tpu
 from mpistrat.tensorflow.tpu.assignment import topology_of
 
-__all__ = ["PretendResolver", "initialized"]
+__all__ = ["PretendResolver", "initialized", "traced"]
 
 _CORES = "/job:localhost/replica:0/task:0/device:TPU:{}"
 
@@ -50,3 +50,14 @@ def initialized(mesh_shape: Sequence[int] = (1, 1, 1, 2)) -> Iterator[Any]:
         yield known["local"]
     finally:
         del known["local"]
+
+
+def traced(function: Callable[..., Any], *args: Any) -> list[Any]:
+    """Return the operations of a function that calls ``run``, with those of what it calls."""
+
+    def program(*args: Any) -> Any:  # TensorFlow takes no lambda around a program
+        return function(*args)
+
+    made = tf.function(program, autograph=False).get_concrete_function(*args)
+    graph = made.graph.as_graph_def()
+    return [*graph.node, *(node for one in graph.library.function for node in one.node_def)]

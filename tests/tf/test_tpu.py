@@ -8,7 +8,7 @@ import mpistrat  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402 - TensorFlow may be missing
 from mpistrat.tensorflow.tpu.assignment import device_assignment, topology_of  # noqa: E402
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
-from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
+from mpistrat.testing.pretend_tpus import PretendResolver, initialized, traced  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
@@ -33,19 +33,8 @@ def parallel(logical, replicas, mesh=(2, 2, 1, 2)):
     )
 
 
-def nodes(function, *args):
-    """Return the operations of a traced function, with those of what it calls."""
-
-    def traced(*args):  # TensorFlow takes no lambda around a program
-        return function(*args)
-
-    graph = tf.function(traced, autograph=False).get_concrete_function(*args).graph
-    found = list(graph.as_graph_def().node)
-    return found + [node for one in graph.as_graph_def().library.function for node in one.node_def]
-
-
 def kinds(function, *args):
-    return [node.op for node in nodes(function, *args)]
+    return [node.op for node in traced(function, *args)]
 
 
 # -------------------------------------------------------------------------- run on the host here
@@ -150,36 +139,6 @@ def test_eager_functions_are_refused_as_documented():
         s.run(lambda: 1)
 
 
-def test_e24_a_training_step():
-    keras = pytest.importorskip("keras")
-    with initialized(), tpu() as s:
-        with s.scope():
-            model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)])
-            optimizer = keras.optimizers.SGD(0.1)
-            optimizer.build(model.trainable_variables)
-
-        def rows(_):
-            data = (tf.ones([2, 5]), tf.zeros([2, 1], tf.int64))
-            return tf.data.Dataset.from_tensor_slices(data).repeat().batch(1, drop_remainder=True)
-
-        batches = iter(s.experimental_distribute_datasets_from_function(rows))
-
-        def step(batches):
-            def fn(inputs):
-                features, labels = inputs
-                with tf.GradientTape() as tape:
-                    logits = model(features, training=True)
-                    loss = keras.losses.sparse_categorical_crossentropy(labels, logits)
-                gradients = tape.gradient(loss, model.trainable_variables)
-                optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-
-            s.run(fn, args=(next(batches),))
-
-        found = kinds(step, batches)
-        assert found.count("TPUReplicateMetadata") == 1
-        assert found.count("CrossReplicaSum") >= 2  # of the kernel and of the bias
-
-
 # ------------------------------------------------------------------------------ logical devices
 
 
@@ -190,7 +149,7 @@ def sharding(s, annotate):
     def program():
         return annotate()
 
-    annotations = [one for one in nodes(lambda: s.run(program)) if one.op == "XlaSharding"]
+    annotations = [one for one in traced(lambda: s.run(program)) if one.op == "XlaSharding"]
     return [xla_data_pb2.OpSharding.FromString(one.attr["_XlaSharding"].s) for one in annotations]
 
 
@@ -204,7 +163,7 @@ def test_b102_b103_assign():
                 s.experimental_assign_to_logical_device(tf.ones([2]), wrong)
 
 
-def test_e25_b104_b105_split_and_replicate():
+def test_b104_b105_split_and_replicate():
     with initialized((2, 2, 1, 2)), parallel(8, 1) as s:
         images = tf.ones([1, 4, 8, 3])
         split = s.experimental_split_to_logical_devices

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -82,6 +82,20 @@ class OverSlices:
                 mine = tf.convert_to_tensor(mine)
             result = self.bridge.all_gather(mine, axis)
         return private_api.placed(result, destinations)
+
+    def _make_dataset_iterator(self, dataset: Any) -> NoReturn:
+        del dataset
+        raise _of_one_slice("make_dataset_iterator", "experimental_distribute_dataset")
+
+    def _make_input_fn_iterator(self, *_: Any, **__: Any) -> NoReturn:
+        raise _of_one_slice("make_input_fn_iterator", "distribute_datasets_from_function")
+
+
+def _of_one_slice(method: str, instead: str) -> UsageError:
+    return UsageError(
+        f"{method} over the TPUs of several ranks, of which it would give each all data; use"
+        f" strategy.{instead}, which gives each its share"
+    )
 
 
 def _unreachable(what: str, method: str) -> Exception:

@@ -104,7 +104,8 @@ class TFBackedStrategy(OlderMembers):
         """TensorFlow's strategy, which is the current one in a scope.
 
         With slices, its ``reduce`` and ``gather`` outside of ``run`` are of all of them, and
-        **Collective**. On a rank that waits it is a stand-in.
+        **Collective**; a TPU's distributes datasets as if it was the only one. On a rank that
+        waits it is a stand-in.
         """
         return self._way.tf_strategy
 
