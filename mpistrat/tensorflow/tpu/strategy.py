@@ -13,6 +13,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
 from mpistrat.tensorflow.tpu.assignment import assigned
+from mpistrat.tensorflow.tpu.names import of_rank
 from mpistrat.tensorflow.tpu.preemption import PreemptionWatch
 from mpistrat.tensorflow.tpu.steps import Steps
 
@@ -26,9 +27,10 @@ class TPUStrategy(TFBackedStrategy):
     ----------
     tpu_cluster_resolver
         A tf.distribute.cluster_resolver.TPUClusterResolver; or the name of a TPU, ``"local"`` on
-        a TPU VM, or ``"grpc://host:port"``; or a list of those, one for each rank. None for what
-        TPU_NAME and its like say on this rank. If the program has initialized the TPU, it is not
-        done again.
+        a TPU VM, or ``"grpc://host:port"``; or a list of those, one for each rank; or a function
+        of the rank that returns one. A name may have ``{rank}`` in it, such as
+        ``"slice-{rank}"``. None for what TPU_NAME and its like say on this rank. If the program
+        has initialized the TPU, it is not done again.
     experimental_device_assignment
         A tf.tpu.experimental.DeviceAssignment, or a function that returns one for the topology,
         such as ``lambda topology: device_assignment(topology, [1, 1, 1, 2], num_replicas=4)``.
@@ -63,6 +65,12 @@ class TPUStrategy(TFBackedStrategy):
     ``distribute_datasets_from_function``. With one TPU and a `driver`, or with one rank, Keras
     works as under TensorFlow.
 
+    All ranks of ``srun`` and ``mpirun`` have the same arguments and environment. On TPU VMs, one
+    rank on each, ``"local"`` is each one's own; otherwise a rank's is that of ``{rank}``, which is
+    SLURM_PROCID, in TPU_NAME as well: ``TPU_NAME='slice-{rank}' srun -n 4 ...``. What else
+    TensorFlow's resolver takes, a function can give it: ``lambda rank:
+    TPUClusterResolver(f"slice-{rank}", zone="us-central1-b", project="mine")``.
+
     It was written without a TPU. What runs in its tests: the steps up to initializing, variables,
     datasets, values, ``reduce`` and ``gather``. ``run`` and the three annotations were traced, and
     their graphs read; no program of a TPU was executed.
@@ -96,7 +104,7 @@ class TPUStrategy(TFBackedStrategy):
         steps = Steps(self._timeout_s, rank, size)
         with communicator.checking():
             _check(self._timeout_s, self._hook)
-            tpu = _of_rank(self._given, rank, size, driver)
+            tpu = _of_rank(of_rank(self._given, rank, driver), rank, size, driver)
         if driver is None:
             with communicator.checking():
                 resolver = steps.find(tpu)

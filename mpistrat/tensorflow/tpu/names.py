@@ -1,0 +1,43 @@
+"""Which TPU a rank has, where all ranks are started with the same arguments and environment."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mpistrat.errors import UsageError
+
+__all__ = ["of_rank"]
+
+
+def of_rank(given: Any, rank: int, driver: int | None = None) -> Any:
+    """Return the name or the resolver that a rank is given, itself. **Local.**
+
+    Parameters
+    ----------
+    given
+        A function, which is called with the rank; a name that may have ``{rank}`` in it; None for
+        TPU_NAME, if that has it; all else is returned as it is.
+    rank
+        Of this process.
+    driver
+        The only rank that has a TPU, so that only its function is called; None if all have.
+
+    Raises
+    ------
+    UsageError
+        A name has other braces in it.
+    """
+    if callable(given) and driver not in (None, rank):
+        return None
+    named = given(rank) if callable(given) else given
+    if named is None and "{" in os.environ.get("TPU_NAME", ""):
+        named = os.environ["TPU_NAME"]
+    if not isinstance(named, str):
+        return named
+    try:
+        return named.format(rank=rank)
+    except (LookupError, ValueError, AttributeError) as error:
+        raise UsageError(
+            f"the name {named!r} of a TPU; expected no braces but {{rank}}, such as slice-{{rank}}"
+        ) from error
