@@ -39,6 +39,7 @@ __all__ = [
     "by_id",
     "drop",
     "leaf",
+    "mirrored_on",
     "of_tensorflow",
     "raised",
     "same",
@@ -50,7 +51,7 @@ Snippet = Callable[[Any], Any]
 _KEYS = itertools.count(1000, 1000)
 
 
-def _mirrored(names: list[str]) -> Any:
+def mirrored_on(names: list[str]) -> Any:
     """Return TensorFlow's, with keys of its own: two with equal ones mix up collectives."""
 
     class MirroredStrategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]
@@ -69,13 +70,13 @@ def _to_one_device(names: list[str]) -> Any:
 
 
 _MAKERS: dict[str, tuple[Callable[[list[str]], Any], Callable[[list[str]], Any]]] = {
-    "Mirrored": (_mirrored, distribute.MirroredStrategy),
-    "Backed": (_mirrored, lambda names: distribute.TFBackedStrategy(_mirrored(names))),
+    "Mirrored": (mirrored_on, distribute.MirroredStrategy),
+    "Backed": (mirrored_on, lambda names: distribute.TFBackedStrategy(mirrored_on(names))),
     "Accumulating": (
         lambda names: tf.distribute.MirroredStrategy(names, _to_one_device(names)),
         lambda names: distribute.MirroredStrategy(names, _to_one_device(names)),
     ),
-    "MultiWorker": (_mirrored, lambda _: distribute.MultiWorkerMirroredStrategy()),
+    "MultiWorker": (mirrored_on, lambda _: distribute.MultiWorkerMirroredStrategy()),
     "Central": (
         lambda names: tf.distribute.experimental.CentralStorageStrategy(names, "CPU:0"),
         lambda names: distribute.CentralStorageStrategy(names, "CPU:0"),

@@ -1,6 +1,5 @@
 """Our strategy over TensorFlow's: slices that are summed, and one rank that drives."""
 
-import itertools
 import time
 
 import numpy as np
@@ -14,7 +13,7 @@ from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop, mirrored_on  # noqa: E402
 
 four_cpus()
 
@@ -23,14 +22,10 @@ SOME = pytest.mark.mpi(ranks=2, timeout_s=30)
 WAYS = pytest.mark.parametrize("driver", [None, 0, -1] if with_all() else [None, 0])
 X = np.random.default_rng(0).normal(size=(48, 4))
 Y = X.sum(1, keepdims=True)
-_keys = itertools.count(7000, 1000)  # TensorFlow mixes up strategies with equal ones
 
 
 def mirrored(count=2):
-    class MirroredStrategy(tf.distribute.MirroredStrategy):
-        _collective_key_base = next(_keys)
-
-    return MirroredStrategy([f"CPU:{i}" for i in range(count)])
+    return mirrored_on([f"CPU:{i}" for i in range(count)])
 
 
 def backed(driver, comm_size, make=mirrored):

@@ -1,6 +1,5 @@
 """TensorFlow's own object, where each rank drives a slice: what it reduces and reads is of all."""
 
-import itertools
 import tempfile
 from contextlib import contextmanager
 
@@ -14,21 +13,17 @@ from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
-from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop, mirrored_on  # noqa: E402
 
 four_cpus()
 
 RANKS = pytest.mark.mpi(ranks=[1, 2, 3] if with_all() else [2], timeout_s=60)
 OF_TPUS = ["tpu", "partitioned"] if with_all() else ["tpu"]  # whose variables are other classes
 KINDS = pytest.mark.parametrize("kind", ["mirrored", *OF_TPUS])
-_keys = itertools.count(7000, 1000)  # TensorFlow mixes up strategies with equal ones
 
 
 def mirrored():
-    class MirroredStrategy(tf.distribute.MirroredStrategy):
-        _collective_key_base = next(_keys)
-
-    return MirroredStrategy(["CPU:0"])
+    return mirrored_on(["CPU:0"])
 
 
 def partitioned():

@@ -1,7 +1,5 @@
 """The examples of TPUStrategy's page: traced for a TPU, and run on CPUs where it has no part."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -15,20 +13,17 @@ from mpistrat.tensorflow.tpu.assignment import topology_of  # noqa: E402
 from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized, traced  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow_cases import mirrored_on  # noqa: E402
 
 four_cpus()
 
 RANKS = pytest.mark.mpi(ranks=[1, 2, 3] if with_all() else [2], timeout_s=60)
 pytestmark = pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`")  # as the page does
 WAYS = pytest.mark.parametrize("driver", [None, 0])
-_keys = itertools.count(7000, 1000)  # TensorFlow mixes up strategies with equal ones
 
 
 def mirrored():
-    class MirroredStrategy(tf.distribute.MirroredStrategy):
-        _collective_key_base = next(_keys)
-
-    return MirroredStrategy(["CPU:0", "CPU:1"])
+    return mirrored_on(["CPU:0", "CPU:1"])
 
 
 def assigned(topology, computation_shape, num_replicas):

@@ -12,7 +12,7 @@ from mpistrat.errors import UsageError  # noqa: E402 - TensorFlow may be missing
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized, traced  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
-from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop, mirrored_on  # noqa: E402
 
 four_cpus()
 
@@ -48,7 +48,7 @@ def of_tpu():
 
 
 def of_mirrored():
-    return TFBackedStrategy(lambda: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+    return TFBackedStrategy(lambda: mirrored_on(["CPU:0", "CPU:1"]))
 
 
 @pytest.mark.parametrize("make", [of_tpu, of_mirrored])
