@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api, seeds
+from mpistrat.tensorflow import private_api, private_data, seeds
 from mpistrat.tensorflow.ours import is_over_ranks
 from mpistrat.tensorflow.rows_op import InPlace
 
@@ -63,7 +63,7 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self)  # such as ragged ones
         seed = seeds.common_order(strategy.communicator) if self._shuffle else None
         indices = strategy.experimental_distribute_dataset(_indices(self, original, seed))
-        mine = _gathered(rows, private_api.own_dataset(indices))
+        mine = _gathered(rows, private_data.own_dataset(indices))
         return strategy.extended.distribute_prefetched(mine)
 
     return get_tf_dataset

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients, private_api
+from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients, private_data
 from mpistrat.tensorflow.backed import driven_models
 from mpistrat.tensorflow.keras_compile import compiled_in_scope
 from mpistrat.tensorflow.keras_counters import in_one_piece
@@ -299,7 +299,7 @@ def _worker_data(original: Callable[..., Any]) -> Callable[..., Any]:
         if not has_servers(strategy):
             return original(self)
         if not hasattr(self, "_mpistrat_data"):
-            dataset = private_api.original_dataset(self._distributed_dataset)
+            dataset = private_data.original_dataset(self._distributed_dataset)
             length = self.data_adapter.num_batches
             self._mpistrat_data = WorkerData(strategy.coordinator, dataset, length)
         return self._mpistrat_data

@@ -15,7 +15,7 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api, private_graph
+from mpistrat.tensorflow import private_data, private_graph
 
 __all__ = ["check_order"]
 
@@ -59,7 +59,7 @@ def check_order(dataset: Any, communicator: Communicator) -> None:
 
 def _with_inputs(dataset: Any) -> Iterator[Any]:
     yield dataset
-    for one in private_api.inputs_of(dataset):
+    for one in private_data.inputs_of(dataset):
         yield from _with_inputs(one)
 
 
@@ -74,7 +74,7 @@ def _is_by_rows(dataset: Any, parts: list[Any]) -> bool:
 
 def _is_endless(dataset: Any) -> bool:
     """Whether it never ends; TensorFlow cannot tell of what filters or unbatches such rows."""
-    number, inputs = dataset.cardinality(), list(private_api.inputs_of(dataset))
+    number, inputs = dataset.cardinality(), list(private_data.inputs_of(dataset))
     if number != tf.data.UNKNOWN_CARDINALITY or "Take" in type(dataset).__name__:
         return bool(number == tf.data.INFINITE_CARDINALITY)
     return bool(inputs) and all(map(_is_endless, inputs))
@@ -89,19 +89,19 @@ def _ordering(dataset: Any, chooses: bool = False) -> Iterator[Any]:
     if "Shuffle" in name or (chooses and "Random" in name):
         yield dataset
     is_choice = "DirectedInterleave" in name  # what chooses is its first input
-    for index, one in enumerate(private_api.inputs_of(dataset)):
+    for index, one in enumerate(private_data.inputs_of(dataset)):
         yield from _ordering(one, chooses or (is_choice and index == 0))
 
 
 def _seeds(parts: Iterator[Any]) -> list[tuple[int, ...]]:
     """Return the two seeds of each part that is random; zeros if chance gives its order."""
-    found = map(private_api.seeds_of, parts)
+    found = map(private_data.seeds_of, parts)
     return [tuple(map(int, seeds)) for seeds in found if all(map(tf.is_tensor, seeds))]
 
 
 def _reads_files(dataset: Any) -> bool:
     """Whether a data set, without its inputs, reads files, itself or in its functions."""
-    ops = (op for name in private_api.functions_of(dataset) for op in _ops_of(name))
+    ops = (op for name in private_data.functions_of(dataset) for op in _ops_of(name))
     return any(reader in name for name in (type(dataset).__name__, *ops) for reader in _READERS)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_data
 
 __all__ = ["made_untuned", "untuned"]
 
@@ -40,9 +40,9 @@ def made_untuned(dataset_fn: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-private_api.wrap_device_datasets(untuned)  # these only hand on what has been made
+private_data.wrap_device_datasets(untuned)  # these only hand on what has been made
 
 # An iterator of a strategy that is dropped frees its dataset first, and then waits for the thread
 # that reads from it (TensorFlow 2.21, ~MultiDeviceIterator). Keras drops one after its first batch
 # in each `fit` and `evaluate`: one in about a thousand crashed on a busy machine.
-private_api.keep_datasets_of_iterators()
+private_data.keep_datasets_of_iterators()

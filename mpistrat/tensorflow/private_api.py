@@ -6,9 +6,7 @@ something is missing, it says what.
 
 from __future__ import annotations
 
-import functools
 import importlib
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -34,9 +32,7 @@ __all__ = [
     "distributed_dataset",
     "distributed_variable",
     "divided",
-    "functions_of",
     "global_seed",
-    "inputs_of",
     "is_available",
     "is_mirrored",
     "is_mirrored_strategy",
@@ -45,17 +41,12 @@ __all__ = [
     "load",
     "of_replica",
     "on_host",
-    "original_dataset",
-    "own_dataset",
     "placed",
     "reads_across_replicas",
     "reduced_bare_value",
-    "seeds_of",
     "stop_coordinator",
     "summed",
     "translate_errors_of_functions",
-    "wrap_dataset_seeds",
-    "wrap_device_datasets",
     "wrap_savers",
 ]
 
@@ -75,12 +66,6 @@ _NEEDED = {
         "reduce_non_distributed_value",
         "simple_broadcast",
     ),
-    "data.ops.multi_device_iterator_ops": (
-        "OwnedMultiDeviceIterator",
-        "_create_device_dataset",
-        "gen_dataset_ops",
-    ),
-    "data.util.random_seed": ("get_seed",),
     "distribute.cross_device_utils": (
         "aggregate_tensors_or_indexed_slices",
         "divide_by_n_tensors_or_indexed_slices",
@@ -267,78 +252,15 @@ def distributed_dataset(*args: Any, **kwargs: Any) -> Any:
     return _inputs.get_distributed_dataset(*args, **kwargs)
 
 
-def own_dataset(distributed: Any) -> Any:
-    """Return what a DistributedDataset of one worker a process has for this one."""
-    (dataset,) = distributed._cloned_datasets
-    return dataset
-
-
 def datasets_from_function(*args: Any, **kwargs: Any) -> Any:
     """Return a DistributedDataset of what a function makes for each worker."""
     return _inputs.get_distributed_datasets_from_function(*args, **kwargs)
-
-
-def wrap_device_datasets(wrap: Callable[[Any], Any]) -> None:
-    """Change what strategies' iterators make for each device from the dataset of a process."""
-    iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
-    make = iterators._create_device_dataset
-    iterators._create_device_dataset = lambda *args, **kwargs: wrap(make(*args, **kwargs))
-
-
-def keep_datasets_of_iterators() -> None:
-    """Make strategies' iterators keep the dataset that TensorFlow makes of theirs, till last."""
-    iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
-    operations, kind, made = iterators.gen_dataset_ops, iterators.OwnedMultiDeviceIterator, _Made()
-    start, init = operations.multi_device_iterator_init, kind.__init__
-
-    def noted(dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        made.dataset = dataset
-        return start(dataset, *args, **kwargs)
-
-    @functools.wraps(init)
-    def keeping(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        self._mpistrat_dataset, made.dataset = made.dataset, None  # the last of its attributes
-
-    operations.multi_device_iterator_init, kind.__init__ = noted, keeping
-
-
-class _Made(threading.local):
-    """The dataset that this thread has made an iterator of just now."""
-
-    dataset: Any = None
-
-
-def original_dataset(distributed: Any) -> Any:
-    """Return the data set that was distributed."""
-    return distributed._original_dataset
 
 
 def checkpointed_value(value: Any) -> Any:
     """Return what a checkpoint holds for a variable that is being made; else `value`."""
     kind = _modules["trackable.base"].CheckpointInitialValue
     return value.wrapped_value if isinstance(value, kind) else value
-
-
-def wrap_dataset_seeds(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace what gives seeds to data sets that are random."""
-    seeds: Any = _modules["data.util.random_seed"]
-    seeds.get_seed = wrap(seeds.get_seed)
-
-
-def inputs_of(dataset: Any) -> Any:
-    """Return the data sets that one is made of."""
-    return dataset._inputs()
-
-
-def functions_of(dataset: Any) -> list[str]:
-    """Return the names of the functions that a data set calls, without those of its inputs."""
-    return [own.function.name.decode() for own in dataset._functions()]
-
-
-def seeds_of(dataset: Any) -> list[Any]:
-    """Return the two seeds of a random data set, tensors; None for those that it has not."""
-    return [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
 
 
 def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow import private_api, private_data
 
 __all__ = ["agree_on_seed", "common_order"]
 
@@ -63,4 +63,4 @@ def _is_set() -> bool:
     return tf.compat.v1.get_default_graph().seed is not None
 
 
-private_api.wrap_dataset_seeds(_seeded)
+private_data.wrap_dataset_seeds(_seeded)
