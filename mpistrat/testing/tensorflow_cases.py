@@ -39,6 +39,7 @@ __all__ = [
     "by_id",
     "drop",
     "leaf",
+    "mirrored_cpus",
     "mirrored_on",
     "of_tensorflow",
     "raised",
@@ -58,6 +59,11 @@ def mirrored_on(names: list[str]) -> Any:
         _collective_key_base = next(_KEYS)
 
     return MirroredStrategy(names)
+
+
+def mirrored_cpus(count: int = 2) -> Any:
+    """Return TensorFlow's own strategy over so many logical CPUs of this process."""
+    return mirrored_on([f"CPU:{i}" for i in range(count)])
 
 
 def _largest(values: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -13,7 +13,8 @@ from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.tensorflow_cases import drop, mirrored_on  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
+from mpistrat.testing.tensorflow_cases import mirrored_cpus as mirrored  # noqa: E402
 
 four_cpus()
 
@@ -22,10 +23,6 @@ SOME = pytest.mark.mpi(ranks=2, timeout_s=30)
 WAYS = pytest.mark.parametrize("driver", [None, 0, -1] if with_all() else [None, 0])
 X = np.random.default_rng(0).normal(size=(48, 4))
 Y = X.sum(1, keepdims=True)
-
-
-def mirrored(count=2):
-    return mirrored_on([f"CPU:{i}" for i in range(count)])
 
 
 def backed(driver, comm_size, make=mirrored):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,7 +11,9 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow import keras_hooks
-from mpistrat.tensorflow.backed.driving import Elsewhere, Link
+from mpistrat.tensorflow.backed.driven_data import own_data, told_dataset
+from mpistrat.tensorflow.backed.driving import Link
+from mpistrat.tensorflow.backed.elsewhere import Elsewhere
 from mpistrat.tensorflow.backed.local import Local
 
 __all__ = ["Driving", "Waiting"]
@@ -31,7 +33,7 @@ class Driving(Local):
     def __init__(self, way: Local, link: Link) -> None:
         super().__init__(way.tf_strategy, way.communicator)
         self._way, self.link = way, link
-        way.tf_strategy._mpistrat_link = link  # Keras's models know their strategy
+        way.tf_strategy._mpistrat_link = link  # variables and Keras's models know their strategy
 
     def scope(self) -> AbstractContextManager[Any]:
         """See `Local`; models made in it train on this rank, and the others get their weights."""
@@ -40,7 +42,7 @@ class Driving(Local):
 
     def run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
         """See `Local`. **Local.**"""
-        return self._way.run(fn, args, kwargs, options)
+        return self._way.run(fn, own_data(args), kwargs, options)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Combine the replicas' values for all ranks. **Collective.**"""
@@ -62,9 +64,7 @@ class Driving(Local):
 
     def _dataset(self, make: Callable[[], Any]) -> Any:
         self.require_open()
-        made: list[Any] = []
-        self.link.told("distributing a dataset", lambda: made.append(make()))
-        return DrivenDataset(self.link, made[0])
+        return told_dataset(self.link, make)
 
     def values_from_function(self, value_fn: Callable[..., Any]) -> Any:
         """See `Local`."""
@@ -73,7 +73,12 @@ class Driving(Local):
     def on_driver(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function here, for all ranks. **Collective.**"""
         self.require_open()
-        return self.link.told("on_driver", lambda: function(*args, **kwargs))
+        return self.link.told("on_driver", lambda: function(*own_data(args), **kwargs))
+
+    def close(self) -> None:
+        """End it, once all ranks are here. **Collective.**"""
+        self.link.meet("close")
+        super().close()
 
 
 class Waiting(Local):
@@ -92,7 +97,7 @@ class Waiting(Local):
     drives = False
 
     def __init__(self, communicator: Communicator, link: Link, num_replicas: int) -> None:
-        super().__init__(tf.distribute.OneDeviceStrategy("CPU:0"), communicator)
+        super().__init__(_StandIn("CPU:0"), communicator)
         self.link, self._num_replicas = link, num_replicas
         self.tf_strategy._mpistrat_link = link
 
@@ -129,8 +134,8 @@ class Waiting(Local):
     def distribute_dataset(self, dataset: Any, options: Any) -> Any:
         """Wait for the dataset. **Collective.**"""
         del dataset, options
-        self._awaited("distributing a dataset")
-        return DrivenDataset(self.link)
+        self.require_open()
+        return told_dataset(self.link, _never)
 
     def datasets_from_function(self, dataset_fn: Callable[..., Any], options: Any) -> Any:
         """Wait for the dataset. **Collective.**"""
@@ -144,7 +149,8 @@ class Waiting(Local):
 
     def local_results(self, value: Any) -> Any:
         """Return no values of what is elsewhere."""
-        return () if isinstance(value, Elsewhere) else super().local_results(value)
+        is_elsewhere = any(isinstance(one, Elsewhere) for one in tf.nest.flatten(value))
+        return () if is_elsewhere else super().local_results(value)
 
     def on_driver(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Wait for the result. **Collective.**"""
@@ -153,62 +159,28 @@ class Waiting(Local):
 
     def close(self) -> None:
         """End it, once the rank that drives is here, however long that takes. **Collective.**"""
+        self.link.meet("close")
         self.communicator.close(timeout=math.inf)
 
 
-class DrivenDataset:
-    """A distributed dataset of the rank that drives; on all ranks it has as many batches.
+class _StandIn(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
+    """Whose members beyond tf.distribute.Strategy's are those of all that may be driven."""
 
-    Parameters
-    ----------
-    link
-        Between the ranks.
-    dataset
-        What is iterated over; None on a rank that waits.
-    """
+    def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
+        """Return the tensor."""
+        del logical_device_id
+        return tensor
 
-    def __init__(self, link: Link, dataset: Any = None) -> None:
-        self._link, self._dataset = link, dataset
+    def experimental_split_to_logical_devices(
+        self, tensor: Any, partition_dimensions: Sequence[int]
+    ) -> Any:
+        """Return the tensor."""
+        del partition_dimensions
+        return tensor
 
-    @property
-    def element_spec(self) -> Any:
-        """The types of a batch, or of what stands for it."""
-        if self._dataset is None:
-            return Elsewhere.Spec(driver=self._link.driver)
-        return self._dataset.element_spec
-
-    @property
-    def cardinality(self) -> Any:
-        """What tells the driving rank the number of batches."""
-        return self._dataset.cardinality
-
-    def __iter__(self) -> Iterator[Any]:
-        return _Batches(self._link, None if self._dataset is None else iter(self._dataset))
-
-
-class _Batches:
-    def __init__(self, link: Link, batches: Any) -> None:
-        self._link, self._batches = link, batches
-        self.get_next = self.__next__
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        """Return the next batch, or what stands for it. **Collective.**"""
-        if self._link.is_alone:
-            return next(self._batches)
-        found: list[Any] = []
-        if not self._link.told("next batch", lambda: self._look(found)):
-            raise StopIteration
-        return found[0] if found else Elsewhere(self._link.driver)
-
-    def _look(self, found: list[Any]) -> bool:
-        try:
-            found.append(next(self._batches))
-        except StopIteration:
-            return False
-        return True
+    def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
+        """Return the tensor."""
+        return tensor
 
 
 def _never() -> Any:

@@ -7,37 +7,25 @@ without a deadline: what ends the wait too early is the end, or an error, of ano
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError, MpistratError, UsageError
+from mpistrat.tensorflow import private_driving
+from mpistrat.tensorflow.backed.elsewhere import Elsewhere
 from mpistrat.tensorflow.errors import of_both
 
-__all__ = ["Elsewhere", "Link"]
+__all__ = ["SAVES", "Link", "stays_there"]
 
-
-class Elsewhere(tf.experimental.ExtensionType):  # type: ignore[misc]
-    """Stands for a value that only the driving rank has; functions can take and return it."""
-
-    driver: int
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise of_both(
-            UsageError(
-                f"this value is on rank {self.driver} only, which drives; use it inside of what"
-                " strategy.run or strategy.on_driver calls, or have it brought here by"
-                " strategy.reduce or strategy.gather"
-            )
-        )
-
-    numpy = __float__ = __int__ = __bool__ = __array__ = __iter__ = __getitem__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
+SAVES = ("saving a model", "saving a checkpoint")
+"""Calls that programs often make on one rank only."""
 
 
 class Link:
@@ -54,6 +42,7 @@ class Link:
     def __init__(self, communicator: Communicator, driver: int) -> None:
         self.communicator, self.driver = communicator, driver
         self._is_alone = False
+        _retrace()
 
     @property
     def is_driver(self) -> bool:
@@ -62,33 +51,60 @@ class Link:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the driving rank runs what the others do not."""
+        """Whether this rank runs what the others do not."""
         return self._is_alone
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Say so for this block. **Local.**"""
         before, self._is_alone = self._is_alone, True
+        _alone.append(id(self))
         try:
             yield
         finally:
+            _alone.pop()
             self._is_alone = before
 
     def told(self, what: str, make: Callable[[], Any]) -> Any:
         """Return what `make` returns on the driving rank, or raise its error. **Collective.**
 
-        The others call nothing. Of distributed values they get an `Elsewhere`.
+        The others call nothing. Of distributed values they get an `Elsewhere`. They have to make
+        the same calls, but for those in `SAVES`, which may be of the driving rank alone.
         """
         if self._is_alone:
             return make()
-        self._check_eager(what)
+        self._check_place(what)
         if self.is_driver:
             return self._tell(what, make)
-        value, error, text = self.communicator.bcast_object(None, self.driver, timeout=math.inf)
+        value, error, text = self._awaited(what)
         if text is not None:
             whose = MpistratError(f"rank {self.driver}, which drives, raised this in {what}")
             raise (error or MpistratError(f"{what} failed: {text}")) from whose
         return tf.nest.map_structure(self._received, value)
+
+    def meet(self, what: str) -> None:
+        """Wait for the other ranks, unless what is between them is closed or broken already."""
+        if not self.communicator.is_closed and self.communicator.gate.broken is None:
+            self.told(what, lambda: None)
+
+    def _awaited(self, what: str) -> Any:
+        """Return what the driving rank says of a call, without its saves before."""
+        while True:
+            called, *outcome = self.communicator.bcast_object(None, self.driver, timeout=math.inf)
+            if called == what:
+                return outcome
+            if called not in SAVES:
+                raise self._differs(what, called)
+
+    def _differs(self, what: str, called: str) -> Exception:
+        error = UsageError(
+            f"rank {self.communicator.rank} waits in {what}, but rank {self.driver}, which drives,"
+            f" called {called}; all ranks have to make the same calls in the same order. Only"
+            " saving may be called where strategy.is_chief alone"
+        )
+        self.communicator.fail(error)
+        found: Exception = of_both(error)
+        return found
 
     def _tell(self, what: str, make: Callable[[], Any]) -> Any:
         try:
@@ -100,12 +116,12 @@ class Link:
             if self.communicator.gate.broken is not None:  # the others know
                 raise
             text = f"{type(error).__name__}: {error}"
-            self._say((None, _picklable(error), text))
+            self._say((what, None, _picklable(error), text))
             raise
         except BaseException as error:
             self.communicator.fail(error)
             raise
-        self._say((sent, None, None))
+        self._say((what, sent, None, None))
         return value
 
     def _say(self, outcome: Any) -> None:
@@ -114,19 +130,36 @@ class Link:
     def _received(self, value: Any) -> Any:
         return Elsewhere(self.driver) if isinstance(value, _Kept) else value
 
-    def _check_eager(self, what: str) -> None:
-        if not tf.executing_eagerly():
-            raise of_both(
-                UsageError(
-                    f"{what} inside of a tf.function, where rank {self.driver} drives and the"
-                    " others wait; call it outside, or have the function called by"
-                    " strategy.on_driver(function, ...), which gives all ranks its result"
-                )
+    def _check_place(self, what: str) -> None:
+        replica = tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
+        if tf.executing_eagerly() and replica is None:
+            return
+        where = "what strategy.run calls" if replica is not None else "a tf.function"
+        raise of_both(
+            UsageError(
+                f"{what} inside of {where}, where rank {self.driver} drives and the"
+                " others wait; call it outside, or have the function called by"
+                " strategy.on_driver(function, ...), which gives all ranks its result"
             )
+        )
+
+
+_alone: list[int] = []
+
+
+@functools.cache
+def _retrace() -> None:
+    """Have functions traced again on a driving rank that is alone: there they may have more."""
+    private_driving.retrace_for_each(lambda: _alone[-1] if _alone else None)
 
 
 class _Kept:
     """Stands in a message for what stays on the driving rank."""
+
+
+def stays_there(structure: Any) -> Any:
+    """Return a nest of what is an `Elsewhere` on the ranks that are told."""
+    return tf.nest.map_structure(lambda _: _Kept(), structure)
 
 
 def _sent(value: Any) -> Any:

@@ -29,7 +29,8 @@ class TFBackedStrategy(OlderMembers):
     ``gather`` has their values in the order of the ranks, and all replicas count. With `driver`
     that rank alone has TensorFlow's strategy; the others run the same program, call nothing of
     what they give to ``run``, and sleep in ``reduce``, ``gather``, ``on_driver`` and for the next
-    batch until the result is there. What ``run`` returns is an ``Elsewhere`` for them.
+    batch until the result is there. Batches and what ``run`` returns are an ``Elsewhere`` for
+    them, or nests of those: they are unpacked and passed on, and all else is refused.
 
     Parameters
     ----------
@@ -159,12 +160,15 @@ class TFBackedStrategy(OlderMembers):
     def on_driver(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function on the driving rank; return its result, or raise its error, on all.
 
-        It is for whole steps that are one ``tf.function``. Without a `driver` each rank calls it.
+        It is for whole steps, or loops over a distributed dataset, that are one ``tf.function``.
+        Without a `driver` each rank calls it.
 
         Notes
         -----
         **Collective** with a `driver`. Of distributed values the others get an ``Elsewhere``; all
-        else has to be tensors, arrays or plain data.
+        else has to be tensors, arrays or plain data. A function that was traced here is traced
+        again where it is called directly, and then raises UsageError on all ranks if it has
+        ``reduce``, ``gather`` or batches in it.
         """
         return self._way.on_driver(function, args, kwargs)
 
