@@ -19,7 +19,7 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients, private_data
-from mpistrat.tensorflow.backed import driven_models
+from mpistrat.tensorflow.backed import driven_files, driven_models
 from mpistrat.tensorflow.keras_compile import compiled_in_scope
 from mpistrat.tensorflow.keras_counters import in_one_piece
 from mpistrat.tensorflow.ours import has_servers, is_over_ranks, our_replica
@@ -76,6 +76,15 @@ def install() -> None:
         _replace(variable, name, in_one_piece(name, is_stateless))
     legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
     _replace(legacy, "save_model_to_hdf5", written_whole)
+    _written_by_driver(saving, legacy)
+
+
+def _written_by_driver(saving: Any, legacy: Any) -> None:
+    model = sys.modules["keras.src.models.model"].Model
+    writers = {saving: ("save_model", "save_weights_only"), legacy: ("save_model_to_hdf5",)}
+    for owner, names in {model: ("save", "save_weights", "export"), **writers}.items():
+        for name in names:
+            _replace(owner, name, driven_files.model_by_driver)
 
 
 def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:

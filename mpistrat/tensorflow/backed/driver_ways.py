@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow import keras_hooks
+from mpistrat.tensorflow.backed import driven_files
 from mpistrat.tensorflow.backed.driven_data import own_data, told_dataset
 from mpistrat.tensorflow.backed.driving import Link
 from mpistrat.tensorflow.backed.elsewhere import Elsewhere
@@ -34,6 +35,7 @@ class Driving(Local):
         super().__init__(way.tf_strategy, way.communicator)
         self._way, self.link = way, link
         way.tf_strategy._mpistrat_link = link  # variables and Keras's models know their strategy
+        driven_files.install()
 
     def scope(self) -> AbstractContextManager[Any]:
         """See `Local`; models made in it train on this rank, and the others get their weights."""
@@ -100,6 +102,7 @@ class Waiting(Local):
         super().__init__(_StandIn("CPU:0"), communicator)
         self.link, self._num_replicas = link, num_replicas
         self.tf_strategy._mpistrat_link = link
+        driven_files.install()
 
     @property
     def num_replicas(self) -> int:

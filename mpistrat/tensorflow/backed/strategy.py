@@ -54,9 +54,12 @@ class TFBackedStrategy(OlderMembers):
     statement: who waits does so until the driving rank is there.
 
     Keras works in its scope: with slices ``fit`` is the one of all ranks; with a driver that rank
-    trains, and the others get the weights, the history and what ``evaluate`` and ``predict``
-    return. Callbacks are called on the driving rank only. Other variables of ranks that wait are
-    not trained: have the driving rank's by ``on_driver(variable.numpy)``.
+    trains, and the others get the weights, the optimizer's state, the history and what
+    ``evaluate`` and ``predict`` return. Callbacks are called on the driving rank only. Other
+    variables of ranks that wait are not trained: have the driving rank's by
+    ``on_driver(variable.numpy)``. Models, checkpoints and SavedModels of what was made in the
+    scope are written by the driving rank, while the others wait; it may also save alone, before
+    ``close()``. All other calls have to be made by all ranks in the same order.
 
     References
     ----------
