@@ -37,11 +37,13 @@ __all__ = [
     "Rows",
     "Snippet",
     "by_id",
+    "compare",
     "drop",
     "leaf",
     "mirrored_cpus",
     "mirrored_on",
     "of_tensorflow",
+    "outcome",
     "raised",
     "same",
     "some",
@@ -266,7 +268,7 @@ def same(cases: Sequence[Case] = EVERYWHERE) -> Callable[[Snippet], Callable[[Ca
 
     def decorate(snippet: Snippet) -> Callable[[Case], None]:
         def test(layout: Case) -> None:
-            _compare(layout, snippet)
+            compare(layout, snippet)
 
         test.__name__, test.__doc__ = snippet.__name__, snippet.__doc__
         test.__qualname__, test.__module__ = snippet.__qualname__, snippet.__module__
@@ -276,10 +278,11 @@ def same(cases: Sequence[Case] = EVERYWHERE) -> Callable[[Snippet], Callable[[Ca
     return decorate
 
 
-def _compare(case: Case, snippet: Snippet) -> None:
-    want = _outcome(case.reference, snippet)
+def compare(case: Case, snippet: Snippet) -> None:
+    """Check that ours gives what TensorFlow's does; see `same`. **Collective.**"""
+    want = outcome(case.reference, snippet)
     with case.ours() as strategy:
-        mine = _outcome(strategy, snippet)
+        mine = outcome(strategy, snippet)
         ranks = [mine] if case.ranks == 1 else strategy.communicator.allgather_object(mine)
     for found in ranks:
         tf.nest.assert_same_structure(want, found)
@@ -288,7 +291,8 @@ def _compare(case: Case, snippet: Snippet) -> None:
         _compare_leaf(case, wanted, found)
 
 
-def _outcome(strategy: Any, snippet: Snippet) -> Any:
+def outcome(strategy: Any, snippet: Snippet) -> Any:
+    """Return what is compared of what a snippet returns: a nest of `Leaf`."""
     return tf.nest.map_structure(lambda value: leaf(strategy, value), snippet(strategy))
 
 

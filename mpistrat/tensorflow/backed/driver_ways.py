@@ -43,8 +43,12 @@ class Driving(Local):
         return self._way.scope()
 
     def run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
-        """See `Local`. **Local.**"""
-        return self._way.run(fn, own_data(args), kwargs, options)
+        """See `Local`. **Local.** In ``on_driver`` its errors may be caught: nobody is told."""
+        if not self.link.is_alone:
+            return self._way.run(fn, own_data(args), kwargs, options)
+        self.require_open()
+        with self._way.translation.of("run", has_functions=True):
+            return self.tf_strategy.run(fn, own_data(args), kwargs, options)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Combine the replicas' values for all ranks. **Collective.**"""
