@@ -24,7 +24,7 @@ from mpistrat.errors import ClosedError
 from mpistrat.tensorflow import private_graph, xla_call
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.in_order import in_order
-from mpistrat.tensorflow.same_shape import Finish, SameShape, check_dtypes
+from mpistrat.tensorflow.same_shape import Finish, SameShape, Start, check_dtypes
 from mpistrat.types import Array
 
 __all__ = ["Bridge"]
@@ -43,7 +43,14 @@ class Bridge:
         What carries them.
     options
         A ``tf.distribute.experimental.CommunicationOptions``, or None.
+
+    Attributes
+    ----------
+    is_native
+        Whether its graphs run where the native operation can be had.
     """
+
+    is_native = True
 
     def __init__(self, communicator: Communicator, options: Any = None) -> None:
         self.communicator = communicator
@@ -56,8 +63,8 @@ class Bridge:
             "mean": self._all_reduce("mean"),
             "sum of a mean": self._all_reduce("sum", _OF_A_MEAN),
         }
-        self._first_values = SameShape(self._start_broadcast, self._timeout)
-        self._next_values = SameShape(self._start_short_broadcast, self._timeout)
+        self._first_values = self._same_shape(self._start_broadcast)
+        self._next_values = self._same_shape(self._start_short_broadcast)
 
     @property
     def rank(self) -> int:
@@ -75,7 +82,7 @@ class Bridge:
         if key == (0, None):
             return self
         if key not in self._others:
-            self._others[key] = Bridge(self.communicator, self._options.merge(options))
+            self._others[key] = type(self)(self.communicator, self._options.merge(options))
         return self._others[key]
 
     def require_open(self) -> None:
@@ -121,8 +128,11 @@ class Bridge:
 
         packed: dict[Any, int] = {}  # short lists that were equal on all ranks once; in what form
         if made_for is not None:
-            return SameShape(start, self._timeout)
-        return SameShape(start_now, self._timeout, _Native(self.communicator, op))
+            return self._same_shape(start)
+        return self._same_shape(start_now, _Native(self.communicator, op))
+
+    def _same_shape(self, start: Start, native: _Native | None = None) -> SameShape:
+        return SameShape(start, self._timeout, native, self.is_native)
 
     @contextmanager
     def _made_for(self, what: str | None) -> Iterator[None]:

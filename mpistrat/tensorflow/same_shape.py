@@ -18,7 +18,7 @@ from mpistrat.tensorflow.errors import passed_on, translated
 from mpistrat.tensorflow.in_order import in_order
 from mpistrat.types import Array
 
-__all__ = ["Finish", "Native", "SameShape", "check_dtypes"]
+__all__ = ["Finish", "Native", "SameShape", "Start", "check_dtypes"]
 
 Finish: TypeAlias = Callable[[float | None], Any]
 Start: TypeAlias = Callable[[list[Array], list[Array]], Finish | None]
@@ -53,17 +53,27 @@ class SameShape:
         Seconds that it may take; None for MPISTRAT_TIMEOUT.
     native
         The same for native code, if there is such a thing; it must not refer to this object.
+    is_native
+        Whether graphs run where the native operation can be had.
     """
 
-    def __init__(self, start: Start, timeout: float | None, native: Native | None = None) -> None:
+    def __init__(
+        self,
+        start: Start,
+        timeout: float | None,
+        native: Native | None = None,
+        is_native: bool = True,
+    ) -> None:
         self._start, self._timeout, self._native = start, timeout, native
+        self._is_native = is_native
         self._keys: dict[Dtypes, int] = {}
 
     def __call__(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Return the results, now or when the graph runs."""
         key = self._key(tensors)
         in_xla = not tf.executing_eagerly() and private_graph.in_xla()
-        if native_op.load() is None and not in_xla:
+        has_native = self._is_native and native_op.load() is not None
+        if not has_native and not in_xla:
             return in_order(partial(self._by_numpy, tensors))
         native_op.register(_run, _carry_on)
         call = xla_call.call if in_xla else native_op.call

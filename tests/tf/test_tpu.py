@@ -60,6 +60,11 @@ def test_values_datasets_and_variables(driver):
         )
         assert int(s.reduce("SUM", ids, axis=None)) == n * (n - 1) // 2
         assert float(s.reduce("MEAN", ids, axis=None)) == (n - 1) / 2
+        calls = len(s.communicator.records())
+        nest = s.reduce("MEAN", {"ids": ids, "more": [ids, ids]}, axis=None)
+        assert [float(one) for one in tf.nest.flatten(nest)] == [(n - 1) / 2] * 3
+        if s.communicator.size > 1:
+            assert len(s.communicator.records()) == calls + 1
         dataset = s.experimental_distribute_dataset(tf.data.Dataset.range(4 * n).batch(2 * n))
         seen = [s.gather(batch, axis=0).numpy().tolist() for batch in dataset]
         assert [sorted(rows) for rows in seen] == [
@@ -81,6 +86,11 @@ def test_datasets_of_a_function_for_each_host():
             assert context.num_input_pipelines == s.communicator.size
             return tf.data.Dataset.from_tensors([context.input_pipeline_id]).repeat(2)
 
+        per_replica = tf.distribute.InputOptions(
+            experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA
+        )
+        with pytest.raises(NotImplementedError, match="PER_REPLICA"):
+            s.distribute_datasets_from_function(pipeline, per_replica)
         found = s.distribute_datasets_from_function(pipeline)
         ids = [s.gather(batch, axis=0).numpy().tolist() for batch in found]
         assert ids == [[i for i in range(s.communicator.size) for _ in range(2)]]

@@ -20,7 +20,7 @@ from mpistrat.tensorflow.errors import of_both
 
 __all__ = ["OverSlices"]
 
-_SUM, _MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
+_SUM = tf.distribute.ReduceOp.SUM
 _HOST = "CPU:0"
 
 
@@ -51,24 +51,30 @@ class OverSlices:
             raise _unreachable("a sum over", "reduce")
         self.bridge.require_open()
 
-        def reduce(one: Any) -> Any:
-            with tf.device(_HOST):
-                result = self._reduced(reduce_op, one, options)
-            return private_api.placed(result, destinations)
+        with tf.device(_HOST):
+            results = self._reduced(reduce_op, tf.nest.flatten(value), options)
+        placed = [private_api.placed(one, destinations) for one in results]
+        return tf.nest.pack_sequence_as(value, placed)
 
-        return tf.nest.map_structure(reduce, value)
+    def _reduced(self, reduce_op: Any, values: list[Any], options: Any) -> list[tf.Tensor]:
+        """Return sums or means, by one collective."""
+        with self.bridge.communicator.checking():
+            mine = [self._reduced_here(reduce_op, one, options) for one in values]
+        counts = [count for _, count in mine]
+        how = "sum" if reduce_op == _SUM else "sum of a mean"
+        totals = self.bridge.all_reduce([total for total, _ in mine], how)
+        if reduce_op == _SUM:
+            return totals
+        return [
+            total / (count * self.bridge.size) for total, count in zip(totals, counts, strict=True)
+        ]
 
-    def _reduced(self, reduce_op: Any, value: Any, options: Any) -> tf.Tensor:
-        """Return the sum or mean; a value that is bare counts once a slice."""
+    def _reduced_here(self, reduce_op: Any, value: Any, options: Any) -> tuple[tf.Tensor, int]:
+        """Return the sum of this slice, and of how many; one that is bare counts once."""
         is_distributed = isinstance(value, tf.distribute.DistributedValues)
         op = _SUM if is_distributed else reduce_op
-        with self.bridge.communicator.checking():
-            mine = super()._reduce_to(op, value, _HOST, options)  # type: ignore[misc]
-            mine = tf.convert_to_tensor(mine)
-        if reduce_op == _SUM:
-            return self.bridge.all_reduce([mine])[0]
-        (total,) = self.bridge.all_reduce([mine], "sum of a mean")
-        return total / ((len(value.values) if is_distributed else 1) * self.bridge.size)
+        mine = super()._reduce_to(op, value, _HOST, options)  # type: ignore[misc]
+        return tf.convert_to_tensor(mine), len(value.values) if is_distributed else 1
 
     def _gather_to_implementation(
         self, value: Any, destinations: Any, axis: int, options: Any

@@ -14,12 +14,11 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api, private_tpu
+from mpistrat.tensorflow.backed.host_bridge import HostBridge
 from mpistrat.tensorflow.backed.joined import join
 from mpistrat.tensorflow.backed.local import Local
 from mpistrat.tensorflow.backed.over_slices import OverSlices
-from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.rank_strategy import agree
 
 __all__ = ["Pods"]
@@ -27,7 +26,7 @@ __all__ = ["Pods"]
 _SUM, _MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
 
 
-class _ToNobody(Bridge):
+class _ToNobody(HostBridge):
     """The bridge of a rank that alone has a TPU."""
 
     size, rank = 1, 0
@@ -58,7 +57,7 @@ class Pods(Local):
         is_alone: bool = False,
     ) -> None:
         super().__init__(tf_strategy, communicator)
-        self._bridge = (_ToNobody if is_alone else Bridge)(communicator)
+        self._bridge = (_ToNobody if is_alone else HostBridge)(communicator)
         self._count = int(tf_strategy.num_replicas_in_sync)
         if self._bridge.size > 1:
             agree(communicator, self._count)
@@ -81,19 +80,26 @@ class Pods(Local):
         with self.translation.of("reduce"):
             name = reduce_op.upper() if isinstance(reduce_op, str) else reduce_op
             op = tf.distribute.ReduceOp(name)
-            return tf.nest.map_structure(lambda one: self._reduced(op, one, axis), value)
+            results = self._reduced(op, tf.nest.flatten(value), axis)
+            return tf.nest.pack_sequence_as(value, results)
 
-    def _reduced(self, op: Any, value: Any, axis: Any) -> tf.Tensor:
+    def _reduced(self, op: Any, values: list[Any], axis: Any) -> list[tf.Tensor]:
+        """Reduce values by one collective."""
         is_one = self._bridge.size == 1
-        if axis is None and (not is_one or (op == _MEAN and private_api.is_mirrored(value))):
-            return self.tf_strategy.reduce(op, value, axis=None)
+        if axis is None and not is_one:
+            found: list[Any] = self.tf_strategy.reduce(op, values, axis=None)
+            return found
+        if axis is None and op == _MEAN and any(map(private_api.is_mirrored, values)):
+            return [self.tf_strategy.reduce(op, value, axis=None) for value in values]
         with tf.device("CPU:0"):
             with self._checking():
-                total, count = self._local_sum(value, axis)
+                mine = [self._local_sum(value, axis) for value in values]
+            totals, counts = [total for total, _ in mine], [count for _, count in mine]
             if op == _SUM:
-                return self._bridge.all_reduce([total])[0]
-            total, count = self._bridge.all_reduce([total, count], "sum of a mean")
-            return total / tf.cast(count, total.dtype)
+                return self._bridge.all_reduce(totals)
+            sums = self._bridge.all_reduce([*totals, *counts], "sum of a mean")
+            pairs = zip(sums[: len(values)], sums[len(values) :], strict=True)
+            return [total / tf.cast(count, total.dtype) for total, count in pairs]
 
     def _checking(self) -> AbstractContextManager[Any]:
         """Tell the other slices of an error here, before they wait; if there are any."""
@@ -121,27 +127,15 @@ class Pods(Local):
     # ---------------------------------------------------------------------------------- input
 
     def distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        """Give each replica of each slice its share of a dataset."""
+        """Give each replica of each slice its share; its hosts are as those of one TPU."""
         if self._bridge.size == 1:
             return super().distribute_dataset(dataset, options)
         self.require_open()
-        workers = private_tpu.tpu_input_workers(self.tf_strategy, options)
-        with self.communicator.checking():
-            if workers.num_workers > 1:
-                raise UsageError(
-                    f"experimental_distribute_dataset over {self._bridge.size} slices of"
-                    f" {workers.num_workers} hosts each; use distribute_datasets_from_function,"
-                    " which says to each host what to read"
-                )
-        (context,) = self._contexts(1)
+        _check_options(options)
+        slices = (self._bridge.rank, self._bridge.size)
         with self.translation.of("experimental_distribute_dataset"):
-            return private_api.distributed_dataset(
-                dataset,
-                workers,
-                self.tf_strategy,
-                num_replicas_in_sync=self.num_replicas,
-                input_context=context,
-                options=options,
+            return private_tpu.slice_of_dataset(
+                dataset, self.tf_strategy, options, slices, self.num_replicas
             )
 
     def datasets_from_function(self, dataset_fn: Callable[..., Any], options: Any) -> Any:
@@ -149,6 +143,7 @@ class Pods(Local):
         if self._bridge.size == 1:
             return super().datasets_from_function(dataset_fn, options)
         self.require_open()
+        _check_options(options)
         workers = private_tpu.tpu_input_workers(self.tf_strategy, options)
         with self.translation.of("distribute_datasets_from_function", has_functions=True):
             return private_api.datasets_from_function(
@@ -172,3 +167,12 @@ class Pods(Local):
         )
         with self.translation.of("values from a function", has_functions=True):
             return private_api.always_wrapped([value_fn(context) for context in contexts])
+
+
+def _check_options(options: Any) -> None:
+    per_replica = tf.distribute.InputReplicationMode.PER_REPLICA
+    if options is not None and options.experimental_replication_mode == per_replica:
+        raise NotImplementedError(
+            "InputReplicationMode.PER_REPLICA with TPUs, which TensorFlow has for"
+            " MirroredStrategy only; use PER_WORKER: one dataset for each host"
+        )

@@ -14,6 +14,7 @@ import tensorflow as tf
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.backed.host_bridge import HostBridge, has_workers
 from mpistrat.tensorflow.backed.joined import join
 from mpistrat.tensorflow.backed.local import Local
 from mpistrat.tensorflow.bridge import Bridge
@@ -48,7 +49,7 @@ class Slices(Local):
             _check(tf_strategy)
         agree(communicator, int(tf_strategy.num_replicas_in_sync))
         extended, local = tf_strategy.extended, private_api.chosen_operations(tf_strategy)
-        extended.bridge = Bridge(communicator)
+        extended.bridge = (HostBridge if has_workers() else Bridge)(communicator)
         extended._cross_device_ops = RankAllReduce(extended.bridge, local)
         join(extended, RankExtended)
         join(tf_strategy, RankMembers)

@@ -1,0 +1,57 @@
+"""Collectives of tensors that may be on another machine: TensorFlow's worker has no MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.collectives import Communicator
+from mpistrat.tensorflow.bridge import Bridge
+
+__all__ = ["HostBridge", "has_workers"]
+
+_HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+def has_workers() -> bool:
+    """Whether the program has connected to machines that have none of this process's Python."""
+    names = [device.name for device in tf.config.list_logical_devices()]
+    return any("/job:" in name and "/job:localhost/" not in name for name in names)
+
+
+class HostBridge(Bridge):
+    """A bridge whose operations run in this process, whatever the current device is.
+
+    A program that has connected to a cluster has a worker of it as its current device, where there
+    is neither this process's Python nor our native operation: a function with that in it cannot
+    even be sent there. All methods are **Collective**.
+    """
+
+    def __init__(self, communicator: Communicator, options: Any = None) -> None:
+        self.is_native = not has_workers()
+        super().__init__(communicator, options)
+
+    def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
+        """See `Bridge`."""
+        return self._here(lambda: super(HostBridge, self).all_reduce(tensors, op))
+
+    def all_gather(self, tensor: tf.Tensor, axis: int = 0, of_mean: bool = False) -> tf.Tensor:
+        """See `Bridge`."""
+        return self._here(lambda: [super(HostBridge, self).all_gather(tensor, axis, of_mean)])[0]
+
+    def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
+        """See `Bridge`."""
+        return self._here(lambda: [super(HostBridge, self).broadcast(tensor, is_new)])[0]
+
+    def _here(self, call: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
+        with tf.device(_HERE):
+            results = call()
+        if self.is_native or tf.executing_eagerly():
+            return results
+        # A function that a worker runs cannot return what is here, and returns what it is told.
+        with tf.init_scope():
+            caller = tf.zeros([]).device
+        with tf.device(caller):
+            return [tf.identity(one) for one in results]
