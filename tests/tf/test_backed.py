@@ -279,6 +279,28 @@ def test_ranks_that_differ():
 
 
 @SOME
+def test_the_error_of_one_slice_is_an_error_of_all():
+    from mpi4py import MPI
+
+    def make():
+        if MPI.COMM_WORLD.rank == 1:
+            raise OSError("no disk")
+        return mirrored()
+
+    kind = (errors.ClusterError, OSError)[MPI.COMM_WORLD.rank]
+    with pytest.raises(kind, match="no disk"):
+        TFBackedStrategy(make)
+    others = mirrored() if MPI.COMM_WORLD.rank == 1 else tf.distribute.get_strategy()
+    with pytest.raises(UsageError, match="on each of several ranks"):
+        TFBackedStrategy(others)
+
+
+def test_one_that_is_not_made_yet_has_nothing():
+    bare = TFBackedStrategy.__new__(TFBackedStrategy)
+    assert not any(hasattr(bare, name) for name in ("tf_strategy", "communicator", "extended"))
+
+
+@SOME
 @pytest.mark.parametrize("driver", [None, 0])
 def test_after_close(driver):
     s = TFBackedStrategy(mirrored, driver=driver)

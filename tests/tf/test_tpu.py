@@ -6,6 +6,7 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402 - TensorFlow may be missing
+from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
 from mpistrat.tensorflow.tpu.assignment import device_assignment, topology_of  # noqa: E402
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized, traced  # noqa: E402
@@ -74,6 +75,21 @@ def test_values_datasets_and_variables(driver):
         with s.scope():
             variable = tf.Variable(1.0 + s.communicator.rank)
         assert s.on_driver(lambda: float(variable.numpy())) == 1.0
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=30)
+def test_tpus_meet_tpus_only():
+    from mpi4py import MPI
+
+    def make():
+        kinds = tf.distribute.TPUStrategy, tf.distribute.OneDeviceStrategy
+        return kinds[MPI.COMM_WORLD.rank]((PretendResolver(), "CPU:0")[MPI.COMM_WORLD.rank])
+
+    with (
+        initialized(),
+        pytest.raises(UsageError, match=r"'TPUStr.*', 'One.*TPUs on all"),
+    ):
+        TFBackedStrategy(make)
 
 
 @takes_long()

@@ -1,6 +1,8 @@
 """How a TPU is found and reached: a stand-in for the metadata server and for the Cloud TPU API."""
 
+import contextlib
 import json
+import os
 import socket
 import threading
 import time
@@ -13,12 +15,14 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat  # noqa: E402
 from mpistrat.errors import (  # noqa: E402 - TensorFlow may be missing
+    ArgumentTypeError,
     ClusterError,
     CommunicationTimeoutError,
     UsageError,
 )
+from mpistrat.tensorflow.tpu.ports import knock  # noqa: E402
 from mpistrat.tensorflow.tpu.preemption import PreemptionWatch  # noqa: E402
-from mpistrat.tensorflow.tpu.steps import Steps, _greet  # noqa: E402
+from mpistrat.tensorflow.tpu.steps import Steps  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 
@@ -104,21 +108,21 @@ def steps(timeout_s=10.0):
 
 def test_a_name_is_looked_up_in_zone_and_project_of_this_machine(cloud):
     found = steps().find(resolver(cloud, "ready"))
-    assert found.cluster_spec().as_dict() == {"worker": ["10.0.0.1:8470", "10.0.0.2:8470"]}
-    assert found.master() == "grpc://10.0.0.1:8470"
+    assert found.hosts == ("10.0.0.1:8470", "10.0.0.2:8470")
+    assert found.name == "grpc://10.0.0.1:8470"
 
 
 @pytest.mark.parametrize(
     ("tpu", "hosts"),
-    [("local", {}), ("grpc://a:1,grpc://b", {"worker": ["a:1", "b:8470"]})],
+    [("local", ()), ("grpc://a:1,grpc://b", ("a:1", "b:8470"))],
 )
 def test_names_that_nobody_is_asked_for(cloud, tpu, hosts):
-    assert steps().find(tpu).cluster_spec().as_dict() == hosts
+    assert steps().find(tpu).hosts == hosts
 
 
 def test_the_name_of_the_environment(cloud, monkeypatch):
     monkeypatch.setenv("TPU_NAME", "grpc://c:2")
-    assert steps().find(None).cluster_spec().as_dict() == {"worker": ["c:2"]}
+    assert steps().find(None).hosts == ("c:2",)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +243,38 @@ def test_the_environment_may_name_this_machine(cloud, monkeypatch):
 
 def test_a_server_of_grpc_is_let_pass():
     address = tf.distribute.Server.create_local_server().target.removeprefix("grpc://")
-    _greet(address, 10)
+    knock([address], 10)
+
+
+def test_all_hosts_are_asked_at_a_time():
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+
+        def answer():  # once all have asked
+            held = [stack.enter_context(server.accept()[0]) for server in servers]
+            for one in held:
+                one.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+
+        threading.Thread(target=answer, daemon=True).start()
+        knock([f"127.0.0.1:{server.getsockname()[1]}" for server in servers], 20)
+        with pytest.raises(ClusterError, match=r"127.0.0.1:5 .*Refused.* and 2 more of 6"):
+            knock([f"127.0.0.1:{port}" for port in (2, 3, 4, 5, 6, 7)], 20)
+
+
+class _SpecOnly:
+    """As TensorFlow's resolvers of other clusters are."""
+
+    def cluster_spec(self):
+        raise AssertionError("nobody asks")
 
 
 @pytest.mark.parametrize(
-    ("tpu", "text"), [(3, "expected a TPUClusterResolver"), (["a", "b"], "2 TPUs for 1 ranks")]
+    ("tpu", "text"),
+    [
+        (3, "expected a TPUClusterResolver"),
+        ([_SpecOnly()], r"_SpecOnly.*on rank 0/1; expected a TPUClusterResolver"),
+        (["a", "b"], "2 TPUs for 1 ranks"),
+    ],
 )
 def test_wrong_resolvers(tpu, text):
     with pytest.raises(UsageError, match=text):
@@ -257,8 +288,11 @@ def test_wrong_assignments():
 
 @TWO
 def test_two_ranks_cannot_have_one_tpu():
-    with pytest.raises(UsageError, match="expected another one for each rank"):
+    with pytest.raises(UsageError, match="expected another TPU for each rank"):
         mpistrat.TPUStrategy("grpc://127.0.0.1:1")
+    pods = ["grpc://127.0.0.1:1,grpc://127.0.0.1:2", "grpc://127.0.0.1:2"]
+    with pytest.raises(UsageError, match=r"TPUs of ranks \[0, 1\] have one host, 127.0.0.1:2;"):
+        mpistrat.TPUStrategy(pods)
     with pytest.raises(UsageError, match="1 TPUs for 2 ranks with driver=None"):
         mpistrat.TPUStrategy(["local"])
     with pytest.raises(UsageError, match="2 TPUs for 2 ranks with driver=0"):
@@ -269,6 +303,55 @@ def test_two_ranks_cannot_have_one_tpu():
 def test_a_list_names_the_tpu_of_each_rank():
     with initialized(), mpistrat.TPUStrategy([PretendResolver(2), PretendResolver(2)]) as s:
         assert s.num_replicas_in_sync == 4
+
+
+class _Master(PretendResolver):
+    """One that calls a function before it says where its TPU is, and one once that is made."""
+
+    def __init__(self, asked, made=lambda: None):
+        super().__init__()
+        self._asked, self._when_made = asked, made
+
+    def master(self, *_, **__):
+        self._asked()
+        return ""
+
+    def get_tpu_system_metadata(self):
+        found = super().get_tpu_system_metadata()
+        self._when_made()
+        return found
+
+
+@TWO
+@pytest.mark.parametrize(
+    ("second", "kind", "text"),
+    [
+        (lambda: 3, ArgumentTypeError, "=3 on rank 1/2; expected a TPUClusterResolver"),
+        (lambda: "grpc://127.0.0.1:1", ClusterError, "rank 1/2: could not connect"),
+        (
+            lambda: _Master(lambda: time.sleep(60)),
+            CommunicationTimeoutError,
+            "1/2: could not find",
+        ),
+    ],
+)
+def test_what_fails_on_one_rank_is_the_same_error_on_all(second, kind, text):
+    from mpi4py import MPI
+
+    with initialized(), pytest.raises(kind, match=text) as caught:
+        mpistrat.TPUStrategy([PretendResolver(), second()], timeout_s=2)
+    told = "rank 1/2 raised this in"
+    assert (told in str(caught.value.__cause__)) == (MPI.COMM_WORLD.rank == 0)
+
+
+@TWO
+def test_who_is_done_waits_for_the_steps_of_the_others():
+    with initialized(), pytest.MonkeyPatch.context() as patch:
+        in_a_hurry = _Master(lambda: patch.setenv("MPISTRAT_TIMEOUT", "0.1"), patch.undo)
+        slow = _Master(lambda: time.sleep(1))
+        with mpistrat.TPUStrategy([in_a_hurry, slow], timeout_s=20) as s:
+            assert s.num_replicas_in_sync == 4
+        assert "MPISTRAT_TIMEOUT" not in os.environ
 
 
 @TWO
@@ -312,6 +395,15 @@ def test_a_strategy_watches_for_its_preemption(cloud):
         mpistrat.TPUStrategy(PretendResolver(), on_preemption=lambda _: is_called.set()),
     ):
         assert is_called.wait(10)
+
+
+def test_an_error_ends_the_watch(cloud):
+    with initialized():
+        s = mpistrat.TPUStrategy(PretendResolver(), on_preemption=lambda _: None)
+        with pytest.raises(OSError, match="a disk"), s:
+            raise OSError("a disk")
+    s._watch._thread.join(20)
+    assert not s._watch._thread.is_alive()
 
 
 def test_a_hook_that_fails_is_logged(cloud, caplog):

@@ -17,6 +17,7 @@ from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.backed.host_bridge import HostBridge, has_workers
 from mpistrat.tensorflow.backed.joined import join
 from mpistrat.tensorflow.backed.local import Local
+from mpistrat.tensorflow.backed.together import together
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.extended import RankExtended
@@ -45,8 +46,7 @@ class Slices(Local):
 
     def __init__(self, tf_strategy: tf.distribute.Strategy, communicator: Communicator) -> None:
         super().__init__(tf_strategy, communicator)
-        with communicator.checking():
-            _check(tf_strategy)
+        together(communicator, lambda: _check(tf_strategy), "looking at its strategy")
         agree(communicator, int(tf_strategy.num_replicas_in_sync))
         extended, local = tf_strategy.extended, private_api.chosen_operations(tf_strategy)
         extended.bridge = (HostBridge if has_workers() else Bridge)(communicator)

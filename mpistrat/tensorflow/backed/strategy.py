@@ -16,6 +16,7 @@ from mpistrat.tensorflow.backed.driving import Link
 from mpistrat.tensorflow.backed.local import Local
 from mpistrat.tensorflow.backed.pods import Pods
 from mpistrat.tensorflow.backed.slices import Slices
+from mpistrat.tensorflow.backed.together import together
 from mpistrat.tensorflow.members import OlderMembers
 
 __all__ = ["TFBackedStrategy"]
@@ -36,7 +37,8 @@ class TFBackedStrategy(OlderMembers):
     ----------
     tf_strategy
         A tf.distribute.Strategy in which nothing was made yet, or a function that returns one: it
-        is called on the ranks that drive only, and its error reaches all. As slices it has to be a
+        is called on the ranks that drive only, and its error reaches all (from one of several that
+        drive as a ClusterError, if it is none of mpistrat's). As slices it has to be a
         tf.distribute.MirroredStrategy, which becomes one of all ranks.
     driver
         The rank that drives; None if each does.
@@ -80,9 +82,7 @@ class TFBackedStrategy(OlderMembers):
 
     def _made(self, given: Any, communicator: Communicator, driver: int | None) -> Local:
         if driver is None:
-            with communicator.checking():
-                tf_strategy = _strategy(given)
-            return self._of_each(tf_strategy, communicator)
+            return self._of_each(communicator, given)
         link = Link(communicator, driver)
         made: list[Any] = []
 
@@ -95,11 +95,24 @@ class TFBackedStrategy(OlderMembers):
             return Waiting(communicator, link, count)
         return Driving(_alone(made[0], communicator), link)
 
-    def _of_each(self, tf_strategy: Any, communicator: Communicator) -> Local:
-        """Return the way of ranks that all drive."""
-        if private_tpu.is_tpu_strategy(tf_strategy):
-            return Pods(tf_strategy, communicator)
-        return (Local if communicator.size == 1 else Slices)(tf_strategy, communicator)
+    def _of_each(self, communicator: Communicator, given: Any) -> Local:
+        """Return the way of ranks that all drive. **Collective.**"""
+        made: list[Any] = []
+
+        def make() -> tuple[str, bool]:
+            made.append(_strategy(given))
+            return type(made[0]).__name__, private_tpu.is_tpu_strategy(made[0])
+
+        found = together(communicator, make, "making its strategy")
+        if len({is_tpu for _, is_tpu in found}) > 1:
+            communicator.close()  # all ranks raise it
+            raise UsageError(
+                f"strategies by rank: {[name for name, _ in found]}; expected those of TPUs on all"
+                " ranks, or on none"
+            )
+        if found[0][1]:
+            return Pods(made[0], communicator)
+        return (Local if communicator.size == 1 else Slices)(made[0], communicator)
 
     # ------------------------------------------------------------------------------ who am I
 
@@ -209,7 +222,7 @@ class TFBackedStrategy(OlderMembers):
         return self._way.local_results(value)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_") or "_way" not in vars(self):  # as while it is copied
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.tf_strategy, name)
 

@@ -10,12 +10,13 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.collectives import Communicator
-from mpistrat.errors import UsageError
+from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
+from mpistrat.tensorflow.backed.together import together
 from mpistrat.tensorflow.tpu.assignment import assigned
 from mpistrat.tensorflow.tpu.names import of_rank
 from mpistrat.tensorflow.tpu.preemption import PreemptionWatch
-from mpistrat.tensorflow.tpu.steps import Steps
+from mpistrat.tensorflow.tpu.steps import NUM_STEPS, Steps, Tpu
 
 __all__ = ["TPUStrategy"]
 
@@ -48,7 +49,8 @@ class TPUStrategy(TFBackedStrategy):
     UsageError
         On all ranks: an argument is wrong, there is no name, or ranks have the same TPU.
     ClusterError, CommunicationTimeoutError
-        On all ranks: a step failed, or was not done in time; it says which, and what to check.
+        On all ranks: a step failed, or was not done in time; it says which, on which rank, and
+        what to check. Who is done waits for all steps of the others, and MPISTRAT_TIMEOUT more.
 
     Notes
     -----
@@ -61,9 +63,8 @@ class TPUStrategy(TFBackedStrategy):
     summed over all TPUs by ``reduce``, on the host, between two calls of ``run``: divide by this
     strategy's ``num_replicas_in_sync``, since tf.distribute.get_strategy() knows of one TPU. On
     the host, variables with ``ON_READ`` and Keras's metrics are read over all TPUs, too: all ranks
-    have to read them. TPUs of several hosts are one slice only if their data comes from
-    ``distribute_datasets_from_function``. With one TPU and a `driver`, or with one rank, Keras
-    works as under TensorFlow.
+    have to read them. With one TPU and a `driver`, or with one rank, Keras works as under
+    TensorFlow.
 
     All ranks of ``srun`` and ``mpirun`` have the same arguments and environment. On TPU VMs, one
     rank on each, ``"local"`` is each one's own; otherwise a rank's is that of ``{rank}``, which is
@@ -101,23 +102,39 @@ class TPUStrategy(TFBackedStrategy):
 
     def _made(self, given: Any, communicator: Communicator, driver: int | None) -> Any:
         rank, size = communicator.rank, communicator.size
-        steps = Steps(self._timeout_s, rank, size)
-        with communicator.checking():
-            _check(self._timeout_s, self._hook)
-            tpu = _of_rank(of_rank(self._given, rank, driver), rank, size, driver)
-        if driver is None:
-            with communicator.checking():
-                resolver = steps.find(tpu)
-            _check_distinct(communicator, resolver)
-        self._found = steps, resolver if driver is None else tpu
-        return super()._made(given, communicator, driver)
 
-    def _reached(self) -> tf.distribute.Strategy:
-        """Return TensorFlow's strategy of this rank's TPU."""
-        steps, tpu = self._found
-        resolver = steps.find(tpu)
-        self._topology = steps.reach(resolver)
-        return steps.make(resolver, assigned(self._assignment, self._topology))
+        def check() -> float:
+            _check(self._timeout_s, self._hook)
+            self._given = _of_rank(of_rank(self._given, rank, driver), rank, size, driver)
+            return float(self._timeout_s)
+
+        longest_s = max(together(communicator, check, "the arguments of TPUStrategy"))
+        self._steps = Steps(self._timeout_s, rank, size)
+        if driver is not None:
+            return super()._made(given, communicator, driver)
+        return super()._made(self._of_each_rank(communicator, longest_s), communicator, None)
+
+    def _of_each_rank(self, communicator: Communicator, longest_s: float) -> Any:
+        """Return TensorFlow's strategy of this rank's own TPU. **Collective.**"""
+        found: list[Any] = []
+
+        def find() -> tuple[str, ...]:
+            found.append(self._steps.find(self._given))
+            hosts: tuple[str, ...] = found[0].hosts
+            return hosts
+
+        def make() -> None:
+            found.append(self._reached(found[0]))
+
+        _check_distinct(communicator, together(communicator, find, "finding its TPU", longest_s))
+        together(communicator, make, "reaching its TPU", (NUM_STEPS - 1) * longest_s)
+        return found[1]
+
+    def _reached(self, tpu: Tpu | None = None) -> tf.distribute.Strategy:
+        """Return TensorFlow's strategy of a TPU, by default of one that is still to be found."""
+        found = self._steps.find(self._given) if tpu is None else tpu
+        self._topology = self._steps.reach(found)
+        return self._steps.make(found, assigned(self._assignment, self._topology))
 
     @property
     def topology(self) -> Any:
@@ -147,9 +164,16 @@ class TPUStrategy(TFBackedStrategy):
 
     def close(self) -> None:
         """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
+        self._end_watch()
+        super().close()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._end_watch()  # of which nobody would hear after an error
+        super().__exit__(kind, error, trace)
+
+    def _end_watch(self) -> None:
         if self._watch is not None:
             self._watch.close()
-        super().close()
 
 
 def _check(timeout_s: Any, on_preemption: Any) -> None:
@@ -171,23 +195,27 @@ def _of_rank(given: Any, rank: int, size: int, driver: int | None) -> Any:
                 f"{len(given)} TPUs for {size} ranks with driver={driver}; expected one for each"
                 " rank and no driver, or one TPU that is no list"
             )
-        return given[rank]
-    if given is not None and not isinstance(given, str) and not hasattr(given, "cluster_spec"):
-        raise UsageError(
-            f"tpu_cluster_resolver={given!r}; expected a TPUClusterResolver, the name of a TPU, a"
-            " list of those, or None"
+        given = given[rank]
+    kind = tf.distribute.cluster_resolver.TPUClusterResolver
+    if given is not None and not isinstance(given, (str, kind)):
+        raise ArgumentTypeError(
+            f"tpu_cluster_resolver={given!r} on rank {rank}/{size}; expected a TPUClusterResolver,"
+            " the name of a TPU, a list of those, or None"
         )
     return given
 
 
-def _check_distinct(communicator: Communicator, resolver: Any) -> None:
-    """Raise on all ranks if two have the same TPU. **Collective.**"""
-    jobs = resolver.cluster_spec().as_dict()
-    hosts = communicator.allgather_object(sorted(map(str, jobs.items())))
-    known = [one for one in hosts if one]
-    if any(known.count(one) > 1 for one in known):
+def _check_distinct(communicator: Communicator, hosts: list[tuple[str, ...]]) -> None:
+    """Raise on all ranks if a host is in the TPUs of two."""
+    ranks: dict[str, list[int]] = {}
+    for rank, own in enumerate(hosts):
+        for host in set(own):
+            ranks.setdefault(host, []).append(rank)
+    shared = {host: those for host, those in sorted(ranks.items()) if len(those) > 1}
+    if shared:
         communicator.close()  # all ranks raise it
+        host, those = next(iter(shared.items()))
         raise UsageError(
-            f"TPUs by rank: {hosts}; expected another one for each rank. Give a list of names, or"
-            " driver=0 if one rank is to drive it"
+            f"the TPUs of ranks {those} have one host, {host}; expected another TPU for each"
+            " rank. Give a list of names, or driver=0 if one rank is to drive it"
         )
