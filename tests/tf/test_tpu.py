@@ -214,7 +214,12 @@ def test_b106_more_parts_than_logical_devices():
 
 @pytest.mark.parametrize(
     ("mesh", "hosts", "text"),
-    [([2, 2, 1], 1, "four positive"), ([2, 0, 1, 2], 1, "four"), ([2, 2, 1, 2], 3, "a divisor")],
+    [
+        ([2, 2, 1], 1, "four positive"),
+        ([2, 0, 1, 2], 1, "four"),
+        ([2, 2, 1, 2], 3, "a divisor"),
+        ([2, 2, 1, 2], 8, "4 chips of .* on hosts=8"),
+    ],
 )
 def test_wrong_topologies(mesh, hosts, text):
     with pytest.raises(UsageError, match=text):
@@ -238,6 +243,10 @@ def test_b101_b107_wrong_assignments(shape, replicas, text):
 
 
 def test_cores_of_hosts():
+    chips = topology_of([4, 4, 1, 2], hosts=4).device_coordinates[:, ::2, :2].tolist()
+    assert chips == [
+        [[x, y], [x + 1, y], [x, y + 1], [x + 1, y + 1]] for y in (0, 2) for x in (0, 2)
+    ]
     topology = topology_of([4, 2, 1, 2], hosts=2)
     assert topology.num_tasks == 2
     assert topology.num_tpus_per_task == 8

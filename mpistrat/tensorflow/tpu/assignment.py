@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,32 +23,42 @@ def topology_of(mesh_shape: Sequence[int], hosts: int = 1) -> Any:
     mesh_shape
         Chips in x, y and z, and cores of a chip, such as ``[2, 2, 1, 2]`` of a v3-8.
     hosts
-        Machines, which have equal shares of the cores: the first ones of x, then of y and z.
+        Machines, which have equal blocks of chips: as near to a square in x and y as there is,
+        such as the 2 x 2 chips of a host of a v3-32. Blocks are counted along x, then y and z.
 
     Raises
     ------
     UsageError
-        There is no such mesh, or its cores cannot be shared equally.
+        There is no such mesh, or it cannot be cut into such blocks.
     """
     shape = list(mesh_shape)
     if len(shape) != 4 or not all(isinstance(n, int) and n > 0 for n in shape):
         raise UsageError(f"mesh_shape={shape}; expected four positive numbers: x, y, z and cores")
-    x, y, z, cores = shape
-    total = x * y * z * cores
-    if hosts < 1 or total % hosts:
-        raise UsageError(
-            f"{total} cores of mesh_shape={shape} on {hosts} hosts; expected a divisor"
-        )
-    places = [
-        [i, j, k, core]
-        for k in range(z)
-        for j in range(y)
-        for i in range(x)
-        for core in range(cores)
+    block = _block(shape, hosts)
+    by_host = [
+        [[*place, core] for place in _grid(block, corner) for core in range(shape[3])]
+        for corner in _grid([n // size for n, size in zip(shape, block, strict=False)], [0] * 3)
     ]
-    share = total // hosts
-    by_host = [places[host * share : (host + 1) * share] for host in range(hosts)]
     return tf.tpu.experimental.Topology(mesh_shape=shape, device_coordinates=by_host)
+
+
+def _block(shape: Sequence[int], hosts: int) -> Sequence[int]:
+    """Return how many chips of each host are side by side in x, y and z."""
+    ways = [[n for n in range(1, size + 1) if size % n == 0] for size in shape[:3]]
+    chips = math.prod(shape[:3])
+    blocks = [one for one in itertools.product(*ways) if math.prod(one) * hosts == chips]
+    if not blocks:
+        raise UsageError(
+            f"{chips} chips of mesh_shape={list(shape)} on hosts={hosts}; expected a divisor that"
+            " leaves each host a block of chips"
+        )
+    return min(blocks, key=lambda one: (one[2], max(one[:2]), one))
+
+
+def _grid(size: Sequence[int], corner: Sequence[int]) -> list[list[int]]:
+    """Return the places of a block with this corner, counted in blocks, x running fastest."""
+    x, y, z = (range(n * first, n * first + n) for n, first in zip(size, corner, strict=True))
+    return [[i, j, k] for k in z for j in y for i in x]
 
 
 def device_assignment(
