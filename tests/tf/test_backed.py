@@ -232,6 +232,21 @@ def test_collectives_of_a_driver_are_no_part_of_a_function():
         assert s.on_driver(step, batches).numpy() == 6
 
 
+@SOME
+def test_results_are_pickled_once():
+    pickles = []
+
+    class Counted:
+        def __reduce__(self):
+            pickles.append(self)
+            return int, (7,)
+
+    with TFBackedStrategy(mirrored, driver=0) as s:
+        found = s.on_driver(Counted)
+        assert len(pickles) == int(s.is_driver)
+        assert s.is_driver or found == 7
+
+
 @takes_long()
 @SOME
 def test_results_that_cannot_be_sent():

@@ -80,7 +80,7 @@ class Link:
         if text is not None:
             whose = MpistratError(f"rank {self.driver}, which drives, raised this in {what}")
             raise (error or MpistratError(f"{what} failed: {text}")) from whose
-        return tf.nest.map_structure(self._received, value)
+        return tf.nest.map_structure(self._received, pickle.loads(value))
 
     def meet(self, what: str) -> None:
         """Wait for the other ranks, unless what is between them is closed or broken already."""
@@ -110,8 +110,7 @@ class Link:
         try:
             with self.alone():
                 value = make()
-                sent = tf.nest.map_structure(_sent, value)
-                _check_sent(what, sent)
+                sent = _pickled(what, tf.nest.map_structure(_sent, value))
         except Exception as error:
             if self.communicator.gate.broken is not None:  # the others know
                 raise
@@ -169,16 +168,18 @@ def _sent(value: Any) -> Any:
     return tf.convert_to_tensor(value) if isinstance(value, tf.Variable) else value
 
 
-def _check_sent(what: str, value: Any) -> None:
+def _pickled(what: str, value: Any) -> bytes:
+    """Return what is sent, or raise, before the others get any of it."""
     import cloudpickle
 
     try:
-        cloudpickle.dumps(value)
+        data: bytes = cloudpickle.dumps(value)
     except Exception as error:
         raise ArgumentTypeError(
             f"{what}: its result cannot be sent to the other ranks ({error}); return tensors,"
             " arrays or plain data"
         ) from error
+    return data
 
 
 def _picklable(error: Exception) -> Exception | None:
