@@ -19,13 +19,7 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives import fingerprint
-from mpistrat.collectives.base import (
-    Ahead,
-    Backend,
-    LinesDiffer,
-    Request,
-    Steps,
-)
+from mpistrat.collectives.base import Ahead, Backend, LinesDiffer, Request, Steps
 from mpistrat.collectives.diagnosis.recorder import Kind, Recorder, kind_of, text_number
 from mpistrat.collectives.diagnosis.stacks import Stacks
 from mpistrat.collectives.fingerprint import Signature
@@ -74,6 +68,8 @@ class Gate:
         A number that this communicator has on all its ranks, and no other one; 0 until agreed.
     label
         What the call under way was made for; must agree on all ranks.
+    remark
+        What this rank's calls are part of: shown in errors, not compared; None if nothing.
     closing
         Whether the last crossing has begun, after which no notice may be sent.
     """
@@ -97,6 +93,7 @@ class Gate:
         self._resumed = self._turn = 0
         self._is_exact = can.exact and self.size > 1
         self.label: str | None = None
+        self.remark: str | None = None
         self._broken: str | None = None
         self._closed = self.closing = False
         self._what: Signature | str = "its creation"
@@ -326,7 +323,8 @@ class Gate:
 
     def _describe(self) -> str:
         what = self._what
-        return what if isinstance(what, str) else fingerprint.describe(what, self.label)
+        call = what if isinstance(what, str) else fingerprint.describe(what, self.label)
+        return call if self.remark is None else f"{call}, which {self.remark},"
 
     def _gather_texts(self, text: str) -> Generator[Request, None, dict[int, str]]:
         mine = np.zeros(_TEXT, np.uint8)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpistrat.tensorflow.private_api import load
 
-__all__ = ["retrace_for_each", "wrap_writers"]
+__all__ = ["number", "number_of", "retrace_for_each", "wrap_writers"]
 
 _FUNCTIONS = "eager.polymorphic_function.function_context"
 _modules = load(
@@ -63,3 +63,15 @@ def retrace_for_each(mark: Callable[[], Any]) -> None:
         return found._replace(context=marked_inner)
 
     module.make_function_context = marked
+
+
+def number_of(checkpoint: Any) -> int | None:
+    """Return how often a checkpoint was saved by numbers, None if never. **Local.**"""
+    counter = getattr(checkpoint, "_save_counter", None)  # its property would make one
+    return None if counter is None else int(counter.numpy())
+
+
+def number(checkpoint: Any, count: int | None) -> None:
+    """Let the next save by numbers be the one after `count`. **Local.**"""
+    if count is not None:
+        checkpoint.save_counter.assign(count)

@@ -11,7 +11,11 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-from mpistrat.errors import PeerLostError, UsageError  # noqa: E402
+from mpistrat.errors import (  # noqa: E402
+    MismatchError,
+    PeerLostError,
+    UsageError,
+)
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
@@ -125,6 +129,67 @@ def test_the_driving_rank_may_save_alone():
         s.close()
         checkpoint.write(own / "closed")
         assert (own / "closed.index").exists() == s.is_driver
+
+
+def lone(save, *args):
+    """Save on one rank."""
+    with contextlib.suppress(OSError, tf.errors.OpError):
+        return save(*args)
+
+
+@SOME
+def test_a_lone_save_is_not_taken_for_that_of_all():
+    with driven(0) as (s, shared, own):
+        with s.scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        if s.is_chief:
+            model.save(shared / "best.keras")
+        model.save(shared / "last.keras")
+        assert keras.saving.load_model(shared / "last.keras").count_params() == 5
+        if s.is_chief:  # no error of the one of all, which has that name, too
+            lone(model.save_weights, shared / "no folder" / "model.weights.h5")
+        model.save_weights(own / "model.weights.h5")
+        checkpoint = tf.train.Checkpoint(model=model)
+        managers = [tf.train.CheckpointManager(checkpoint, shared / one, 3) for one in "ab"]
+        for manager in managers:
+            if s.is_chief:
+                lone(managers[0].save)
+            path = manager.save()
+            assert s.communicator.allgather_object(path) == [path] * 2
+            assert path == manager.latest_checkpoint
+            checkpoint.restore(path).assert_consumed()
+        assert path == str(shared / "b" / "ckpt-4")
+        assert int(checkpoint.save_counter) == 4
+        assert who_wrote(s, own) == [True, False]
+
+
+@SOME
+def test_saves_of_all_ranks_that_differ():
+    s = TFBackedStrategy(mirrored_cpus, driver=0)
+    with s.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    with tempfile.TemporaryDirectory() as own:
+        text = r"saving a model, .*1.keras, at .*called on_driver after saving a .*0.keras, at"
+
+        def run():
+            model.save(f"{own}/{s.communicator.rank}.keras")
+            s.on_driver(lambda: 1)
+            s.communicator.barrier()
+
+        with pytest.raises((UsageError, PeerLostError), match=text):
+            run()
+    drop(s)
+
+
+@SOME
+def test_after_a_lone_save_only_the_strategy_may_be_called():
+    s = TFBackedStrategy(mirrored_cpus, driver=0)
+    with s.scope():
+        checkpoint = tf.train.Checkpoint(variable=tf.Variable(1.0))
+    text = r"tells of saving a checkpoint, .*one, at (.|\n)*next call has to be one of"
+    with tempfile.TemporaryDirectory() as own, pytest.raises(MismatchError, match=text):
+        checkpoint.write(f"{own}/one") if s.is_chief else s.communicator.barrier()
+    drop(s)
 
 
 @SOME

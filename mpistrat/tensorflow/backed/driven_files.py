@@ -13,12 +13,12 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_driving
-from mpistrat.tensorflow.backed.driving import SAVES, Link
+from mpistrat.tensorflow.backed.driving import Link
+from mpistrat.tensorflow.backed.saves import Save
 
 __all__ = ["install", "model_by_driver"]
 
 _LOG = get_logger(__name__)
-_MODEL, _CHECKPOINT = SAVES
 
 
 @functools.cache
@@ -33,22 +33,23 @@ def model_by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def save(what: Any, *args: Any, **kwargs: Any) -> Any:
         link = _link(what)
-        if link is None:
+        if link is None or link.is_alone:
             return original(what, *args, **kwargs)
         here: list[Any] = []
-        _told(link, _MODEL, lambda: here.append(original(what, *args, **kwargs)))
+        path = next(iter((*args, *kwargs.values())), None)
+        _told(link, Save.of_model(path), lambda: here.append(original(what, *args, **kwargs)))
         return here[0] if here else None
 
     return save
 
 
-def _told(link: Link, what: str, write: Callable[[], Any]) -> Any:
+def _told(link: Link, save: Save, write: Callable[[], Any]) -> Any:
     """Have the driving rank write, and the others wait until all is there."""
     if not link.communicator.is_closed:
-        return link.told(what, write)
+        return link.told(save.what, write, save.key)
     if link.is_driver:
         return write()
-    text = f"{what} after strategy.close(): rank {link.driver}, which drove, writes it"
+    text = f"{save.what} after strategy.close(): rank {link.driver}, which drove, writes it"
     warn_once(_LOG, "saving after close", f"{text}, and no other rank waits until it is there")
     return None
 
@@ -64,12 +65,19 @@ def _checkpoint(original: Callable[..., Any]) -> Callable[..., Any]:
         link = _link(self)
         if link is None or link.is_alone:
             return original(self, file_prefix, options)
-        path = _told(link, _CHECKPOINT, lambda: original(self, file_prefix, options))
+        save = Save.of_checkpoint(file_prefix)
+        told = _told(link, save, lambda: _numbered(self, original(self, file_prefix, options)))
+        path, number = told or (None, None)
         if not link.is_driver and path is not None:
+            private_driving.number(self, number)
             _note(path, getattr(options, "experimental_write_callbacks", None) or ())
         return path
 
     return write
+
+
+def _numbered(checkpoint: Any, path: str) -> tuple[str, int | None]:
+    return path, private_driving.number_of(checkpoint)
 
 
 def _note(path: str, callbacks: Iterable[Any]) -> None:

@@ -22,10 +22,9 @@ from mpistrat.tensorflow import private_driving
 from mpistrat.tensorflow.backed.elsewhere import Elsewhere
 from mpistrat.tensorflow.errors import of_both
 
-__all__ = ["SAVES", "Link", "stays_there"]
+__all__ = ["Link", "stays_there"]
 
-SAVES = ("saving a model", "saving a checkpoint")
-"""Calls that programs often make on one rank only."""
+_NEXT = "after a save of its own, all ranks' next call has to be one of the strategy's, or close()"
 
 
 class Link:
@@ -65,18 +64,27 @@ class Link:
             _alone.pop()
             self._is_alone = before
 
-    def told(self, what: str, make: Callable[[], Any]) -> Any:
+    def told(self, what: str, make: Callable[[], Any], save: Any = None) -> Any:
         """Return what `make` returns on the driving rank, or raise its error. **Collective.**
 
         The others call nothing. Of distributed values they get an `Elsewhere`. They have to make
-        the same calls, but for those in `SAVES`, which may be of the driving rank alone.
+        the same calls, but for saves, which may be of the driving rank alone.
+
+        Parameters
+        ----------
+        what
+            The call, in words.
+        make
+            What the driving rank calls.
+        save
+            Of a save, what tells it from others, equal on all ranks that make it; else None.
         """
         if self._is_alone:
             return make()
         self._check_place(what)
         if self.is_driver:
-            return self._tell(what, make)
-        value, error, text = self._awaited(what)
+            return self._tell(what, make, save)
+        value, error, text = self._awaited(what, save)
         if text is not None:
             whose = MpistratError(f"rank {self.driver}, which drives, raised this in {what}")
             raise (error or MpistratError(f"{what} failed: {text}")) from whose
@@ -87,26 +95,31 @@ class Link:
         if not self.communicator.is_closed and self.communicator.gate.broken is None:
             self.told(what, lambda: None)
 
-    def _awaited(self, what: str) -> Any:
+    def _awaited(self, what: str, save: Any) -> Any:
         """Return what the driving rank says of a call, without its saves before."""
+        passed: list[str] = []
         while True:
-            called, *outcome = self.communicator.bcast_object(None, self.driver, timeout=math.inf)
-            if called == what:
+            called, its_save, *outcome = self._bcast(None, f"waits in {what}", timeout=math.inf)
+            if its_save == save and (save is not None or called == what):
                 return outcome
-            if called not in SAVES:
-                raise self._differs(what, called)
+            if its_save is None:
+                raise self._differs(what, called, passed)
+            passed.append(called)
 
-    def _differs(self, what: str, called: str) -> Exception:
+    def _differs(self, what: str, called: str, passed: list[str]) -> Exception:
+        before = f" after {', '.join(passed)}" if passed else ""
         error = UsageError(
             f"rank {self.communicator.rank} waits in {what}, but rank {self.driver}, which drives,"
-            f" called {called}; all ranks have to make the same calls in the same order. Only"
-            " saving may be called where strategy.is_chief alone"
+            f" called {called}{before}; all ranks have to make the same calls in the same order."
+            " Only saving may be called where strategy.is_chief alone; what all ranks save has the"
+            " same name on all, and is saved by the same line of the program"
         )
         self.communicator.fail(error)
         found: Exception = of_both(error)
         return found
 
-    def _tell(self, what: str, make: Callable[[], Any]) -> Any:
+    def _tell(self, what: str, make: Callable[[], Any], save: Any) -> Any:
+        may_be = "" if save is None else f"; {_NEXT}"
         try:
             with self.alone():
                 value = make()
@@ -115,16 +128,21 @@ class Link:
             if self.communicator.gate.broken is not None:  # the others know
                 raise
             text = f"{type(error).__name__}: {error}"
-            self._say((what, None, _picklable(error), text))
+            self._bcast((what, save, None, _picklable(error), text), f"tells of {what}{may_be}")
             raise
         except BaseException as error:
             self.communicator.fail(error)
             raise
-        self._say((what, sent, None, None))
+        self._bcast((what, save, sent, None, None), f"tells of {what}{may_be}")
         return value
 
-    def _say(self, outcome: Any) -> None:
-        self.communicator.bcast_object(outcome, self.driver)
+    def _bcast(self, message: Any, remark: str, timeout: float | None = None) -> Any:
+        gate = self.communicator.gate
+        gate.remark = remark
+        try:
+            return self.communicator.bcast_object(message, self.driver, timeout=timeout)
+        finally:
+            gate.remark = None
 
     def _received(self, value: Any) -> Any:
         return Elsewhere(self.driver) if isinstance(value, _Kept) else value

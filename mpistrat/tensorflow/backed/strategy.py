@@ -60,8 +60,11 @@ class TFBackedStrategy(OlderMembers):
     ``evaluate`` and ``predict`` return. Callbacks are called on the driving rank only. Other
     variables of ranks that wait are not trained: have the driving rank's by
     ``on_driver(variable.numpy)``. Models, checkpoints and SavedModels of what was made in the
-    scope are written by the driving rank, while the others wait; it may also save alone, before
-    ``close()``. All other calls have to be made by all ranks in the same order.
+    scope are written by the driving rank, while the others wait: all save by the same line of the
+    program, with the same name (in folders that may differ). That rank may also save alone, by a
+    line of its own, and is back when the others are in their next call: this has to be one of the
+    strategy's, a save or ``close()``, and not one of the communicator's, or all get MismatchError.
+    All other calls have to be made by all ranks in the same order.
 
     References
     ----------
