@@ -12,6 +12,8 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 from mpistrat.errors import (  # noqa: E402
+    ClosedError,
+    CommunicationError,
     MismatchError,
     PeerLostError,
     UsageError,
@@ -189,6 +191,30 @@ def test_after_a_lone_save_only_the_strategy_may_be_called():
     text = r"tells of saving a checkpoint, .*one, at (.|\n)*next call has to be one of"
     with tempfile.TemporaryDirectory() as own, pytest.raises(MismatchError, match=text):
         checkpoint.write(f"{own}/one") if s.is_chief else s.communicator.barrier()
+    drop(s)
+
+
+@SOME
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_nothing_is_trained_for_nobody(is_closed):
+    s = TFBackedStrategy(mirrored_cpus, driver=0)
+    with s.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    if is_closed:
+        s.close()
+    else:
+        s.communicator.gate.break_off(OSError("a cable"))
+    epochs = []
+    seen = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: epochs.append(1))
+    error = ClosedError if is_closed else CommunicationError
+    with pytest.raises(error, match="was closed" if is_closed else "a cable"):
+        model.fit(X, Y, verbose=0, callbacks=[seen])
+    assert not epochs
+    with tempfile.TemporaryDirectory() as own:
+        if s.is_driver:  # saves what it has
+            model.save(f"{own}/rescued.keras")
+            assert Path(own, "rescued.keras").exists()
     drop(s)
 
 

@@ -45,9 +45,10 @@ def model_by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _told(link: Link, save: Save, write: Callable[[], Any]) -> Any:
     """Have the driving rank write, and the others wait until all is there."""
-    if not link.communicator.is_closed:
+    is_broken = link.communicator.gate.broken is not None
+    if not (link.communicator.is_closed or (is_broken and link.is_driver)):
         return link.told(save.what, write, save.key)
-    if link.is_driver:
+    if link.is_driver:  # which may rescue what it has
         return write()
     text = f"{save.what} after strategy.close(): rank {link.driver}, which drove, writes it"
     warn_once(_LOG, "saving after close", f"{text}, and no other rank waits until it is there")

@@ -20,7 +20,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError, MpistratError, UsageError
 from mpistrat.tensorflow import private_driving
 from mpistrat.tensorflow.backed.elsewhere import Elsewhere
-from mpistrat.tensorflow.errors import of_both
+from mpistrat.tensorflow.errors import of_both, passed_on
 
 __all__ = ["Link", "stays_there"]
 
@@ -75,13 +75,14 @@ class Link:
         what
             The call, in words.
         make
-            What the driving rank calls.
+            What the driving rank calls; not once what is between the ranks is closed or broken.
         save
             Of a save, what tells it from others, equal on all ranks that make it; else None.
         """
         if self._is_alone:
             return make()
         self._check_place(what)
+        passed_on(self.communicator.gate.check_open)
         if self.is_driver:
             return self._tell(what, make, save)
         value, error, text = self._awaited(what, save)
