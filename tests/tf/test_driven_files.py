@@ -2,6 +2,7 @@
 
 import contextlib
 import tempfile
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -216,6 +217,45 @@ def test_nothing_is_trained_for_nobody(is_closed):
             model.save(f"{own}/rescued.keras")
             assert Path(own, "rescued.keras").exists()
     drop(s)
+
+
+@SOME
+def test_a_save_in_a_thread_is_alone_there_only():
+    with driven(0) as (s, _, own):
+        with s.scope():
+            checkpoint = tf.train.Checkpoint(variable=tf.Variable(1.0))
+        began, may_end = threading.Event(), threading.Event()
+
+        def wait(_):
+            began.set()
+            may_end.wait(30)
+
+        options = tf.train.CheckpointOptions(experimental_write_callbacks=[wait])
+        thread = threading.Thread(target=checkpoint.write, args=(own / "one", options))
+        if s.is_chief:
+            thread.start()
+            began.wait(30)
+        assert s.reduce("SUM", s.run(lambda: tf.constant(1.0)), axis=None) == 2.0
+        may_end.set()
+        if s.is_chief:
+            thread.join()
+        s.close()
+        assert (own / "one.index").exists() == s.is_driver
+
+
+@SOME
+def test_threads_of_tensorflow_are_alone_with_the_one_that_they_work_for():
+    with driven(0) as (s, _, _own):
+        link, seen = s._way.link, []
+        note = lambda x: (seen.append(link.is_alone), x)[1]  # noqa: E731
+        rows = tf.data.Dataset.range(4).batch(2)
+        rows = rows.map(lambda x: tf.numpy_function(note, [x], tf.int64))
+        s.on_driver(lambda: s.run(lambda: note(tf.constant(1.0))) and None)
+        assert len(seen) == (2 if s.is_driver else 0)
+        s.on_driver(lambda: [one.numpy().tolist() for one in rows])
+        assert seen == ([True] * 4 if s.is_driver else [])
+        s.run(lambda: note(tf.constant(1.0)))
+        assert seen[4:] == ([False] * 2 if s.is_driver else [])
 
 
 @SOME

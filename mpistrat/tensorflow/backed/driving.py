@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import math
 import pickle
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
@@ -40,7 +42,6 @@ class Link:
 
     def __init__(self, communicator: Communicator, driver: int) -> None:
         self.communicator, self.driver = communicator, driver
-        self._is_alone = False
         _retrace()
 
     @property
@@ -50,19 +51,19 @@ class Link:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this rank runs what the others do not."""
-        return self._is_alone
+        """Whether this thread runs what the other ranks do not, or TensorFlow does so for one."""
+        return id(self) in _alone()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Say so for this block. **Local.**"""
-        before, self._is_alone = self._is_alone, True
-        _alone.append(id(self))
+        token = _here.set((*_here.get(), id(self)))
+        _anywhere.append(id(self))
         try:
             yield
         finally:
-            _alone.pop()
-            self._is_alone = before
+            _anywhere.remove(id(self))
+            _here.reset(token)
 
     def told(self, what: str, make: Callable[[], Any], save: Any = None) -> Any:
         """Return what `make` returns on the driving rank, or raise its error. **Collective.**
@@ -79,7 +80,7 @@ class Link:
         save
             Of a save, what tells it from others, equal on all ranks that make it; else None.
         """
-        if self._is_alone:
+        if self.is_alone:
             return make()
         self._check_place(what)
         passed_on(self.communicator.gate.check_open)
@@ -162,13 +163,26 @@ class Link:
         )
 
 
-_alone: list[int] = []
+_here: ContextVar[tuple[int, ...]] = ContextVar("alone", default=())
+_anywhere: list[int] = []
+
+
+def _alone() -> Sequence[int]:
+    """Return the links that are alone for this thread.
+
+    Threads of TensorFlow's, for replicas and datasets, inherit nothing: they work for another one.
+    """
+    thread = threading.current_thread()
+    is_theirs = isinstance(thread, threading._DummyThread) or "tensorflow" in type(
+        thread
+    ).__module__.split(".")
+    return _anywhere if is_theirs else _here.get()
 
 
 @functools.cache
 def _retrace() -> None:
     """Have functions traced again on a driving rank that is alone: there they may have more."""
-    private_driving.retrace_for_each(lambda: _alone[-1] if _alone else None)
+    private_driving.retrace_for_each(lambda: next(reversed(_alone()), None))
 
 
 class _Kept:
