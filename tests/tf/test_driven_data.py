@@ -112,10 +112,23 @@ def test_loops_in_a_function_are_the_driving_ranks():
             assert s.on_driver(lambda: over_dataset(dataset)).numpy() == 28  # one that is ours
             assert s.on_driver(over_iterator, iter(dataset)).numpy() == 28
             assert s.on_driver(while_any, iter(dataset)).numpy() == 28
+            assert s.on_driver(over_dataset, dataset=dataset).numpy() == 28
+            assert s.on_driver(over_iterator, batches=iter(dataset)).numpy() == 28
         assert traces == (["dataset", "dataset", "iterator"] if s.is_driver else [])
         for call in (over_dataset, lambda one: over_iterator(iter(one))):
             with pytest.raises(UsageError, match=STEP):  # also on the rank that has traced them
                 call(dataset)
+
+
+@SOME
+def test_replicas_get_tensorflows_iterators():
+    with backed() as s:
+        batches = iter(s.experimental_distribute_dataset(rows()))
+        given = []
+        call = (lambda *one, **named: given.extend([*one, *named.values()]), (batches,))
+        s.run(*call, {"batches": batches})
+        s.on_driver(s.run, *call, kwargs={"batches": batches})
+        assert given == [batches.own] * (8 if s.is_driver else 0)
 
 
 @SOME

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from mpistrat.tensorflow.backed.driving import Link, stays_there
 from mpistrat.tensorflow.backed.elsewhere import Elsewhere
 from mpistrat.tensorflow.errors import of_both
 
-__all__ = ["DrivenDataset", "own_data", "told_dataset"]
+__all__ = ["DrivenDataset", "own_call", "told_dataset"]
 
 
 def told_dataset(link: Link, make: Callable[[], Any]) -> DrivenDataset:
@@ -26,10 +26,21 @@ def told_dataset(link: Link, make: Callable[[], Any]) -> DrivenDataset:
     return DrivenDataset(link, *link.told("distributing a dataset", described), *made)
 
 
-def own_data(arguments: Iterable[Any]) -> tuple[Any, ...]:
-    """Return arguments with TensorFlow's own datasets and iterators in place of driven ones."""
-    kinds = (DrivenDataset, DrivenIterator)
-    return tuple(one.own if isinstance(one, kinds) and one.own else one for one in arguments)
+def own_call(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return arguments with TensorFlow's own datasets and iterators in place of driven ones.
+
+    What cannot be arguments is left as it is, for the function that refuses it.
+    """
+    if isinstance(args, list | tuple):
+        args = tuple(map(_own, args))
+    if isinstance(kwargs, Mapping):
+        kwargs = {name: _own(one) for name, one in kwargs.items()}
+    return args, kwargs
+
+
+def _own(value: Any) -> Any:
+    is_driven = isinstance(value, DrivenDataset | DrivenIterator)
+    return value.own if is_driven and value.own is not None else value
 
 
 def _cardinality(dataset: Any) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.backed.driven_data import own_data
+from mpistrat.tensorflow.backed.driven_data import own_call
 
 __all__ = ["TRAINING", "USING", "by_driver"]
 
@@ -28,8 +28,8 @@ def by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
         here: list[Any] = []
 
         def make() -> Any:
-            own = dict(zip(kwargs, own_data(kwargs.values()), strict=True))
-            here.append(original(self, *own_data(args), **own))
+            own_args, own_kwargs = own_call(args, kwargs)
+            here.append(original(self, *own_args, **own_kwargs))
             return _plain(here[0]), _state(self) if changes_weights else None
 
         result, state = link.told(f"{original.__name__} of a Keras model", make)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow import keras_hooks
 from mpistrat.tensorflow.backed import driven_files
-from mpistrat.tensorflow.backed.driven_data import own_data, told_dataset
+from mpistrat.tensorflow.backed.driven_data import own_call, told_dataset
 from mpistrat.tensorflow.backed.driving import Link
 from mpistrat.tensorflow.backed.elsewhere import Elsewhere
 from mpistrat.tensorflow.backed.local import Local
@@ -44,11 +44,12 @@ class Driving(Local):
 
     def run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
         """See `Local`. **Local.** In ``on_driver`` its errors may be caught: nobody is told."""
+        args, kwargs = own_call(args, kwargs)
         if not self.link.is_alone:
-            return self._way.run(fn, own_data(args), kwargs, options)
+            return self._way.run(fn, args, kwargs, options)
         self.require_open()
         with self._way.translation.of("run", has_functions=True):
-            return self.tf_strategy.run(fn, own_data(args), kwargs, options)
+            return self.tf_strategy.run(fn, args, kwargs, options)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Combine the replicas' values for all ranks. **Collective.**"""
@@ -79,7 +80,8 @@ class Driving(Local):
     def on_driver(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function here, for all ranks. **Collective.**"""
         self.require_open()
-        return self.link.told("on_driver", lambda: function(*own_data(args), **kwargs))
+        args, kwargs = own_call(args, kwargs)
+        return self.link.told("on_driver", lambda: function(*args, **kwargs))
 
     def close(self) -> None:
         """End it, once all ranks are here. **Collective.**"""
