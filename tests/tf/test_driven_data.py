@@ -132,6 +132,21 @@ def test_replicas_get_tensorflows_iterators():
 
 
 @SOME
+def test_an_iterator_that_cannot_be_made_is_an_error_on_all_ranks():
+    class Broken:
+        def __iter__(self):
+            raise OSError("no iterator")
+
+    with backed() as s:
+        dataset = s.experimental_distribute_dataset(rows())
+        if s.is_driver:
+            dataset.own = Broken()
+        with pytest.raises(OSError, match="no iterator"):
+            iter(dataset)
+        assert s.on_driver(lambda: 7) == 7
+
+
+@SOME
 def test_what_is_not_here_is_refused():
     with backed() as s:
         value = s.run(lambda: (tf.constant(1.0), {"x": tf.constant([2.0])}))

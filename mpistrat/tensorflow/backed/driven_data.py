@@ -75,9 +75,10 @@ class DrivenDataset(tf.distribute.DistributedDataset):  # type: ignore[misc]
         return _specs(self._batch) if self.own is None else self.own.element_spec
 
     def __iter__(self) -> DrivenIterator:
-        return DrivenIterator(
-            self._link, self._batch, None if self.own is None else iter(self.own)
-        )
+        """Return an iterator. **Collective.**"""
+        own: list[Any] = []
+        self._link.told("an iterator over a dataset", lambda: own.append(iter(self.own)))
+        return DrivenIterator(self._link, self._batch, *own)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
         """Combine a state with each batch, on the driving rank; loops become this. **Collective.**
