@@ -40,8 +40,7 @@ def install() -> None:
     if trainer is None or hasattr(trainer, "_mpistrat"):
         return
     trainer._mpistrat = True  # type: ignore[attr-defined]
-    for name in (*driven_models.TRAINING, *driven_models.USING):
-        _replace(trainer.TensorFlowTrainer, name, driven_models.by_driver)
+    _run_by_driver(trainer.TensorFlowTrainer)
     callbacks = sys.modules["keras.src.callbacks"]
     loss = sys.modules["keras.src.losses.loss"]
     _replace(loss, "scale_loss_for_distribution", _scale)
@@ -77,6 +76,13 @@ def install() -> None:
     legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
     _replace(legacy, "save_model_to_hdf5", written_whole)
     _written_by_driver(saving, legacy)
+
+
+def _run_by_driver(trainer: Any) -> None:
+    for name in (*driven_models.TRAINING, *driven_models.USING):
+        _replace(trainer, name, driven_models.by_driver)
+    base = sys.modules["keras.src.trainers.trainer"].Trainer
+    _replace(base, "_symbolic_build", driven_models.noting_batch)
 
 
 def _written_by_driver(saving: Any, legacy: Any) -> None:
