@@ -66,6 +66,11 @@ class TFBackedStrategy(OlderMembers):
     strategy's, a save or ``close()``, and not one of the communicator's, or all get MismatchError.
     All other calls have to be made by all ranks in the same order.
 
+    Each ``fit`` and each ``train_on_batch`` pickles all weights and the optimizer's state, sends
+    them to all ranks, and waits until they have them: a copy or two of the model for each call. In
+    a loop over batches call ``strategy.on_driver(model.train_on_batch, x, y)``, which sends its
+    result only, and ``model.train_on_batch`` where the others are to have the weights.
+
     References
     ----------
     tf.distribute.Strategy.
