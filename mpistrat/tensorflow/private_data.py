@@ -57,8 +57,12 @@ def keep_datasets_of_iterators() -> None:
 
     @functools.wraps(init)
     def keeping(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        self._mpistrat_dataset, made.dataset = made.dataset, None  # the last of its attributes
+        made.dataset = None  # an iterator of another kind may have made one
+        try:
+            init(self, *args, **kwargs)
+            self._mpistrat_dataset = made.dataset  # the last of its attributes
+        finally:
+            made.dataset = None
 
     operations.multi_device_iterator_init, kind.__init__ = noted, keeping
 
