@@ -35,27 +35,35 @@ def rank_3(monkeypatch):
         ("grpc://10.0.0.{rank}:8470", "grpc://10.0.0.3:8470"),
         ("local", "local"),
         (lambda rank: f"slice-{rank:02}", "slice-03"),
-        (["a", "b"], ["a", "b"]),
+        (["a", "b", "c", "pod-{rank}"], "pod-3"),
+        (lambda _: ["a", "b", "c", "pod-{rank}"], "pod-3"),
         (None, None),
+        (["a", "b", "c", None], None),
     ],
 )
 def test_names_by_rank(rank_3, given, named):
-    assert of_rank(given, rank_3) == named
+    assert of_rank(given, rank_3, 4) == named
 
 
 def test_one_environment_of_all_tasks_names_the_tpu_of_each(rank_3, monkeypatch):
     monkeypatch.setenv("TPU_NAME", "grpc://10.0.0.{rank}:8470,grpc://10.0.1.{rank}:8470")
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(of_rank(None, rank_3))
+    named = of_rank(None, rank_3, 4)
+    assert of_rank(["a", "b", "c", None], rank_3, 4) == named
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(named)
     hosts = ["10.0.0.3:8470", "10.0.1.3:8470"]
     assert resolver.cluster_spec().as_dict() == {"worker": hosts}
     monkeypatch.setenv("TPU_NAME", "slice")
-    assert of_rank(None, rank_3) is None  # TensorFlow looks there, among others
+    assert of_rank(None, rank_3, 4) is None  # TensorFlow looks there, among others
 
 
-@pytest.mark.parametrize("name", ["slice-{host}", "slice-{", "slice-{}", "{rank.node}"])
+@pytest.mark.parametrize(
+    "name", ["slice-{host}", "slice-{", "slice-{}", "{rank.node}", "{rank[0]}"]
+)
 def test_other_braces(rank_3, name):
     with pytest.raises(UsageError, match=r"expected no braces but \{rank\}, such as"):
-        of_rank(name, rank_3)
+        of_rank(name, rank_3, 4)
+    with pytest.raises(UsageError, match=r"expected no braces but"):
+        of_rank(["a", "b", "c", name], rank_3, 4)
 
 
 class _Named(PretendResolver):

@@ -291,12 +291,30 @@ def test_two_ranks_cannot_have_one_tpu():
     with pytest.raises(UsageError, match="expected another TPU for each rank"):
         mpistrat.TPUStrategy("grpc://127.0.0.1:1")
     pods = ["grpc://127.0.0.1:1,grpc://127.0.0.1:2", "grpc://127.0.0.1:2"]
-    with pytest.raises(UsageError, match=r"TPUs of ranks \[0, 1\] have one host, 127.0.0.1:2;"):
+    with pytest.raises(UsageError, match=r"TPUs of ranks \[0, 1\] have one host, 127.0.0.1:2 on"):
         mpistrat.TPUStrategy(pods)
     with pytest.raises(UsageError, match="1 TPUs for 2 ranks with driver=None"):
         mpistrat.TPUStrategy(["local"])
     with pytest.raises(UsageError, match="2 TPUs for 2 ranks with driver=0"):
         mpistrat.TPUStrategy(["local", "local"], driver=0)
+
+
+@TWO
+@pytest.mark.parametrize("name", ["localhost", "127.0.1.1", "tpu.internal"])
+def test_a_loopback_address_is_of_each_machine(name):
+    """All TPU VMs are started with the same one; it is another host on each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MPISTRAT_NODE_SIZE", "1")  # each rank is a machine
+        shared, kind = "have one host, tpu.internal:8470; .* name.* driver=0", UsageError
+        if name != "tpu.internal":
+            shared, kind = "nobody is there", ClusterError
+            patch.setattr(Steps, "reach", _nobody)
+        with pytest.raises(kind, match=shared):
+            mpistrat.TPUStrategy(f"grpc://{name}:8470")
+
+
+def _nobody(*_):
+    raise ClusterError("nobody is there")
 
 
 @TWO

@@ -63,8 +63,8 @@ class TPUStrategy(TFBackedStrategy):
     summed over all TPUs by ``reduce``, on the host, between two calls of ``run``: divide by this
     strategy's ``num_replicas_in_sync``, since tf.distribute.get_strategy() knows of one TPU. On
     the host, variables with ``ON_READ`` and Keras's metrics are read over all TPUs, too: all ranks
-    have to read them. With one TPU and a `driver`, or with one rank, Keras works as under
-    TensorFlow.
+    have to read them, and to save checkpoints with them, of which one is kept. With one TPU and a
+    `driver`, or with one rank, Keras works as under TensorFlow.
 
     All ranks of ``srun`` and ``mpirun`` have the same arguments and environment. On TPU VMs, one
     rank on each, ``"local"`` is each one's own; otherwise a rank's is that of ``{rank}``, which is
@@ -105,7 +105,8 @@ class TPUStrategy(TFBackedStrategy):
 
         def check() -> float:
             _check(self._timeout_s, self._hook)
-            self._given = _of_rank(of_rank(self._given, rank, driver), rank, size, driver)
+            self._given = of_rank(self._given, rank, size, driver)
+            _check_kind(self._given, rank, size)
             return float(self._timeout_s)
 
         longest_s = max(together(communicator, check, "the arguments of TPUStrategy"))
@@ -187,29 +188,21 @@ def _check(timeout_s: Any, on_preemption: Any) -> None:
         raise UsageError(f"on_preemption={on_preemption!r}; expected a function of one argument")
 
 
-def _of_rank(given: Any, rank: int, size: int, driver: int | None) -> Any:
-    """Return what names the TPU of a rank."""
-    if isinstance(given, (list, tuple)):
-        if driver is not None or len(given) != size:
-            raise UsageError(
-                f"{len(given)} TPUs for {size} ranks with driver={driver}; expected one for each"
-                " rank and no driver, or one TPU that is no list"
-            )
-        given = given[rank]
+def _check_kind(given: Any, rank: int, size: int) -> None:
     kind = tf.distribute.cluster_resolver.TPUClusterResolver
     if given is not None and not isinstance(given, (str, kind)):
         raise ArgumentTypeError(
             f"tpu_cluster_resolver={given!r} on rank {rank}/{size}; expected a TPUClusterResolver,"
             " the name of a TPU, a list of those, or None"
         )
-    return given
 
 
 def _check_distinct(communicator: Communicator, hosts: list[tuple[str, ...]]) -> None:
     """Raise on all ranks if a host is in the TPUs of two."""
     ranks: dict[str, list[int]] = {}
+    machines = communicator.topology.hostnames
     for rank, own in enumerate(hosts):
-        for host in set(own):
+        for host in {_address(host, machines[rank]) for host in own}:
             ranks.setdefault(host, []).append(rank)
     shared = {host: those for host, those in sorted(ranks.items()) if len(those) > 1}
     if shared:
@@ -217,5 +210,13 @@ def _check_distinct(communicator: Communicator, hosts: list[tuple[str, ...]]) ->
         host, those = next(iter(shared.items()))
         raise UsageError(
             f"the TPUs of ranks {those} have one host, {host}; expected another TPU for each"
-            " rank. Give a list of names, or driver=0 if one rank is to drive it"
+            " rank. Give a list of names, or one with {rank} in it, or driver=0 if one rank is to"
+            " drive it"
         )
+
+
+def _address(host: str, machine: str) -> str:
+    """Return an address that is of one host only; a loopback address is each machine's own."""
+    name = (host.rpartition(":")[0] or host).strip("[]")
+    is_loopback = name in ("localhost", "::1") or name.startswith("127.")
+    return f"{host} on machine {machine}" if is_loopback else host
