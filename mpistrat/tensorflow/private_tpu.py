@@ -18,15 +18,10 @@ __all__ = [
     "is_device_assignment",
     "is_tpu_strategy",
     "name_of",
-    "slice_of_dataset",
-    "tpu_input_workers",
 ]
 
 _modules = load(
     {
-        "data.experimental.ops.distribute": ("replicate",),
-        "distribute.input_lib": ("DistributedDataset",),
-        "distribute.input_ops": ("auto_shard_dataset",),
         "distribute.tpu_strategy": ("TPUExtended", "_TPUReplicaContext"),
         "distribute.tpu_util": ("enclosing_tpu_context",),
         "tpu.device_assignment": ("DeviceAssignment",),
@@ -77,55 +72,3 @@ def before_tpu_gathers(check: Callable[[Any], None]) -> None:
         return original(self, *args, **kwargs)
 
     kind.all_gather = all_gather
-
-
-def tpu_input_workers(strategy: Any, options: Any) -> Any:
-    """Return the hosts of a TPU strategy that read data."""
-    return strategy.extended._get_input_workers(options)
-
-
-def slice_of_dataset(
-    dataset: Any, strategy: Any, options: Any, slices: tuple[int, int], replicas: int
-) -> Any:
-    """Return what TensorFlow would give the hosts of one TPU strategy if all were of one.
-
-    Parameters
-    ----------
-    dataset, strategy, options
-        As TensorFlow distributes it.
-    slices
-        Index of this slice, and how many there are.
-    replicas
-        Of all slices.
-    """
-    extended = strategy.extended
-    if options is None or options.experimental_fetch_to_device:
-        extended._check_spec(dataset.element_spec)
-    order = extended._get_replica_order()
-    workers = tpu_input_workers(strategy, options)
-    how = {"num_replicas_in_sync": replicas, "options": options, "replica_order": order}
-    return _slice_class(*slices)(workers, strategy, dataset, **how)
-
-
-@functools.cache
-def _slice_class(index: int, count: int) -> Any:
-    kind: Any = _modules["distribute.input_lib"].DistributedDataset
-    replicate = _modules["data.experimental.ops.distribute"].replicate
-    auto_shard = _modules["distribute.input_ops"].auto_shard_dataset
-
-    class SliceOfDataset(kind):  # type: ignore[misc]
-        def _create_cloned_datasets_from_dataset(
-            self, dataset: Any, _: Any, workers: Any, strategy: Any, replicas: int
-        ) -> None:
-            del strategy
-            hosts = workers.worker_devices
-            first, total = index * len(hosts), count * len(hosts)
-            rebatched = self._make_rebatch_fn(dataset, total, replicas)
-            copies = replicate(dataset, hosts)
-            self._cloned_datasets = []
-            for number, host in enumerate(hosts, first):
-                with tf.device(host):
-                    own = rebatched(copies[host], number)
-                    self._cloned_datasets.append(auto_shard(own, total, number, replicas))
-
-    return SliceOfDataset

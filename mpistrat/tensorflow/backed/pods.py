@@ -14,7 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.tensorflow import private_api, private_tpu
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow import private_api, private_tpu_data
 from mpistrat.tensorflow.backed.host_bridge import HostBridge
 from mpistrat.tensorflow.backed.joined import join
 from mpistrat.tensorflow.backed.local import Local
@@ -132,10 +133,12 @@ class Pods(Local):
             return super().distribute_dataset(dataset, options)
         self.require_open()
         _check_options(options)
-        slices = (self._bridge.rank, self._bridge.size)
+        workers, slices = self._workers(options), (self._bridge.rank, self._bridge.size)
         with self.translation.of("experimental_distribute_dataset"):
-            return private_tpu.slice_of_dataset(
-                dataset, self.tf_strategy, options, slices, self.num_replicas
+            return self._of_one_kind(
+                private_tpu_data.slice_of_dataset(
+                    dataset, self.tf_strategy, options, slices, workers
+                )
             )
 
     def datasets_from_function(self, dataset_fn: Callable[..., Any], options: Any) -> Any:
@@ -144,11 +147,32 @@ class Pods(Local):
             return super().datasets_from_function(dataset_fn, options)
         self.require_open()
         _check_options(options)
-        workers = private_tpu.tpu_input_workers(self.tf_strategy, options)
+        workers = self._workers(options)
         with self.translation.of("distribute_datasets_from_function", has_functions=True):
-            return private_api.datasets_from_function(
+            made = private_api.datasets_from_function(
                 dataset_fn, workers, self._contexts(workers.num_workers), self.tf_strategy, options
             )
+        return self._of_one_kind(made)
+
+    def _workers(self, options: Any) -> Any:
+        """Return the hosts of this slice, whose data ends together with that of the others."""
+        return private_tpu_data.slice_workers(
+            self.tf_strategy,
+            options,
+            self.num_replicas,
+            lambda count: self._bridge.all_reduce([count])[0],
+        )
+
+    def _of_one_kind(self, distributed: Any) -> Any:
+        """Return a dataset; or raise on all ranks if the slices' could not end together."""
+        kinds = self.communicator.allgather_object(private_tpu_data.kind_of_slice(distributed))
+        if len(set(kinds)) > 1:
+            raise UsageError(
+                f"datasets of TPU slices by rank: {kinds}; expected the same on all, which can end"
+                " together: repeat() on all or on none, and batch(..., drop_remainder=True) on all"
+                " or on none"
+            )
+        return distributed
 
     def _contexts(self, hosts: int) -> list[tf.distribute.InputContext]:
         first = self._bridge.rank * hosts

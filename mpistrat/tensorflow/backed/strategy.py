@@ -146,7 +146,11 @@ class TFBackedStrategy(OlderMembers):
 
     @property
     def is_chief(self) -> bool:
-        """Whether this rank writes what is to be written once: rank 0, or the one that drives."""
+        """Whether this rank writes what is to be written once: rank 0, or the one that drives.
+
+        With slices, all ranks have to save checkpoints and models with ``ON_READ`` variables, such
+        as Keras's metrics: these are summed over them. Of what all save to one path one is kept.
+        """
         link = getattr(self._way, "link", None)
         return self.communicator.rank == 0 if link is None else self.is_driver
 
@@ -209,7 +213,10 @@ class TFBackedStrategy(OlderMembers):
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """See tf.distribute.Strategy. **Collective.**
 
-        With a `driver` that rank reads it, and iterating is **Collective**.
+        With a `driver` that rank reads it, and iterating is **Collective**. With slices it is,
+        too, unless the data is endless: all get as many batches. Who has none left gets some of no
+        rows, till nobody has one; slices of TPUs whose batches have one shape end with the first
+        that has none, but in a ``for`` of a ``tf.function``.
         """
         return self._way.distribute_dataset(dataset, options)
 
