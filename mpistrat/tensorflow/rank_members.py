@@ -24,7 +24,11 @@ class RankMembers:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is rank 0, which writes what is to be written once."""
+        """Whether this is rank 0, which writes what is to be written once.
+
+        All ranks have to save checkpoints and models with ``ON_READ`` variables, such as Keras's
+        metrics: these are summed over them. Of what all save to one path one is kept.
+        """
         return self.communicator.rank == 0
 
     def scope(self) -> Any:

@@ -3,7 +3,8 @@
 Programs made for one process save once; on several ranks each saves. Each writes under a name of
 its own beside the path. The first that is done gives its files the path's name, and the others
 drop theirs: a rank whose call has returned can read what one rank wrote, whole. No rank waits for
-a call of another, so that one alone can save too.
+a call of another, so that one alone can save too, but for variables that are summed over all ranks
+to be read.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from mpistrat.cluster.file_locks import try_to_lock
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import CommunicationTimeoutError
 from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.errors import of_both
 
 if TYPE_CHECKING:
     from mpistrat.collectives import Communicator
@@ -101,9 +103,22 @@ def written_whole(original: Callable[..., Any]) -> Callable[..., Any]:
         if path is None:
             return original(what, *args, **kwargs)
         with _own_name(path) as own:
-            return original(what, str(own), *args[1:], **kwargs)
+            try:
+                return original(what, str(own), *args[1:], **kwargs)
+            except CommunicationTimeoutError as error:
+                raise _saved_alone(path, error) from error
 
     return save
+
+
+def _saved_alone(path: Path, error: CommunicationTimeoutError) -> Exception:
+    text = (
+        f"saving {path} by some ranks; expected all: variables with ON_READ, such as Keras's"
+        " metrics, are summed over them to be saved. Call this on all ranks, of whose files one is"
+        f" kept: {error}"
+    )
+    found: Exception = of_both(CommunicationTimeoutError(text, error.missing))
+    return found
 
 
 def _local_path(value: Any) -> Path | None:

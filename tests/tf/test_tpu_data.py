@@ -9,11 +9,11 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import mpistrat  # noqa: E402
-from mpistrat.errors import UsageError  # noqa: E402 - TF may be missing
+from mpistrat.errors import CommunicationTimeoutError, UsageError  # noqa: E402 - TF may be missing
 from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
-from mpistrat.testing.tensorflow_cases import steady  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop, steady  # noqa: E402
 
 four_cpus()
 
@@ -95,3 +95,30 @@ def test_slices_of_a_function_end_together():
         ):
             with pytest.raises(UsageError, match=r"slices by rank: .*'.*', '.*'.*; .*repeat\(\)"):
                 s.distribute_datasets_from_function(unlike)
+
+
+@TWO
+def test_one_rank_alone_cannot_save_what_is_summed_over_all():
+    from mpi4py import MPI
+
+    with initialized(), pytest.MonkeyPatch.context() as patch:
+        s = mpistrat.TPUStrategy(PretendResolver())
+        with s.scope():
+            rows = tf.Variable(
+                0.0,
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
+        rows.assign(8.0)
+        saved, folder = tf.train.Checkpoint(rows=rows), world_folder(s)
+        path = saved.write(folder / "all")
+        assert float(tf.train.load_variable(path, "rows/.ATTRIBUTES/VARIABLE_VALUE")) == 8.0
+        if s.is_chief:
+            patch.setenv("MPISTRAT_TIMEOUT", "0.5")
+            with pytest.raises(
+                CommunicationTimeoutError, match=r"one by some ranks.*on all ranks"
+            ):
+                saved.write(folder / "one")
+        MPI.COMM_WORLD.Barrier()
+        drop(s)
