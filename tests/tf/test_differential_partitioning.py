@@ -132,6 +132,7 @@ def ours():
 
 
 @takes_long()
+@pytest.mark.deadline(150)  # TensorFlow starts in another process, on a machine with other work
 def test_the_same_parts():
     arguments = json.dumps([SHAPES, DTYPES, PARTITIONERS, OWN])
     done = subprocess.run(
