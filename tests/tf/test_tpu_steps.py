@@ -1,13 +1,10 @@
-"""How a TPU is found and reached: a stand-in for the metadata server and for the Cloud TPU API."""
+"""How a TPU is found and reached, and which errors all ranks get if it is not."""
 
 import contextlib
-import json
 import os
 import socket
 import threading
 import time
-import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -21,81 +18,20 @@ from mpistrat.errors import (  # noqa: E402 - TensorFlow may be missing
     UsageError,
 )
 from mpistrat.tensorflow.tpu.ports import knock  # noqa: E402
-from mpistrat.tensorflow.tpu.preemption import PreemptionWatch  # noqa: E402
 from mpistrat.tensorflow.tpu.steps import Steps  # noqa: E402
+from mpistrat.testing.pretend_cloud import pretend_cloud  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 
 four_cpus()
 
 TWO = pytest.mark.mpi(ranks=2, timeout_s=30)
-METADATA = {"project/project-id": "p", "instance/zone": "projects/1/zones/z"}
-NODES = {
-    "projects/p/locations/z/nodes/ready": {
-        "state": "READY",
-        "networkEndpoints": [
-            {"ipAddress": "10.0.0.1", "port": "8470"},
-            {"ipAddress": "10.0.0.2", "port": "8470"},
-        ],
-    },
-    "projects/p/locations/z/nodes/creating": {"state": "CREATING"},
-}
-
-
-class Cloud:
-    """Both servers, on a port of the loopback address."""
-
-    def __init__(self):
-        self.metadata, self.delay_s = dict(METADATA), 0.0
-        cloud = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                time.sleep(cloud.delay_s)
-                body = cloud.answer(self.path, self.headers)
-                self.send_response(404 if body is None else 200)
-                self.end_headers()
-                self.wfile.write((body or "").encode())
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.host = f"127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def answer(self, path, headers):
-        start = "/computeMetadata/v1/"
-        if path.startswith(start) and headers["Metadata-Flavor"] == "Google":
-            return self.metadata.get(path.removeprefix(start))
-        node = NODES.get(path.removeprefix("/v1/"))
-        return None if node is None else json.dumps(node)
-
-    # As Google's client: service.projects().locations().nodes().get(name=...).execute()
-    def projects(self):
-        return self
-
-    locations = nodes = projects
-
-    def get(self, name):
-        self.url = f"http://{self.host}/v1/{name}"
-        return self
-
-    def execute(self):
-        with urllib.request.urlopen(self.url, timeout=5) as answer:
-            return json.loads(answer.read())
 
 
 @pytest.fixture
 def cloud(monkeypatch):
-    for name in ("TPU_NAME", "TPU_CONFIG", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS"):
-        monkeypatch.delenv(name, raising=False)
-    made = Cloud()
-    monkeypatch.setenv("GCE_METADATA_HOST", made.host)
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with pretend_cloud(monkeypatch) as made:
+        yield made
 
 
 def resolver(cloud, name):
@@ -376,60 +312,3 @@ def test_who_is_done_waits_for_the_steps_of_the_others():
 def test_what_fails_where_one_rank_drives_fails_on_all():
     with pytest.raises(ClusterError, match="rank 1/2: could not initialize the TPU 'local'"):
         mpistrat.TPUStrategy("local", driver=1)
-
-
-# --------------------------------------------------------------------------------- preemption
-
-
-@pytest.mark.parametrize(
-    ("announced", "value"),
-    [
-        ("instance/preempted", "TRUE"),
-        ("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE"),
-    ],
-)
-def test_a_preemption_calls_the_hook_once(cloud, announced, value):
-    cloud.metadata.update({"instance/preempted": "FALSE", "instance/maintenance-event": "NONE"})
-    calls, is_called = [], threading.Event()
-
-    def hook(what):
-        calls.append(what)
-        is_called.set()
-
-    watch = PreemptionWatch(hook, every_s=0.01)
-    assert not is_called.wait(0.2)
-    cloud.metadata[announced] = value
-    assert is_called.wait(10)
-    time.sleep(0.1)
-    watch.close()
-    assert calls == [announced]
-
-
-def test_a_strategy_watches_for_its_preemption(cloud):
-    cloud.metadata["instance/preempted"] = "TRUE"
-    is_called = threading.Event()
-    with (
-        initialized(),
-        mpistrat.TPUStrategy(PretendResolver(), on_preemption=lambda _: is_called.set()),
-    ):
-        assert is_called.wait(10)
-
-
-def test_an_error_ends_the_watch(cloud):
-    with initialized():
-        s = mpistrat.TPUStrategy(PretendResolver(), on_preemption=lambda _: None)
-        with pytest.raises(OSError, match="a disk"), s:
-            raise OSError("a disk")
-    s._watch._thread.join(20)
-    assert not s._watch._thread.is_alive()
-
-
-def test_a_hook_that_fails_is_logged(cloud, caplog):
-    cloud.metadata["instance/preempted"] = "TRUE"
-
-    def hook(_):
-        raise OSError("a disk")
-
-    watch = PreemptionWatch(hook)
-    watch._thread.join(10)
-    assert "the hook for the preemption of this machine failed" in caplog.text
