@@ -12,8 +12,10 @@
 
 namespace {
 
+using mpistrat_test::append;
 using mpistrat_test::cut;
 using mpistrat_test::finish;
+using mpistrat_test::is_same;
 using mpistrat_test::on_ranks;
 using mpistrat_test::Rank;
 using mpistrat_test::Setting;
@@ -34,9 +36,9 @@ struct Case {
   // Who sends a block, and to whom; -1 is everyone, who all get the same.
   Bytes block(int from, int to) const {
     const int64_t lengths[] = {most, 0, 1, most / 2, most};
-    Bytes bytes(static_cast<size_t>(lengths[(from * 3 + to * 2 + 2 + salt) % 5]));
-    for (size_t i = 0; i < bytes.size(); ++i)
-      bytes[i] = static_cast<uint8_t>((from * 89 + to * 31 + static_cast<int>(i) * 7 + salt) % 199);
+    Bytes bytes;
+    append(bytes, lengths[(from * 3 + to * 2 + 2 + salt) % 5], 199,
+           [&](int64_t i) { return (from * 89 + to * 31 + i * 7 + salt) % 199; });
     return bytes;
   }
   bool is_to_all() const { return kind == MPISTRAT_ALLTOALL || kind == MPISTRAT_SCATTER; }
@@ -98,7 +100,7 @@ void run_call(Rank& me, const Case& c) {
   if (c.crosses) show(me, c.kind, me.rank);
   Bytes recv;
   CHECK(call(me, c, &recv) == MPISTRAT_DONE);
-  CHECK_AT(recv == received(c, me).bytes, "kind %d, rank %d of %d, root %d, salt %d", c.kind,
+  CHECK_AT(is_same(recv, received(c, me).bytes), "kind %d, rank %d of %d, root %d, salt %d", c.kind,
            me.rank, me.size, c.root, c.salt);
 }
 
@@ -108,7 +110,7 @@ void run_mismatch(Rank& me, Case c, int odd) {
   show(me, me.rank == odd ? 7 : 8, 0);
   Bytes recv;
   CHECK(call(me, c, &recv) == MPISTRAT_MISMATCH);
-  for (uint8_t byte : recv) CHECK(byte == kUntouched);
+  CHECK(is_same(recv, Bytes(recv.size(), kUntouched)));
 }
 
 // A block of the rank that lies where it belongs, as the root's own may, stays as it is.
@@ -134,7 +136,7 @@ void run_in_place(Rank& me, int kind) {
   spec.num_send = spec.num_recv = 1;
   spec.recv_bytes = side.counts.data();
   CHECK(finish(me, spec) == MPISTRAT_DONE);
-  CHECK(side.bytes == expected);
+  CHECK(is_same(side.bytes, expected));
 }
 
 void run_rank(Rank& me, const Setting& setting) {

@@ -18,6 +18,14 @@ namespace mpistrat_test {
 inline float value(int rank, int to, int64_t i, int salt) {
   return static_cast<float>((rank * 31 + to * 17 + i * 7 + salt) % 97);
 }
+constexpr size_t kPeriod = 97;  // of `i`
+
+// The sum of all ranks' values.
+inline float sum_of(int size, int to, int64_t i, int salt) {
+  float sum = 0;
+  for (int rank = 0; rank < size; ++rank) sum += value(rank, to, i, salt);
+  return sum;
+}
 
 struct Case {
   int kind, size, root, salt;
@@ -86,40 +94,36 @@ inline Values inputs(const Case& c, int rank) {
   Values values;
   const auto counts = sent(c, rank);
   for (size_t to = 0; to < counts.size(); ++to)
-    for (int64_t i = 0; i < counts[to]; ++i)
-      values.push_back(value(rank, static_cast<int>(to), i, c.salt));
+    append(values, counts[to], kPeriod,
+           [&](int64_t i) { return value(rank, static_cast<int>(to), i, c.salt); });
   return values;
 }
 
-// The answer, from the definition of each collective.
+// The answer at index `i` of the block from a rank, from the definition of each collective.
+inline float answer(const Case& c, int rank, int from, int64_t i) {
+  switch (c.kind) {
+    case MPISTRAT_ALLREDUCE:
+    case MPISTRAT_REDUCE:
+      return sum_of(c.size, 0, i, c.salt);
+    case MPISTRAT_REDUCE_SCATTER:
+      return sum_of(c.size, rank, i, c.salt);
+    case MPISTRAT_BCAST:
+      return value(c.root, 0, i, c.salt);
+    case MPISTRAT_SCATTER:
+      return value(c.root, rank, i, c.salt);
+    case MPISTRAT_ALLTOALL:
+      return value(from, rank, i, c.salt);
+    default:
+      return value(from, 0, i, c.salt);
+  }
+}
+
 inline Values expected(const Case& c, int rank) {
   Values values;
   const auto counts = received(c, rank);
   for (size_t from = 0; from < counts.size(); ++from)
-    for (int64_t i = 0; i < counts[from]; ++i) {
-      float sum = 0;
-      switch (c.kind) {
-        case MPISTRAT_ALLREDUCE:
-        case MPISTRAT_REDUCE:
-          for (int r = 0; r < c.size; ++r) sum += value(r, 0, i, c.salt);
-          break;
-        case MPISTRAT_REDUCE_SCATTER:
-          for (int r = 0; r < c.size; ++r) sum += value(r, rank, i, c.salt);
-          break;
-        case MPISTRAT_BCAST:
-          sum = value(c.root, 0, i, c.salt);
-          break;
-        case MPISTRAT_SCATTER:
-          sum = value(c.root, rank, i, c.salt);
-          break;
-        case MPISTRAT_ALLTOALL:
-          sum = value(static_cast<int>(from), rank, i, c.salt);
-          break;
-        default:
-          sum = value(static_cast<int>(from), 0, i, c.salt);
-      }
-      values.push_back(sum);
-    }
+    append(values, counts[from], kPeriod,
+           [&](int64_t i) { return answer(c, rank, static_cast<int>(from), i); });
   return values;
 }
 

@@ -20,9 +20,11 @@
 
 namespace {
 
+using mpistrat_test::append;
 using mpistrat_test::check_dtypes;
 using mpistrat_test::cut;
 using mpistrat_test::finish;
+using mpistrat_test::is_same;
 using mpistrat_test::on_ranks;
 using mpistrat_test::Rank;
 using mpistrat_test::Setting;
@@ -36,17 +38,21 @@ constexpr int64_t kFloat = sizeof(float);
 float value(int rank, int64_t i, int salt) {
   return static_cast<float>((rank * 31 + i * 7 + salt) % 97);
 }
+constexpr size_t kPeriod = 97;  // of `i`
 
 Values inputs(int rank, int64_t count, int salt) {
   Values values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(value(rank, i, salt));
+  append(values, count, kPeriod, [&](int64_t i) { return value(rank, i, salt); });
   return values;
 }
 
 Values sum(int size, int64_t count, int salt) {
-  Values values(static_cast<size_t>(count));
-  for (int rank = 0; rank < size; ++rank)
-    for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] += value(rank, i, salt);
+  Values values;
+  append(values, count, kPeriod, [&](int64_t i) {
+    float sum = 0;
+    for (int rank = 0; rank < size; ++rank) sum += value(rank, i, salt);
+    return sum;
+  });
   return values;
 }
 
@@ -65,6 +71,10 @@ Values slice(const Values& all, const Counts& counts, int rank) {
   for (int before = 0; before < rank; ++before) start += counts[static_cast<size_t>(before)];
   const auto begin = all.begin() + start;
   return {begin, begin + counts[static_cast<size_t>(rank)]};
+}
+
+void add(const Values& more, Values* values) {
+  values->insert(values->end(), more.begin(), more.end());
 }
 
 // What one rank gives and gets in a call.
@@ -91,7 +101,7 @@ Example example(int kind, const Rank& me, int64_t count, int root, int salt) {
     made.send = slice(inputs(me.rank, count, salt), counts, me.rank);
     made.expected.clear();
     for (int rank = 0; rank < me.size; ++rank)
-      for (float x : slice(inputs(rank, count, salt), counts, rank)) made.expected.push_back(x);
+      add(slice(inputs(rank, count, salt), counts, rank), &made.expected);
   }
   for (Counts* bytes : {&made.send_bytes, &made.recv_bytes})
     for (int64_t& n_bytes : *bytes) n_bytes *= kFloat;
@@ -118,7 +128,7 @@ void run_call(Rank& me, int kind, int64_t count, int root, int salt) {
   spec.recv_bytes = call.recv_bytes.data();
   if (spec.crosses) show(me, kind, me.rank);
   CHECK(finish(me, spec) == MPISTRAT_DONE);
-  CHECK_AT(call.recv == call.expected, "kind %d of %d, rank %d, root %d, salt %d", kind,
+  CHECK_AT(is_same(call.recv, call.expected), "kind %d of %d, rank %d, root %d, salt %d", kind,
            static_cast<int>(count), me.rank, root, salt);
 }
 
@@ -228,7 +238,7 @@ void run_queue(Rank& me, int64_t count, int bad) {
       run_between(me);
       mpistrat_resume(me.calls);
     } else {
-      CHECK(data[static_cast<size_t>(i)] == sum(me.size, count, i));
+      CHECK(is_same(data[static_cast<size_t>(i)], sum(me.size, count, i)));
     }
   }
   CHECK(mpistrat_wire_is_over(me.wire));

@@ -284,6 +284,7 @@ with strategy.scope():
 """
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_kills_at_any_time(tmp_path):
     """The program is killed as it saves, over and over, and restores a whole one each time."""

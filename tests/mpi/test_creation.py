@@ -9,6 +9,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import RunningJob, run_job
+from mpistrat.testing.placement import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -25,7 +26,7 @@ Communicator()
 """
 
 
-@pytest.mark.parametrize("level", ["multiple", "single"])
+@pytest.mark.parametrize("level", [pytest.param("multiple", marks=takes_long()), "single"])
 def test_a_division_by_nodes_has_a_deadline(level: str) -> None:
     env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "2", "MPISTRAT_TIMEOUT": "2"}
     env |= {"MPI4PY_RC_THREAD_LEVEL": level, "MPISTRAT_GRACE": "1"}

@@ -11,7 +11,7 @@ from mpistrat.demo.digits import split
 from mpistrat.demo.same_bits import digests, outliers
 from mpistrat.demo.train import Options, Trainer
 from mpistrat.testing.launcher import JobResult, run_job
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.placement import takes_long, with_all
 
 pytest.importorskip("sklearn")
 
@@ -47,6 +47,7 @@ def test_job_learns_the_digits_and_reports_once(ranks: int) -> None:
     assert [output.text for output in result.ranks[1:]] == [""] * (ranks - 1)
 
 
+@takes_long()
 def test_number_of_ranks_changes_nothing_but_rounding() -> None:
     two, three = epochs_of(demo(2)), epochs_of(demo(3))
     assert two == three
@@ -61,6 +62,7 @@ def test_ranks_with_two_replicas_each() -> None:
     assert losses == sorted(losses, reverse=True)
 
 
+@takes_long()
 def test_replicas_that_differ_end_the_job_with_an_error() -> None:
     code = """
 import sys

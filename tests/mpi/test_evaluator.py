@@ -97,6 +97,7 @@ def test_an_evaluator_that_has_enough_waits_for_the_end(tmp_path, way):
     assert result.ranks[0].stdout == "trained\n"
 
 
+@takes_long()
 def test_an_error_of_the_chief_ends_the_evaluator(tmp_path):
     result = run(tmp_path, "chief")
     assert result.returncode != 0

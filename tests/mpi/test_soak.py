@@ -8,6 +8,7 @@ import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.testing.backends.samples import get_dtype
+from mpistrat.testing.placement import takes_long
 
 CALLS, WARM_UP = 10_000, 2_500
 MOST_BYTES = 100_000
@@ -150,6 +151,7 @@ def same(got, want):
     return got.dtype == want.dtype and got.shape == want.shape and bool((got == want).all())
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=90)
 @pytest.mark.parametrize("backend", ["shm"])
 def test_ten_thousand_calls(backend):

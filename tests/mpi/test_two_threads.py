@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator, ordering
+from mpistrat.testing.placement import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=40)
 
@@ -115,6 +116,7 @@ def call_later(comm: Communicator) -> None:
             np.testing.assert_array_equal(work.wait(), np.full(64, 2.0))
 
 
+@takes_long()
 def test_threads_with_a_communicator_each_may_wait_for_long() -> None:
     """Neither waits for the other rank's other thread, although it looks like that."""
     with Communicator() as one, Communicator() as other:

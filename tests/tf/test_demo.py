@@ -22,7 +22,8 @@ def test_the_readme_shows_the_demo():
 @takes_long()
 @pytest.mark.deadline(200)
 def test_ranks_learn_together_and_rank_0_tells():
-    result = run_job(["-m", "mpistrat.demo.keras_digits"], 2, timeout_s=120).check()
+    env = {"PYTHONPATH": str(ROOT)}  # with scikit-learn
+    result = run_job(["-m", "mpistrat.demo.keras_digits"], 2, timeout_s=120, env=env).check()
     first, second = (rank.stdout for rank in result.ranks)
     (accuracy,) = re.findall(r"2 replicas, test accuracy ([\d.]+)%", first)
     assert float(accuracy) > 80

@@ -18,7 +18,7 @@ from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow_cases import Raised, by_id, raised  # noqa: E402
 from mpistrat.testing.two_processes import theirs  # noqa: E402
 
-pytestmark = pytest.mark.deadline(90)
+pytestmark = [pytest.mark.deadline(90), takes_long()]
 
 JOB_S = 60
 PROGRAM = """
@@ -48,7 +48,6 @@ FAILING = {
     "b42 gathers": unequal_gathers,
     "b42 numbers of dimensions": unequal_ranks,
 }
-MAIN = "b34 sums"
 
 
 def fail_alike(what):
@@ -71,9 +70,7 @@ def fail_alike(what):
     os._exit(0)
 
 
-@pytest.mark.parametrize(
-    "what", [what if what == MAIN else pytest.param(what, marks=takes_long()) for what in FAILING]
-)
+@pytest.mark.parametrize("what", FAILING)
 def test_the_class_of_the_error(what):
     paths = [str(Path(mpistrat.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     env = {"PYTHONPATH": os.pathsep.join(paths)}

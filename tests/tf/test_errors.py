@@ -35,7 +35,7 @@ WAYS = {
     "numpy graph": (without_native, tf.function),
 }
 BUT_XLA = [way for way in WAYS if "xla" not in way]  # XLA has no gathers
-FEW = ["native graph", "numpy eager"]
+FEW = ["native graph"]
 
 on_two_ranks = pytest.mark.mpi(ranks=2, timeout_s=60)
 on_every_way = pytest.mark.parametrize("way", WAYS)

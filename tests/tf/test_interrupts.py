@@ -88,7 +88,10 @@ WAITS = {
 }
 
 
-CASES = [pytest.param(what, True, id=what) for what in WAITS]
+CASES = [
+    pytest.param(what, True, id=what, marks=takes_long() if what == "fit" else ())
+    for what in WAITS
+]
 CASES += [
     pytest.param(what, False, id=f"{what}, not native", marks=takes_long())
     for what in WAITS

@@ -82,6 +82,7 @@ def epochs_of_all(s, dataset):
     return found
 
 
+@takes_long()
 @pytest.mark.parametrize("shuffle", [True, "batch"])
 def test_epochs_and_fits_have_orders_of_their_own_without_a_seed(shuffle):
     tf.random.set_seed(None)

@@ -104,10 +104,9 @@ def two_outputs(scope, rows, **options):
     }
 
 
-@pytest.mark.parametrize("rows", [45, 17, pytest.param(16, marks=takes_long())])
-@pytest.mark.parametrize(
-    "is_eager", [False, pytest.param(True, marks=takes_long())], ids=["graph", "eager"]
-)
+@takes_long()
+@pytest.mark.parametrize("rows", [45, 17, 16])
+@pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
 def test_losses_of_outputs(rows, is_eager):
     want = two_outputs(contextlib.nullcontext(), rows, run_eagerly=is_eager)
     with distribute.MirroredStrategy() as strategy:
@@ -170,6 +169,7 @@ def test_an_overflow_on_one_rank_skips_the_step_on_all(row, devices):
 # --------------------------------------------------------------------------- batch normalization
 
 
+@takes_long()
 def test_statistics_are_each_replicas_own_as_in_tensorflow():
     def statistics(strategy):
         layer = keras.layers.BatchNormalization

@@ -13,6 +13,7 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
 
 four_cpus()
@@ -90,6 +91,7 @@ class Held(keras.layers.Layer):
         return self.gate(x)
 
 
+@takes_long()
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_in_fit(optimizer):
     keras_dtype("float32")

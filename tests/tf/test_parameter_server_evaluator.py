@@ -102,6 +102,7 @@ def run(tmp_path, way):
     return result
 
 
+@takes_long()
 def test_b80_checkpoints_are_evaluated_while_others_train(tmp_path):
     result = run(tmp_path, "all").check()
     # The mean of the squares of three times the weight.
@@ -110,7 +111,7 @@ def test_b80_checkpoints_are_evaluated_while_others_train(tmp_path):
 
 
 @takes_long()
-@pytest.mark.parametrize("way", ["two", pytest.param("join", marks=takes_long())])
+@pytest.mark.parametrize("way", ["two", "join"])
 def test_an_evaluator_that_has_enough_waits_for_the_end(tmp_path, way):
     result = run(tmp_path, way).check()
     assert result.ranks[3].stdout == ("ckpt-1=9 ckpt-2=36\n" if way == "two" else "")
@@ -118,7 +119,7 @@ def test_an_evaluator_that_has_enough_waits_for_the_end(tmp_path, way):
 
 
 @takes_long()
-@pytest.mark.parametrize("way", ["chief", pytest.param("fails", marks=takes_long())])
+@pytest.mark.parametrize("way", ["chief", "fails"])
 def test_an_error_ends_the_others_too(tmp_path, way):
     result = run(tmp_path, way)
     rank, other, words = (0, 3, "the chief") if way == "chief" else (3, 0, "the evaluator")

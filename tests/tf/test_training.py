@@ -99,11 +99,12 @@ def test_as_one_process_with_all_of_the_data(model, optimizer):
     check("MirroredStrategy", model, optimizer)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 @pytest.mark.parametrize(
     ("kind", "model"),
     [
-        pytest.param("MultiWorkerMirroredStrategy", "embedding", marks=takes_long()),
+        ("MultiWorkerMirroredStrategy", "embedding"),
         ("CentralStorageStrategy", "dense"),
     ],
 )
@@ -111,6 +112,7 @@ def test_other_strategies(kind, model):
     check(kind, model, "adam")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[1, 2] if with_all() else [2], timeout_s=120)
 def test_two_devices_a_rank():
     with distribute.MirroredStrategy(["CPU:0", "CPU:1"]) as strategy:
@@ -151,6 +153,7 @@ def test_an_epoch_has_every_row_once_though_nothing_is_seeded():
         assert (orders[0] != orders[1]).any()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 def test_a_loss_in_a_function_of_its_own_counts_by_rows_too():
     class Model(keras.Model):

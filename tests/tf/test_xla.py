@@ -121,7 +121,8 @@ def test_what_cannot_be_compiled_says_so():
             ragged(tf.ones([2]))
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=takes_long())])
+@takes_long()
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_keras_fit(optimizer):
     rows = np.random.default_rng(0).normal(size=(64, 8))
     wanted = (rows.sum(1, keepdims=True) > 0).astype(float)

@@ -1,0 +1,3 @@
+"""Stands before scikit-learn, which Keras imports where it is installed; see ../conftest.py."""
+
+raise ImportError("scikit-learn is hidden from these tests")
