@@ -115,11 +115,14 @@ void Reduction::choose_stream(const Place& place) {
   if (is_direct && is_in_place(place)) {
     stream_ = 0;
   } else {
-    const bool is_apart = spec_.num_send > 0 && spec_.num_recv > 0 &&
-                          spec_.send[0].data != spec_.recv[0].data &&
-                          !(writes_in_place_ && has_one_result(place));
-    stream_ = nbytes_ >= (is_apart ? place.apart_stream_bytes : place.tuning.stream_bytes);
+    stream_ = nbytes_ >= (is_apart(place) ? place.apart_stream_bytes : place.tuning.stream_bytes);
   }
+}
+
+// Whether this rank's result is not where its source is.
+bool Reduction::is_apart(const Place& place) const {
+  return spec_.num_send > 0 && spec_.num_recv > 0 && spec_.send[0].data != spec_.recv[0].data &&
+         !(writes_in_place_ && has_one_result(place));
 }
 
 void Reduction::go_by_slots() { steps = before_ + chunks_ + !is_whole_; }
@@ -132,6 +135,10 @@ bool Reduction::may_pull(const Place& place) const {
 }
 
 // Find a way that all ranks can go. All read the same slots, and so come to the same answer.
+//
+// What is reduced is read again, by the other ranks, and so stays in the caches, if it fits: at
+// 64 MiB through them and past them are 0.81 and 0.79 of a memcpy's speed where the processors
+// share a cache, and 0.56 and 0.66 where they do not (a probe, sides in turn).
 void Reduction::prepare(const Place& place, int64_t step) {
   if (step == 0) {
     look(place);
@@ -140,7 +147,7 @@ void Reduction::prepare(const Place& place, int64_t step) {
     if (plan_.is_decision) place.ways->decide(nbytes_, pulls_);
     if (!pulls_) return;
     steps = has_one_result(place) ? 3 : 4;
-    stream_ = 0;  // what is reduced is read again, by the other ranks
+    stream_ = is_apart(place) && nbytes_ >= place.tuning.stream_bytes;
   }
 }
 

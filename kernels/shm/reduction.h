@@ -45,6 +45,7 @@ class Reduction : public Exchange {
   void bring_or_offer(const Place& place, int64_t step);
   bool may_pull(const Place& place) const;
   void choose_stream(const Place& place);
+  bool is_apart(const Place& place) const;
   void prepare(const Place& place, int64_t step);
   void look(const Place& place);
   void go_by_slots();
