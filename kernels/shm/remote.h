@@ -4,6 +4,11 @@
 // Private memory of other processes, read by the kernel (process_vm_readv): what one rank has and
 // another one needs is copied once, straight to where it is wanted, and through no slot.
 //
+// Only read: to write sums into the others' results as they are made would save a step and a pass
+// (0.90 and not 0.79 of a memcpy's speed at 64 MiB, in a probe of two processes that share a
+// cache). But a rank that gives its call up, after a deadline or an interrupt, may use that memory
+// for something else by then, and the number of one that has ended may be another process's.
+//
 // Systems may forbid it (kernel.yama.ptrace_scope, seccomp, other users, other PID namespaces), so
 // the ranks try first, and use it only if each can read every other one's token.
 
