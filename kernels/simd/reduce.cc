@@ -22,9 +22,14 @@ size_t bytes_to_next_line(const void* address) {
 
 #if defined(__x86_64__)
 
-// Non-temporal stores fill whole lines in a write-combining buffer, so that no line is read only
-// to be overwritten. 16 bytes at a time: wider ones are no faster, as memory is what they wait for.
-void stream_lines(char* to, const char* from, size_t nbytes) {
+// Copy whole lines to where lines begin. 16 bytes at a time: wider moves are no faster, as the
+// caches and memory are what they wait for. Non-temporal stores go past the caches: they fill whole
+// lines in a write-combining buffer, so that no line is read only to be overwritten.
+template <bool kPast>
+void copy_lines(char* to, const char* from, size_t nbytes) {
+  const auto store = [](__m128i* at, __m128i value) {
+    kPast ? _mm_stream_si128(at, value) : _mm_store_si128(at, value);
+  };
   for (size_t i = 0; i < nbytes; i += kLine) {
     const __m128i* source = reinterpret_cast<const __m128i*>(from + i);
     __m128i* line = reinterpret_cast<__m128i*>(to + i);
@@ -32,10 +37,10 @@ void stream_lines(char* to, const char* from, size_t nbytes) {
     const __m128i b = _mm_loadu_si128(source + 1);
     const __m128i c = _mm_loadu_si128(source + 2);
     const __m128i d = _mm_loadu_si128(source + 3);
-    _mm_stream_si128(line, a);
-    _mm_stream_si128(line + 1, b);
-    _mm_stream_si128(line + 2, c);
-    _mm_stream_si128(line + 3, d);
+    store(line, a);
+    store(line + 1, b);
+    store(line + 2, c);
+    store(line + 3, d);
   }
 }
 
@@ -44,19 +49,34 @@ void end_stream() { _mm_sfence(); }
 
 #else
 
-void stream_lines(char* to, const char* from, size_t nbytes) { std::memcpy(to, from, nbytes); }
+template <bool kPast>
+void copy_lines(char* to, const char* from, size_t nbytes) {
+  std::memcpy(to, from, nbytes);
+}
 
 void end_stream() {}
 
 #endif
 
-void stream_copy(char* to, const char* from, size_t nbytes) {
+template <bool kPast>
+void copy_by_lines(char* to, const char* from, size_t nbytes) {
   const size_t head = std::min(bytes_to_next_line(to), nbytes);
   const size_t lines = (nbytes - head) / kLine * kLine;
   const size_t tail = head + lines;
   std::memcpy(to, from, head);
-  stream_lines(to + head, from + head, lines);
+  copy_lines<kPast>(to + head, from + head, lines);
   std::memcpy(to + tail, from + tail, nbytes - tail);
+}
+
+// Of many bytes the C library makes one instruction, which is slow where the two ends lie
+// differently in their lines, as those of a slot and of NumPy's long arrays do (these begin 16
+// bytes after a page). Measured on one AMD EPYC, 2 ranks, 1 MiB: 82 us an all-reduce, and 62.
+void copy(char* to, const char* from, size_t nbytes) {
+  constexpr size_t kShort = 2048;
+  if (nbytes < kShort || bytes_to_next_line(to) == bytes_to_next_line(from))
+    std::memcpy(to, from, nbytes);
+  else
+    copy_by_lines<false>(to, from, nbytes);
 }
 
 // What a block needs to know of the call.
@@ -74,7 +94,15 @@ void reduce_block(const Call& call, size_t begin, size_t nbytes) {
   char* first = call.destinations[0] + begin;
   call.kernel(first, call.sources, begin, nbytes, call.divisor);
   for (int k = 1; k < call.num_destinations; ++k) {
-    std::memcpy(call.destinations[k] + begin, first, nbytes);
+    copy(call.destinations[k] + begin, first, nbytes);
+  }
+}
+
+void reduce_block_and_stream(const Call& call, size_t begin, size_t nbytes) {
+  char* first = call.destinations[0] + begin;
+  call.kernel(first, call.sources, begin, nbytes, call.divisor);
+  for (int k = 1; k < call.num_destinations; ++k) {
+    copy_by_lines<true>(call.destinations[k] + begin, first, nbytes);
   }
 }
 
@@ -82,7 +110,7 @@ void stream_block(const Call& call, size_t begin, size_t nbytes) {
   alignas(kLine) char block[kBlock];
   call.kernel(block, call.sources, begin, nbytes, call.divisor);
   for (int k = 0; k < call.num_destinations; ++k) {
-    stream_copy(call.destinations[k] + begin, block, nbytes);
+    copy_by_lines<true>(call.destinations[k] + begin, block, nbytes);
   }
 }
 
@@ -93,17 +121,20 @@ size_t first_block(const Call& call, size_t itemsize) {
   return head % itemsize == 0 && head > 0 ? head : kBlock;
 }
 
-void reduce(const Call& call, size_t itemsize, bool stream) {
+void reduce(const Call& call, size_t itemsize, int stream) {
   const size_t nbytes = call.sources.nbytes;
-  if (call.num_destinations == 1 && !stream) {
+  if (call.num_destinations == 1 && stream != MPISTRAT_STREAM_ALL) {
     reduce_block(call, 0, nbytes);
     return;
   }
+  const auto one_block = stream == MPISTRAT_STREAM_ALL    ? stream_block
+                         : stream == MPISTRAT_STREAM_REST ? reduce_block_and_stream
+                                                          : reduce_block;
   size_t block = std::min(first_block(call, itemsize), nbytes);
   for (size_t begin = 0; begin < nbytes; begin += block, block = std::min(kBlock, nbytes - begin)) {
-    stream ? stream_block(call, begin, block) : reduce_block(call, begin, block);
+    one_block(call, begin, block);
   }
-  if (stream) end_stream();
+  if (stream != MPISTRAT_STREAM_NONE) end_stream();
 }
 
 }  // namespace
@@ -130,14 +161,15 @@ extern "C" void mpistrat_reduce(void* const* destinations, int num_destinations,
   const mpistrat::Call call = {mpistrat::kernel_table().kernels[op][dtype],
                                reinterpret_cast<char* const*>(destinations), num_destinations, all,
                                divisor};
-  mpistrat::reduce(call, itemsize, stream != 0);
+  mpistrat::reduce(call, itemsize, stream);
 }
 
 extern "C" void mpistrat_copy(void* destination, const void* source, size_t nbytes, int stream) {
   if (stream == 0) {
-    std::memcpy(destination, source, nbytes);
+    mpistrat::copy(static_cast<char*>(destination), static_cast<const char*>(source), nbytes);
     return;
   }
-  mpistrat::stream_copy(static_cast<char*>(destination), static_cast<const char*>(source), nbytes);
+  mpistrat::copy_by_lines<true>(static_cast<char*>(destination), static_cast<const char*>(source),
+                                nbytes);
   mpistrat::end_stream();
 }

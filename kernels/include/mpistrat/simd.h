@@ -23,6 +23,10 @@ size_t mpistrat_itemsize(int dtype);
 // complex. And, or, xor: integers and bool.
 int mpistrat_can_reduce(int op, int dtype);
 
+// Which destinations are written past the caches, as pays for what this core will not read soon.
+// The stores are ordered before whatever the caller stores next.
+typedef enum { MPISTRAT_STREAM_NONE, MPISTRAT_STREAM_ALL, MPISTRAT_STREAM_REST } MpistratStream;
+
 // Write ((sources[0] op sources[1]) op sources[2]) ... to every destination, element by element.
 //
 // Integers wrap. On bool, sum and max are the logical or, prod and min the logical and. A min or
@@ -34,12 +38,11 @@ int mpistrat_can_reduce(int op, int dtype);
 // sources       At least one. No alignment is needed, though 64 bytes is the fastest.
 // divisor       Above 1, floating and complex results are divided by it before they are rounded
 //               (complex ones by component). Integers and bool ignore it.
-// stream        Not 0: write past the caches, for results that this core will not read soon. The
-//               stores are ordered before whatever the caller stores next.
+// stream        MpistratStream.
 void mpistrat_reduce(void* const* destinations, int num_destinations, const void* const* sources,
                      int num_sources, size_t count, int dtype, int op, int64_t divisor, int stream);
 
-// Copy `nbytes` between two ranges that do not overlap; `stream` as above.
+// Copy `nbytes` between two ranges that do not overlap, past the caches if `stream` is not 0.
 void mpistrat_copy(void* destination, const void* source, size_t nbytes, int stream);
 
 // Convert `count` float16 or bfloat16 to float32, or back, rounding to nearest even. Nothing is
