@@ -7,8 +7,7 @@
 //   then the node publishes the step, and waits until all ranks have;
 //   consume(k): read what the others have published, all at once or in portions.
 //
-// Since a rank publishes step k + 1 only after it has consumed step k, two sets of buffers, used in
-// turn, are enough (layout.h), and a step costs one flag a rank.
+// Each step has a slot of each rank's buffers (layout.h), and costs one flag a rank.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,15 +23,48 @@ class Remote;
 class Ways;
 struct Peer;
 
-constexpr int64_t kTimedBytes = 64 << 10;  // arrays from here on may be timed (ways.h)
-constexpr MpistratTuning kTuning{128 << 10, 64 << 10, 20 << 20, 20 << 20, 4 << 20};
+constexpr int64_t kTimedBytes = 1 << 10;  // arrays from here on may be timed (ways.h)
+constexpr int64_t kReadBytes = 64 << 10;  // and from here on be read, if they are timed
+constexpr MpistratTuning kTuning{256 << 10, 64 << 10, 128 << 10, 20 << 20, 4 << 20};
+
+// Where in the ranks' buffers the slots of a step are. All ranks come to the same, since a step's
+// slots have as many bytes on all of them.
+class Turns {
+ public:
+  void begin(int64_t nbytes) {
+    last_ = at_;
+    nbytes_ = nbytes;
+    at_ = is_short() ? kRing + next_short_ * kShortSlot : next_;
+  }
+
+  // To be called if all ranks have had this step.
+  void end() {
+    if (is_short()) {
+      next_short_ = (next_short_ + (nbytes_ > 0)) % kShortSlots;
+    } else {
+      next_ += (nbytes_ + kAlignment - 1) / kAlignment * kAlignment;
+      if (next_ > kRing - kMaxChunk) next_ = 0;
+    }
+  }
+
+  int64_t at() const { return at_; }
+  int64_t last() const { return last_; }  // those of the step before
+
+ private:
+  static constexpr int64_t kAlignment = 2 * kCacheLine;  // processors fetch lines in pairs
+  bool is_short() const { return nbytes_ <= kShortSlot; }
+
+  int64_t next_ = 0, next_short_ = 0;
+  int64_t nbytes_ = 0, at_ = 0, last_ = 0;
+};
 
 // What an exchange sees of its node.
 struct Place {
   Memory* memory;
   int rank;
   int size;
-  uint64_t counter;            // steps so far, over all calls; says which buffers are in turn
+  uint64_t counter;            // steps so far, over all calls
+  Turns turns;                 // of the steps in the slots
   int64_t sequence;            // of the call, if it crosses the gate
   MpistratTuning tuning;       // of the call
   int64_t apart_stream_bytes;  // as its stream_bytes, of reductions whose result is not in place
@@ -42,21 +74,22 @@ struct Place {
   // Room for one pointer a rank.
   const void** sources;
   void** targets;
-  Peer* peers;  // one for each rank
+  Peer* peers;       // one for each rank
+  uint8_t* scratch;  // kMaxChunk bytes of this rank's own
 
   const Line& line(int of, int64_t sequence) const {
     return memory->controls()[of].lines[sequence & 1];
   }
-  uint8_t* slot(int of) const { return memory->buffers(size)[of].slots[counter % kSlots]; }
-  uint8_t* result(int of) const { return memory->buffers(size)[of].results[counter % kResults]; }
-  uint8_t* last_result(int of) const {
-    return memory->buffers(size)[of].results[(counter + 1) % kResults];
-  }
+  uint8_t* slot(int of) const { return memory->buffers(size)[of].ring + turns.at(); }
+  uint8_t* last_slot(int of) const { return memory->buffers(size)[of].ring + turns.last(); }
+  uint8_t* offer(int of) const { return memory->buffers(size)[of].offer; }
 };
 
 class Exchange {
  public:
   virtual ~Exchange() = default;
+  // Bytes of each rank's slot in a step, at most kMaxChunk; equal on all ranks.
+  virtual int64_t slot_bytes(const Place&, int64_t /*step*/) const { return 0; }
   virtual void produce(const Place&, int64_t /*step*/) {}
   virtual void consume(const Place&, int64_t /*step*/) {}
   int64_t steps = 1;
@@ -69,6 +102,13 @@ inline int64_t piece_bytes(int64_t total, int64_t each, int64_t index) {
 }
 
 inline int64_t num_pieces(int64_t total, int64_t each) { return (total + each - 1) / each; }
+
+// Bytes, in whole lines, of a slot's part for each rank, where blocks have at most `most_bytes`.
+inline int64_t part_bytes(const Place& place, int64_t most_bytes) {
+  const auto line = static_cast<int64_t>(kCacheLine);
+  const int64_t room = place.tuning.chunk_bytes / place.size / line;
+  return std::max<int64_t>(std::min(room, num_pieces(most_bytes, line)), 1) * line;
+}
 
 }  // namespace mpistrat
 

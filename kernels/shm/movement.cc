@@ -8,8 +8,11 @@ Spread::Spread(const MpistratSpec& spec, const Place& place)
       recv_(spec.recv, spec.num_recv),
       chunk_bytes_(place.tuning.chunk_bytes) {
   int64_t total = 0;
-  for (int of = 0; of < place.size; ++of) total += block_bytes(of);
-  steps = std::max<int64_t>(num_pieces(most_bytes(place), chunk_bytes_), 1);
+  for (int of = 0; of < place.size; ++of) {
+    total += block_bytes(of);
+    most_bytes_ = std::max(most_bytes_, block_bytes(of));
+  }
+  steps = std::max<int64_t>(num_pieces(most_bytes_, chunk_bytes_), 1);
   stream_ = total >= place.tuning.stream_bytes;
 }
 
@@ -54,12 +57,6 @@ void Spread::copy_own(int64_t to, int64_t from, int64_t nbytes) {
   });
 }
 
-int64_t Spread::most_bytes(const Place& place) const {
-  int64_t most = 0;
-  for (int of = 0; of < place.size; ++of) most = std::max(most, block_bytes(of));
-  return most;
-}
-
 bool Spread::pull(const Place& place) {
   if (!is_reader(place.rank)) return true;
   return copy_.copy_sources(place, &send_, &recv_, [&](int of) {
@@ -70,8 +67,7 @@ bool Spread::pull(const Place& place) {
 
 Blocks::Blocks(const MpistratSpec& spec, const Place& place)
     : spec_(spec), send_(spec.send, spec.num_send), recv_(spec.recv, spec.num_recv) {
-  const int64_t line = static_cast<int64_t>(kCacheLine);
-  part_bytes_ = std::max(place.tuning.chunk_bytes / place.size / line * line, line);
+  part_bytes_ = part_bytes(place, spec.most_bytes);
   steps = std::max<int64_t>(num_pieces(spec.most_bytes, part_bytes_), 1);
 }
 

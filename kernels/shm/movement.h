@@ -12,13 +12,16 @@ namespace mpistrat {
 class Spread : public Exchange {
  public:
   Spread(const MpistratSpec& spec, const Place& place);
+  int64_t slot_bytes(const Place&, int64_t step) const override {
+    return piece_bytes(most_bytes_, chunk_bytes_, step);
+  }
   void produce(const Place& place, int64_t step) override;
   void consume(const Place& place, int64_t step) override;
 
   // What Pulled needs (pulled.h).
   Pieces* send() { return &send_; }
   Pieces* recv() { return &recv_; }
-  int64_t most_bytes(const Place& place) const;
+  int64_t most_bytes(const Place&) const { return most_bytes_; }
   bool pull(const Place& place);
 
  private:
@@ -31,7 +34,7 @@ class Spread : public Exchange {
 
   const MpistratSpec& spec_;
   Pieces send_, recv_;
-  int64_t chunk_bytes_;
+  int64_t chunk_bytes_, most_bytes_ = 0;  // of any block
   bool stream_ = false;
   PulledCopy copy_;
 };
@@ -40,6 +43,9 @@ class Spread : public Exchange {
 class Blocks : public Exchange {
  public:
   Blocks(const MpistratSpec& spec, const Place& place);
+  int64_t slot_bytes(const Place& place, int64_t) const override {
+    return place.size * part_bytes_;
+  }
   void produce(const Place& place, int64_t step) override;
   void consume(const Place& place, int64_t step) override;
 

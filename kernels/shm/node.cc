@@ -9,16 +9,21 @@ namespace mpistrat {
 
 Node::Node(Memory* memory, int rank, int size, int num_cpus)
     : cache_bytes_(last_level_cache_bytes(num_cpus)),
-      place_{memory,    rank,     size,    0,       0,       {},     0,
-             &regions_, &remote_, nullptr, nullptr, nullptr, nullptr},
+      place_{},
       waiting_(&memory->bell, size > num_cpus),
       sources_(static_cast<size_t>(size)),
       targets_(static_cast<size_t>(size)),
       peers_(static_cast<size_t>(size)),
       table_(static_cast<size_t>(size) * MPISTRAT_LINE_BYTES) {
+  place_.memory = memory;
+  place_.rank = rank;
+  place_.size = size;
+  place_.regions = &regions_;
+  place_.remote = &remote_;
   place_.sources = sources_.data();
   place_.targets = targets_.data();
   place_.peers = peers_.data();
+  place_.scratch = scratch_.get();
   for (int kind = 0; kind < MPISTRAT_NUM_KINDS; ++kind)
     for (bool halves : {false, true}) tune(kind, halves, {});
 }
@@ -67,7 +72,7 @@ void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   // Where nothing is given for all-reduces of two ranks, they find out.
   is_timed_[kind][halves] =
       kind == MPISTRAT_ALLREDUCE && place_.size == 2 && tuning.remote_bytes == 0;
-  if (is_timed_[kind][halves]) remote_bytes = kTimedBytes;
+  if (is_timed_[kind][halves]) remote_bytes = kReadBytes;
   // Past the caches as soon as all ranks' sources and results together fill them.
   const int64_t filling = cache_bytes_ > 0 ? cache_bytes_ / (2 * place_.size) : INT64_MAX;
   apart_stream_bytes_[kind][halves] =
@@ -95,6 +100,7 @@ MpistratStatus Node::advance(uint64_t budget_ns) {
     }
     if (!consume(budget_ns)) return MPISTRAT_WAITING;
     if (spec_.kind == MPISTRAT_CROSS) fill_table();
+    place_.turns.end();
     end_step();
   }
   return MPISTRAT_DONE;
@@ -119,6 +125,7 @@ void Node::end_step() {
 }
 
 void Node::publish() {
+  place_.turns.begin(exchange_->slot_bytes(place_, step_));
   exchange_->produce(place_, step_);
   if (is_line_step()) {
     show_line();

@@ -61,6 +61,7 @@ class Node {
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
   std::vector<Peer> peers_;
+  std::unique_ptr<uint8_t[]> scratch_{new uint8_t[kMaxChunk]};  // not touched before it is used
   alignas(kCacheLine) uint8_t line_[MPISTRAT_LINE_BYTES] = {};
   std::vector<uint8_t> table_;
 

@@ -7,7 +7,7 @@
 namespace mpistrat {
 namespace {
 
-// What a rank says of its arrays, in its slot; its pieces and counts follow.
+// What a rank says of its arrays; its pieces and counts follow.
 struct Offer {
   Address send, recv;
   int32_t num_send, num_recv;  // -1: too many to say
@@ -34,7 +34,7 @@ bool can_read(const Place& place, int rank, Pieces* pieces) {
 }  // namespace
 
 void Offers::offer(const Place& place, Pieces* send, Pieces* recv) const {
-  auto* mine = reinterpret_cast<Offer*>(place.slot(place.rank));
+  auto* mine = reinterpret_cast<Offer*>(place.offer(place.rank));
   mine->send = find(place, send);
   mine->recv = find(place, recv);
   const bool fits = spec_.num_send + spec_.num_recv <= most_pieces(place.size);
@@ -51,7 +51,7 @@ void Offers::offer(const Place& place, Pieces* send, Pieces* recv) const {
 Offers::Found Offers::look(const Place& place) const {
   Found found;
   for (int rank = 0; rank < place.size; ++rank) {
-    const auto* offer = reinterpret_cast<const Offer*>(place.slot(rank));
+    const auto* offer = reinterpret_cast<const Offer*>(place.offer(rank));
     Peer& peer = place.peers[rank];
     peer.send = place.regions->resolve(offer->send, rank);
     peer.recv = place.regions->resolve(offer->recv, rank);

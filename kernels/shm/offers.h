@@ -7,6 +7,9 @@
 //
 //   step 0: each rank says where its arrays are; then tries to read both ends of the others';
 //   step 1: each says whether it could. If some could not, the call goes on by slots.
+//
+// What is said in step 0 may be read up to the last step but one, which ends before a rank can say
+// anything of its next call.
 
 #include "exchange.h"
 
@@ -24,6 +27,9 @@ class Offers {
  public:
   explicit Offers(const MpistratSpec& spec) : spec_(spec) {}
 
+  // Only answers are in slots.
+  static int64_t slot_bytes(int64_t step) { return step; }
+
   // Step 0: say where `send` and `recv` are.
   void offer(const Place& place, Pieces* send, Pieces* recv) const;
 
@@ -35,7 +41,7 @@ class Offers {
   Found look(const Place& place) const;
   static bool try_to_read(const Place& place, bool reads_results);
 
-  // Step 1: say whether this rank can; later: whether all can.
+  // Step 1: say whether this rank can, in its slot; later: whether all can.
   static void answer(const Place& place, bool can_read);
   static bool do_all_agree(const Place& place);
 

@@ -17,6 +17,11 @@ class Pulled : public Exchange {
     steps = before_ + slots_.steps;
   }
 
+  int64_t slot_bytes(const Place& place, int64_t step) const override {
+    if (step < before_) return Offers::slot_bytes(step);
+    return pulls_ ? 0 : slots_.slot_bytes(place, step - before_);
+  }
+
   void produce(const Place& place, int64_t step) override {
     if (step >= before_) {
       if (!pulls_) slots_.produce(place, step - before_);

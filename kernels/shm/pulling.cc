@@ -11,15 +11,14 @@ namespace {
 
 constexpr int64_t kPortionBytes = 1 << 20;  // between looks at the clock
 
-// What is read through the kernel to be reduced goes to this rank's own result buffers, a part for
-// each peer.
+// What is read through the kernel to be reduced goes to this rank's scratch memory, a part for each
+// peer.
 int64_t part_bytes(const Place& place) {
   bool maps_all = true;
   for (int rank = 0; rank < place.size; ++rank) maps_all = maps_all && place.peers[rank].send;
   if (maps_all) return kPortionBytes;
-  const int64_t room = static_cast<int64_t>(kResults) * kMaxChunk / (place.size - 1);
   const int64_t line = static_cast<int64_t>(kCacheLine);
-  return std::min(room, kMaxChunk) / line * line;
+  return kMaxChunk / (place.size - 1) / line * line;
 }
 
 // A process that cannot be read any more has ended, which others notice; or memory is short.
@@ -31,7 +30,7 @@ bool try_again() {
 }  // namespace
 
 bool PulledReduction::find_sources(const Place& place, int64_t at, int64_t nbytes) const {
-  uint8_t* scratch = place.memory->buffers(place.size)[place.rank].results[0];
+  uint8_t* scratch = place.scratch;
   for (int rank = 0; rank < place.size; ++rank) {
     if (rank == place.rank) continue;
     Peer& peer = place.peers[rank];

@@ -43,8 +43,8 @@ Reduction::Reduction(const MpistratSpec& spec, const Place& place)
   choose_stream(place);
   const bool has_regions = nbytes_ >= kProbeBytes && !place.regions->empty();
   const bool can_reach = may_pull(place);
-  is_timed_ = place.ways && nbytes_ >= place.tuning.remote_bytes;
-  if (is_timed_)
+  counts_ = place.ways && nbytes_ >= kTimedBytes;
+  if (counts_)
     plan_ = place.ways->plan(nbytes_, can_reach);
   else
     plan_.asks = plan_.would_read = can_reach;
@@ -63,10 +63,17 @@ Reduction::Slice Reduction::slice(int64_t chunk, int of) const {
 }
 
 void Reduction::produce(const Place& place, int64_t step) {
-  const bool is_begin = is_timed_ && step == 0;
+  const bool is_begin = plan_.is_timed && step == 0;
   if (is_begin) spent_ns_ = now_ns();
   bring_or_offer(place, step);
   if (is_begin) spent_ns_ = now_ns() - spent_ns_;
+}
+
+int64_t Reduction::slot_bytes(const Place&, int64_t step) const {
+  if (is_flat_) return is_inline_ ? 0 : nbytes_;
+  if (step < before_) return Offers::slot_bytes(step);
+  if (pulls_ || (reads_in_place_ && writes_in_place_)) return 0;
+  return piece_bytes(nbytes_, chunk_bytes_, step - before_);
 }
 
 void Reduction::bring_or_offer(const Place& place, int64_t step) {
@@ -86,14 +93,12 @@ void Reduction::consume(const Place& place, int64_t step) {
     if (wants(place.rank)) reduce_flat(place);
     return;
   }
-  if (is_timed_ && began_ns_ == 0) {
-    began_ns_ = now_ns();
-    place.ways->count(nbytes_);
-  }
+  if (step == 0 && counts_) place.ways->count(nbytes_);
+  if (step == 0 && plan_.is_timed) began_ns_ = now_ns();
   if (step < before_) prepare(place, step);
   if (pulls_) pull(place, step);
   if (step >= before_ && !pulls_) reduce_chunk(place, step - before_);
-  if (is_timed_ && step + 1 == steps && !is_partial && !(reads_in_place_ && writes_in_place_))
+  if (plan_.is_timed && step + 1 == steps && !is_partial && !(reads_in_place_ && writes_in_place_))
     place.ways->note(nbytes_, way(), spent_ns_ + now_ns() - began_ns_);
 }
 
@@ -199,8 +204,7 @@ void Reduction::reduce_flat(const Place& place) {
     return;
   }
   alignas(kCacheLine) uint8_t total[MPISTRAT_INLINE_BYTES];
-  // This rank's own results are read by others only in the steps of long arrays.
-  void* into = is_inline_ ? total : place.result(place.rank);
+  void* into = is_inline_ ? total : place.scratch;
   reduce(place, &into, 1, place.sources, nbytes_, 0);
   recv_.copy_in(0, into, nbytes_, false);
 }
@@ -241,7 +245,7 @@ void Reduction::reduce_slice(const Place& place, int64_t chunk) {
     if (writes_in_place_)
       reduce_to_all(place, chunk, part);
     else
-      reduce_to_result(place, chunk, part, place.result(place.rank) + part.begin - mine.begin);
+      reduce_to_result(place, chunk, part, place.slot(place.rank) + part.begin);
   });
 }
 
@@ -258,16 +262,17 @@ void Reduction::reduce_to_all(const Place& place, int64_t chunk, Slice part) {
 void Reduction::reduce_to_result(const Place& place, int64_t chunk, Slice part, uint8_t* result) {
   const int64_t at = offset(chunk) + part.begin;
   uint8_t* own = wants(place.rank) ? recv_.contiguous(at, part.nbytes()) : nullptr;
-  if (own && plan_.goes_past) {
-    void* first = own;  // who streams one's own result streams both, block by block
+  if (own && (plan_.goes_past || !stream_)) {
     void* both[] = {own, result};
-    reduce(place, stream_ ? both : &first, stream_ ? 2 : 1, place.sources, part.nbytes(), stream_);
-    if (!stream_) mpistrat_copy(result, own, static_cast<size_t>(part.nbytes()), 1);
+    const int stream = stream_           ? MPISTRAT_STREAM_ALL
+                       : plan_.goes_past ? MPISTRAT_STREAM_REST
+                                         : MPISTRAT_STREAM_NONE;
+    reduce(place, both, 2, place.sources, part.nbytes(), stream);
     return;
   }
-  void* to[] = {result, own};
-  reduce(place, to, own && !stream_ ? 2 : 1, place.sources, part.nbytes(), 0);
-  if (wants(place.rank) && (!own || stream_)) recv_.copy_in(at, result, part.nbytes(), stream_);
+  void* to = result;
+  reduce(place, &to, 1, place.sources, part.nbytes(), MPISTRAT_STREAM_NONE);
+  if (wants(place.rank)) recv_.copy_in(at, result, part.nbytes(), stream_);
 }
 
 void Reduction::reduce_whole(const Place& place, int64_t chunk) {
@@ -276,7 +281,7 @@ void Reduction::reduce_whole(const Place& place, int64_t chunk) {
     for (int of = 0; of < size_; ++of) place.sources[of] = source(place, chunk, of, part);
     const int64_t at = offset(chunk) + part.begin;
     void* to = recv_.contiguous(at, part.nbytes());
-    void* into = to ? to : place.result(place.rank);
+    void* into = to ? to : place.scratch;
     reduce(place, &into, 1, place.sources, part.nbytes(), to ? stream_ : 0);
     if (!to) recv_.copy_in(at, into, part.nbytes(), stream_);
   });
@@ -287,7 +292,8 @@ void Reduction::take(const Place& place, int64_t chunk) {
     const int of = (place.rank + i) % size_;  // each rank begins with another one's memory
     const Slice theirs = slice(chunk, of);
     if (theirs.nbytes() > 0)
-      recv_.copy_in(offset(chunk) + theirs.begin, place.last_result(of), theirs.nbytes(), stream_);
+      recv_.copy_in(offset(chunk) + theirs.begin, place.last_slot(of) + theirs.begin,
+                    theirs.nbytes(), stream_);
   }
 }
 
@@ -296,8 +302,7 @@ ReduceScatter::ReduceScatter(const MpistratSpec& spec, const Place& place)
       send_(spec.send, spec.num_send),
       recv_(spec.recv, spec.num_recv),
       reduction_(spec) {
-  const int64_t line = static_cast<int64_t>(kCacheLine);
-  part_bytes_ = std::max(place.tuning.chunk_bytes / place.size / line * line, line);
+  part_bytes_ = part_bytes(place, most_bytes(place));
   steps = std::max<int64_t>(num_pieces(most_bytes(place), part_bytes_), 1);
 }
 
@@ -327,7 +332,7 @@ void ReduceScatter::consume(const Place& place, int64_t step) {
   for (int of = 0; of < place.size; ++of)
     place.sources[of] = place.slot(of) + place.rank * part_bytes_;
   void* to = recv_.contiguous(step * part_bytes_, n);
-  void* into = to ? to : place.result(place.rank);
+  void* into = to ? to : place.scratch;
   mpistrat_reduce(&into, 1, place.sources, place.size,
                   static_cast<size_t>(n) / mpistrat_itemsize(spec_.dtype), spec_.dtype, spec_.op,
                   spec_.divisor, 0);

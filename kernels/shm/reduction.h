@@ -6,8 +6,10 @@
 // Short arrays are *flat*: every rank that wants the result reduces all of it, in one step. The
 // shortest ride in the lines. Long ones are cut in chunks, and each chunk in one slice a rank:
 //
-//   step k: copy chunk k into the slot; reduce one's slice of it; copy out the others' slices of
-//           chunk k - 1.
+//   step k: copy the others' slices of chunk k into the slot; reduce one's own slice of it, to
+//   one's
+//           result and to where that slice lies in the slot; copy out the others' slices of chunk
+//           k - 1.
 //
 // So a chunk costs one flag, each rank reads its input once and writes its output once, and what
 // passes between the ranks stays in the shared cache.
@@ -26,6 +28,7 @@ namespace mpistrat {
 class Reduction : public Exchange {
  public:
   Reduction(const MpistratSpec& spec, const Place& place);
+  int64_t slot_bytes(const Place& place, int64_t step) const override;
   void produce(const Place& place, int64_t step) override;
   void consume(const Place& place, int64_t step) override;
 
@@ -73,7 +76,7 @@ class Reduction : public Exchange {
   bool reads_in_place_ = false, writes_in_place_ = false;
   bool pulls_ = false, can_read_ = false;
   Ways::Plan plan_ = {};
-  bool is_timed_ = false;
+  bool counts_ = false;
   uint64_t spent_ns_ = 0, began_ns_ = 0;  // before all ranks were there, and when they were
   int64_t before_ = 0;                    // steps before the first chunk
   int stream_ = 0;
@@ -86,6 +89,9 @@ class Reduction : public Exchange {
 class ReduceScatter : public Exchange {
  public:
   ReduceScatter(const MpistratSpec& spec, const Place& place);
+  int64_t slot_bytes(const Place& place, int64_t) const override {
+    return place.size * part_bytes_;
+  }
   void produce(const Place& place, int64_t step) override;
   void consume(const Place& place, int64_t step) override;
 

@@ -1,24 +1,24 @@
 #ifndef MPISTRAT_SHM_WAYS_H_
 #define MPISTRAT_SHM_WAYS_H_
 
-// By which of three ways long private arrays are reduced: by slots; by slots that are written past
-// the caches; or from where they are, read by the kernel (remote.h).
+// By which of three ways private arrays are reduced: by slots; by slots that are written past the
+// caches; or from where they are, read by the kernel (remote.h).
 //
 // What is faster depends on how far apart the ranks' processors are, which no table of processors
-// knows. Measured on one AMD EPYC, 2 ranks, float32, where the two processors share a cache and
-// where they do not, us:
+// knows. Measured on AMD EPYCs, 2 ranks, float32, where the two processors share a cache and where
+// they do not, us:
 //
-//                  1 MiB near  1 MiB apart  16 MiB near  16 MiB apart
-//   slots                  48          175         1500          3000
-//   past the caches        84           70         2280          1300
-//   read                   99          400         1770          1900
+//                    near: 4 KiB  64 KiB  1 MiB  16 MiB   apart: 4 KiB  64 KiB  1 MiB  16 MiB
+//   slots                    0.4     4.6     48    1500            2.4      35    175    3000
+//   past the caches          0.9      11     84    2280            0.8      10     70    1300
+//   read                                     99    1770                           400    1900
 //
 // (Apart, a slot's lines are in the other processor's cache when they are written again: each has
 // to be fetched from there first, which costs more than memory does.) So each rank times its own
-// calls, by powers of two of their bytes. Which slots it writes past the caches concerns nobody
-// else. Whether to read does: now and then a call asks all ranks what they would like, and they go
-// by the kernel from then on if all would. Asking costs two steps, which calls by slots are spared
-// in between: 20 of 110 us at 1 MiB.
+// calls, by powers of two of their bytes; of short ones, which would feel the clock, some. Which
+// slots it writes past the caches concerns nobody else. Whether to read does: now and then a call
+// asks all ranks what they would like, and they go by the kernel from then on if all would. Asking
+// costs two steps, which calls by slots are spared in between: 20 of 110 us at 1 MiB.
 
 #include <algorithm>
 #include <array>
@@ -36,6 +36,7 @@ class Ways {
     bool would_read;   // this rank's answer
     bool is_decision;  // what is agreed on holds for the calls that follow
     bool goes_past;    // the caches, if it goes by slots
+    bool is_timed;     // the call is to be noted
   };
 
   // Plan a call of `nbytes`. The first calls go all ways, and now and then another way is tried
@@ -44,6 +45,7 @@ class Ways {
     const Size& size = sizes_[index_of(nbytes)];
     const int64_t number = size.num_calls;
     if (number < kNumWays * kFirstTries) return trial(size, number % kNumWays, can_read);
+    const bool is_timed = nbytes >= kLongBytes || number % kTimeEvery == 0;
     const bool is_faster = size.ns[kRead] < size.ns[by_slots(size)];
     if (number % kTryEvery == 0) {
       const bool is_other = number / kTryEvery % 2 == 0;
@@ -53,7 +55,7 @@ class Ways {
     }
     const bool is_decision =
         can_read && (number == kNumWays * kFirstTries || number % kDecideEvery == 1);
-    return {is_decision || size.reads, is_faster, is_decision, by_slots(size) == kPast};
+    return {is_decision || size.reads, is_faster, is_decision, by_slots(size) == kPast, is_timed};
   }
 
   // All ranks are in this call: what only one rank called, or with other arrays, does not count.
@@ -70,6 +72,7 @@ class Ways {
 
  private:
   static constexpr int64_t kFirstTries = 2, kDecideEvery = 16, kTryEvery = 64;
+  static constexpr int64_t kLongBytes = 64 << 10, kTimeEvery = 32;  // shorter arrays' calls
   static constexpr int kSlowness =
       2;  // one slow call is chance; several make it slower by a quarter
 
@@ -86,8 +89,8 @@ class Ways {
 
   // Go one way, once. Who cannot read goes by slots.
   static Plan trial(const Size& size, int64_t way, bool can_read) {
-    if (way == kRead && can_read) return {true, true, false, false};
-    return {false, false, false, way == kRead ? by_slots(size) == kPast : way == kPast};
+    if (way == kRead && can_read) return {true, true, false, false, true};
+    return {false, false, false, way == kRead ? by_slots(size) == kPast : way == kPast, true};
   }
 
   static size_t index_of(int64_t nbytes) {

@@ -47,6 +47,25 @@ void run_case(Rank& me, const Case& c, std::mt19937& random) {
   if (!is_rooted || me.rank == c.root) CHECK(is_same(recv, expected(c, me.rank)));
 }
 
+// All-reduces of other lengths on one rank, whose slots would have other places afterwards.
+void run_mismatches(Rank& me, int size) {
+  for (const int64_t count : {3, 600, 5000, 30000, 60000}) {
+    Values send(static_cast<size_t>(me.rank == size - 1 ? count : 700), 1), recv(send.size(), -1);
+    const auto nbytes = static_cast<int64_t>(send.size() * sizeof(float));
+    const MpistratPiece from{send.data(), nbytes}, to{recv.data(), nbytes};
+    MpistratSpec spec = {};
+    spec.kind = MPISTRAT_ALLREDUCE;
+    spec.crosses = 1;
+    spec.dtype = MPISTRAT_FLOAT32;
+    spec.num_send = spec.num_recv = 1;
+    spec.send = &from;
+    spec.recv = &to;
+    show(me, nbytes);
+    CHECK(finish(me, spec) == (size > 1 ? MPISTRAT_MISMATCH : MPISTRAT_DONE));
+    if (size > 1) CHECK(is_same(recv, Values(recv.size(), -1)));
+  }
+}
+
 // A call that differs, then one that carries payloads: both leave the node usable.
 void run_gate(Rank& me, int size) {
   MpistratSpec spec = {};
@@ -149,6 +168,8 @@ void run_size(int size, int num_cases) {
     std::mt19937 same(42), own(static_cast<unsigned>(me.rank));
     for (int i = 0; i < num_cases; ++i) run_case(me, random_case(size, same), own);
     run_gate(me, size);
+    run_mismatches(me, size);
+    for (int i = 0; i < 5; ++i) run_case(me, random_case(size, same), own);
     run_registered(me, size, sends, recvs);
     run_case(me, random_case(size, same), own);
     run_dtypes(me, size, same);

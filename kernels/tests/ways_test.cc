@@ -18,7 +18,7 @@ struct Times {
 struct Pair {
   Ways ranks[2];
   bool can_read = true;
-  int num_asked = 0;
+  int num_asked = 0, num_timed = 0;
 
   // The way that rank 0 goes.
   Ways::Way call(Times first, Times second, int64_t nbytes = kBytes) {
@@ -35,7 +35,8 @@ struct Pair {
       const uint64_t ns[] = {times[rank].by_slots, times[rank].past, times[rank].read};
       ranks[rank].count(nbytes);
       if (plans[rank].is_decision) ranks[rank].decide(nbytes, reads);
-      ranks[rank].note(nbytes, ways[rank], ns[ways[rank]]);
+      num_timed += plans[rank].is_timed;
+      if (plans[rank].is_timed) ranks[rank].note(nbytes, ways[rank], ns[ways[rank]]);
     }
     return ways[0];
   }
@@ -123,9 +124,21 @@ void lengths_are_learned_one_by_one() {
     CHECK(pair.call(kSlotsAreFaster, kSlotsAreFaster, kBytes / 4) == way);
 }
 
+void of_short_calls_some_are_timed() {
+  Pair pair;
+  for (int i = 0; i < 64; ++i) (void)pair.call(kPastIsFaster, kPastIsFaster, 4 << 10);
+  pair.num_timed = 0;
+  int past = 0;
+  for (int i = 0; i < 64; ++i)
+    past += pair.call(kPastIsFaster, kPastIsFaster, 4 << 10) == Ways::kPast;
+  CHECK(pair.num_timed == 2 * 2);
+  CHECK(past >= 63);
+}
+
 }  // namespace
 
 int main() {
+  of_short_calls_some_are_timed();
   the_first_calls_go_all_ways_then_the_fastest();
   both_others_are_tried_again();
   slots_are_seldom_asked_about();
