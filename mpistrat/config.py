@@ -10,7 +10,8 @@ MPISTRAT_LOG             WARNING     level of the log
 MPISTRAT_LOG_RANKS       0           ranks that log: ``all`` or a comma list
 MPISTRAT_FUSION_BYTES    33554432    size of the buckets that lists of arrays are packed into
 MPISTRAT_ALLOW_SINGLETON 0           1: run alone although the launcher meant a larger job
-MPISTRAT_CHECKS          1           0: do not compare calls, keep no records (for measurements)
+MPISTRAT_CHECKS          1           0: do not compare calls, keep no records (for measurements;
+                                     calls that differ give wrong results then, and later ones too)
 MPISTRAT_RECORDS         256         calls that each communicator's flight recorder keeps at least
 MPISTRAT_TIMELINE                    file for a timeline of all calls (diagnosis/timeline.py)
 MPISTRAT_TUNING                      table of ``bench tune``; default in the cache folder

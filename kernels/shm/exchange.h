@@ -23,28 +23,29 @@ class Remote;
 class Ways;
 struct Peer;
 
-constexpr int64_t kTimedBytes = 1 << 10;  // arrays from here on may be timed (ways.h)
-constexpr int64_t kReadBytes = 64 << 10;  // and from here on be read, if they are timed
+constexpr int64_t kTimedBytes = 1 << 10;    // arrays from here on may be timed (ways.h)
+constexpr int64_t kReadBytes = 64 << 10;    // and from here on be read, if they are timed
+constexpr int64_t kLongLapBytes = 2 << 20;  // two ranks' arrays up to here use the whole ring
 constexpr MpistratTuning kTuning{256 << 10, 64 << 10, 128 << 10, 20 << 20, 4 << 20};
 
 // Where in the ranks' buffers the slots of a step are. All ranks come to the same, since a step's
 // slots have as many bytes on all of them.
 class Turns {
  public:
-  void begin(int64_t nbytes) {
+  // A step with slots of `nbytes`, at most kMaxChunk; those of its call use `lap` bytes of the
+  // ring.
+  void begin(int64_t nbytes, int64_t lap) {
     last_ = at_;
     nbytes_ = nbytes;
-    at_ = is_short() ? kRing + next_short_ * kShortSlot : next_;
+    at_ = is_short() ? kRing + next_short_ * kShortSlot : next_ > lap - kMaxChunk ? 0 : next_;
   }
 
   // To be called if all ranks have had this step.
   void end() {
-    if (is_short()) {
+    if (is_short())
       next_short_ = (next_short_ + (nbytes_ > 0)) % kShortSlots;
-    } else {
-      next_ += (nbytes_ + kAlignment - 1) / kAlignment * kAlignment;
-      if (next_ > kRing - kMaxChunk) next_ = 0;
-    }
+    else
+      next_ = at_ + (nbytes_ + kAlignment - 1) / kAlignment * kAlignment;
   }
 
   int64_t at() const { return at_; }
@@ -77,11 +78,15 @@ struct Place {
   Peer* peers;       // one for each rank
   uint8_t* scratch;  // kMaxChunk bytes of this rank's own
 
+  int64_t lap_bytes(int64_t nbytes) const {
+    return size == 2 && nbytes <= kLongLapBytes ? kRing : kShortRing;
+  }
+
   const Line& line(int of, int64_t sequence) const {
     return memory->controls()[of].lines[sequence & 1];
   }
-  uint8_t* slot(int of) const { return memory->buffers(size)[of].ring + turns.at(); }
-  uint8_t* last_slot(int of) const { return memory->buffers(size)[of].ring + turns.last(); }
+  uint8_t* slot(int of) const { return memory->buffers_of(of, size) + turns.at(); }
+  uint8_t* last_slot(int of) const { return memory->buffers_of(of, size) + turns.last(); }
   uint8_t* offer(int of) const { return memory->buffers(size)[of].offer; }
 };
 
@@ -93,7 +98,8 @@ class Exchange {
   virtual void produce(const Place&, int64_t /*step*/) {}
   virtual void consume(const Place&, int64_t /*step*/) {}
   int64_t steps = 1;
-  bool is_partial = false;  // set by consume: the step is not done, it is to be called again
+  int64_t lap_bytes = kShortRing;  // of the ring that its slots use; equal on all ranks
+  bool is_partial = false;         // set by consume: the step is not done, it is to be called again
 };
 
 // Bytes of the `index`-th of pieces of `each` bytes that `total` is cut into; 0 past its end.

@@ -14,6 +14,7 @@ Spread::Spread(const MpistratSpec& spec, const Place& place)
   }
   steps = std::max<int64_t>(num_pieces(most_bytes_, chunk_bytes_), 1);
   stream_ = total >= place.tuning.stream_bytes;
+  lap_bytes = place.lap_bytes(most_bytes_);
 }
 
 int64_t Spread::block_bytes(int of) const {
@@ -69,6 +70,7 @@ Blocks::Blocks(const MpistratSpec& spec, const Place& place)
     : spec_(spec), send_(spec.send, spec.num_send), recv_(spec.recv, spec.num_recv) {
   part_bytes_ = part_bytes(place, spec.most_bytes);
   steps = std::max<int64_t>(num_pieces(spec.most_bytes, part_bytes_), 1);
+  lap_bytes = place.lap_bytes(place.size * spec.most_bytes);
 }
 
 void Blocks::produce(const Place& place, int64_t step) {

@@ -23,7 +23,7 @@ Node::Node(Memory* memory, int rank, int size, int num_cpus)
   place_.sources = sources_.data();
   place_.targets = targets_.data();
   place_.peers = peers_.data();
-  place_.scratch = scratch_.get();
+  place_.scratch = scratch_->bytes;
   for (int kind = 0; kind < MPISTRAT_NUM_KINDS; ++kind)
     for (bool halves : {false, true}) tune(kind, halves, {});
 }
@@ -66,6 +66,7 @@ void Node::begin(const MpistratSpec& spec) {
 void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   const auto choose = [](int64_t given, int64_t built_in) { return given > 0 ? given : built_in; };
   const auto line = static_cast<int64_t>(kCacheLine);
+  const int64_t chunk_bytes = place_.size == 2 ? kTuning.chunk_bytes : kTuning.chunk_bytes / 2;
   // More than two ranks' arrays are reduced as soon from slots.
   const bool reduces = kind == MPISTRAT_ALLREDUCE || kind == MPISTRAT_REDUCE_SCATTER;
   int64_t remote_bytes = reduces && place_.size > 2 ? INT64_MAX : kTuning.remote_bytes;
@@ -79,7 +80,7 @@ void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
       choose(tuning.stream_bytes, std::min(filling, kTuning.stream_bytes));
   tunings_[kind][halves] = {
       // Whole cache lines, and so whole elements.
-      std::clamp(choose(tuning.chunk_bytes, kTuning.chunk_bytes) / line * line, line, kMaxChunk),
+      std::clamp(choose(tuning.chunk_bytes, chunk_bytes) / line * line, line, kMaxChunk),
       std::min(choose(tuning.flat_bytes, kTuning.flat_bytes), kMaxChunk / 4),
       choose(tuning.whole_bytes, kTuning.whole_bytes),
       choose(tuning.stream_bytes, kTuning.stream_bytes),
@@ -125,7 +126,7 @@ void Node::end_step() {
 }
 
 void Node::publish() {
-  place_.turns.begin(exchange_->slot_bytes(place_, step_));
+  place_.turns.begin(exchange_->slot_bytes(place_, step_), exchange_->lap_bytes);
   exchange_->produce(place_, step_);
   if (is_line_step()) {
     show_line();

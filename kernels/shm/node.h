@@ -61,7 +61,10 @@ class Node {
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
   std::vector<Peer> peers_;
-  std::unique_ptr<uint8_t[]> scratch_{new uint8_t[kMaxChunk]};  // not touched before it is used
+  struct alignas(kPage) Scratch {
+    uint8_t bytes[kMaxChunk];
+  };
+  std::unique_ptr<Scratch> scratch_{new Scratch};  // not touched before it is used
   alignas(kCacheLine) uint8_t line_[MPISTRAT_LINE_BYTES] = {};
   std::vector<uint8_t> table_;
 

@@ -19,7 +19,7 @@ const MpistratPiece* pieces_of(const Offer* offer) {
 
 int64_t most_pieces(int size) {
   const auto taken = static_cast<int64_t>(sizeof(Offer) + sizeof(int64_t) * size);
-  return (kMaxChunk - taken) / static_cast<int64_t>(sizeof(MpistratPiece));
+  return (kOfferBytes - taken) / static_cast<int64_t>(sizeof(MpistratPiece));
 }
 
 Address find(const Place& place, Pieces* pieces) {

@@ -15,6 +15,7 @@ class Pulled : public Exchange {
     const bool is_long = slots_.most_bytes(place) >= place.tuning.remote_bytes;
     before_ = is_long && place.size > 1 && place.remote->is_open() ? 2 : 0;
     steps = before_ + slots_.steps;
+    lap_bytes = slots_.lap_bytes;
   }
 
   int64_t slot_bytes(const Place& place, int64_t step) const override {

@@ -39,6 +39,7 @@ Reduction::Reduction(const MpistratSpec& spec, const Place& place)
   is_inline_ = spec.crosses && nbytes_ <= MPISTRAT_INLINE_BYTES;
   is_flat_ = nbytes_ * size_ <= place.tuning.flat_bytes && nbytes_ <= kMaxChunk;
   is_flat_ = is_inline_ || (is_flat_ && size_ != 2);
+  lap_bytes = place.lap_bytes(nbytes_);
   if (is_flat_) return;
   choose_stream(place);
   const bool has_regions = nbytes_ >= kProbeBytes && !place.regions->empty();
@@ -304,6 +305,7 @@ ReduceScatter::ReduceScatter(const MpistratSpec& spec, const Place& place)
       reduction_(spec) {
   part_bytes_ = part_bytes(place, most_bytes(place));
   steps = std::max<int64_t>(num_pieces(most_bytes(place), part_bytes_), 1);
+  lap_bytes = place.lap_bytes(place.size * most_bytes(place));
 }
 
 int64_t ReduceScatter::most_bytes(const Place& place) const {

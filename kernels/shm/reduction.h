@@ -6,10 +6,8 @@
 // Short arrays are *flat*: every rank that wants the result reduces all of it, in one step. The
 // shortest ride in the lines. Long ones are cut in chunks, and each chunk in one slice a rank:
 //
-//   step k: copy the others' slices of chunk k into the slot; reduce one's own slice of it, to
-//   one's
-//           result and to where that slice lies in the slot; copy out the others' slices of chunk
-//           k - 1.
+//   step k: copy the others' slices of chunk k into the slot; reduce one's own slice of all slots,
+//           to one's result and to its place in the slot; copy out the others' of chunk k - 1.
 //
 // So a chunk costs one flag, each rank reads its input once and writes its output once, and what
 // passes between the ranks stays in the shared cache.

@@ -39,16 +39,17 @@ class Ways {
     bool is_timed;     // the call is to be noted
   };
 
-  // Plan a call of `nbytes`. The first calls go all ways, and now and then another way is tried
-  // again. All ranks have counted alike, and so ask in the same calls.
+  // Plan a call of `nbytes`. The first calls go all ways, each twice in a row, since caches hold
+  // what the call before has left there; and now and then another way is tried again. All ranks
+  // have counted alike, and so ask in the same calls.
   Plan plan(int64_t nbytes, bool can_read) const {
     const Size& size = sizes_[index_of(nbytes)];
     const int64_t number = size.num_calls;
-    if (number < kNumWays * kFirstTries) return trial(size, number % kNumWays, can_read);
+    if (number < kNumWays * kFirstTries) return trial(size, number / kFirstTries, can_read);
     const bool is_timed = nbytes >= kLongBytes || number % kTimeEvery == 0;
     const bool is_faster = size.ns[kRead] < size.ns[by_slots(size)];
     if (number % kTryEvery == 0) {
-      const bool is_other = number / kTryEvery % 2 == 0;
+      const bool is_other = !can_read || number / kTryEvery % 2 == 0;
       const int other = by_slots(size) == kPast ? kSlots : kPast;
       return trial(size, size.reads ? (is_other ? kPast : kSlots) : (is_other ? other : kRead),
                    can_read);

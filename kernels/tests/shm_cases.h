@@ -128,7 +128,8 @@ inline Values expected(const Case& c, int rank) {
 }
 
 inline Case random_case(int size, std::mt19937& random) {
-  static const int64_t kCounts[] = {0, 1, 3, 17, 56, 57, 1000, 4097, 32768, 32769, 100003};
+  static const int64_t kCounts[] = {0,   1,   3,    17,   56,    57,    256,   257,
+                                    512, 513, 1000, 4097, 32768, 32769, 100003};
   Case c{static_cast<int>(1 + random() % 8),
          size,
          static_cast<int>(random() % size),

@@ -93,7 +93,7 @@ void check_reduction(int dtype, int op, int64_t divisor) {
     const Buffer expected = reference<Format>(sources, Format::kBytes, op, divisor);
     for (const char* name : instruction_sets()) {
       CHECK(mpistrat_simd_select(name));
-      for (int stream : {0, 1}) {
+      for (int stream : {MPISTRAT_STREAM_NONE, MPISTRAT_STREAM_ALL, MPISTRAT_STREAM_REST}) {
         for (size_t count : kCounts) {
           for (size_t offset : {Format::kBytes, size_t{3}}) {
             check_case<Format>({dtype, op, divisor, count, offset, stream}, sources, expected);

@@ -57,9 +57,8 @@ constexpr Times kPastIsFaster{100, 20, 30};
 
 void the_first_calls_go_all_ways_then_the_fastest() {
   Pair pair;
-  for (int i = 0; i < 2; ++i)
-    for (Ways::Way way : {Ways::kSlots, Ways::kPast, Ways::kRead})
-      CHECK(pair.call(kSlotsAreFaster) == way);
+  for (Ways::Way way : {Ways::kSlots, Ways::kPast, Ways::kRead})
+    for (int i = 0; i < 2; ++i) CHECK(pair.call(kSlotsAreFaster) == way);
   CHECK(pair.count(Ways::kSlots, 122, kSlotsAreFaster) == 121);  // now and then a try
   for (Times times : {kPastIsFaster, kReadingIsFaster}) {
     Pair other;
@@ -113,7 +112,8 @@ void one_rank_alone_decides_for_slots() {
 void calls_that_differ_do_not_count() {
   Pair pair;
   for (int i = 0; i < 10; ++i) (void)pair.ranks[i % 3 == 0].plan(kBytes, true);  // then a mismatch
-  CHECK(pair.call(kSlotsAreFaster) == Ways::kSlots && pair.call(kSlotsAreFaster) == Ways::kPast);
+  for (Ways::Way way : {Ways::kSlots, Ways::kSlots, Ways::kPast})
+    CHECK(pair.call(kSlotsAreFaster) == way);
 }
 
 void lengths_are_learned_one_by_one() {
@@ -121,7 +121,8 @@ void lengths_are_learned_one_by_one() {
   pair.count(Ways::kSlots, 65, kSlotsAreFaster);
   CHECK(pair.call(kSlotsAreFaster) == Ways::kSlots);
   for (Ways::Way way : {Ways::kSlots, Ways::kPast, Ways::kRead})  // the first calls of this length
-    CHECK(pair.call(kSlotsAreFaster, kSlotsAreFaster, kBytes / 4) == way);
+    for (int i = 0; i < 2; ++i)
+      CHECK(pair.call(kSlotsAreFaster, kSlotsAreFaster, kBytes / 4) == way);
 }
 
 void of_short_calls_some_are_timed() {

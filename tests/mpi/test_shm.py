@@ -13,9 +13,9 @@ from mpistrat.testing.backends.samples import expected_reduction, get_dtype, ops
 from mpistrat.testing.placement import with_all
 
 # Where kernels/shm does things another way, in bytes: what rides in a line (shm.h), and Tuning in
-# exchange.h.
-INLINE, FLAT, PROBE, CHUNK = 224, 64 << 10, 128 << 10, 256 << 10
-STREAM = 20 << 20
+# exchange.h; short slots and the laps of the ring in layout.h.
+INLINE, TIMED, SHORT, FLAT, PROBE, CHUNK = 224, 1 << 10, 2 << 10, 64 << 10, 128 << 10, 256 << 10
+LAP, STREAM = 2 << 20, 20 << 20
 
 
 def world():
@@ -77,7 +77,9 @@ def check_reductions(comm, arrays, op, root):
 @pytest.mark.mpi(ranks=[2, 3, 4] if with_all() else 3, timeout_s=60)
 def test_every_size_at_which_the_way_changes():
     with Communicator(world(), "shm") as comm:
-        limits = around(INLINE, FLAT // comm.size, FLAT, PROBE, CHUNK, 2 * CHUNK)
+        limits = around(
+            INLINE, TIMED, SHORT, FLAT // comm.size, FLAT, PROBE, CHUNK, 2 * CHUNK, LAP
+        )
         for i, count in enumerate([0, 1, 2, 3, 63, 64, 65, *limits, 3 * CHUNK + 12345]):
             arrays = rows(count, comm.size)
             check_moves(comm, arrays, root=i % comm.size)

@@ -23,8 +23,8 @@ size_t mpistrat_itemsize(int dtype);
 // complex. And, or, xor: integers and bool.
 int mpistrat_can_reduce(int op, int dtype);
 
-// Which destinations are written past the caches, as pays for what this core will not read soon.
-// The stores are ordered before whatever the caller stores next.
+// Which destinations are written past the caches, as pays for what this core will not read soon:
+// none, all, or all but the first. The stores are ordered before whatever the caller stores next.
 typedef enum { MPISTRAT_STREAM_NONE, MPISTRAT_STREAM_ALL, MPISTRAT_STREAM_REST } MpistratStream;
 
 // Write ((sources[0] op sources[1]) op sources[2]) ... to every destination, element by element.
