@@ -71,7 +71,9 @@ struct Place {
   int64_t apart_stream_bytes;  // as its stream_bytes, of reductions whose result is not in place
   Regions* regions;
   const Remote* remote;
-  Ways* ways;  // of the call, where its own time tells whether to read what is private; else null
+  // Of the call, where its own time tells by which way to go, else null: with no registered arrays,
+  // with registered sources, with registered results, and with both.
+  Ways* ways;
   // Room for one pointer a rank.
   const void** sources;
   void** targets;

@@ -34,7 +34,7 @@ void Node::begin(const MpistratSpec& spec) {
   const bool is_half = spec_.dtype == MPISTRAT_FLOAT16 || spec_.dtype == MPISTRAT_BFLOAT16;
   place_.tuning = tunings_[spec_.kind][is_half];
   place_.apart_stream_bytes = apart_stream_bytes_[spec_.kind][is_half];
-  place_.ways = is_timed_[spec_.kind][is_half] ? &ways_[is_half][spec_.is_list != 0] : nullptr;
+  place_.ways = is_timed_[spec_.kind][is_half] ? ways_[is_half][spec_.is_list != 0] : nullptr;
   step_ = 0;
   next_ = 0;
   is_published_ = is_consuming_ = false;

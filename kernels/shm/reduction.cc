@@ -42,17 +42,24 @@ Reduction::Reduction(const MpistratSpec& spec, const Place& place)
   lap_bytes = place.lap_bytes(nbytes_);
   if (is_flat_) return;
   choose_stream(place);
-  const bool has_regions = nbytes_ >= kProbeBytes && !place.regions->empty();
-  const bool can_reach = may_pull(place);
-  counts_ = place.ways && nbytes_ >= kTimedBytes;
-  if (counts_)
-    plan_ = place.ways->plan(nbytes_, can_reach);
-  else
-    plan_.asks = plan_.would_read = can_reach;
-  before_ = spec.kind == MPISTRAT_ALLREDUCE && size_ > 1 && (has_regions || plan_.asks);
+  const bool may_ask = spec.kind == MPISTRAT_ALLREDUCE && size_ > 1;
+  plans_late_ = may_ask && nbytes_ >= kProbeBytes && !place.regions->empty();
+  if (!plans_late_) plan(place);
+  before_ = plans_late_ || (may_ask && plan_.asks);
   chunks_ = num_pieces(nbytes_, chunk_bytes_);
   is_whole_ = size_ == 2 && nbytes_ <= place.tuning.whole_bytes;
   go_by_slots();
+}
+
+// Plan the call, once it is known which arrays are registered, or none can be.
+void Reduction::plan(const Place& place) {
+  const bool can_reach = may_pull(place);
+  if (place.ways && nbytes_ >= kTimedBytes) {
+    ways_ = &place.ways[reads_in_place_ + 2 * writes_in_place_];
+    plan_ = ways_->plan(nbytes_, can_reach);
+  } else {
+    plan_.asks = plan_.would_read = can_reach;
+  }
 }
 
 Reduction::Slice Reduction::slice(int64_t chunk, int of) const {
@@ -94,13 +101,13 @@ void Reduction::consume(const Place& place, int64_t step) {
     if (wants(place.rank)) reduce_flat(place);
     return;
   }
-  if (step == 0 && counts_) place.ways->count(nbytes_);
-  if (step == 0 && plan_.is_timed) began_ns_ = now_ns();
+  if (step == 0 && (plan_.is_timed || plans_late_)) began_ns_ = now_ns();
   if (step < before_) prepare(place, step);
+  if (step == 0 && ways_) ways_->count(nbytes_);
   if (pulls_) pull(place, step);
   if (step >= before_ && !pulls_) reduce_chunk(place, step - before_);
   if (plan_.is_timed && step + 1 == steps && !is_partial && !(reads_in_place_ && writes_in_place_))
-    place.ways->note(nbytes_, way(), spent_ns_ + now_ns() - began_ns_);
+    ways_->note(nbytes_, way(), spent_ns_ + now_ns() - began_ns_);
 }
 
 void Reduction::reduce_chunk(const Place& place, int64_t chunk) {
@@ -150,7 +157,7 @@ void Reduction::prepare(const Place& place, int64_t step) {
     look(place);
   } else if (!pulls_) {
     pulls_ = Offers::do_all_agree(place);
-    if (plan_.is_decision) place.ways->decide(nbytes_, pulls_);
+    if (plan_.is_decision) ways_->decide(nbytes_, pulls_);
     if (!pulls_) return;
     steps = has_one_result(place) ? 3 : 4;
     stream_ = is_apart(place) && nbytes_ >= place.tuning.stream_bytes;
@@ -161,6 +168,7 @@ void Reduction::look(const Place& place) {
   const Offers::Found found = offers_.look(place);
   reads_in_place_ = found.maps_sends;
   writes_in_place_ = found.maps_recvs;
+  if (plans_late_) plan(place);
   if (found.can_read && plan_.asks && !(reads_in_place_ && writes_in_place_)) {
     before_ = 2;
     can_read_ = plan_.would_read && Offers::try_to_read(place, true);

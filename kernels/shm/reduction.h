@@ -47,6 +47,7 @@ class Reduction : public Exchange {
   bool may_pull(const Place& place) const;
   void choose_stream(const Place& place);
   bool is_apart(const Place& place) const;
+  void plan(const Place& place);
   void prepare(const Place& place, int64_t step);
   void look(const Place& place);
   void go_by_slots();
@@ -74,7 +75,8 @@ class Reduction : public Exchange {
   bool reads_in_place_ = false, writes_in_place_ = false;
   bool pulls_ = false, can_read_ = false;
   Ways::Plan plan_ = {};
-  bool counts_ = false;
+  bool plans_late_ = false;               // when it is known which arrays are registered
+  Ways* ways_ = nullptr;                  // of calls with as many of them, if they are timed
   uint64_t spent_ns_ = 0, began_ns_ = 0;  // before all ranks were there, and when they were
   int64_t before_ = 0;                    // steps before the first chunk
   int stream_ = 0;

@@ -18,7 +18,7 @@ from mpistrat.errors import (
 from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 
-COUNT = 30_011
+COUNT = 70_011  # float64: more than two chunks
 DEADLINE_S = 30.0
 
 

@@ -122,6 +122,23 @@ def test_ranks_find_out_after_calls_that_differed(num_arrays):
                 assert (total == 2 * (i + j) + 1).all(), (i, j)
 
 
+@pytest.mark.mpi(ranks=2)
+def test_ranks_find_out_for_each_kind_of_memory():
+    """Private, registered and shared arrays of one length in turn, on all ways that there are."""
+    count = 300_000
+    with Communicator(world(), "shm") as comm:
+        mine, own = (comm.empty(count, np.float32) for _ in range(2))
+        shared = comm.empty(count, np.float32, shared=True)
+        private = np.empty(count, np.float32)
+        for i in range(80):
+            send = mine if i % 2 else np.empty(count, np.float32)
+            out = (private, own, shared)[i % 3]
+            send[:] = i + comm.rank
+            comm.allreduce(send, out=out)
+            assert (out == 2 * i + 1).all(), i
+            comm.barrier()  # before the next sources are written
+
+
 @pytest.mark.mpi(ranks=[2, 3])
 def test_parts_of_arrays_at_other_offsets_on_each_rank():
     with reading() as comm:
