@@ -36,11 +36,7 @@ void run_queue(Rank& me, int size, MpistratRecords* records, int bad) {
   std::vector<int64_t> numbers;
   for (int i = 0; i < kCalls; ++i) {
     const MpistratPiece piece{data[static_cast<size_t>(i)].data(), n * 4};
-    MpistratSpec spec = {};
-    spec.kind = MPISTRAT_ALLREDUCE;
-    spec.dtype = MPISTRAT_FLOAT32;
-    spec.num_send = spec.num_recv = 1;
-    spec.send = spec.recv = &piece;
+    const MpistratSpec spec = sum_spec(piece, piece, false);
     const int64_t digest = i == bad ? 100 + me.rank : i;
     const MpistratTicket ticket{digest, 0, 0, records, {}};
     numbers.push_back(mpistrat_submit(me.calls, &spec, &ticket));
@@ -125,13 +121,7 @@ void detach_nothing(Rank& me) {
 void run_waited(Rank& me, int size) {
   Values send(1000, static_cast<float>(me.rank)), recv(1000);
   const MpistratPiece from{send.data(), 4000}, to{recv.data(), 4000};
-  MpistratSpec spec = {};
-  spec.kind = MPISTRAT_ALLREDUCE;
-  spec.crosses = 1;
-  spec.dtype = MPISTRAT_FLOAT32;
-  spec.num_send = spec.num_recv = 1;
-  spec.send = &from;
-  spec.recv = &to;
+  const MpistratSpec spec = sum_spec(from, to, true);
   show(me, MPISTRAT_ALLREDUCE);
   CHECK(finish(me, spec) == MPISTRAT_DONE);
   CHECK(recv == Values(1000, static_cast<float>(size * (size - 1) / 2)));

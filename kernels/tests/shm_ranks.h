@@ -34,6 +34,18 @@ inline int finish(Rank& me, const MpistratSpec& spec) {
   return status;
 }
 
+// The sum of what `from` and those of other ranks hold, of float32, into `to`.
+inline MpistratSpec sum_spec(const MpistratPiece& from, const MpistratPiece& to, bool crosses) {
+  MpistratSpec spec = {};
+  spec.kind = MPISTRAT_ALLREDUCE;
+  spec.crosses = crosses;
+  spec.dtype = MPISTRAT_FLOAT32;
+  spec.num_send = spec.num_recv = 1;
+  spec.send = &from;
+  spec.recv = &to;
+  return spec;
+}
+
 // Call `body(rank)` on threads.
 template <class Body>
 void on_ranks(int size, Body body) {
