@@ -49,7 +49,7 @@ void write_sum(Table& table, ReduceKernel kernel, int64_t row, const Sources& so
   table.begin(row);
   for (size_t at = 0; at < sources.nbytes; at += kPieceBytes) {
     const size_t nbytes = std::min(kPieceBytes, sources.nbytes - at);
-    kernel(piece, sources, at, nbytes, 1);
+    kernel({piece}, sources, at, nbytes, 1);
     table.write(to + at, piece, nbytes);
   }
   table.end(row);

@@ -271,12 +271,13 @@ void Reduction::reduce_to_all(const Place& place, int64_t chunk, Slice part) {
 void Reduction::reduce_to_result(const Place& place, int64_t chunk, Slice part, uint8_t* result) {
   const int64_t at = offset(chunk) + part.begin;
   uint8_t* own = wants(place.rank) ? recv_.contiguous(at, part.nbytes()) : nullptr;
-  if (own && (plan_.goes_past || !stream_)) {
-    void* both[] = {own, result};
-    const int stream = stream_           ? MPISTRAT_STREAM_ALL
-                       : plan_.goes_past ? MPISTRAT_STREAM_REST
-                                         : MPISTRAT_STREAM_NONE;
-    reduce(place, both, 2, place.sources, part.nbytes(), stream);
+  if (own) {
+    const bool differ = stream_ != plan_.goes_past;
+    void* cached_first[] = {stream_ ? result : own, stream_ ? own : result};
+    reduce(place, cached_first, 2, place.sources, part.nbytes(),
+           differ    ? MPISTRAT_STREAM_REST
+           : stream_ ? MPISTRAT_STREAM_ALL
+                     : MPISTRAT_STREAM_NONE);
     return;
   }
   void* to = result;

@@ -1,6 +1,10 @@
 // The kernels for what every processor of the architecture has: SSE2 on x86-64, NEON on AArch64,
 // whatever the compiler makes of 16-byte vectors elsewhere.
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

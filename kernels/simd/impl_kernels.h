@@ -15,22 +15,10 @@ namespace {
 #include "impl_codecs.h"
 #include "impl_halves.h"
 #include "impl_ops.h"
+#include "impl_results.h"
 // clang-format on
 
 constexpr size_t kTileBytes = 4096;  // partial sums of many sources, in the first-level cache
-constexpr size_t kAhead = 2048;      // how far memory is fetched before it is used
-
-// The arithmetic on halves keeps so many instructions in flight that few loads and stores are: ask
-// for a pack at `at` in time. Never for what lies behind the end, where another rank may be
-// writing. What needs no arithmetic but the reduction's would only be slower: 512 KiB of float32 in
-// 21 us, and in 17 without, on one AMD EPYC.
-template <class Codec, int kIsWritten>
-MPISTRAT_INLINE void prefetch(const char* data, size_t at, size_t end) {
-  constexpr bool is_half = sizeof(typename Codec::Element) < sizeof(typename Codec::Lane);
-  if (!is_half || at + Codec::kBytes > end) return;
-  for (size_t line = 0; line < Codec::kBytes; line += 64)
-    __builtin_prefetch(data + at + line, kIsWritten);
-}
 
 template <class Codec, class Op>
 struct Reduction {
@@ -39,81 +27,87 @@ struct Reduction {
   static constexpr size_t kBytes = Codec::kBytes;
   static constexpr size_t kTile = kTileBytes / sizeof(P) * kBytes;
 
+  template <class Out>
   static MPISTRAT_INLINE P load(const char* source, size_t at, const Sources& sources) {
-    prefetch<Codec, 0>(source, at + kAhead, sources.nbytes);
+    if (Out::kFetches) prefetch<Codec, 0>(source, at + kAhead, sources.nbytes);
     return Codec::load(source + at);
   }
 
-  static MPISTRAT_INLINE void finish(char* out, const P& pack, const D& divisor) {
-    Codec::store(out, divisor.apply(Op::finish(pack)));
+  static MPISTRAT_INLINE P finished(const P& pack, const D& divisor) {
+    return divisor.apply(Op::finish(pack));
   }
 
-  // Less than a pack: the same arithmetic on a pack filled up with zeros.
-  static __attribute__((noinline)) void partial(char* out, const Sources& sources, size_t begin,
-                                                size_t nbytes, const D& divisor) {
+  // Less than a pack, the bytes from `at` on: the same arithmetic on a pack filled up with zeros.
+  static __attribute__((noinline)) void partial(const Results& to, size_t at,
+                                                const Sources& sources, size_t begin, size_t nbytes,
+                                                const D& divisor) {
     char buffer[kBytes] = {};
-    std::memcpy(buffer, sources.data[0] + begin, nbytes);
+    std::memcpy(buffer, sources.data[0] + begin + at, nbytes);
     P pack = Codec::load(buffer);
     for (int k = 1; k < sources.num; ++k) {
-      std::memcpy(buffer, sources.data[k] + begin, nbytes);
+      std::memcpy(buffer, sources.data[k] + begin + at, nbytes);
       pack = Op::combine(pack, Codec::load(buffer));
     }
-    finish(buffer, pack, divisor);
-    std::memcpy(out, buffer, nbytes);
+    Codec::store(buffer, finished(pack, divisor));
+    std::memcpy(to.first + at, buffer, nbytes);
+    if (to.second) std::memcpy(to.second + at, buffer, nbytes);
   }
 
-  // Whole packs of one source. Here and below, each pack is read before it is written, as `out`
-  // may be one of the sources.
-  static void one(char* out, const Sources& sources, size_t begin, size_t nbytes,
+  // Whole packs of one source, from `at` to `end`. Here and below, each pack is read before it is
+  // written, as `out` may be one of the sources.
+  template <class Out>
+  static void one(const Out& out, size_t at, size_t end, const Sources& sources, size_t begin,
                   const D& divisor) {
     const char* source = sources.data[0];
-    for (size_t i = 0; i < nbytes; i += kBytes) {
-      finish(out + i, load(source, begin + i, sources), divisor);
+    for (size_t i = at; i < end; i += kBytes) {
+      out.put(i, finished(load<Out>(source, begin + i, sources), divisor));
     }
   }
 
-  static void two(char* out, const Sources& sources, size_t begin, size_t nbytes,
+  template <class Out>
+  static void two(const Out& out, size_t at, size_t end, const Sources& sources, size_t begin,
                   const D& divisor) {
     const char* first = sources.data[0];
     const char* second = sources.data[1];
-    for (size_t i = 0; i < nbytes; i += kBytes) {
-      prefetch<Codec, 1>(out, i + kAhead, nbytes);
-      const P pack = load(first, begin + i, sources);
-      finish(out + i, Op::combine(pack, load(second, begin + i, sources)), divisor);
+    for (size_t i = at; i < end; i += kBytes) {
+      out.fetch(i + kAhead, end);
+      const P pack = load<Out>(first, begin + i, sources);
+      out.put(i, finished(Op::combine(pack, load<Out>(second, begin + i, sources)), divisor));
     }
   }
 
   // At most kTile bytes of three sources or more. `out` is written while the last is read, and
   // not before.
-  static void tile(char* out, const Sources& sources, size_t begin, size_t nbytes,
+  template <class Out>
+  static void tile(const Out& out, size_t at, size_t end, const Sources& sources, size_t begin,
                    const D& divisor) {
     P sums[kTile / kBytes];
-    for (size_t i = 0; i < nbytes; i += kBytes) {
-      const P pack = load(sources.data[0], begin + i, sources);
-      sums[i / kBytes] = Op::combine(pack, load(sources.data[1], begin + i, sources));
+    for (size_t i = at; i < end; i += kBytes) {
+      const P pack = load<Out>(sources.data[0], begin + i, sources);
+      sums[(i - at) / kBytes] = Op::combine(pack, load<Out>(sources.data[1], begin + i, sources));
     }
     for (int k = 2; k < sources.num - 1; ++k) {
       const char* source = sources.data[k];
-      for (size_t i = 0; i < nbytes; i += kBytes) {
-        P& sum = sums[i / kBytes];
-        sum = Op::combine(sum, load(source, begin + i, sources));
+      for (size_t i = at; i < end; i += kBytes) {
+        P& sum = sums[(i - at) / kBytes];
+        sum = Op::combine(sum, load<Out>(source, begin + i, sources));
       }
     }
     const char* last = sources.data[sources.num - 1];
-    for (size_t i = 0; i < nbytes; i += kBytes) {
-      prefetch<Codec, 1>(out, i + kAhead, nbytes);
-      const P pack = load(last, begin + i, sources);
-      finish(out + i, Op::combine(sums[i / kBytes], pack), divisor);
+    for (size_t i = at; i < end; i += kBytes) {
+      out.fetch(i + kAhead, end);
+      const P pack = load<Out>(last, begin + i, sources);
+      out.put(i, finished(Op::combine(sums[(i - at) / kBytes], pack), divisor));
     }
   }
 
-  static void whole(char* out, const Sources& sources, size_t begin, size_t nbytes,
+  template <class Out>
+  static void whole(const Out& out, size_t at, size_t end, const Sources& sources, size_t begin,
                     const D& divisor) {
-    if (sources.num == 1) return one(out, sources, begin, nbytes, divisor);
-    if (sources.num == 2) return two(out, sources, begin, nbytes, divisor);
-    for (size_t done = 0; done < nbytes; done += kTile) {
-      const size_t left = nbytes - done;
-      tile(out + done, sources, begin + done, left < kTile ? left : kTile, divisor);
+    if (sources.num == 1) return one(out, at, end, sources, begin, divisor);
+    if (sources.num == 2) return two(out, at, end, sources, begin, divisor);
+    for (; at < end; at += kTile) {
+      tile(out, at, end - at < kTile ? end : at + kTile, sources, begin, divisor);
     }
   }
 
@@ -124,14 +118,19 @@ struct Reduction {
     return pays ? head : 0;
   }
 
-  static void run(char* out, const Sources& sources, size_t begin, size_t nbytes, int64_t divisor) {
+  static void run(const Results& to, const Sources& sources, size_t begin, size_t nbytes,
+                  int64_t divisor) {
     const D d(divisor);
-    const size_t head = head_bytes(out, nbytes);
-    const size_t packed = (nbytes - head) / kBytes * kBytes;
-    const size_t tail = head + packed;
-    if (head > 0) partial(out, sources, begin, head, d);
-    whole(out + head, sources, begin + head, packed, d);
-    if (tail < nbytes) partial(out + tail, sources, begin + tail, nbytes - tail, d);
+    const size_t head = head_bytes(to.first, nbytes);
+    const size_t end = head + (nbytes - head) / kBytes * kBytes;
+    if (head > 0) partial(to, 0, sources, begin, head, d);
+    if (to.is_past)
+      whole(Places<Codec, true>{to.first, to.second}, head, end, sources, begin, d);
+    else if (to.second)
+      whole(Places<Codec, false>{to.first, to.second}, head, end, sources, begin, d);
+    else
+      whole(OnePlace<Codec>{to.first}, head, end, sources, begin, d);
+    if (end < nbytes) partial(to, end, sources, begin, nbytes - end, d);
   }
 };
 

@@ -18,10 +18,18 @@ struct Sources {
   size_t nbytes;
 };
 
-// Reduce bytes [begin, begin + nbytes) of all sources into `out`, which stands for byte `begin` of
-// the destination. Both are multiples of the item size.
-using ReduceKernel = void (*)(char* out, const Sources& sources, size_t begin, size_t nbytes,
-                              int64_t divisor);
+// Where a result is written: to one place or to two, through the caches or past them.
+struct Results {
+  char* first;
+  char* second = nullptr;
+  bool is_past = false;  // of multiples of kPastAlignment
+};
+constexpr size_t kPastAlignment = 16;
+
+// Reduce bytes [begin, begin + nbytes) of all sources into `to`, which stands for byte `begin` of
+// the destinations. Both are multiples of the item size.
+using ReduceKernel = void (*)(const Results& to, const Sources& sources, size_t begin,
+                              size_t nbytes, int64_t divisor);
 
 // One reduction of one dtype; null where the op has no meaning.
 struct KernelTable {

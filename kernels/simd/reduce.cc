@@ -14,6 +14,7 @@ namespace mpistrat {
 namespace {
 
 constexpr size_t kLine = 64;
+constexpr int kMostPlaces = 2;   // that a kernel writes at the same time
 constexpr size_t kBlock = 4096;  // a result on its way to several places waits in the L1 cache
 
 size_t bytes_to_next_line(const void* address) {
@@ -92,12 +93,13 @@ struct Call {
   int64_t divisor;
 };
 
-// The block is in the first destination, still in cache, when the others get it; only then may it
+// The block is in the first destinations, still in cache, when the others get it; only then may it
 // overwrite a source.
 void reduce_block(const Call& call, size_t begin, size_t nbytes) {
-  char* first = call.destinations[0] + begin;
-  call.kernel(first, call.sources, begin, nbytes, call.divisor);
-  for (int k = 1; k < call.num_destinations; ++k) {
+  const char* first = call.destinations[0] + begin;
+  const Results to{call.destinations[0] + begin, call.destinations[1] + begin};
+  call.kernel(to, call.sources, begin, nbytes, call.divisor);
+  for (int k = kMostPlaces; k < call.num_destinations; ++k) {
     copy(call.destinations[k] + begin, first, nbytes);
   }
 }
@@ -111,7 +113,7 @@ size_t line_begin(const char* to, size_t at) {
 // them to the others, and what begins a line waits for the next block.
 void reduce_block_and_stream(const Call& call, size_t begin, size_t nbytes) {
   char* first = call.destinations[0];
-  call.kernel(first + begin, call.sources, begin, nbytes, call.divisor);
+  call.kernel({first + begin}, call.sources, begin, nbytes, call.divisor);
   const size_t end = begin + nbytes;
   for (int k = 1; k < call.num_destinations; ++k) {
     char* to = call.destinations[k];
@@ -123,7 +125,7 @@ void reduce_block_and_stream(const Call& call, size_t begin, size_t nbytes) {
 
 void stream_block(const Call& call, size_t begin, size_t nbytes) {
   alignas(kLine) char block[kBlock];
-  call.kernel(block, call.sources, begin, nbytes, call.divisor);
+  call.kernel({block}, call.sources, begin, nbytes, call.divisor);
   for (int k = 0; k < call.num_destinations; ++k) {
     copy_by_lines<true>(call.destinations[k] + begin, block, nbytes);
   }
@@ -136,10 +138,28 @@ size_t first_block(const Call& call, size_t itemsize) {
   return head % itemsize == 0 && head > 0 ? head : kBlock;
 }
 
+// Whether the kernel itself can write all results.
+bool is_direct(const Call& call, int stream) {
+  if (call.num_destinations > kMostPlaces) return false;
+  if (stream != MPISTRAT_STREAM_ALL) return stream == MPISTRAT_STREAM_NONE;
+  return kHasLines && std::all_of(call.destinations, call.destinations + call.num_destinations,
+                                  [](const char* to) {
+                                    return reinterpret_cast<uintptr_t>(to) % kPastAlignment == 0;
+                                  });
+}
+
+void reduce_directly(const Call& call, bool is_past) {
+  Results to{call.destinations[0], nullptr, is_past};
+  if (call.num_destinations == kMostPlaces) to.second = call.destinations[1];
+  call.kernel(to, call.sources, 0, call.sources.nbytes, call.divisor);
+  if (is_past) end_stream();
+}
+
 void reduce(const Call& call, size_t itemsize, int stream) {
   const size_t nbytes = call.sources.nbytes;
-  if (call.num_destinations == 1 && stream != MPISTRAT_STREAM_ALL) {
-    reduce_block(call, 0, nbytes);
+  if (call.num_destinations == 1 && stream == MPISTRAT_STREAM_REST) stream = MPISTRAT_STREAM_NONE;
+  if (is_direct(call, stream)) {
+    reduce_directly(call, stream == MPISTRAT_STREAM_ALL);
     return;
   }
   const auto one_block = stream == MPISTRAT_STREAM_ALL    ? stream_block

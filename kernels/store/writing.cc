@@ -201,7 +201,7 @@ int64_t mpistrat_store_sum(MpistratStore* store, int buffer, const void* values,
   alignas(mpistrat::kStoreLine) char piece[mpistrat::kPieceBytes];
   for (size_t at = 0; at < nbytes; at += sizeof piece) {
     const size_t part = std::min(sizeof piece, nbytes - at);
-    kernel(piece, mpistrat::Sources{from, 2, nbytes}, at, part, 1);
+    kernel({piece}, mpistrat::Sources{from, 2, nbytes}, at, part, 1);
     mpistrat::store(to + at, piece, part);
   }
   return MPISTRAT_ROWS_DONE;

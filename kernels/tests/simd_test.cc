@@ -18,6 +18,7 @@ constexpr size_t kMaxCount = 4097;
 constexpr size_t kCounts[] = {0, 1, 7, 63, 64, 65, 1000, kMaxCount};
 constexpr int kNumSources[] = {1, 2, 3, 5, 8};
 constexpr size_t kMargin = 128;
+constexpr size_t kAligned = 16;  // enough to be written past the caches
 constexpr char kUntouched = 0x5a;
 
 // ----------------------------------------------------------------------------------- the cases
@@ -27,11 +28,12 @@ struct Case {
   int op;
   int64_t divisor;
   size_t count;
-  size_t offset;  // of sources; destinations are one further each, in elements
+  size_t offset;  // of sources and of the first destination
+  size_t step;    // from one destination's offset to the next one's
   int stream;
 };
 
-// One destination, then three; all sources and destinations at odd places of their buffers.
+// One to three destinations; all sources and destinations at odd places of their buffers.
 template <class Format>
 void check_case(const Case& c, const std::vector<Buffer>& sources, const Buffer& expected) {
   const size_t nbytes = c.count * Format::kBytes;
@@ -42,11 +44,11 @@ void check_case(const Case& c, const std::vector<Buffer>& sources, const Buffer&
     std::copy_n(source.data(), nbytes, shifted.back().data() + c.offset);
     from.push_back(shifted.back().data() + c.offset);
   }
-  for (int num_destinations : {1, 3}) {
+  for (int num_destinations : {1, 2, 3}) {
     std::vector<Buffer> results(num_destinations, Buffer(2 * kMargin + nbytes, kUntouched));
     std::vector<void*> to;
     for (Buffer& result : results) {
-      to.push_back(&result[c.offset + to.size() * Format::kBytes + kMargin / 2]);
+      to.push_back(&result[c.offset + to.size() * c.step + kMargin / 2]);
     }
     mpistrat_reduce(to.data(), num_destinations, from.data(), static_cast<int>(from.size()),
                     c.count, c.dtype, c.op, c.divisor, c.stream);
@@ -95,11 +97,13 @@ void check_reduction(int dtype, int op, int64_t divisor) {
       CHECK(mpistrat_simd_select(name));
       for (int stream : {MPISTRAT_STREAM_NONE, MPISTRAT_STREAM_ALL, MPISTRAT_STREAM_REST}) {
         for (size_t count : kCounts) {
-          for (size_t offset : {Format::kBytes, size_t{3}}) {
-            check_case<Format>({dtype, op, divisor, count, offset, stream}, sources, expected);
+          for (size_t offset : {Format::kBytes, size_t{3}, kAligned}) {
+            const size_t step = offset == kAligned ? kAligned : Format::kBytes;
+            check_case<Format>({dtype, op, divisor, count, offset, step, stream}, sources,
+                               expected);
           }
         }
-        check_in_place<Format>({dtype, op, divisor, kMaxCount, 0, stream}, sources, expected);
+        check_in_place<Format>({dtype, op, divisor, kMaxCount, 0, 0, stream}, sources, expected);
       }
     }
   }
@@ -136,7 +140,7 @@ void check_all_halves(int dtype) {
       const Buffer expected = reference<Format>(sources, 2, op, 1);
       for (const char* name : instruction_sets()) {
         CHECK(mpistrat_simd_select(name));
-        check_case<Format>({dtype, op, 1, 1 << 16, 0, 0}, sources, expected);
+        check_case<Format>({dtype, op, 1, 1 << 16, 0, 2, 0}, sources, expected);
       }
     }
   }
