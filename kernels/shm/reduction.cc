@@ -1,6 +1,6 @@
 #include "reduction.h"
 
-#include <cstring>
+#include <utility>
 
 #include "remote.h"
 #include "waiting.h"
@@ -272,12 +272,14 @@ void Reduction::reduce_to_result(const Place& place, int64_t chunk, Slice part, 
   const int64_t at = offset(chunk) + part.begin;
   uint8_t* own = wants(place.rank) ? recv_.contiguous(at, part.nbytes()) : nullptr;
   if (own) {
-    const bool differ = stream_ != plan_.goes_past;
-    void* cached_first[] = {stream_ ? result : own, stream_ ? own : result};
-    reduce(place, cached_first, 2, place.sources, part.nbytes(),
-           differ    ? MPISTRAT_STREAM_REST
-           : stream_ ? MPISTRAT_STREAM_ALL
-                     : MPISTRAT_STREAM_NONE);
+    // Of the two, what goes through the caches comes first.
+    const bool is_own_past = stream_ != 0, is_slot_past = plan_.goes_past;
+    void* both[] = {own, result};
+    if (is_own_past && !is_slot_past) std::swap(both[0], both[1]);
+    const int stream = !is_own_past && !is_slot_past ? MPISTRAT_STREAM_NONE
+                       : is_own_past && is_slot_past ? MPISTRAT_STREAM_ALL
+                                                     : MPISTRAT_STREAM_REST;
+    reduce(place, both, 2, place.sources, part.nbytes(), stream);
     return;
   }
   void* to = result;

@@ -54,9 +54,9 @@ struct Reduction {
   }
 
   // Whole packs of one source, from `at` to `end`. Here and below, each pack is read before it is
-  // written, as `out` may be one of the sources.
+  // written, as a place of `out` may be one of the sources.
   template <class Out>
-  static void one(const Out& out, size_t at, size_t end, const Sources& sources, size_t begin,
+  static void one(Out out, size_t at, size_t end, const Sources& sources, size_t begin,
                   const D& divisor) {
     const char* source = sources.data[0];
     for (size_t i = at; i < end; i += kBytes) {
@@ -65,7 +65,7 @@ struct Reduction {
   }
 
   template <class Out>
-  static void two(const Out& out, size_t at, size_t end, const Sources& sources, size_t begin,
+  static void two(Out out, size_t at, size_t end, const Sources& sources, size_t begin,
                   const D& divisor) {
     const char* first = sources.data[0];
     const char* second = sources.data[1];
@@ -79,7 +79,7 @@ struct Reduction {
   // At most kTile bytes of three sources or more. `out` is written while the last is read, and
   // not before.
   template <class Out>
-  static void tile(const Out& out, size_t at, size_t end, const Sources& sources, size_t begin,
+  static void tile(Out out, size_t at, size_t end, const Sources& sources, size_t begin,
                    const D& divisor) {
     P sums[kTile / kBytes];
     for (size_t i = at; i < end; i += kBytes) {
@@ -102,7 +102,7 @@ struct Reduction {
   }
 
   template <class Out>
-  static void whole(const Out& out, size_t at, size_t end, const Sources& sources, size_t begin,
+  static void whole(Out out, size_t at, size_t end, const Sources& sources, size_t begin,
                     const D& divisor) {
     if (sources.num == 1) return one(out, at, end, sources, begin, divisor);
     if (sources.num == 2) return two(out, at, end, sources, begin, divisor);

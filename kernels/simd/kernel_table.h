@@ -18,16 +18,18 @@ struct Sources {
   size_t nbytes;
 };
 
-// Where a result is written: to one place or to two, through the caches or past them.
+// Where a result is written: to one place or to two. Past the caches both are multiples of
+// kPastAlignment, what does not fill a vector at either end goes through them all the same, and the
+// caller sees to it that the stores are ordered before its next ones.
 struct Results {
   char* first;
   char* second = nullptr;
-  bool is_past = false;  // of multiples of kPastAlignment
+  bool is_past = false;
 };
 constexpr size_t kPastAlignment = 16;
 
 // Reduce bytes [begin, begin + nbytes) of all sources into `to`, which stands for byte `begin` of
-// the destinations. Both are multiples of the item size.
+// the destinations. `begin` and `nbytes` are multiples of the item size.
 using ReduceKernel = void (*)(const Results& to, const Sources& sources, size_t begin,
                               size_t nbytes, int64_t divisor);
 

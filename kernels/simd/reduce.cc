@@ -84,7 +84,7 @@ void copy(char* to, const char* from, size_t nbytes) {
     std::memcpy(to, from, nbytes);
 }
 
-// What a block needs to know of the call.
+// What is asked for.
 struct Call {
   ReduceKernel kernel;
   char* const* destinations;
@@ -93,14 +93,13 @@ struct Call {
   int64_t divisor;
 };
 
-// The block is in the first destinations, still in cache, when the others get it; only then may it
-// overwrite a source.
+// Of more destinations than a kernel writes at the same time. The block is in the first ones, still
+// in cache, when the others get it; only then may it overwrite a source.
 void reduce_block(const Call& call, size_t begin, size_t nbytes) {
-  const char* first = call.destinations[0] + begin;
   const Results to{call.destinations[0] + begin, call.destinations[1] + begin};
   call.kernel(to, call.sources, begin, nbytes, call.divisor);
   for (int k = kMostPlaces; k < call.num_destinations; ++k) {
-    copy(call.destinations[k] + begin, first, nbytes);
+    copy(call.destinations[k] + begin, to.first, nbytes);
   }
 }
 
@@ -140,12 +139,11 @@ size_t first_block(const Call& call, size_t itemsize) {
 
 // Whether the kernel itself can write all results.
 bool is_direct(const Call& call, int stream) {
-  if (call.num_destinations > kMostPlaces) return false;
-  if (stream != MPISTRAT_STREAM_ALL) return stream == MPISTRAT_STREAM_NONE;
-  return kHasLines && std::all_of(call.destinations, call.destinations + call.num_destinations,
-                                  [](const char* to) {
-                                    return reinterpret_cast<uintptr_t>(to) % kPastAlignment == 0;
-                                  });
+  if (call.num_destinations > kMostPlaces || stream == MPISTRAT_STREAM_REST) return false;
+  if (stream == MPISTRAT_STREAM_NONE) return true;
+  return std::all_of(
+      call.destinations, call.destinations + call.num_destinations,
+      [](const char* to) { return reinterpret_cast<uintptr_t>(to) % kPastAlignment == 0; });
 }
 
 void reduce_directly(const Call& call, bool is_past) {
@@ -157,7 +155,8 @@ void reduce_directly(const Call& call, bool is_past) {
 
 void reduce(const Call& call, size_t itemsize, int stream) {
   const size_t nbytes = call.sources.nbytes;
-  if (call.num_destinations == 1 && stream == MPISTRAT_STREAM_REST) stream = MPISTRAT_STREAM_NONE;
+  const bool has_rest = call.num_destinations > 1;
+  if (!kHasLines || (!has_rest && stream != MPISTRAT_STREAM_ALL)) stream = MPISTRAT_STREAM_NONE;
   if (is_direct(call, stream)) {
     reduce_directly(call, stream == MPISTRAT_STREAM_ALL);
     return;

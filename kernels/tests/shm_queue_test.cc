@@ -36,7 +36,7 @@ void run_queue(Rank& me, int size, MpistratRecords* records, int bad) {
   std::vector<int64_t> numbers;
   for (int i = 0; i < kCalls; ++i) {
     const MpistratPiece piece{data[static_cast<size_t>(i)].data(), n * 4};
-    const MpistratSpec spec = sum_spec(piece, piece, false);
+    const MpistratSpec spec = sum_spec(&piece, &piece, false);
     const int64_t digest = i == bad ? 100 + me.rank : i;
     const MpistratTicket ticket{digest, 0, 0, records, {}};
     numbers.push_back(mpistrat_submit(me.calls, &spec, &ticket));
@@ -121,7 +121,7 @@ void detach_nothing(Rank& me) {
 void run_waited(Rank& me, int size) {
   Values send(1000, static_cast<float>(me.rank)), recv(1000);
   const MpistratPiece from{send.data(), 4000}, to{recv.data(), 4000};
-  const MpistratSpec spec = sum_spec(from, to, true);
+  const MpistratSpec spec = sum_spec(&from, &to, true);
   show(me, MPISTRAT_ALLREDUCE);
   CHECK(finish(me, spec) == MPISTRAT_DONE);
   CHECK(recv == Values(1000, static_cast<float>(size * (size - 1) / 2)));

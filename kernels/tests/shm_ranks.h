@@ -35,14 +35,14 @@ inline int finish(Rank& me, const MpistratSpec& spec) {
 }
 
 // The sum of what `from` and those of other ranks hold, of float32, into `to`.
-inline MpistratSpec sum_spec(const MpistratPiece& from, const MpistratPiece& to, bool crosses) {
+inline MpistratSpec sum_spec(const MpistratPiece* from, const MpistratPiece* to, bool crosses) {
   MpistratSpec spec = {};
   spec.kind = MPISTRAT_ALLREDUCE;
   spec.crosses = crosses;
   spec.dtype = MPISTRAT_FLOAT32;
   spec.num_send = spec.num_recv = 1;
-  spec.send = &from;
-  spec.recv = &to;
+  spec.send = from;
+  spec.recv = to;
   return spec;
 }
 

@@ -53,7 +53,7 @@ void run_mismatches(Rank& me, int size) {
     Values send(static_cast<size_t>(me.rank == size - 1 ? count : 700), 1), recv(send.size(), -1);
     const auto nbytes = static_cast<int64_t>(send.size() * sizeof(float));
     const MpistratPiece from{send.data(), nbytes}, to{recv.data(), nbytes};
-    const MpistratSpec spec = sum_spec(from, to, true);
+    const MpistratSpec spec = sum_spec(&from, &to, true);
     show(me, nbytes);
     CHECK(finish(me, spec) == (size > 1 ? MPISTRAT_MISMATCH : MPISTRAT_DONE));
     if (size > 1) CHECK(is_same(recv, Values(recv.size(), -1)));
@@ -106,7 +106,7 @@ void run_registered(Rank& me, int size, std::vector<Values>& sends, std::vector<
     std::memcpy(send, given.data(), nbytes);
     const MpistratPiece from_piece{send, static_cast<int64_t>(nbytes)};
     const MpistratPiece to_piece{recv, static_cast<int64_t>(nbytes)};
-    const MpistratSpec spec = sum_spec(from_piece, to_piece, turn % 3 != 0);
+    const MpistratSpec spec = sum_spec(&from_piece, &to_piece, turn % 3 != 0);
     if (spec.crosses) show(me, turn);
     CHECK(finish(me, spec) == MPISTRAT_DONE);
     CHECK(is_same(recv, sum));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -14,12 +15,17 @@ namespace {
 
 using namespace mpistrat_test;
 
-constexpr size_t kMaxCount = 4097;
-constexpr size_t kCounts[] = {0, 1, 7, 63, 64, 65, 1000, kMaxCount};
+constexpr size_t kCounts[] = {0, 1, 7, 63, 64, 65, 300};
 constexpr int kNumSources[] = {1, 2, 3, 5, 8};
 constexpr size_t kMargin = 128;
 constexpr size_t kAligned = 16;  // enough to be written past the caches
 constexpr char kUntouched = 0x5a;
+
+// Elements of more than two blocks that the kernels take, and of more than one.
+template <class Format>
+constexpr size_t kMaxCount = 2 * 4100 / Format::kBytes + 1;
+template <class Format>
+constexpr size_t kTwoBlocks = 4100 / Format::kBytes + 1;
 
 // ----------------------------------------------------------------------------------- the cases
 
@@ -28,12 +34,12 @@ struct Case {
   int op;
   int64_t divisor;
   size_t count;
-  size_t offset;  // of sources and of the first destination
+  size_t offset;  // of sources and of the first destination, behind margins of whole lines
   size_t step;    // from one destination's offset to the next one's
   int stream;
 };
 
-// One to three destinations; all sources and destinations at odd places of their buffers.
+// One to three destinations.
 template <class Format>
 void check_case(const Case& c, const std::vector<Buffer>& sources, const Buffer& expected) {
   const size_t nbytes = c.count * Format::kBytes;
@@ -56,8 +62,9 @@ void check_case(const Case& c, const std::vector<Buffer>& sources, const Buffer&
       const char* result = static_cast<const char*>(to[k]);
       const char* end = results[k].data() + results[k].size();
       CHECK_AT((same<Format>(result, expected.data(), nbytes)),
-               "%s: dtype %d op %d sources %zu count %zu offset %zu stream %d",
-               mpistrat_simd_name(), c.dtype, c.op, from.size(), c.count, c.offset, c.stream);
+               "%s: dtype %d op %d sources %zu destinations %d count %zu offset %zu stream %d",
+               mpistrat_simd_name(), c.dtype, c.op, from.size(), num_destinations, c.count,
+               c.offset, c.stream);
       CHECK(std::count(static_cast<const char*>(results[k].data()), result, kUntouched) ==
             result - results[k].data());
       CHECK(std::count(result + nbytes, end, kUntouched) ==
@@ -66,20 +73,31 @@ void check_case(const Case& c, const std::vector<Buffer>& sources, const Buffer&
   }
 }
 
-// Each source in turn is also the destination, and then two of them at once.
+// Each source in turn is also a destination: the only one, or with the last source or an array of
+// its own before or behind it.
 template <class Format>
 void check_in_place(const Case& c, const std::vector<Buffer>& sources, const Buffer& expected) {
-  const size_t nbytes = c.count * Format::kBytes;
-  for (size_t k = 0; k < sources.size(); ++k) {
-    std::vector<Buffer> copies = sources;
-    std::vector<const void*> from;
-    for (const Buffer& copy : copies) from.push_back(copy.data());
-    void* to[] = {copies[k].data(), copies.back().data()};
-    const int num_destinations = k + 1 < sources.size() ? 2 : 1;
-    mpistrat_reduce(to, num_destinations, from.data(), static_cast<int>(from.size()), c.count,
-                    c.dtype, c.op, c.divisor, c.stream);
-    for (int i = 0; i < num_destinations; ++i) {
-      CHECK((same<Format>(static_cast<const char*>(to[i]), expected.data(), nbytes)));
+  const size_t nbytes = c.count * Format::kBytes, last = sources.size() - 1, fresh = sources.size();
+  for (size_t k = 0; k < last + 1; ++k) {
+    std::vector<std::vector<size_t>> lists = {{k}, {fresh, k}, {k, fresh}};
+    if (k < last) lists.insert(lists.end(), {{k, last}, {last, k}, {k, last, fresh}});
+    for (const std::vector<size_t>& list : lists) {
+      std::vector<Buffer> arrays(fresh + 1, Buffer(kMargin + nbytes));
+      std::vector<const void*> from;
+      std::vector<void*> to;
+      for (size_t i = 0; i < fresh; ++i) {
+        std::copy_n(sources[i].data(), nbytes, &arrays[i][c.offset]);
+        from.push_back(&arrays[i][c.offset]);
+      }
+      for (size_t i : list) to.push_back(&arrays[i][c.offset]);
+      mpistrat_reduce(to.data(), static_cast<int>(to.size()), from.data(),
+                      static_cast<int>(from.size()), c.count, c.dtype, c.op, c.divisor, c.stream);
+      for (const void* result : to) {
+        CHECK_AT((same<Format>(static_cast<const char*>(result), expected.data(), nbytes)),
+                 "%s: dtype %d op %d source %zu of %zu destinations %zu offset %zu stream %d",
+                 mpistrat_simd_name(), c.dtype, c.op, k, from.size(), to.size(), c.offset,
+                 c.stream);
+      }
     }
   }
 }
@@ -87,23 +105,28 @@ void check_in_place(const Case& c, const std::vector<Buffer>& sources, const Buf
 template <class Format>
 void check_reduction(int dtype, int op, int64_t divisor) {
   std::mt19937 random(1000 * dtype + op);
+  std::vector<size_t> counts(std::begin(kCounts), std::end(kCounts));
+  counts.push_back(kMaxCount<Format>);
   for (int num_sources : kNumSources) {
     std::vector<Buffer> sources;
     for (int k = 0; k < num_sources; ++k) {
-      sources.push_back(random_source<Format>(random, kMaxCount));
+      sources.push_back(random_source<Format>(random, kMaxCount<Format>));
     }
     const Buffer expected = reference<Format>(sources, Format::kBytes, op, divisor);
     for (const char* name : instruction_sets()) {
       CHECK(mpistrat_simd_select(name));
       for (int stream : {MPISTRAT_STREAM_NONE, MPISTRAT_STREAM_ALL, MPISTRAT_STREAM_REST}) {
-        for (size_t count : kCounts) {
+        for (size_t count : counts) {
           for (size_t offset : {Format::kBytes, size_t{3}, kAligned}) {
             const size_t step = offset == kAligned ? kAligned : Format::kBytes;
             check_case<Format>({dtype, op, divisor, count, offset, step, stream}, sources,
                                expected);
           }
         }
-        check_in_place<Format>({dtype, op, divisor, kMaxCount, 0, 0, stream}, sources, expected);
+        for (size_t offset : {size_t{0}, size_t{3}}) {
+          check_in_place<Format>({dtype, op, divisor, kTwoBlocks<Format>, offset, 0, stream},
+                                 sources, expected);
+        }
       }
     }
   }

@@ -92,7 +92,7 @@ def test_ranks_that_find_out_which_way_is_faster(name):
 @pytest.mark.parametrize("stream_bytes", [1, 1 << 50])
 @pytest.mark.parametrize("whole_bytes", [1, 1 << 50])
 def test_every_way_that_is_found_out_gives_the_same_sums(whole_bytes, stream_bytes):
-    """Slots through and past the caches, and reads; of halves and whole chunks, of lists, too."""
+    """Slots through and past the caches, and reads; halves and whole chunks; lists; in place."""
     with Communicator(world(), "shm") as comm:
         way = Tuning(whole_bytes=whole_bytes, stream_bytes=stream_bytes)
         comm.backend.tune({"allreduce": way})
@@ -104,7 +104,10 @@ def test_every_way_that_is_found_out_gives_the_same_sums(whole_bytes, stream_byt
             for i in range(8):
                 totals = comm.allreduce_many(lists[comm.rank])
                 for total, *arrays in zip(totals, *lists, strict=True):
-                    assert_same(total, expected_reduction("sum", arrays), f"{counts}, {i}")
+                    wanted = expected_reduction("sum", arrays)
+                    assert_same(total, wanted, f"{counts}, {i}")
+                    mine = arrays[comm.rank].copy()
+                    assert_same(comm.allreduce(mine, out=mine), wanted, f"in place, {i}")
 
 
 @pytest.mark.mpi(ranks=2)
