@@ -46,7 +46,7 @@ class Reduction : public Exchange {
   void bring_or_offer(const Place& place, int64_t step);
   bool may_pull(const Place& place) const;
   void choose_stream(const Place& place);
-  bool is_apart(const Place& place) const;
+  bool is_apart() const;
   void plan(const Place& place);
   void prepare(const Place& place, int64_t step);
   void look(const Place& place);
