@@ -18,9 +18,10 @@ struct Sources {
   size_t nbytes;
 };
 
-// Where a result is written: to one place or to two. Past the caches both are multiples of
-// kPastAlignment, what does not fill a vector at either end goes through them all the same, and the
-// caller sees to it that the stores are ordered before its next ones.
+// Where a result is written: to one place through the caches, or, by kernels of sums, to one or two
+// through them or past them. There both are multiples of kPastAlignment, what does not fill a
+// vector at either end goes through the caches all the same, and the caller sees to it that the
+// stores are ordered before its next ones.
 struct Results {
   char* first;
   char* second = nullptr;

@@ -14,7 +14,6 @@ namespace mpistrat {
 namespace {
 
 constexpr size_t kLine = 64;
-constexpr int kMostPlaces = 2;   // that a kernel writes at the same time
 constexpr size_t kBlock = 4096;  // a result on its way to several places waits in the L1 cache
 
 size_t bytes_to_next_line(const void* address) {
@@ -91,14 +90,16 @@ struct Call {
   int num_destinations;
   Sources sources;
   int64_t divisor;
+  int num_at_once;  // destinations that the kernel can write, if more than one past the caches, too
 };
 
-// Of more destinations than a kernel writes at the same time. The block is in the first ones, still
-// in cache, when the others get it; only then may it overwrite a source.
+// Of more destinations than the kernel writes at the same time. The block is in these, still in
+// cache, when the others get it; only then may it overwrite a source.
 void reduce_block(const Call& call, size_t begin, size_t nbytes) {
-  const Results to{call.destinations[0] + begin, call.destinations[1] + begin};
+  Results to{call.destinations[0] + begin};
+  if (call.num_at_once > 1) to.second = call.destinations[1] + begin;
   call.kernel(to, call.sources, begin, nbytes, call.divisor);
-  for (int k = kMostPlaces; k < call.num_destinations; ++k) {
+  for (int k = call.num_at_once; k < call.num_destinations; ++k) {
     copy(call.destinations[k] + begin, to.first, nbytes);
   }
 }
@@ -139,16 +140,18 @@ size_t first_block(const Call& call, size_t itemsize) {
 
 // Whether the kernel itself can write all results.
 bool is_direct(const Call& call, int stream) {
-  if (call.num_destinations > kMostPlaces || stream == MPISTRAT_STREAM_REST) return false;
+  if (call.num_destinations > call.num_at_once || stream == MPISTRAT_STREAM_REST) return false;
   if (stream == MPISTRAT_STREAM_NONE) return true;
-  return std::all_of(
-      call.destinations, call.destinations + call.num_destinations,
-      [](const char* to) { return reinterpret_cast<uintptr_t>(to) % kPastAlignment == 0; });
+  const auto is_aligned = [](const char* to) {
+    return reinterpret_cast<uintptr_t>(to) % kPastAlignment == 0;
+  };
+  char* const* all = call.destinations;
+  return call.num_at_once > 1 && std::all_of(all, all + call.num_destinations, is_aligned);
 }
 
 void reduce_directly(const Call& call, bool is_past) {
   Results to{call.destinations[0], nullptr, is_past};
-  if (call.num_destinations == kMostPlaces) to.second = call.destinations[1];
+  if (call.num_destinations > 1) to.second = call.destinations[1];
   call.kernel(to, call.sources, 0, call.sources.nbytes, call.divisor);
   if (is_past) end_stream();
 }
@@ -193,8 +196,11 @@ extern "C" void mpistrat_reduce(void* const* destinations, int num_destinations,
   const mpistrat::Sources all = {reinterpret_cast<const char* const*>(sources), num_sources,
                                  count * itemsize};
   const mpistrat::Call call = {mpistrat::kernel_table().kernels[op][dtype],
-                               reinterpret_cast<char* const*>(destinations), num_destinations, all,
-                               divisor};
+                               reinterpret_cast<char* const*>(destinations),
+                               num_destinations,
+                               all,
+                               divisor,
+                               op == MPISTRAT_SUM ? 2 : 1};
   mpistrat::reduce(call, itemsize, stream);
 }
 
