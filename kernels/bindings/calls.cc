@@ -71,7 +71,7 @@ struct Described {
   Described(const Described&) = delete;
 };
 
-// Start a call, which is held until the next one starts.
+// Start a call, which is held until it is done, or another one starts.
 void start(Calls& self, const nb::object& described, bool crosses) {
   self.held = described;
   MpistratSpec spec = nb::cast<Described&>(described).spec;
@@ -110,6 +110,8 @@ int wait(Calls& self, uint64_t budget_ns) {
     status = self.wait(budget_ns);
   }
   self.is_busy = status == MPISTRAT_WAITING;
+  // Results that nobody wants any more are to be free for the next call (results.py).
+  if (status == MPISTRAT_DONE) nb::object(std::move(self.held)).reset();
   return status;
 }
 

@@ -4,6 +4,7 @@ bits on every rank in every run."""
 import hashlib
 import os
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -128,6 +129,18 @@ def test_lists_of_arrays_around_a_chunk():
             found = comm.allreduce_many([array[comm.rank] for array in arrays])
             for got, array in zip(found, arrays, strict=True):
                 same(got, expected_reduction("sum", array), "allreduce_many", sizes)
+
+
+@pytest.mark.mpi(ranks=2)
+def test_nothing_is_kept_of_a_call_that_is_done():
+    with Communicator(world(), "shm") as comm:
+        source = np.ones(1 << 20, np.uint8)
+        gone, places = weakref.ref(source), set()
+        for _ in range(4):
+            places.add(comm.allreduce_many([source, source])[0].ctypes.data)
+        assert len(places) == 1  # the results of the last call, which nobody has any more
+        del source
+        assert gone() is None
 
 
 # ------------------------------------------------------------------------------- the same bits
