@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "fast_allreduce.h"
+#include "lists.h"
 #include "mpistrat/shm.h"
 #include "records.h"
 #include "store.h"
@@ -74,6 +75,7 @@ NB_MODULE(_kernels, m) {
   m.def("dtype_of", [](nb::handle array) { return mpistrat::dtype_of(array.ptr()); });
   mpistrat::bind_records(m);
   mpistrat::bind_calls(m);
+  mpistrat::bind_lists(m);
   nb::class_<Node, Calls>(m, "Node")
       .def(nb::init<nb::object, size_t, int, int, int>())
       .def_prop_ro("address", [](Node& self) { return reinterpret_cast<size_t>(self.node); })

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mpistrat.collectives import cuda
+from mpistrat.collectives.native import kernels, why_no_kernels
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["as_array", "check_axis", "check_out", "deliver", "flat", "landing"]
+__all__ = [
+    "are_alike",
+    "as_array",
+    "as_arrays",
+    "check_axis",
+    "check_out",
+    "deliver",
+    "flat",
+    "landing",
+]
 
 _SUPPORTED: set[np.dtype[Any]] = {
     np.dtype(name)
@@ -44,6 +55,22 @@ def as_array(value: ArrayLike) -> Array:
     if array.dtype not in _SUPPORTED:
         _check_dtype(array)
     return array if array.dtype.kind != "b" else _plain_bools(array)
+
+
+def as_arrays(values: Sequence[ArrayLike]) -> list[Array]:
+    """Return each value as :func:`as_array` does."""
+    found: list[Any] = list(values)
+    if are_alike(found) and found[0].dtype in _SUPPORTED and found[0].dtype.kind != "b":
+        return found
+    return [as_array(value) for value in found]
+
+
+def are_alike(values: list[Any]) -> bool:
+    """Tell whether all are NumPy arrays in C order, aligned, and of one dtype.
+
+    Without kernels nobody gains from that, and the answer is no.
+    """
+    return why_no_kernels() is None and bool(kernels().are_alike(values))
 
 
 def _plain_bools(array: Array) -> Array:

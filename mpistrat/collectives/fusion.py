@@ -9,10 +9,18 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives import nans
-from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.arrays import (
+    are_alike,
+    as_arrays,
+    check_out,
+    deliver,
+    flat,
+    landing,
+)
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.native import kernels
 from mpistrat.collectives.reductions import (
     Carried,
     carried,
@@ -37,11 +45,12 @@ def allreduce_many(
     out: Sequence[Array] | None,
 ) -> Steps:
     """See `Communicator.allreduce_many`."""
-    sources = [as_array(array) for array in arrays]
-    for dtype in {source.dtype: None for source in sources}:  # in order, each once
+    sources = as_arrays(arrays)
+    for dtype in dict.fromkeys(_dtypes(sources)):  # in order, each once
         gate.require(op, dtype)
     outs: Outs = [None] * len(sources) if out is None else list(out)
-    _check_outs(sources, outs, op)
+    if out is not None:
+        _check_outs(sources, outs, op)
     nbytes = config.fusion_bytes() if bucket_bytes is None else bucket_bytes
     if not isinstance(nbytes, (int, np.integer)) or nbytes < 1:
         raise UsageError(
@@ -49,6 +58,12 @@ def allreduce_many(
             " None for MPISTRAT_FUSION_BYTES"
         )
     return _steps(gate, sources, op, nbytes, outs)
+
+
+def _dtypes(sources: list[Array]) -> tuple[np.dtype[Any], ...]:
+    if are_alike(sources):
+        return (sources[0].dtype,) * len(sources)
+    return tuple([source.dtype for source in sources])
 
 
 def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
@@ -59,9 +74,8 @@ def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
 
 
 def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:
-    dtypes = tuple(source.dtype for source in sources)
-    shapes = tuple(source.shape for source in sources)
-    signature = Signature("allreduce_many", op, dtypes, shapes, bucket_bytes=nbytes)
+    shapes = tuple([source.shape for source in sources])
+    signature = Signature("allreduce_many", op, _dtypes(sources), shapes, bucket_bytes=nbytes)
     if gate.checks:
         return (yield from _by_pieces(gate, sources, op, signature, outs))
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
@@ -89,27 +103,47 @@ def _by_pieces(
     gate: Gate, sources: list[Array], op: str, signature: Signature, outs: Outs
 ) -> Steps:
     """Reduce without packing: the backend reads the arrays where they lie, dtype by dtype."""
-    groups: dict[Carried, list[int]] = {}
-    for index, source in enumerate(sources):
-        groups.setdefault(gate.carried(op, source.dtype), []).append(index)
-    sends = [
-        [flat(_as_dtype(sources[i], how.dtype)) for i in members]
-        for how, members in groups.items()
-    ]
+    groups = _groups(gate, sources, op)
     results: list[Array] = [np.empty(0)] * len(sources)
     if not groups:
         yield from gate.cross(signature)
     for number, (how, members) in enumerate(groups.items()):
-        pieces = _landings(gate, sends[number], [outs[i] for i in members])
-        transfer = gate.backend.allreduce_pieces(sends[number], pieces, how.op)
+        mine = sources if len(groups) == 1 else [sources[i] for i in members]
+        sends = mine
+        if not are_alike(mine) or mine[0].dtype != how.dtype:
+            sends = [flat(_as_dtype(one, how.dtype)) for one in mine]
+        pieces = _landings(gate, sends, [outs[i] for i in members])
+        transfer = gate.backend.allreduce_pieces(sends, pieces, how.op)
         if number == 0:
             transfer = gate.guard(signature, transfer, is_all=len(groups) == 1)
         yield from transfer
-        for i, piece in zip(members, _split(pieces, sends[number]), strict=True):
-            dtype = result_dtype(op, sources[i].dtype)
-            total = narrow(op, piece.reshape(sources[i].shape), dtype, gate.size, how)
-            results[i] = deliver(total, outs[i])
-    return results
+        for i, total in zip(members, _totals(gate, op, how, mine, pieces), strict=True):
+            results[i] = total
+    if all(out is None for out in outs):
+        return results
+    return [deliver(*pair) for pair in zip(results, outs, strict=True)]
+
+
+def _groups(gate: Gate, sources: list[Array], op: str) -> dict[Carried, Sequence[int]]:
+    """Return the indices of what can be reduced together, by how that is done."""
+    if are_alike(sources):
+        return {gate.carried(op, sources[0].dtype): range(len(sources))}
+    groups: dict[Carried, list[int]] = {}
+    for index, source in enumerate(sources):
+        groups.setdefault(gate.carried(op, source.dtype), []).append(index)
+    return dict(groups)
+
+
+def _totals(
+    gate: Gate, op: str, how: Carried, sources: list[Array], pieces: list[Array]
+) -> list[Array]:
+    """Return the results for `sources`, which lie in `pieces`, or in one piece one by one."""
+    dtype = result_dtype(op, sources[0].dtype)  # of all: how they are carried out tells it
+    if len(pieces) == 1:
+        parts: list[Array] = kernels().cut(narrow(op, pieces[0], dtype, gate.size, how), sources)
+        return parts
+    shaped = (piece.reshape(one.shape) for piece, one in zip(pieces, sources, strict=True))
+    return [narrow(op, piece, dtype, gate.size, how) for piece in shaped]
 
 
 def _as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -121,17 +155,6 @@ def _landings(gate: Gate, sends: list[Array], outs: Outs) -> list[Array]:
     if outs and outs[0] is not None:
         return [landing(out, send) for out, send in zip(outs, sends, strict=True)]
     return [gate.results.lend(sum(send.nbytes for send in sends)).view(sends[0].dtype)]
-
-
-def _split(pieces: list[Array], sends: list[Array]) -> Iterator[Array]:
-    """Yield the part of each source."""
-    if len(pieces) == len(sends):
-        yield from pieces
-        return
-    start = 0
-    for send in sends:
-        yield pieces[0][start : start + send.size]
-        start += send.size
 
 
 def buckets(sources: Sequence[Array], op: str, nbytes: int) -> Iterator[list[int]]:

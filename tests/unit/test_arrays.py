@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import arrays, cuda
-from mpistrat.collectives.arrays import as_array, check_axis, check_out, deliver, flat, landing
+from mpistrat.collectives.arrays import (
+    are_alike,
+    as_array,
+    check_axis,
+    check_out,
+    deliver,
+    flat,
+    landing,
+)
+from mpistrat.collectives.native import kernels, why_no_kernels
 from mpistrat.collectives.roots import check_root
 from mpistrat.collectives.rows import even_lengths, from_rows, row_counts, row_signature, to_rows
 from mpistrat.errors import ArgumentTypeError, UsageError
@@ -33,6 +42,55 @@ def test_values_become_arrays(value, dtype, shape):
     array = as_array(value)
     assert type(array) is np.ndarray
     assert (array.dtype, array.shape) == (np.dtype(dtype), shape)
+
+
+PLAIN = np.zeros((2, 3), "f4")
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [
+        ([], False),
+        ([PLAIN], True),
+        ([PLAIN, PLAIN[1:], np.zeros((), "f4"), np.zeros(0, "f4")], True),
+        ([PLAIN, PLAIN.T], False),
+        ([PLAIN[:, :2]], False),
+        ([PLAIN, PLAIN.astype("f8")], False),
+        ([PLAIN, PLAIN.astype(">f4")], False),
+        ([PLAIN.view(np.matrix)], False),
+        ([np.zeros(9, "u1")[1:].view("f4")], False),
+        ([PLAIN, 1.0], False),
+        ([PLAIN, None], False),
+    ],
+)
+@pytest.mark.skipif(why_no_kernels() is not None, reason="without kernels nothing gains from it")
+def test_what_is_alike(values, answer):
+    assert are_alike(values) is answer
+
+
+@pytest.mark.skipif(why_no_kernels() is not None, reason="it is one of the kernels")
+def test_parts_are_views_one_after_the_other():
+    total = np.arange(12.0)
+    like = [np.zeros((2, 2)), np.zeros(0), np.zeros(()), np.zeros((1, 7, 1))[:, ::-1]]
+    parts = kernels().cut(total, like)
+    assert [part.shape for part in parts] == [one.shape for one in like]
+    assert np.array_equal(np.concatenate([part.ravel() for part in parts]), total)
+    for part in parts:
+        assert part.base is total
+        assert part.flags.carray
+    parts[3][...] = -1
+    assert (total[5:] == -1).all()
+    total.flags.writeable = False
+    assert not any(part.flags.writeable for part in kernels().cut(total, like))
+
+
+@pytest.mark.skipif(why_no_kernels() is not None, reason="it is one of the kernels")
+def test_what_cannot_be_cut():
+    with pytest.raises(ValueError, match="as many elements"):
+        kernels().cut(np.zeros(3), [np.zeros(2), np.zeros(2)])
+    for flat_, like in ((np.zeros(8)[::2], [np.zeros(1)]), (np.zeros(2), [1.0]), ([1.0], [])):
+        with pytest.raises(TypeError, match="NumPy array"):
+            kernels().cut(flat_, like)
 
 
 class Dlpack:
