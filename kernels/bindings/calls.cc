@@ -111,7 +111,8 @@ int wait(Calls& self, uint64_t budget_ns) {
   }
   self.is_busy = status == MPISTRAT_WAITING;
   // Results that nobody wants any more are to be free for the next call (results.py).
-  if (status == MPISTRAT_DONE) nb::object(std::move(self.held)).reset();
+  nb::object done;
+  if (status == MPISTRAT_DONE) done = std::move(self.held);
   return status;
 }
 

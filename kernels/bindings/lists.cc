@@ -16,7 +16,7 @@ bool is_plain(nb::handle object) {
   return PyArray_CheckExact(object.ptr()) && PyArray_ISCARRAY_RO(as_array(object));
 }
 
-// Whether there are arrays, all plain ones, and of one dtype.
+// Whether there are arrays, all plain ones, with the same number of a dtype.
 bool are_alike(const nb::list& arrays) {
   if (arrays.size() == 0 || !is_plain(arrays[0])) return false;
   const int type_num = PyArray_TYPE(as_array(arrays[0]));

@@ -47,7 +47,7 @@ class Ways {
     const Size& size = sizes_[index_of(nbytes)];
     const int64_t number = size.num_calls;
     if (number < kNumWays * kFirstTries) return trial(size, number / kFirstTries, can_read);
-    const bool is_timed = nbytes >= kLongBytes || number % kTimeEvery == 0;
+    const bool is_timed = nbytes >= kLongBytes || number % kTimeEvery == kTimeEvery / 2;
     const bool is_faster = size.ns[kRead] < size.ns[by_slots(size)];
     if (is_try(number)) {
       const bool is_other = !can_read || turn_of(number) % 2 == 1;
@@ -90,7 +90,7 @@ class Ways {
     return number % kTryEvery == 0 || (number & (number - 1)) == 0;
   }
   static int64_t turn_of(int64_t number) {
-    return number < kTryEvery ? __builtin_ctzll(number) : number / kTryEvery;
+    return number < kTryEvery ? __builtin_ctzll(number) : number / kTryEvery + 1;
   }
 
   // The faster kind of slots.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "as_arrays",
     "check_axis",
     "check_out",
+    "cut",
     "deliver",
     "flat",
     "landing",
@@ -57,20 +59,34 @@ def as_array(value: ArrayLike) -> Array:
     return array if array.dtype.kind != "b" else _plain_bools(array)
 
 
-def as_arrays(values: Sequence[ArrayLike]) -> list[Array]:
+def as_arrays(values: Iterable[ArrayLike]) -> list[Array]:
     """Return each value as :func:`as_array` does."""
-    found: list[Any] = list(values)
-    if are_alike(found) and found[0].dtype in _SUPPORTED and found[0].dtype.kind != "b":
-        return found
-    return [as_array(value) for value in found]
+    if isinstance(values, (list, tuple)):  # else each is taken in before the next one is made
+        found = list(values)
+        if are_alike(found) and found[0].dtype in _SUPPORTED and found[0].dtype.kind != "b":
+            return found
+    return [as_array(value) for value in values]
 
 
 def are_alike(values: list[Any]) -> bool:
-    """Tell whether all are NumPy arrays in C order, aligned, and of one dtype.
+    """Tell whether there are values, all NumPy arrays that can be sent as they lie, and alike.
 
-    Without kernels nobody gains from that, and the answer is no.
+    They are in C order, aligned, in this machine's byte order, of no subclass, and of dtypes with
+    the same number, which for those that can be sent means the same dtype. Without kernels nobody
+    gains from that, and the answer is no.
     """
     return why_no_kernels() is None and bool(kernels().are_alike(values))
+
+
+def cut(total: Array, like: list[Array]) -> list[Array]:
+    """Return views of the parts of `total`, one after the other, shaped as the arrays `like`."""
+    if why_no_kernels() is None:
+        parts: list[Array] = kernels().cut(total, like)
+        return parts
+    ends = list(accumulate(one.size for one in like))
+    return [
+        total[end - one.size : end].reshape(one.shape) for end, one in zip(ends, like, strict=True)
+    ]
 
 
 def _plain_bools(array: Array) -> Array:
@@ -157,7 +173,7 @@ def landing(out: Array | None, send: Array) -> Array:
         return np.empty(send.size, send.dtype)
     if np.may_share_memory(out, send) and out.ctypes.data != send.ctypes.data:
         return np.empty(send.size, send.dtype)
-    return out.ravel()
+    return np.asarray(out).ravel()  # not of a subclass, such as a matrix, which stays 2-d
 
 
 def deliver(result: Array, out: Array | None) -> Array:

@@ -262,7 +262,10 @@ class Backend(Protocol):
         ...
 
     def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
-        """Reduce lists of arrays of one dtype as one array; for backends that `checks`."""
+        """Reduce lists of arrays of one dtype as one array; for backends that `checks`.
+
+        All are in C order, of any shape; `recv` may be as many arrays, or one for all.
+        """
         ...
 
     def reduce(self, send: Array, recv: Array | None, op: str, root: int) -> Steps:

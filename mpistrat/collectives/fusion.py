@@ -13,6 +13,7 @@ from mpistrat.collectives.arrays import (
     are_alike,
     as_arrays,
     check_out,
+    cut,
     deliver,
     flat,
     landing,
@@ -20,7 +21,6 @@ from mpistrat.collectives.arrays import (
 from mpistrat.collectives.base import Steps
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.native import kernels
 from mpistrat.collectives.reductions import (
     Carried,
     carried,
@@ -104,45 +104,51 @@ def _by_pieces(
 ) -> Steps:
     """Reduce without packing: the backend reads the arrays where they lie, dtype by dtype."""
     groups = _groups(gate, sources, op)
+    mine = [[sources[i] for i in members] for members in groups.values()]
+    sends = [_sends(own, how.dtype) for own, (how, _) in zip(mine, groups, strict=True)]
     results: list[Array] = [np.empty(0)] * len(sources)
     if not groups:
         yield from gate.cross(signature)
-    for number, (how, members) in enumerate(groups.items()):
-        mine = sources if len(groups) == 1 else [sources[i] for i in members]
-        sends = mine
-        if not are_alike(mine) or mine[0].dtype != how.dtype:
-            sends = [flat(_as_dtype(one, how.dtype)) for one in mine]
-        pieces = _landings(gate, sends, [outs[i] for i in members])
-        transfer = gate.backend.allreduce_pieces(sends, pieces, how.op)
+    for number, (key, members) in enumerate(groups.items()):
+        pieces = _landings(gate, sends[number], [outs[i] for i in members])
+        transfer = gate.backend.allreduce_pieces(sends[number], pieces, key[0].op)
         if number == 0:
             transfer = gate.guard(signature, transfer, is_all=len(groups) == 1)
         yield from transfer
-        for i, total in zip(members, _totals(gate, op, how, mine, pieces), strict=True):
-            results[i] = total
-    if all(out is None for out in outs):
-        return results
-    return [deliver(*pair) for pair in zip(results, outs, strict=True)]
+        totals = _totals(gate, op, key, pieces, mine[number])
+        for i, total in zip(members, totals, strict=True):
+            results[i] = deliver(total, outs[i])
+    return results
 
 
-def _groups(gate: Gate, sources: list[Array], op: str) -> dict[Carried, Sequence[int]]:
-    """Return the indices of what can be reduced together, by how that is done."""
+_Key: TypeAlias = tuple[Carried, np.dtype[Any]]
+
+
+def _groups(gate: Gate, sources: list[Array], op: str) -> dict[_Key, Sequence[int]]:
+    """Return what is reduced as one: indices by how that is done, and by the results' dtype."""
     if are_alike(sources):
-        return {gate.carried(op, sources[0].dtype): range(len(sources))}
-    groups: dict[Carried, list[int]] = {}
+        dtype = sources[0].dtype
+        return {(gate.carried(op, dtype), result_dtype(op, dtype)): range(len(sources))}
+    groups: dict[_Key, list[int]] = {}
     for index, source in enumerate(sources):
-        groups.setdefault(gate.carried(op, source.dtype), []).append(index)
+        key = gate.carried(op, source.dtype), result_dtype(op, source.dtype)
+        groups.setdefault(key, []).append(index)
     return dict(groups)
 
 
-def _totals(
-    gate: Gate, op: str, how: Carried, sources: list[Array], pieces: list[Array]
-) -> list[Array]:
-    """Return the results for `sources`, which lie in `pieces`, or in one piece one by one."""
-    dtype = result_dtype(op, sources[0].dtype)  # of all: how they are carried out tells it
+def _sends(sources: list[Array], dtype: np.dtype[Any]) -> list[Array]:
+    """Return `sources` in C order, as `dtype`: themselves, views or copies."""
+    if are_alike(sources) and sources[0].dtype == dtype:
+        return sources
+    return [flat(_as_dtype(source, dtype)) for source in sources]
+
+
+def _totals(gate: Gate, op: str, key: _Key, pieces: list[Array], like: list[Array]) -> list[Array]:
+    """Return the results, shaped as the arrays `like`; in one piece they are finished as one."""
+    how, dtype = key
     if len(pieces) == 1:
-        parts: list[Array] = kernels().cut(narrow(op, pieces[0], dtype, gate.size, how), sources)
-        return parts
-    shaped = (piece.reshape(one.shape) for piece, one in zip(pieces, sources, strict=True))
+        return cut(narrow(op, pieces[0], dtype, gate.size, how), like)
+    shaped = [piece.reshape(one.shape) for piece, one in zip(pieces, like, strict=True)]
     return [narrow(op, piece, dtype, gate.size, how) for piece in shaped]
 
 

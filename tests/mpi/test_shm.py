@@ -131,48 +131,6 @@ def test_lists_of_arrays_around_a_chunk():
                 same(got, expected_reduction("sum", array), "allreduce_many", sizes)
 
 
-def layouts():
-    """Return lists of values of one dtype and of several, some of which need a copy first."""
-    grid = np.arange(12, dtype=np.float32).reshape(3, 4)
-    odd = np.zeros(4 * grid.size + 1, np.uint8)[1:].view(np.float32)
-    frozen = grid.copy()
-    frozen.flags.writeable = False
-    alike = [grid, grid[1:], np.array(3, np.float32), np.zeros((0, 5), np.float32), frozen]
-    return [
-        alike,
-        alike[:1],
-        [*alike, grid.T],
-        [grid[:, ::2], grid],
-        [odd, grid],
-        [grid, np.float32(2), np.asmatrix(grid)],
-        [[1.5, 2.5], 3.0, np.arange(3.0)],
-        [grid.astype(np.int8), np.arange(5, dtype=np.int8)],
-        [grid > 3, np.ones(7, np.uint8).view(bool)],
-        [np.array([2], np.uint8).view(bool), np.zeros(2, bool)],
-        [grid, grid.astype(np.int64), grid.astype(np.int8), grid.astype(complex)],
-        [],
-    ]
-
-
-@pytest.mark.mpi(ranks=2)
-@pytest.mark.parametrize("op", ["sum", "mean", "max", "prod"])
-def test_lists_of_any_layout_have_the_results_of_their_arrays_alone(op):
-    with Communicator(world(), "shm") as comm:
-        for values in layouts():
-            if op == "max" and any(np.asarray(value).dtype.kind == "c" for value in values):
-                continue
-            alone = [comm.allreduce(value, op) for value in values]
-            outs = [np.full_like(one, 1) for one in alone]
-            together = comm.allreduce_many(values, op)
-            comm.allreduce_many(values, op, out=outs)
-            for one, other, out in zip(alone, together, outs, strict=True):
-                same(other, one, op, "allreduce_many")
-                same(out, one, op, "allreduce_many into out")
-            for one in together:
-                one[...] = 0  # it is the caller's own, and no other's
-            assert all(not one.any() for one in together)
-
-
 @pytest.mark.mpi(ranks=2)
 def test_nothing_is_kept_of_a_call_that_is_done():
     with Communicator(world(), "shm") as comm:
