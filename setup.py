@@ -8,9 +8,11 @@ What is compiled on the user's machine, when it is first used, goes into the pac
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 # Without contraction every instruction set gives the same bits (kernels/include/mpistrat/simd.h).
@@ -42,6 +44,31 @@ def _kernels() -> Extension:
     )
 
 
+class _InParallel(build_ext):
+    """Compile several sources at a time, which setuptools does for whole extensions only."""
+
+    def build_extension(self, ext: Extension) -> None:
+        compile_some = self.compiler.compile
+
+        def compile_all(sources: list[str], output_dir: str, **options: object) -> list[str]:
+            for folder in {Path(output_dir, source).parent for source in sources}:
+                folder.mkdir(parents=True, exist_ok=True)  # or two threads may try to
+
+            def compile_one(source: str) -> list[str]:
+                return compile_some([source], output_dir=output_dir, **options)
+
+            with ThreadPoolExecutor(_num_compilers()) as pool:
+                return [name for names in pool.map(compile_one, sources) for name in names]
+
+        self.compiler.compile = compile_all
+        super().build_extension(ext)
+
+
+def _num_compilers() -> int:
+    may_use = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(may_use or 1, 8)  # each takes up to 0.5 GB of memory, and login nodes are shared
+
+
 class _WithSources(build_py):
     """Put kernels/tf/ into a wheel, as mpistrat/kernels/tf/; a checkout has it where it is."""
 
@@ -56,4 +83,7 @@ class _WithSources(build_py):
 
 
 wanted = os.environ.get("MPISTRAT_BUILD_KERNELS") != "0"
-setup(ext_modules=[_kernels()] if wanted else [], cmdclass={"build_py": _WithSources})
+setup(
+    ext_modules=[_kernels()] if wanted else [],
+    cmdclass={"build_ext": _InParallel, "build_py": _WithSources},
+)
