@@ -67,13 +67,13 @@ void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   const auto choose = [](int64_t given, int64_t built_in) { return given > 0 ? given : built_in; };
   const auto line = static_cast<int64_t>(kCacheLine);
   const int64_t chunk_bytes = place_.size == 2 ? kTuning.chunk_bytes : kTuning.chunk_bytes / 2;
-  // More than two ranks' arrays are reduced as soon from slots.
+  // More than two ranks' arrays are reduced as soon from slots as by reading.
   const bool reduces = kind == MPISTRAT_ALLREDUCE || kind == MPISTRAT_REDUCE_SCATTER;
   int64_t remote_bytes = reduces && place_.size > 2 ? INT64_MAX : kTuning.remote_bytes;
-  // Where nothing is given for all-reduces of two ranks, they find out.
+  // Where nothing is given for all-reduces, the ranks find out; two ranks, whether to read, too.
   is_timed_[kind][halves] =
-      kind == MPISTRAT_ALLREDUCE && place_.size == 2 && tuning.remote_bytes == 0;
-  if (is_timed_[kind][halves]) remote_bytes = kReadBytes;
+      kind == MPISTRAT_ALLREDUCE && place_.size > 1 && tuning.remote_bytes == 0;
+  if (is_timed_[kind][halves] && place_.size == 2) remote_bytes = kReadBytes;
   // Past the caches as soon as all ranks' sources and results together fill them.
   const int64_t filling = cache_bytes_ > 0 ? cache_bytes_ / (2 * place_.size) : INT64_MAX;
   apart_stream_bytes_[kind][halves] =

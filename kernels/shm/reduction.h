@@ -15,7 +15,8 @@
 // Of registered arrays (regions.h) the copies in, or out, or both are left out. If not all are
 // registered, but each rank can read the others' arrays where they are (offers.h), it reduces its
 // slice of all of them to its own result, then copies the others' slices from their results. Two
-// ranks find out by themselves whether that pays, or to fill slots past the caches (ways.h).
+// ranks find out by themselves whether that pays, and any number of them whether to fill slots past
+// the caches does (ways.h).
 
 #include "exchange.h"
 #include "pulling.h"

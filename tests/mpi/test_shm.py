@@ -203,6 +203,23 @@ def test_the_way_changes_no_bit():
             assert reversed_twice.tobytes() == bits, name
 
 
+@pytest.mark.mpi(ranks=[3, 4])
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_what_more_than_two_ranks_try_changes_no_bit(name):
+    """Each length is tried through the caches and past them, and then the faster of the two."""
+    with Communicator(world(), "shm") as comm:
+        for count in (20_001, 300_007):
+            array = noise(np.random.default_rng(comm.rank), name, count)
+            bits = comm.allreduce(array).tobytes()
+            for i in range(9):
+                again = array.copy()
+                comm.allreduce(again, out=again)
+                first, second = comm.allreduce_many([array[:5001], array[5001:]])
+                assert again.tobytes() == bits, (count, i)
+                assert first.tobytes() + second.tobytes() == bits, (count, i)
+            assert comm.allgather_object(bits) == [bits] * comm.size
+
+
 # ---------------------------------------------------------------------------------------- long
 
 

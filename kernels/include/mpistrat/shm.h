@@ -41,7 +41,7 @@ void mpistrat_token(MpistratNode* node, uint64_t* address, uint64_t* value);
 int mpistrat_has_token(int32_t pid, uint64_t address, uint64_t value);  // 1 if it can be read
 void mpistrat_reach(MpistratNode* node, const int32_t* pids);           // by rank
 
-// Where one way of doing things gives way to another; 0: the built-in figure. Two ranks whose
+// Where one way of doing things gives way to another; 0: the built-in figure. Ranks whose
 // all-reduces have 0 for remote_bytes time them, from 1 KiB on, and take the fastest way (ways.h).
 typedef struct {
   int64_t chunk_bytes;   // what of a long array is exchanged in one step

@@ -85,9 +85,9 @@ class Tuning(_Sizes):
         From so many bytes on, results are written past the caches.
     remote_bytes
         From so many bytes on, private arrays are read where they are, if the system allows it
-        and results are not written past the caches. Where it is 0, two ranks that all-reduce
-        find out by themselves when that is faster, and when slots written past the caches are
-        (kernels/shm/ways.h).
+        and results are not written past the caches. Where it is 0, ranks that all-reduce
+        find out by themselves when slots written past the caches are faster, and two ranks when
+        reading is (kernels/shm/ways.h).
     """
 
     chunk_bytes: int = 0
