@@ -14,6 +14,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError
 
 # Without contraction every instruction set gives the same bits (kernels/include/mpistrat/simd.h).
 _COMPILE = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-strict-aliasing"]
@@ -51,14 +52,17 @@ class _InParallel(build_ext):
         compile_some = self.compiler.compile
 
         def compile_all(sources: list[str], output_dir: str, **options: object) -> list[str]:
-            for folder in {Path(output_dir, source).parent for source in sources}:
-                folder.mkdir(parents=True, exist_ok=True)  # or two threads may try to
+            for folder in {str(Path(output_dir, source).parent) for source in sources}:
+                self.mkpath(folder)  # or two threads may try to
 
             def compile_one(source: str) -> list[str]:
                 return compile_some([source], output_dir=output_dir, **options)
 
-            with ThreadPoolExecutor(_num_compilers()) as pool:
-                return [name for names in pool.map(compile_one, sources) for name in names]
+            try:
+                with ThreadPoolExecutor(_num_compilers()) as pool:
+                    return [name for names in pool.map(compile_one, sources) for name in names]
+            except (CompileError, OSError, RuntimeError):  # too little memory, too many threads,
+                return compile_some(sources, output_dir=output_dir, **options)  # or a real error
 
         self.compiler.compile = compile_all
         super().build_extension(ext)

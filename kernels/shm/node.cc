@@ -219,6 +219,8 @@ int mpistrat_has_token(int32_t pid, uint64_t address, uint64_t value) {
 
 void mpistrat_reach(MpistratNode* node, const int32_t* pids) { node->reach(pids); }
 
+int mpistrat_has_gone_past(const MpistratNode* node) { return node->has_gone_past(); }
+
 int mpistrat_region_add(MpistratNode* node, void* const* bases, size_t nbytes) {
   return node->add_region(bases, nbytes);
 }

@@ -35,6 +35,11 @@ class Node {
   void reach(const int32_t* pids) { remote_.open(pids, place_.size); }
   void tune(int kind, bool halves, const MpistratTuning& tuning);
 
+  bool has_gone_past() const {
+    const Reduction* last = std::get_if<Reduction>(&data_);
+    return last && last->way() == Ways::kPast;
+  }
+
   void begin(const MpistratSpec& spec);
   MpistratStatus advance(uint64_t budget_ns);
 

@@ -30,6 +30,9 @@ class Reduction : public Exchange {
   int64_t slot_bytes(const Place& place, int64_t step) const override;
   void produce(const Place& place, int64_t step) override;
   void consume(const Place& place, int64_t step) override;
+  Ways::Way way() const {
+    return pulls_ ? Ways::kRead : plan_.goes_past ? Ways::kPast : Ways::kSlots;
+  }
 
  private:
   // Bytes [begin, end) of a chunk.
@@ -39,9 +42,6 @@ class Reduction : public Exchange {
   };
   Slice slice(int64_t chunk, int of) const;
   bool wants(int rank) const { return spec_.kind == MPISTRAT_ALLREDUCE || rank == spec_.root; }
-  Ways::Way way() const {
-    return pulls_ ? Ways::kRead : plan_.goes_past ? Ways::kPast : Ways::kSlots;
-  }
   int64_t offset(int64_t chunk) const { return chunk * chunk_bytes_; }
 
   void bring_or_offer(const Place& place, int64_t step);

@@ -2,7 +2,7 @@
 #define MPISTRAT_SHM_WAYS_H_
 
 // By which of three ways private arrays are reduced: by slots; by slots that are written past the
-// caches; or from where they are, read by the kernel (remote.h).
+// caches; or, by two ranks, from where they are, read by the kernel (remote.h).
 //
 // What is faster depends on how far apart the ranks' processors are, which no table of processors
 // knows. Measured on AMD EPYCs, float32, 2 ranks and 4, where the two processors share a cache and

@@ -2,6 +2,8 @@
 
 #include "../shm/ways.h"
 
+#include <utility>
+
 #include "check.h"
 
 namespace {
@@ -118,6 +120,17 @@ void who_cannot_read_is_not_asked() {
   CHECK(pair.count(Ways::kPast, 10, kReadingIsFaster) == 10);
 }
 
+void ranks_that_cannot_read_choose_each_for_itself() {
+  for (const auto& [first, second] :
+       {std::pair(kPastIsFaster, kSlotsAreFaster), std::pair(kSlotsAreFaster, kPastIsFaster)}) {
+    Pair pair;
+    pair.can_read = false;
+    pair.count(Ways::kSlots, 64, first, second);
+    const Ways::Way way = first.past < first.by_slots ? Ways::kPast : Ways::kSlots;
+    CHECK(pair.count(way, 32, first, second) == 31);  // and a try
+  }
+}
+
 void what_has_become_slow_is_left_and_found_again() {
   Pair pair;
   pair.count(Ways::kRead, 64, kSlotsAreFaster);
@@ -171,6 +184,7 @@ int main() {
   both_others_are_tried_again();
   slots_are_seldom_asked_about();
   who_cannot_read_is_not_asked();
+  ranks_that_cannot_read_choose_each_for_itself();
   one_slow_call_is_chance();
   what_has_become_slow_is_left_and_found_again();
   one_rank_alone_decides_for_slots();

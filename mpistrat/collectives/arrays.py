@@ -157,6 +157,10 @@ def check_out(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], w
         return
     if not isinstance(out, np.ndarray):
         raise ArgumentTypeError(f"{what}: out is a {type(out).__name__}; expected a NumPy array")
+    if isinstance(out, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            f"{what}: out is a masked array, whose mask would hide the result; pass out.data"
+        )
     if out.shape != shape or out.dtype != dtype or not out.flags.writeable:
         raise UsageError(
             f"{what}: out has shape {out.shape}, dtype {out.dtype}, writeable="

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -24,6 +25,11 @@ from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import with_all
 
 pytest.importorskip("typer")
+from rich.console import Console
+
+from mpistrat.bench import node_search
+from mpistrat.bench.trials import Bench
+
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason="there are no kernels")
 
 LISTENS = """
@@ -143,6 +149,21 @@ def test_chunks_of_any_size_are_whole_elements():
             comm.backend.tune({"allreduce": Tuning(chunk_bytes=nbytes, flat_bytes=1)})
             total = comm.allreduce(np.arange(30_000) + comm.rank)
             assert (total == 3 * np.arange(30_000) + 3).all()
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+def test_ranks_that_all_reduce_go_on_finding_out_by_themselves():
+    """A table that says when to read, or never to, would end that (kernels/shm/ways.h)."""
+    from mpi4py import MPI
+
+    few = {"_CHUNKS": (65536,), "_FLAT": (4096,), "_WHOLE": (16384,), "_STREAM": (1 << 20,)}
+    with patch.multiple(node_search, **few), Communicator(MPI.COMM_WORLD, "shm") as comm:
+        bench = Bench(comm, Console(quiet=True), rounds=1)
+        search = node_search.NodeSearch(bench, comm.backend)
+        for name in ("allreduce", "allreduce" + HALVES):
+            assert search.best(name).remote_bytes == 0
+        with patch.object(node_search, "_REMOTE", (1 << 20,)):
+            assert search.best("reduce_scatter").remote_bytes > 0
 
 
 def test_rank_0s_table_holds_for_all(tmp_path: Path) -> None:

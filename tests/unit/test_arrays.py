@@ -244,6 +244,13 @@ def test_masked_arrays_would_lose_their_mask():
         as_array(np.ma.array([1.0, 2.0], mask=[False, True]))
 
 
+def test_masked_arrays_would_hide_a_result():
+    out = np.ma.masked_all(3)
+    with pytest.raises(ArgumentTypeError, match=r"allreduce: out is a masked .* pass out\.data"):
+        check_out(out, (3,), out.dtype, "allreduce")
+    check_out(out.data, (3,), out.dtype, "allreduce")
+
+
 def test_arrays_on_devices_are_copied_to_the_host():
     with pretending(1), cuda.on_gpu(0):
         there = cuda.placed(np.arange(3.0, dtype=np.float32))

@@ -42,7 +42,8 @@ int mpistrat_has_token(int32_t pid, uint64_t address, uint64_t value);  // 1 if 
 void mpistrat_reach(MpistratNode* node, const int32_t* pids);           // by rank
 
 // Where one way of doing things gives way to another; 0: the built-in figure. Ranks whose
-// all-reduces have 0 for remote_bytes time them, from 1 KiB on, and take the fastest way (ways.h).
+// all-reduces have 0 for remote_bytes time them and take the fastest way (ways.h): two from 1 KiB
+// on, more from where arrays are too long for one step (flat_bytes).
 typedef struct {
   int64_t chunk_bytes;   // what of a long array is exchanged in one step
   int64_t flat_bytes;    // all ranks' bytes up to here: one step, every rank reduces all
@@ -54,6 +55,9 @@ typedef struct {
 // Use it for calls of `kind` from now on, on float16 and bfloat16 if `halves`, else on the rest.
 // Equal on all ranks.
 void mpistrat_tune(MpistratNode* node, int kind, int halves, const MpistratTuning* tuning);
+
+// 1 if this rank wrote its slots of the last call, an all-reduce, past the caches.
+int mpistrat_has_gone_past(const MpistratNode* node);
 
 #ifdef __cplusplus
 }
