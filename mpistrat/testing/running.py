@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +105,41 @@ class RunningJob:
             RankOutput(*map(_text, self._files(i), start)) for i, start in enumerate(starts)
         )
 
+    def wait_for(
+        self, word: str, ranks: Iterable[int] | None = None, timeout_s: float = 40.0
+    ) -> list[str]:
+        """Wait for a line with `word` on the stdout of each of `ranks`, by default of all.
+
+        Lines count once they are whole: ``print(1, 2)`` writes its arguments one by one.
+
+        Returns
+        -------
+        list of str
+            The first such line of each.
+
+        Raises
+        ------
+        TimeoutError
+            One has written none after `timeout_s` seconds, or when mpirun ended. It says who, and
+            what all have written.
+        """
+        wanted = list(range(self.ranks) if ranks is None else ranks)
+        end = time.monotonic() + timeout_s
+        while True:
+            has_ended = self.poll() is not None
+            outputs = self.outputs()
+            found = {rank: _line_with(word, outputs[rank].stdout) for rank in wanted}
+            missing = [rank for rank, line in found.items() if line is None]
+            if not missing:
+                return [line for line in found.values() if line is not None]
+            if has_ended or time.monotonic() > end:
+                raise TimeoutError(
+                    f"no line with {word!r} of ranks {missing}"
+                    f" {'until mpirun ended' if has_ended else f'in {timeout_s:g} s'}; got"
+                    f" {[one.text for one in outputs]}, and of mpirun: {self.launcher_output()}"
+                )
+            time.sleep(0.02)
+
     def launcher_output(self) -> str:
         """Return what mpirun itself wrote."""
         return _text(self.folder / "mpirun.out", 0)
@@ -136,6 +171,11 @@ class RunningJob:
             self.end()
             self._alive.close()
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _line_with(word: str, text: str) -> str | None:
+    lines = text.splitlines(keepends=True)
+    return next((line[:-1] for line in lines if word in line and line.endswith("\n")), None)
 
 
 def _size(file: Path) -> int:

@@ -52,17 +52,13 @@ def test_a_killed_rank(victim, call):
     before = set(Path("/dev/shm").glob("mpistrat*"))
     program = KILLED.replace("VICTIM", str(victim)).replace("CALL", call)
     job = RunningJob(["-c", program], 3, env=ENV)
-    end = time.monotonic() + 40
     try:
         others = [rank for rank in range(3) if rank != victim]
-        while not all("seen" in job.outputs()[rank].stdout for rank in others):
-            assert time.monotonic() < end, [one.text for one in job.outputs()]
-            time.sleep(0.02)
-        for rank in others:
-            words = job.outputs()[rank].stdout.split()
-            assert words[-4:] == ["seen", "PeerLostError", str(victim), "3.0"]
+        for line in job.wait_for("seen", others):
+            assert line.split() == ["seen", "PeerLostError", str(victim), "3.0"]
     finally:
         job.close()
+    end = time.monotonic() + 20
     while set(Path("/dev/shm").glob("mpistrat*")) - before:  # other tests have some for a moment
         assert time.monotonic() < end
         time.sleep(0.05)

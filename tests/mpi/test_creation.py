@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -62,20 +61,12 @@ time.sleep(60)
 """
 
 
-def wait_until(job: RunningJob, word: str, ranks: list[int], timeout_s: float = 20.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not all(word in job.outputs()[rank].stdout for rank in ranks):
-        if time.monotonic() > end or job.poll() is not None:
-            pytest.fail(f"{job.launcher_output()}\n{[out.text for out in job.outputs()]}")
-        time.sleep(0.02)
-
-
 def test_a_rank_that_is_killed_ends_the_making_of_another_communicator() -> None:
     job = RunningJob(["-c", IS_KILLED], 3, env={"PYTHONPATH": PATH})
     try:
-        wait_until(job, "begun", [0, 1, 2])
-        os.kill(int(job.outputs()[1].stdout.split()[1]), signal.SIGKILL)
-        wait_until(job, "PeerLostError|1|", [0, 2])
+        pids = [int(line.split()[1]) for line in job.wait_for("begun", timeout_s=20.0)]
+        os.kill(pids[1], signal.SIGKILL)
+        job.wait_for("PeerLostError|1|", [0, 2], 20.0)
         for rank in (0, 2):
             assert "cannot finish: the process of rank 1 has ended" in job.outputs()[rank].stdout
     finally:

@@ -4,7 +4,6 @@ Ranks of one machine that pretend to be on several; real programs, looked at fro
 """
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -75,11 +74,7 @@ def seen(program, ranks, node_size, watching):
     env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": str(node_size)}
     job = RunningJob(["-c", HEADER + program], ranks, env=env)
     try:
-        end = time.monotonic() + 40.0
-        while not all("saw|" in job.outputs()[rank].stdout for rank in watching):
-            if time.monotonic() > end or job.poll() is not None:
-                pytest.fail(f"{job.launcher_output()}\n{[out.text for out in job.outputs()]}")
-            time.sleep(0.02)
+        job.wait_for("saw|", watching)
         lines = [line for out in job.outputs() for line in out.stdout.splitlines()]
         ended = next(float(line.split()[1]) for line in lines if line.startswith("ends"))
         found = [line.split("|", 4)[1:] for line in lines if line.startswith("saw|")]

@@ -320,14 +320,6 @@ time.sleep(60)
 """
 
 
-def wait_until(job, has_come, ranks, timeout_s=40.0):
-    end = time.monotonic() + timeout_s
-    while not all(has_come(job.outputs()[rank]) for rank in ranks):
-        if time.monotonic() > end or job.poll() is not None:
-            pytest.fail(f"{job.launcher_output()}\n{[out.text for out in job.outputs()]}")
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("victim", [0, 3])
 @pytest.mark.parametrize("call", ["allreduce", "iallreduce"])
 def test_a_killed_rank_ends_the_calls_of_every_other(victim, call):
@@ -336,13 +328,11 @@ def test_a_killed_rank_ends_the_calls_of_every_other(victim, call):
     how = "comm.iallreduce(array, 'max', out=array).wait()" if call == "iallreduce" else REDUCE
     job = RunningJob(["-c", REDUCES.replace(REDUCE, how)], 4, env=env)
     try:
-        wait_until(job, lambda out: "begun" in out.stdout, range(4))
-        pids = [int(out.stdout.split()[1]) for out in job.outputs()]
+        pids = [int(line.split()[1]) for line in job.wait_for("begun")]
         os.kill(pids[victim], signal.SIGKILL)
         others = [rank for rank in range(4) if rank != victim]
-        wait_until(job, lambda out: "Error|" in out.stdout, others, 20.0)
-        for rank in others:
-            name, lost, message = job.outputs()[rank].stdout.splitlines()[1].split("|", 2)
+        for line in job.wait_for("Error|", others, 20.0):
+            name, lost, message = line.split("|", 2)
             is_of_mpi = "MPI cannot finish" in message or "failed with Exception" in message
             assert lost == str(victim) or is_of_mpi, message
             assert name in ("PeerLostError", "CommunicationError"), message

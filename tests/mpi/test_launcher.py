@@ -14,6 +14,7 @@ import mpistrat
 from mpistrat.testing import processes
 from mpistrat.testing.launcher import JobResult, LauncherError, run_job
 from mpistrat.testing.placement import takes_long
+from mpistrat.testing.running import RunningJob
 
 ROOT = Path(mpistrat.__file__).parents[1]
 
@@ -91,6 +92,35 @@ time.sleep(1000)
     result = run(code, 2, timeout_s=2)
     assert result.timed_out
     assert all_gone([int(pid) for output in result.ranks for pid in output.stdout.split()])
+
+
+def test_lines_are_waited_for_until_they_are_whole() -> None:
+    code = """
+import sys, time
+from mpi4py import MPI
+print("begun", end="")
+time.sleep(0.3)
+print("", MPI.COMM_WORLD.Get_rank())
+time.sleep(1000)
+"""
+    job = RunningJob(["-c", code], 2)
+    try:
+        assert job.wait_for("begun") == ["begun 0", "begun 1"]
+        assert job.wait_for("begun", [1]) == ["begun 1"]
+        with pytest.raises(TimeoutError, match=r"'well' of ranks \[0\] in 0.1 s; got \['begun 0"):
+            job.wait_for("well", [0], 0.1)
+    finally:
+        job.close()
+
+
+def test_lines_of_a_job_that_has_ended_are_not_waited_for() -> None:
+    job = RunningJob(["-c", "print('well'); print('not whole', end='')"], 2)
+    try:
+        assert job.wait_for("well") == ["well", "well"]
+        with pytest.raises(TimeoutError, match=r"'whole' of ranks \[0, 1\] until mpirun ended"):
+            job.wait_for("whole")
+    finally:
+        job.close()
 
 
 def test_nothing_survives_a_killed_launching_process(tmp_path: Path) -> None:

@@ -91,18 +91,9 @@ def reducing(ranks, selected, header=""):
     program = header + REDUCES.replace("SELECTED", selected)
     job = RunningJob(["-c", program], ranks, env={"PYTHONPATH": PATH})
     try:
-        wait_until(job, lambda out: "begun" in out.stdout, range(ranks))
-        yield job, [int(out.stdout.split()[1]) for out in job.outputs()]
+        yield job, [int(line.split()[1]) for line in job.wait_for("begun")]
     finally:
         job.close()
-
-
-def wait_until(job, has_come, ranks, timeout_s=40.0):
-    end = time.monotonic() + timeout_s
-    while not all(has_come(job.outputs()[rank]) for rank in ranks):
-        if time.monotonic() > end or job.poll() is not None:
-            pytest.fail(f"{job.launcher_output()}\n{[out.text for out in job.outputs()]}")
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +111,7 @@ def test_a_rank_is_killed_in_the_middle_of_all_reduces(victim, selected, header)
         killed = time.monotonic()  # one clock for all processes
         os.kill(pids[victim], signal.SIGKILL)
         others = [rank for rank in range(3) if rank != victim]
-        wait_until(job, lambda out: "is broken" in out.stdout, others)
+        job.wait_for("is broken", others)
         for rank in others:
             first, after = job.outputs()[rank].stdout.splitlines()[1:]
             seen, name, lost, message = first.split("|")
