@@ -2,16 +2,19 @@
 
 import gc
 import os
+import time
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 import mpistrat
+from mpistrat.testing.leftovers import remove_segments
 
 pytest_plugins = ["mpistrat.testing.plugin", "pytester"]
 
 LONGEST = "test_kernels.py"
+BEGUN_S = time.time()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +39,13 @@ def pytest_collection_finish() -> None:
     """Spare each garbage collection of the tests the thousands of tests themselves: 0.2 s."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Give back the memory that MPICH left where tests killed ranks, once all workers are done."""
+    if not hasattr(session.config, "workerinput"):
+        remove_segments(BEGUN_S)
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
 """The parts of mpistrat.testing that need no MPI."""
 
+import mmap
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from mpistrat.testing import processes, spool
 from mpistrat.testing.importing import load_test_module
 from mpistrat.testing.layouts import LAYOUTS, Layout
+from mpistrat.testing.leftovers import remove_segments
 from mpistrat.testing.running import RankOutput
 from mpistrat.testing.spool import Outcome
 from mpistrat.testing.watch import TaskResult
@@ -43,6 +46,25 @@ def test_end_all_ends_its_own_and_no_other() -> None:
         other.kill()
         other.wait()
     assert not processes.is_alive(other.pid)
+
+
+def test_only_memory_that_a_killed_job_left_is_removed(tmp_path: Path) -> None:
+    now = time.time()
+    ages = {
+        "mpich_shm_1f_0": 60.0,
+        "mpich_vci_1f_0": 60.0,
+        "mpich_shm_2f_0": 60.0,  # mapped below
+        "mpich_shm_3f_0": -60.0,  # younger than 2 s: its job may be about to map it
+        "mpich_shm_4f_0": 500.0,  # written before we began
+        "mpistrat-1-1f": 60.0,
+    }
+    for name, age_s in ages.items():
+        (tmp_path / name).write_bytes(b"memory")
+        os.utime(tmp_path / name, (now - age_s, now - age_s))
+    with (tmp_path / "mpich_shm_2f_0").open("r+b") as file, mmap.mmap(file.fileno(), 0):
+        removed = remove_segments(now - 100.0, tmp_path)
+    assert {path.name for path in removed} == {"mpich_shm_1f_0", "mpich_vci_1f_0"}
+    assert {path.name for path in tmp_path.iterdir()} == {*ages} - {path.name for path in removed}
 
 
 def test_inner_job_belongs_to_the_outer_too(monkeypatch: pytest.MonkeyPatch) -> None:
