@@ -9,6 +9,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
 
 CASES = {
     "collectives": "mpistrat.bench.collectives",
@@ -25,8 +29,8 @@ CASES = {
 _NEEDED = ("typer", "rich")
 
 
-def main() -> None:
-    """Run the case that the command line names; exit with 2 where its extra is missing."""
+def application() -> typer.Typer:
+    """Return the command line; exit with 2 where its extra is missing."""
     missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
     if missing:
         print(
@@ -41,7 +45,12 @@ def main() -> None:
     app.callback()(_benchmarks)
     for name, module in CASES.items():
         app.command(name)(importlib.import_module(module).command)
-    app(prog_name="python -m mpistrat.bench")
+    return app
+
+
+def main() -> None:
+    """Run the case that the command line names."""
+    application()(prog_name="python -m mpistrat.bench")
 
 
 def _benchmarks() -> None:

@@ -47,7 +47,7 @@ print(len(told[0]), told[0]["alltoall"].chunk_bytes)
 def test_a_table_is_measured_and_written(tmp_path: Path) -> None:
     file = tmp_path / "tuning.json"
     tuning_table.write(file, node_key(3), {"bcast": Tuning(chunk_bytes=65536)})
-    argv = ["-m", "mpistrat.bench", "tune", "--rounds", "1", "--calls", "scatter"]
+    argv = ["-m", "mpistrat", "bench", "tune", "--rounds", "1", "--calls", "scatter"]
     said = run_job([*argv, "--out", str(file)], 3, timeout_s=60).check().ranks[0].stdout
     assert "scatter, 4194304 bytes" in said
     assert list(json.loads(file.read_text())[node_key(3)]) == ["bcast", "scatter"]

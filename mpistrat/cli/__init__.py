@@ -1,0 +1,1 @@
+"""The command ``mpistrat``, and ``python -m mpistrat``: a subcommand for each tool."""

@@ -1,0 +1,16 @@
+"""Where the command starts, or says what it lacks."""
+
+from __future__ import annotations
+
+from mpistrat.bench import __main__ as bench
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the tool that the command line names; exit with 2 where its extra is missing."""
+    benchmarks = bench.application()  # first: it says so if there is no typer
+    from mpistrat.cli.tools import app
+
+    app.add_typer(benchmarks, name="bench")
+    app(prog_name="mpistrat")

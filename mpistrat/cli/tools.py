@@ -1,0 +1,29 @@
+"""The options that stand before the name of a tool."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import mpistrat
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _say_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"mpistrat {mpistrat.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _tools(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Say which.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Strategies of tf.distribute on MPI ranks: its tools."""
