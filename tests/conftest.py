@@ -2,7 +2,6 @@
 
 import gc
 import os
-import time
 from pathlib import Path
 
 import hypothesis
@@ -14,7 +13,6 @@ from mpistrat.testing.leftovers import remove_segments
 pytest_plugins = ["mpistrat.testing.plugin", "pytester"]
 
 LONGEST = "test_kernels.py"
-BEGUN_S = time.time()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,9 +41,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Give back the memory that MPICH left where tests killed ranks, once all workers are done."""
+    """Give back the memory that MPICH left where tests killed ranks, here or in an earlier run."""
     if not hasattr(session.config, "workerinput"):
-        remove_segments(BEGUN_S)
+        remove_segments()
 
 
 @pytest.fixture

@@ -29,13 +29,13 @@ CASES = {
 _NEEDED = ("typer", "rich")
 
 
-def application() -> typer.Typer:
-    """Return the command line; exit with 2 where its extra is missing."""
+def application(program: str = "mpistrat.bench", extra: str = "bench") -> typer.Typer:
+    """Return the command line, or exit with 2 where the extra of the program is missing."""
     missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
     if missing:
         print(
-            f"mpistrat.bench needs {', '.join(missing)}, not installed here; "
-            'run: pip install "mpistrat[bench]"',
+            f"{program} needs {', '.join(missing)}, not installed here; "
+            f'run: pip install "mpistrat[{extra}]"',
             file=sys.stderr,
         )
         sys.exit(2)

@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the tool that the command line names; exit with 2 where its extra is missing."""
-    benchmarks = bench.application()  # first: it says so if there is no typer
+    benchmarks = bench.application("mpistrat", "cli")  # first: it says so if there is no typer
     from mpistrat.cli.tools import app
 
     app.add_typer(benchmarks, name="bench")

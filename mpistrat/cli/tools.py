@@ -23,7 +23,9 @@ def _say_version(is_wanted: bool) -> None:
 def _tools(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Say which.", callback=_say_version, is_eager=True),
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_say_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """Strategies of tf.distribute on MPI ranks: its tools."""
+    """Tools of mpistrat, the strategies of tf.distribute on MPI ranks."""

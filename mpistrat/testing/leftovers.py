@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from pathlib import Path
 
 __all__ = ["remove_segments"]
 
 _NAMES = ("mpich_shm_*", "mpich_vci_*")
-_SETTLED_S = 2.0  # of a file that is younger, a rank may be about to map it
+_SETTLED_S = 10.0  # the ranks of a file that is younger may still be about to map it
 
 
-def remove_segments(since_s: float, folder: Path = Path("/dev/shm")) -> list[Path]:
-    """Remove this user's memory of MPICH's that no process has mapped.
+def remove_segments(folder: Path = Path("/dev/shm")) -> list[Path]:
+    """Remove this user's memory of MPICH's that no process has mapped, if it is 10 s old.
 
     Parameters
     ----------
-    since_s
-        Seconds of ``time.time()``: what was written before stays, as does what is younger than
-        2 s.
     folder
         Where it lies.
 
@@ -34,14 +32,24 @@ def remove_segments(since_s: float, folder: Path = Path("/dev/shm")) -> list[Pat
     -------
     list of Path
         What was removed.
+
+    Notes
+    -----
+    Ranks in another container with the same ``/dev/shm`` are not seen. They lose the name only,
+    which those that have mapped the memory do without.
     """
-    mapped = _maps()
-    found = (path for name in _NAMES for path in folder.glob(name))
-    return [
-        path
-        for path in found
-        if str(path) not in mapped and _is_ours(path, since_s) and _remove(path)
-    ]
+    settled = [path for name in _NAMES for path in folder.glob(name) if _is_settled(path)]
+    mapped = _maps() if settled else ""  # after the look at their age: who maps one now, is seen
+    return [path for path in settled if path.name not in mapped and _remove(path)]
+
+
+def _is_settled(path: Path) -> bool:
+    try:
+        state = path.lstat()
+    except OSError:  # gone
+        return False
+    is_ours = stat.S_ISREG(state.st_mode) and state.st_uid == os.geteuid()
+    return is_ours and state.st_mtime <= time.time() - _SETTLED_S
 
 
 def _maps() -> str:
@@ -53,18 +61,9 @@ def _maps() -> str:
     return "".join(texts)
 
 
-def _is_ours(path: Path, since_s: float) -> bool:
-    try:
-        state = path.stat()
-    except FileNotFoundError:
-        return False
-    is_settled = since_s <= state.st_mtime <= time.time() - _SETTLED_S
-    return is_settled and state.st_uid == os.geteuid()
-
-
 def _remove(path: Path) -> bool:
     try:
         path.unlink()
-    except FileNotFoundError:
+    except OSError:  # gone, or another's by now
         return False
     return True

@@ -1,6 +1,7 @@
 """The command ``mpistrat``, without MPI."""
 
 import importlib.metadata
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,47 +10,56 @@ import pytest
 
 import mpistrat
 from mpistrat.bench.__main__ import CASES
+from mpistrat.cli.main import main
 
 pytest.importorskip("typer")
 
 ROOT = Path(mpistrat.__file__).parents[1]
+COLORS = {"FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"}
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name not in COLORS}
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env=env | {"COLUMNS": "80", "TERM": "dumb"},
     )
 
 
-def module(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(sys.executable, "-m", "mpistrat", *arguments)
-
-
 def test_the_benchmarks_are_part_of_it() -> None:
-    said = module("bench", "--help")
+    said = run("-m", "mpistrat", "bench", "--help")
     assert said.returncode == 0, said.stderr
     assert "mpistrat bench" in said.stdout
-    assert [name for name in CASES if f" {name} " not in said.stdout] == []
+    first_words = {line.strip("│ ").partition(" ")[0] for line in said.stdout.splitlines()}
+    assert first_words >= CASES.keys()
+
+
+def test_it_says_which_version_it_is() -> None:
+    said = run("-m", "mpistrat", "--version")
+    assert (said.returncode, said.stdout) == (0, f"mpistrat {mpistrat.__version__}\n")
 
 
 @pytest.mark.parametrize("arguments", [["bench", "nonsense"], ["nonsense"]])
 def test_an_unknown_tool_is_named(arguments: list[str]) -> None:
-    said = module(*arguments)
+    said = run("-m", "mpistrat", *arguments)
     assert said.returncode == 2
     assert "No such command 'nonsense'" in said.stderr
 
 
-def test_what_is_missing_is_said() -> None:
-    code = (
-        "import sys; sys.modules['typer'] = None\n"
-        "from mpistrat.cli.main import main\n"
-        "import importlib.util as util; found = util.find_spec\n"
-        "util.find_spec = lambda name: None if name == 'typer' else found(name)\n"
-        "main()"
-    )
-    said = run(sys.executable, "-c", code)
+@pytest.mark.parametrize(
+    ("module", "program"), [("mpistrat.cli.main", "cli"), ("mpistrat.bench.__main__", "bench")]
+)
+def test_what_is_missing_is_said(module: str, program: str) -> None:
+    code = f"import sys; sys.modules['typer'] = None; from {module} import main; main()"
+    said = run("-c", code)
     assert said.returncode == 2
     assert "needs typer, not installed here; run: pip install" in said.stderr
+    assert f"mpistrat[{program}]" in said.stderr
 
 
 def test_it_is_installed_under_its_name() -> None:
@@ -57,5 +67,6 @@ def test_it_is_installed_under_its_name() -> None:
         importlib.metadata.distribution("mpistrat")
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("mpistrat is not installed: this is a source tree on PYTHONPATH")
-    said = run(str(Path(sys.executable).parent / "mpistrat"), "--version")
-    assert (said.returncode, said.stdout) == (0, f"mpistrat {mpistrat.__version__}\n")
+    found = importlib.metadata.entry_points(group="console_scripts", name="mpistrat")
+    assert found, "installed before there was a command; run pip install -e . again"
+    assert {script.load() for script in found} == {main}

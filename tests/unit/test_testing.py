@@ -48,23 +48,34 @@ def test_end_all_ends_its_own_and_no_other() -> None:
     assert not processes.is_alive(other.pid)
 
 
-def test_only_memory_that_a_killed_job_left_is_removed(tmp_path: Path) -> None:
-    now = time.time()
+def test_only_memory_that_a_killed_job_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ages = {
         "mpich_shm_1f_0": 60.0,
         "mpich_vci_1f_0": 60.0,
         "mpich_shm_2f_0": 60.0,  # mapped below
-        "mpich_shm_3f_0": -60.0,  # younger than 2 s: its job may be about to map it
-        "mpich_shm_4f_0": 500.0,  # written before we began
+        "mpich_shm_3f_0": 0.0,  # its job may be about to map it
         "mpistrat-1-1f": 60.0,
     }
+    folder = tmp_path / "shm"
+    folder.mkdir()
     for name, age_s in ages.items():
-        (tmp_path / name).write_bytes(b"memory")
-        os.utime(tmp_path / name, (now - age_s, now - age_s))
-    with (tmp_path / "mpich_shm_2f_0").open("r+b") as file, mmap.mmap(file.fileno(), 0):
-        removed = remove_segments(now - 100.0, tmp_path)
-    assert {path.name for path in removed} == {"mpich_shm_1f_0", "mpich_vci_1f_0"}
-    assert {path.name for path in tmp_path.iterdir()} == {*ages} - {path.name for path in removed}
+        (folder / name).write_bytes(b"memory")
+        os.utime(folder / name, (time.time() - age_s,) * 2)
+    (folder / "mpich_shm_4f_0").symlink_to(folder / "mpich_shm_4f_0")
+    (folder / "mpich_shm_5f_0").mkdir()
+    os.utime(folder / "mpich_shm_5f_0", (0, 0))
+    before = {path.name for path in folder.iterdir()}
+    (tmp_path / "link").symlink_to(folder)  # maps have its target
+
+    with (folder / "mpich_shm_2f_0").open("r+b") as file, mmap.mmap(file.fileno(), 0):
+        with monkeypatch.context() as context:
+            context.setattr(os, "geteuid", lambda: os.getuid() + 1)
+            assert remove_segments(folder) == []
+        removed = {path.name for path in remove_segments(tmp_path / "link")}
+    assert removed == {"mpich_shm_1f_0", "mpich_vci_1f_0"}
+    assert {path.name for path in folder.iterdir()} == before - removed
 
 
 def test_inner_job_belongs_to_the_outer_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Where one way of doing things gives way to another, measured for a machine.
 
-``python -m mpistrat.bench tune`` finds the figures and writes them to a table (tuning_table.py):
+``mpistrat bench tune`` finds the figures and writes them to a table (tuning_table.py):
 those of shared memory on one machine, by kind of call and of dtype; on several those of the
 messages between them. Without a table, built-in figures do.
 """

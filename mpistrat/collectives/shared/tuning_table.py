@@ -1,4 +1,4 @@
-"""The table that ``python -m mpistrat.bench tune`` writes: tunings by machine and ranks.
+"""The table that ``mpistrat bench tune`` writes: tunings by machine and ranks.
 
 Rank 0's table holds for all ranks: of a node, or of the whole job for what is between the nodes.
 """
@@ -125,6 +125,6 @@ def find(key: str, parse: Callable[[Any], _Found]) -> _Found:
         warn_once(
             _LOG,
             f"tuning {file}",
-            f"{file} is no table of tunings: {error}; run python -m mpistrat.bench tune again",
+            f"{file} is no table of tunings: {error}; run mpistrat bench tune again",
         )
         return parse({})
