@@ -10,6 +10,7 @@ Ranks need to have one, but of a program that sets none each epoch has an order 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +20,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api, private_data, seeds
+from mpistrat.tensorflow.array_digests import Digest, digests_of
+from mpistrat.tensorflow.data_agreement import ADVICE
+from mpistrat.tensorflow.keras_batch_order import agree_on_batches
 from mpistrat.tensorflow.ours import is_over_ranks
 from mpistrat.tensorflow.rows_op import InPlace
+from mpistrat.tensorflow.sharding import not_compared
 
 __all__ = ["for_strategy", "own_rows"]
 
@@ -37,6 +43,8 @@ def for_strategy(original: Callable[..., Any]) -> Callable[..., Any]:
     def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
         with _data_for(distribute_strategy):
             original(self, distribute_strategy, *args, **kwargs)
+        if is_over_ranks(distribute_strategy):
+            agree_on_batches(self.data_adapter, distribute_strategy.communicator)
 
     return init
 
@@ -62,7 +70,8 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
         if not all(map(_can_be_taken, _numbered(rows)[1])):
             return original(self)  # such as ragged ones
         seed = seeds.common_order(strategy.communicator) if self._shuffle else None
-        indices = strategy.experimental_distribute_dataset(_indices(self, original, seed))
+        with not_compared():  # the arrays have been, and the order has one seed
+            indices = strategy.experimental_distribute_dataset(_indices(self, original, seed))
         mine = _gathered(rows, private_data.own_dataset(indices))
         return strategy.extended.distribute_prefetched(mine)
 
@@ -70,9 +79,10 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check(adapter: Any, communicator: Communicator) -> None:
-    """Raise `UsageError` on all ranks unless they have equally many rows. **Collective.**"""
-    told = communicator.allgather_object((adapter._num_samples, adapter._batch_size))
-    for what, numbers in zip(("rows", "batch_size"), zip(*told, strict=True), strict=True):
+    """Raise `UsageError` on all ranks unless they have the same rows. **Collective.**"""
+    digests = _digests(adapter._inputs) if config.checks() else []
+    told = communicator.allgather_object((adapter._num_samples, adapter._batch_size, digests))
+    for what, numbers in zip(("rows", "batch_size"), zip(*told, strict=True), strict=False):
         if len(set(numbers)) > 1:
             raise UsageError(
                 f"{what} by rank: {list(numbers)}; expected the same on all ranks, since each rank"
@@ -81,6 +91,30 @@ def _check(adapter: Any, communicator: Communicator) -> None:
             )
     if adapter._num_samples == 0:
         raise UsageError("arrays with 0 rows; expected at least one to train or predict with")
+    _compare([digests for *_, digests in told])
+
+
+def _digests(inputs: Any) -> list[Digest]:
+    _, arrays = _numbered(inputs)
+    return [digest for array in arrays for digest in digests_of(array)]
+
+
+def _compare(told: list[list[Digest]]) -> None:
+    """Raise on all ranks alike if some rank has another array, or another order of its rows."""
+    for rank, digests in enumerate(told):
+        pairs = itertools.zip_longest(told[0], digests)
+        wrong = (i for i, (a, b) in enumerate(pairs) if not (a and b and a.is_close(b)))
+        index = next(wrong, None)
+        if index is not None:
+            raise UsageError(
+                f"array {index} of the data is not the same on rank {rank} as on rank 0"
+                f" ({_name(digests, index)}, {_name(told[0], index)}); expected equal rows in one"
+                f" order, since each rank takes its share of them. {ADVICE}"
+            )
+
+
+def _name(digests: list[Digest], index: int) -> str:
+    return digests[index].text if index < len(digests) else "none"
 
 
 def _sliceable(inputs: Any) -> Any:

@@ -18,10 +18,21 @@ import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import batch_share, keras_arrays, keras_gradients, private_data
+from mpistrat.tensorflow import (
+    batch_share,
+    keras_arrays,
+    keras_batch_order,
+    keras_gradients,
+    private_data,
+)
 from mpistrat.tensorflow.backed import driven_files, driven_models
 from mpistrat.tensorflow.keras_compile import compiled_in_scope
 from mpistrat.tensorflow.keras_counters import in_one_piece
+from mpistrat.tensorflow.keras_epochs import (
+    compared_at_end,
+    compared_now_and_then,
+    in_data_order,
+)
 from mpistrat.tensorflow.ours import has_servers, is_over_ranks, our_replica
 from mpistrat.tensorflow.whole_files import written_whole
 from mpistrat.tensorflow.worker_data import WorkerData
@@ -50,9 +61,7 @@ def install() -> None:
     _replace(trainer, "reduce_per_replica", _reduce_per_replica)
     _replace(sys.modules["keras.src.trainers.trainer"].Trainer, "compile", compiled_in_scope)
     _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _symbolic_build)
-    _replace(trainer.TFEpochIterator, "__init__", keras_arrays.for_strategy)
-    adapters = sys.modules["keras.src.trainers.data_adapters.array_data_adapter"]
-    _replace(adapters.ArrayDataAdapter, "get_tf_dataset", keras_arrays.own_rows)
+    _take_data(trainer)
     _replace(trainer.TensorFlowTrainer, "_make_function", _steps_on_workers)
     _replace(trainer.TensorFlowTrainer, "make_predict_function", _predictions_on_workers)
     _replace(trainer.TFEpochIterator, "_get_iterator", _worker_data)
@@ -76,6 +85,19 @@ def install() -> None:
     legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
     _replace(legacy, "save_model_to_hdf5", written_whole)
     _written_by_driver(saving, legacy)
+
+
+def _take_data(trainer: Any) -> None:
+    _replace(trainer.TFEpochIterator, "__init__", keras_arrays.for_strategy)
+    _replace(trainer.TFEpochIterator, "_enumerate_iterator", compared_now_and_then)
+    _replace(trainer.TFEpochIterator, "catch_stop_iteration", compared_at_end)
+    _replace(trainer.TensorFlowTrainer, "predict", in_data_order)
+    adapters = sys.modules["keras.src.trainers.data_adapters.array_data_adapter"]
+    _replace(adapters.ArrayDataAdapter, "get_tf_dataset", keras_arrays.own_rows)
+    batches = sys.modules["keras.src.trainers.data_adapters.py_dataset_adapter"]
+    keras_batch_order.install()
+    _replace(batches.PyDatasetAdapter, "_finite_generator", keras_batch_order.shuffled_alike)
+    _replace(batches.OrderedEnqueuer, "_run", keras_batch_order.shuffled_alike_ahead)
 
 
 def _run_by_driver(trainer: Any) -> None:

@@ -258,7 +258,9 @@ _STEPS = (_Step(_begin), _Step(_finish))  # kept: the operation has their addres
 
 @functools.cache
 def _load() -> ModuleType | None:
-    found = opened("call_op.cc", "collectives of TensorFlow go through tf.numpy_function")
+    found = opened(
+        "call_op.cc", "collectives of TensorFlow go through tf.numpy_function, with copies"
+    )
     if found is None:
         return None
     global _library
@@ -279,7 +281,7 @@ def opened(name: str, otherwise: str) -> tuple[ModuleType, Any] | None:
         file = str(_compiled(_source(name)))
         return tf.load_op_library(file), ctypes.CDLL(file)
     except (BackendUnavailableError, OSError, tf.errors.OpError) as error:
-        warn_once(_LOG, f"native operation {name}", f"{otherwise}, with copies: {error}")
+        warn_once(_LOG, f"native operation {name}", f"{otherwise}: {error}")
         return None
 
 

@@ -15,18 +15,19 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_data, private_graph
+from mpistrat.tensorflow import private_data
+from mpistrat.tensorflow.dataset_parts import is_endless
 
 __all__ = ["check_order"]
 
 _LOG = get_logger(__name__)
-_READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV")
 
 
-def check_order(dataset: Any, communicator: Communicator) -> None:
+def check_order(dataset: Any, communicator: Communicator, is_by_rows: bool = True) -> None:
     """Check that ranks that divide the rows of `dataset` have them in one order. **Collective.**
 
-    Files are divided before TensorFlow shuffles them.
+    If it is not divided by rows, there is no such order: files are divided before TensorFlow
+    shuffles them.
 
     Raises
     ------
@@ -36,9 +37,8 @@ def check_order(dataset: Any, communicator: Communicator) -> None:
     """
     if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
         return
-    parts = list(_with_inputs(dataset))
-    seeds = _seeds(_ordering(dataset)) if _is_by_rows(dataset, parts) else []
-    found = communicator.allgather_object((seeds, _is_endless(dataset)))
+    seeds = _seeds(_ordering(dataset)) if is_by_rows else []
+    found = communicator.allgather_object((seeds, is_endless(dataset)))
     told = [own for own, _ in found]
     if not all(endless for _, endless in found) and any(one != told[0] for one in told):
         raise UsageError(
@@ -55,29 +55,6 @@ def check_order(dataset: Any, communicator: Communicator) -> None:
             " takes its share of an order of its own, so that some rows come twice and others"
             " never; make the strategy first, or give shuffle a seed",
         )
-
-
-def _with_inputs(dataset: Any) -> Iterator[Any]:
-    yield dataset
-    for one in private_data.inputs_of(dataset):
-        yield from _with_inputs(one)
-
-
-def _is_by_rows(dataset: Any, parts: list[Any]) -> bool:
-    """Whether each rank is to read all of a data set, and to take its share of the rows."""
-    policy = dataset.options().experimental_distribute.auto_shard_policy
-    kinds = tf.data.experimental.AutoShardPolicy
-    return bool(
-        policy == kinds.DATA or (policy == kinds.AUTO and not any(map(_reads_files, parts)))
-    )
-
-
-def _is_endless(dataset: Any) -> bool:
-    """Whether it never ends; TensorFlow cannot tell of what filters or unbatches such rows."""
-    number, inputs = dataset.cardinality(), list(private_data.inputs_of(dataset))
-    if number != tf.data.UNKNOWN_CARDINALITY or "Take" in type(dataset).__name__:
-        return bool(number == tf.data.INFINITE_CARDINALITY)
-    return bool(inputs) and all(map(_is_endless, inputs))
 
 
 def _ordering(dataset: Any, chooses: bool = False) -> Iterator[Any]:
@@ -97,18 +74,3 @@ def _seeds(parts: Iterator[Any]) -> list[tuple[int, ...]]:
     """Return the two seeds of each part that is random; zeros if chance gives its order."""
     found = map(private_data.seeds_of, parts)
     return [tuple(map(int, seeds)) for seeds in found if all(map(tf.is_tensor, seeds))]
-
-
-def _reads_files(dataset: Any) -> bool:
-    """Whether a data set, without its inputs, reads files, itself or in its functions."""
-    ops = (op for name in private_data.functions_of(dataset) for op in _ops_of(name))
-    return any(reader in name for name in (type(dataset).__name__, *ops) for reader in _READERS)
-
-
-def _ops_of(function: str) -> Iterator[str]:
-    """Return the operations of a function that was traced, and of those that it has."""
-    for node in private_graph.nodes_of(function):
-        yield node.op
-        for attribute in node.attr.values():
-            if attribute.func.name:
-                yield from _ops_of(attribute.func.name)

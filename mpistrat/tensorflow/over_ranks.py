@@ -7,12 +7,25 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import batch_share, orders, private_api
+from mpistrat.tensorflow import (
+    batch_share,
+    dataset_parts,
+    orders,
+    private_api,
+    private_data,
+    sharding,
+)
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.pipelines import made_untuned, untuned
 
 __all__ = ["OverRanks"]
+
+
+_IN_PLACE = tf.distribute.InputOptions(
+    experimental_fetch_to_device=False,
+    experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+)
 
 
 class OverRanks:
@@ -115,45 +128,52 @@ class OverRanks:
 
     def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
         _refuse_per_replica(options)
-        self._check_order(dataset)
-        return private_api.distributed_dataset(
-            untuned(dataset),
-            self._input_workers_with_options(options),
-            self._container_strategy(),
-            num_replicas_in_sync=self._num_replicas_in_sync,
-            input_context=self._input_context(),
-            options=options,
-        )
 
-    def _check_order(self, dataset: Any) -> None:
-        if self.bridge.size > 1:
-            orders.check_order(dataset, self.bridge.communicator)
+        iterators = self._iterators(options)
+
+        def make(mended: Any) -> Any:
+            found = private_api.distributed_dataset(
+                untuned(mended),
+                self._input_workers_with_options(iterators),
+                self._container_strategy(),
+                num_replicas_in_sync=self._num_replicas_in_sync,
+                input_context=self._input_context(),
+                options=iterators,
+            )
+            if iterators is _IN_PLACE:  # others prefetch by themselves
+                own = private_data.own_dataset(found)
+                private_data.replace_own_dataset(found, untuned(own.prefetch(1)))
+            return found
+
+        return sharding.divided(dataset, make, self.bridge.communicator)
+
+    def _iterators(self, options: Any) -> Any:
+        """Return `options`, or those for iterators that copy nothing to a device.
+
+        On one device with this host's memory nothing has to be copied, and iterators for several
+        devices take 50 ms to make. All data sets of a strategy have iterators of one kind: what
+        was traced for one kind fails with the other (TensorFlow 2.21 does not tell them apart).
+        """
+        is_host = self._num_local == 1 and "CPU" in self.worker_devices[0]
+        return _IN_PLACE if is_host else options
 
     def _distribute_datasets_from_function(
         self, dataset_fn: Callable[[tf.distribute.InputContext], Any], options: Any
     ) -> Any:
         if self.bridge.size > 1:
             _refuse_per_replica(options)
+        iterators = self._iterators(options)
         return private_api.datasets_from_function(
-            made_untuned(dataset_fn),
-            self._input_workers_with_options(options),
+            made_untuned(dataset_fn, prefetches=iterators is _IN_PLACE),
+            self._input_workers_with_options(iterators),
             [self._input_context()],
             self._container_strategy(),
-            options,
+            iterators,
         )
 
     def distribute_prefetched(self, dataset: tf.data.Dataset) -> Any:
-        """Return a distributed dataset of what each rank has made, which prefetches by itself.
-
-        For one device with this host's memory it needs no iterator for several devices, whose
-        making takes 50 ms each epoch.
-        """
-        options = None
-        if self._num_local == 1 and "CPU" in self.worker_devices[0]:
-            options = tf.distribute.InputOptions(
-                experimental_fetch_to_device=False,
-                experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
-            )
+        """Return a distributed dataset of what each rank has made, which prefetches by itself."""
+        options = self._iterators(None)
         return private_api.datasets_from_function(
             lambda _: untuned(dataset),
             self._input_workers_with_options(options),
@@ -172,7 +192,9 @@ class OverRanks:
         return private_api.always_wrapped([value_fn(context) for context in contexts])
 
     def _make_dataset_iterator(self, dataset: Any) -> Any:
-        self._check_order(dataset)
+        if self.bridge.size > 1:
+            by_rows = not dataset_parts.reads_files(dataset)
+            orders.check_order(dataset, self.bridge.communicator, by_rows)
         return private_api.DatasetIterator(
             untuned(dataset),
             self._input_workers,

@@ -30,12 +30,14 @@ def untuned(dataset: Any) -> Any:
     return dataset.with_options(options)
 
 
-def made_untuned(dataset_fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that makes the same dataset, `untuned`."""
+def made_untuned(dataset_fn: Callable[..., Any], prefetches: bool = False) -> Callable[..., Any]:
+    """Return a function that makes the same dataset, `untuned`; if so, with an element ahead."""
 
     @wraps(dataset_fn)
     def make(*args: Any, **kwargs: Any) -> Any:
-        return untuned(dataset_fn(*args, **kwargs))
+        dataset = untuned(dataset_fn(*args, **kwargs))
+        is_ours = prefetches and isinstance(dataset, tf.data.Dataset)
+        return dataset.prefetch(1) if is_ours else dataset
 
     return make
 
@@ -46,3 +48,4 @@ private_data.wrap_device_datasets(untuned)  # these only hand on what has been m
 # that reads from it (TensorFlow 2.21, ~MultiDeviceIterator). Keras drops one after its first batch
 # in each `fit` and `evaluate`: one in about a thousand crashed on a busy machine.
 private_data.keep_datasets_of_iterators()
+private_data.tell_iterators_apart()

@@ -7,15 +7,23 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+
 from mpistrat.tensorflow.private_api import load
 
 __all__ = [
+    "cardinality_in",
+    "dataset_of",
     "functions_of",
+    "graph_of",
     "inputs_of",
     "keep_datasets_of_iterators",
+    "on_passes",
     "original_dataset",
     "own_dataset",
+    "replace_own_dataset",
     "seeds_of",
+    "tell_iterators_apart",
     "wrap_dataset_seeds",
     "wrap_device_datasets",
 ]
@@ -27,6 +35,13 @@ _modules = load(
             "_create_device_dataset",
             "gen_dataset_ops",
         ),
+        "data.ops.dataset_ops": ("_VariantDataset",),
+        "distribute.input_lib": (
+            "DistributedDataset",
+            "DistributedDatasetAndIteratorSpec",
+            "DistributedIteratorBase",
+            "_should_use_multi_device_iterator",
+        ),
         "data.util.random_seed": ("get_seed",),
     }
 )
@@ -36,6 +51,50 @@ def own_dataset(distributed: Any) -> Any:
     """Return what a DistributedDataset of one worker a process has for this one."""
     (dataset,) = distributed._cloned_datasets
     return dataset
+
+
+def replace_own_dataset(distributed: Any, dataset: Any) -> None:
+    """Let a DistributedDataset of one worker a process have another dataset of equal elements."""
+    distributed._cloned_datasets = [dataset]
+
+
+def graph_of(dataset: Any) -> Any:
+    """Return a dataset's graph, a GraphDef; None if TensorFlow cannot tell it, as of 2 GB."""
+    ignored = 1  # state that is not in the graph stays where it is, in this process
+    try:
+        text = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=dataset._variant_tensor, external_state_policy=ignored
+        ).numpy()
+    except tf.errors.OpError:
+        return None
+    return tf.compat.v1.GraphDef.FromString(text)
+
+
+def dataset_of(graph: Any, like: Any) -> Any:
+    """Return the dataset of a graph; its elements and options are those of another one."""
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
+    kind: Any = _modules["data.ops.dataset_ops"]._VariantDataset
+    return kind(variant, like.element_spec).with_options(like.options())
+
+
+def cardinality_in(graph: Any, node: str, at_least: int) -> int:
+    """Return how many elements a node of a dataset's graph gives, if need be by reading it.
+
+    It is not read beyond `at_least`, and has one string an element.
+    """
+    part = tf.compat.v1.GraphDef()
+    part.CopyFrom(graph)
+    for one in part.node:
+        if one.op == "_Retval":
+            one.input[0] = node
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=part.SerializeToString())
+    found: Any = _modules["data.ops.dataset_ops"]._VariantDataset(
+        variant, tf.TensorSpec([], tf.string)
+    )
+    number = int(found.cardinality())
+    if number == tf.data.INFINITE_CARDINALITY:
+        return at_least
+    return number if number >= 0 else sum(1 for _ in found.take(at_least))
 
 
 def wrap_device_datasets(wrap: Callable[[Any], Any]) -> None:
@@ -65,6 +124,58 @@ def keep_datasets_of_iterators() -> None:
             made.dataset = None
 
     operations.multi_device_iterator_init, kind.__init__ = noted, keeping
+
+
+def tell_iterators_apart() -> None:
+    """Let functions be traced anew for distributed iterators that work in another way.
+
+    TensorFlow 2.21 takes iterators for equal if their elements are, so that a function that was
+    traced for one kind fails with the other, or does not see the end of its data.
+    """
+    inputs: Any = _modules["distribute.input_lib"]
+    spec = inputs.DistributedDatasetAndIteratorSpec
+    serialize, check = spec._serialize, spec.sanity_check_type
+
+    def kind(self: Any) -> tuple[bool, bool]:
+        is_multi_device = inputs._should_use_multi_device_iterator(self._options)
+        return is_multi_device, bool(self._enable_get_next_as_optional)
+
+    def with_kind(self: Any) -> Any:
+        return (*serialize(self), *kind(self))
+
+    def checked(self: Any, other: Any) -> None:
+        check(self, other)
+        if kind(self) != kind(other):
+            raise ValueError(f"iterators of different kinds: {self} and {other}")
+
+    spec._serialize, spec.sanity_check_type = with_kind, checked
+
+
+def on_passes(begin: Callable[[Any], Callable[[], None] | None]) -> None:
+    """Call `begin` with each distributed dataset that Python begins to iterate over.
+
+    It returns what is called when that iterator has nothing left, or None.
+    """
+    inputs: Any = _modules["distribute.input_lib"]
+    start, get = inputs.DistributedDataset.__iter__, inputs.DistributedIteratorBase.__next__
+
+    def beginning(self: Any) -> Any:
+        end = begin(self) if tf.executing_eagerly() else None
+        found = start(self)
+        found._mpistrat_end = end
+        return found
+
+    def ending(self: Any) -> Any:
+        try:
+            return get(self)
+        except StopIteration:
+            end = getattr(self, "_mpistrat_end", None)
+            if end is not None and tf.executing_eagerly():
+                end()
+            raise
+
+    inputs.DistributedDataset.__iter__ = beginning
+    inputs.DistributedIteratorBase.__next__ = ending
 
 
 class _Made(threading.local):

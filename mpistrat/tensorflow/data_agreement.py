@@ -1,0 +1,206 @@
+"""Compare between ranks the data that each reads whole and takes its share of.
+
+Rows are lost, and others come twice, where ranks read one data set in different orders: a
+generator that shuffles with NumPy, ``interleave(deterministic=False)``, a split without a seed. So
+digests of the batches are noted before they are divided, and compared at the end of each pass, and
+now and then before.
+
+Chance that changes rows but not their order is no fault: images that each rank augments in its own
+way come with labels that agree. So ranks disagree only if no component agrees whose rows differ
+from one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mpistrat import config
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow import digest_op, private_data
+
+__all__ = ["ADVICE", "DataAgreement", "agreement_of", "keep_agreement"]
+
+_EARLY, _EVERY = 16, 1000  # steps of a pass after which it is compared before its end
+_LABEL = "comparing the data that ranks read"
+_NAME = "_mpistrat_agreement"
+
+_TOLERANCE = 1e-4
+"""How much weighted sums of floating-point numbers may differ, by their scale: by rounding."""
+
+ADVICE = (
+    "Make it the same on all ranks: give what shuffles or splits a seed"
+    " (keras.utils.set_random_seed(0), random_state=0, np.random.default_rng(0)), and interleave"
+    " and map deterministic=True; or let rank 0 make it for all:"
+    " data = strategy.communicator.bcast_object(data); or, if each rank is to have rows of its"
+    " own, use strategy.distribute_datasets_from_function. MPISTRAT_CHECKS=0 turns this check off"
+)
+"""What an error says of how ranks get the same data."""
+
+
+class DataAgreement:
+    """The comparison of one data set.
+
+    Parameters
+    ----------
+    dataset
+        What each rank reads whole.
+    communicator
+        Of the ranks that share it.
+    has_chance
+        Whether TensorFlow's random operations make some of the rows: then a data set of one
+        component, and components of floating-point numbers alone, are not compared.
+
+    Attributes
+    ----------
+    dataset
+        The same elements; to be read in place of `dataset`.
+
+    Notes
+    -----
+    **Local.** For use where all ranks can take digests (:meth:`is_possible`).
+    """
+
+    def __init__(self, dataset: Any, communicator: Communicator, has_chance: bool) -> None:
+        self._digests = digest_op.Digests(dataset)
+        self._communicator = communicator
+        self.dataset = self._digests.dataset
+        is_floating = np.array([dtype.is_floating for dtype in self._digests.dtypes])
+        self._is_chance = is_floating if has_chance else np.zeros_like(is_floating)
+        self._settled, self._upto = 0, 0  # the last pass that was compared, and how far
+        self._is_off = has_chance and (len(is_floating) == 1 or bool(is_floating.all()))
+
+    @staticmethod
+    def is_possible(communicator: Communicator) -> bool:
+        """Tell whether all ranks can, and want to. **Collective.**"""
+        if not config.checks():  # the same on all ranks
+            return False
+        return all(communicator.allgather_object(digest_op.is_available()))
+
+    def compare_after(self, steps: int) -> None:
+        """Compare if it is time to, after so many steps of a pass. **Collective.**"""
+        if steps == _EARLY or (steps and steps % _EVERY == 0):
+            self.compare()
+
+    def compare_last_pass(self) -> None:
+        """Compare what was read of a pass that nobody has compared yet. **Collective.**
+
+        Ranks that began equally many passes have compared the same ones.
+        """
+        if self._digests.newest().number != self._settled:
+            self.compare()
+
+    def compare(self, is_end: bool = False) -> None:
+        """Compare what the ranks have read of the newest pass since it was compared last.
+
+        Parameters
+        ----------
+        is_end
+            Whether it is over on all ranks, so that they should have read equally many batches.
+
+        Raises
+        ------
+        UsageError
+            On all ranks: their data differ.
+
+        Notes
+        -----
+        **Collective**, of 48 bytes a batch and component.
+        """
+        if self._is_off:
+            return
+        number, count = self._digests.newest()
+        if number != self._settled:
+            self._settled, self._upto = number, 0
+        told = self._gathered(np.array([count, self._digests.components, self._upto]))
+        self._check_counts(told, is_end)
+        first, shortest = int(told[:, 2].min()), int(told[:, 0].min())
+        if shortest <= first:
+            return
+        self._upto = shortest
+        mine = self._digests.read(number, first, shortest - first)
+        is_wrong = self._differences(mine)  # by batch and component
+        is_varied = self._reduced(mine.is_varied, "max") > 0
+        wrong = is_wrong.any(axis=0) & is_varied
+        if (wrong & ~self._is_chance).any() and not (is_varied & ~wrong).any():
+            batch = first + int(np.argmax(is_wrong[:, wrong].any(axis=1)))
+            self._refuse(batch, number)
+
+    def _differences(self, mine: digest_op.Marks) -> npt.NDArray[np.bool_]:
+        """Return where some rank has other data."""
+        exact = self._reduced(mine.digests, "max") != self._reduced(mine.digests, "min")
+        spread = self._reduced(mine.sums, "max") - self._reduced(mine.sums, "min")
+        scales = self._reduced(mine.scales, "max")
+        allowed = _TOLERANCE * np.maximum(scales, scales.mean(axis=0))
+        found: npt.NDArray[np.bool_] = exact | (spread > allowed)
+        return found
+
+    def _gathered(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        with self._labelled():
+            return self._communicator.allgather(array[None])
+
+    def _reduced(self, array: npt.NDArray[Any], op: str) -> npt.NDArray[Any]:
+        with self._labelled():
+            return self._communicator.allreduce(array, op)
+
+    @contextmanager
+    def _labelled(self) -> Iterator[None]:
+        """Let a mismatch, such as with a rank that is elsewhere, say what was going on."""
+        before, self._communicator.label = self._communicator.label, _LABEL
+        try:
+            yield
+        finally:
+            self._communicator.label = before
+
+    def _check_counts(self, told: npt.NDArray[Any], is_end: bool) -> None:
+        counts, components, _ = told.T.tolist()
+        if len(set(components)) > 1:
+            raise UsageError(
+                f"tensors in an element of the data set, by rank: {components}; expected the same"
+                f" data set on all ranks. {ADVICE}"
+            )
+        if is_end and len(set(counts)) > 1:
+            raise UsageError(
+                f"batches of the data set by rank: {counts}; expected equally many, since each"
+                f" rank takes its share of every batch. {ADVICE}"
+            )
+
+    def _refuse(self, batch: int, number: int) -> None:
+        """Raise, and say which rank differs from rank 0 in this batch. **Collective.**"""
+        mine = self._digests.read(number, batch, 1)
+        digests, sums = self._gathered(mine.digests), self._gathered(mine.sums)
+        is_other = (digests != digests[0]) | (abs(sums - sums[0]) > _TOLERANCE * mine.scales)
+        rank = int(np.argmax(is_other.any(axis=(1, 2))))
+        raise UsageError(
+            f"ranks read different data: batch {batch} is not the same on rank {rank} as on rank 0"
+            f" (the {batch} before it are). Each rank takes its share of one order of the rows, so"
+            f" that some are lost and others come twice. {ADVICE}"
+        )
+
+
+def keep_agreement(distributed: Any, agreement: DataAgreement) -> None:
+    """Let a distributed data set have its comparison. **Local.**"""
+    setattr(distributed, _NAME, agreement)
+
+
+def agreement_of(distributed: Any) -> DataAgreement | None:
+    """Return the comparison of a distributed data set, if there is one. **Local.**"""
+    found: DataAgreement | None = getattr(distributed, _NAME, None)
+    return found
+
+
+def _begun(distributed: Any) -> Callable[[], None] | None:
+    agreement = agreement_of(distributed)
+    if agreement is None:
+        return None
+    agreement.compare_last_pass()
+    return partial(agreement.compare, is_end=True)
+
+
+private_data.on_passes(_begun)

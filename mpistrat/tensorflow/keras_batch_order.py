@@ -1,0 +1,84 @@
+"""Wraps Keras's shuffling of a PyDataset's batches, which ranks need to have in one order.
+
+Keras shuffles them by Python's own generator. Where a program has not given that one seed on all
+ranks, each rank would take its share of an order of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mpistrat.collectives import Communicator
+
+__all__ = ["agree_on_batches", "install", "shuffled_alike", "shuffled_alike_ahead"]
+
+_MODULE = "keras.src.trainers.data_adapters.py_dataset_adapter"
+_NAME = "_mpistrat_random"
+_local = threading.local()  # Keras shuffles on threads of its own
+
+
+class _Random:
+    """Stands for Python's module in Keras's; shuffles by what this thread was given, if it was."""
+
+    def shuffle(self, items: list[Any]) -> None:
+        (getattr(_local, "random", None) or random).shuffle(items)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(random, name)
+
+
+def install() -> None:
+    """Let Keras shuffle by an order that ranks have in common, if they have. **Local.**"""
+    sys.modules[_MODULE].random = _Random()  # type: ignore[attr-defined]
+
+
+def agree_on_batches(adapter: Any, communicator: Communicator) -> None:
+    """Give ranks one order of the batches of `adapter`, unless they have one. **Collective.**
+
+    They have where Python's generators are in one state on all ranks.
+    """
+    kind = getattr(sys.modules[_MODULE], "PyDatasetAdapter", None)
+    if kind is None or not isinstance(adapter, kind) or not adapter.shuffle:
+        return
+    state = hashlib.blake2b(repr(random.getstate()).encode(), digest_size=8).hexdigest()
+    told = communicator.allgather_object((state, random.SystemRandom().getrandbits(31)))
+    if len({state for state, _ in told}) > 1:
+        common = random.Random(told[0][1])
+        setattr(adapter, _NAME, common)
+        if adapter.enqueuer is not None:
+            setattr(adapter.enqueuer, _NAME, common)
+
+
+def shuffled_alike(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the generator of an epoch's batches, which shuffles before the first."""
+
+    def generate(self: Any) -> Iterator[Any]:
+        batches = original(self)
+        _local.random = getattr(self, _NAME, None)
+        try:
+            first = next(batches, None)
+        finally:
+            _local.random = None
+        if first is not None:
+            yield first
+            yield from batches
+
+    return generate
+
+
+def shuffled_alike_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what Keras's thread does that has batches made ahead by several workers."""
+
+    def run(self: Any) -> None:
+        _local.random = getattr(self, _NAME, None)
+        try:
+            original(self)
+        finally:
+            _local.random = None
+
+    return run

@@ -1,0 +1,60 @@
+"""Wraps Keras's passes over data: their order in ``predict``, and the comparison between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow import sharding
+from mpistrat.tensorflow.data_agreement import agreement_of
+from mpistrat.tensorflow.ours import is_over_ranks
+
+__all__ = ["compared_at_end", "compared_now_and_then", "in_data_order"]
+
+
+def in_data_order(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Model.predict``: ranks divide rows, not files, whose order would be another one."""
+
+    def predict(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = self.distribute_strategy
+        if not is_over_ranks(strategy):
+            return original(self, x, *args, **kwargs)
+        with sharding.in_order():
+            return original(self, sharding.divided_again(x, strategy), *args, **kwargs)
+
+    return predict
+
+
+def compared_now_and_then(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the generator of an epoch's steps; ranks compare their data between some of them."""
+
+    def enumerate_iterator(self: Any) -> Iterator[Any]:
+        agreement = agreement_of(self._distributed_dataset)
+        for number, step in enumerate(original(self)):
+            if agreement is not None:
+                agreement.compare_after(number * self.steps_per_execution)
+            yield step
+
+    return enumerate_iterator
+
+
+def compared_at_end(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the context of an epoch's steps, which notices the end of the data."""
+
+    @contextmanager
+    def catch_stop_iteration(self: Any) -> Iterator[None]:
+        is_end = False
+        with original(self):
+            try:
+                yield
+            except (StopIteration, tf.errors.OutOfRangeError):
+                is_end = True
+                raise
+        agreement = agreement_of(self._distributed_dataset)
+        if agreement is not None:
+            agreement.compare(is_end)
+
+    return catch_stop_iteration

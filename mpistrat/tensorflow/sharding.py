@@ -1,0 +1,201 @@
+"""Divide a ``tf.data.Dataset`` among ranks: by its files where they are enough, else by rows.
+
+TensorFlow decides which when it rewrites the data set's graph; what it has decided is read from
+that graph. Three things it leaves to the user are mended here: fewer files than ranks, caches that
+would hold one rank's rows for all who read the same data set, and files of caches that ranks would
+write at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.collectives import Communicator
+from mpistrat.tensorflow import dataset_parts, private_data
+from mpistrat.tensorflow.data_agreement import DataAgreement, keep_agreement
+from mpistrat.tensorflow.orders import check_order
+
+__all__ = ["divided", "divided_again", "in_order", "not_compared"]
+
+_LOG = get_logger(__name__)
+_POLICIES = tf.data.experimental.AutoShardPolicy
+_PASSED_ON = ("Rebatch", "Prefetch", "Options", "Model")  # what may stand behind the division
+_CACHES = ("CacheDataset", "CacheDatasetV2")
+_KEPT = "_mpistrat_divided"
+_BY_FILES = "_mpistrat_by_files"
+
+_is_in_order: ContextVar[bool] = ContextVar("is_in_order", default=False)
+_is_compared: ContextVar[bool] = ContextVar("is_compared", default=True)
+
+Make = Callable[[Any], Any]
+
+
+@contextmanager
+def in_order() -> Iterator[None]:
+    """Divide by rows in this block, so that all ranks' rows can be put in the data's order."""
+    token = _is_in_order.set(True)
+    try:
+        yield
+    finally:
+        _is_in_order.reset(token)
+
+
+@contextmanager
+def not_compared() -> Iterator[None]:
+    """Take the ranks' data for the same in this block, since something else makes them so."""
+    token = _is_compared.set(False)
+    try:
+        yield
+    finally:
+        _is_compared.reset(token)
+
+
+def divided(dataset: Any, make: Make, communicator: Communicator) -> Any:
+    """Return the distributed data set that `make` makes of `dataset`, or of a mended one.
+
+    Parameters
+    ----------
+    dataset
+        A ``tf.data.Dataset``, of which each rank has the same; others are passed on.
+    make
+        Returns TensorFlow's DistributedDataset of a data set.
+    communicator
+        Of the ranks that share it.
+
+    Raises
+    ------
+    UsageError
+        On all ranks: they shuffle with different seeds.
+
+    Notes
+    -----
+    **Collective.**
+    """
+    if communicator.size == 1 or not isinstance(dataset, tf.data.Dataset):
+        return make(dataset)
+    if not tf.executing_eagerly():
+        return make(dataset)  # in a graph nobody knows what it is made of
+    policy = dataset_parts.shard_policy(dataset)
+    if policy in (_POLICIES.OFF, _POLICIES.HINT):
+        check_order(dataset, communicator, is_by_rows=False)
+        return make(dataset)
+    if policy != _POLICIES.DATA and dataset_parts.reads_files(dataset) and not _is_in_order.get():
+        found = make(dataset)
+        rank, size = communicator.rank, communicator.size
+        if _is_by_files(found, size):
+            check_order(dataset, communicator, is_by_rows=False)
+            _give_caches(found, dataset, f"files_{rank}_of_{size}")
+            setattr(found, _BY_FILES, True)
+            return found
+    return _by_rows(dataset, make, communicator)
+
+
+def divided_again(data: Any, strategy: Any) -> Any:
+    """Return `data`, or if it is a data set that was divided by files, what that one was made of.
+
+    **Collective** over the strategy's ranks.
+    """
+    if not getattr(data, _BY_FILES, False):
+        return data
+    with in_order():
+        return strategy.experimental_distribute_dataset(private_data.original_dataset(data))
+
+
+def _by_rows(dataset: Any, make: Make, communicator: Communicator) -> Any:
+    if dataset_parts.shard_policy(dataset) != _POLICIES.DATA:
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = _POLICIES.DATA
+        dataset = dataset.with_options(options)
+    check_order(dataset, communicator)
+    agreement = None
+    if _is_compared.get() and DataAgreement.is_possible(communicator):
+        has_chance = dataset_parts.has_chance(dataset)
+        agreement = DataAgreement(dataset, communicator, has_chance)
+    found = make(dataset if agreement is None else agreement.dataset)
+    if agreement is not None:
+        keep_agreement(found, agreement)
+    if communicator.rank > 0:  # rank 0 may find a file that an earlier run has written
+        _give_caches(found, dataset, f"rank_{communicator.rank}", in_memory=False)
+    return found
+
+
+def _is_by_files(distributed: Any, num_ranks: int) -> bool:
+    """Whether TensorFlow has divided files, and there are enough of them; warn if they are few."""
+    graph = private_data.graph_of(private_data.own_dataset(distributed))
+    files = None if graph is None else _files(graph)
+    if graph is None or files is None:
+        return False
+    count = private_data.cardinality_in(graph, files, at_least=num_ranks)
+    if count >= num_ranks:
+        return True
+    warn_once(
+        _LOG,
+        "few files",
+        f"a data set of fewer files than ranks ({count} for {num_ranks}): each rank reads all of"
+        " them and takes its share of the rows; write at least as many files as ranks to have each"
+        " read once",
+    )
+    return False
+
+
+def _files(graph: Any) -> str | None:
+    """Return the node that gives the files that are divided; None where rows are."""
+    nodes = {node.name: node for node in graph.node}
+    node = next(node for node in graph.node if node.op == "_Retval")
+    while node.op == "_Retval" or any(kind in node.op for kind in _PASSED_ON):
+        node = nodes[node.input[0].split(":")[0]]
+    shards = [one for one in graph.node if one.op == "ShardDataset"]
+    is_last = node.op == "ShardDataset"
+    return None if is_last or not shards else str(shards[0].input[0])
+
+
+def _give_caches(distributed: Any, dataset: Any, name: str, in_memory: bool = True) -> None:
+    """Have caches of this division of a data set that are not those of the whole one."""
+    cache = dataset_parts.cache_of(dataset)
+    if cache is None:
+        return
+    own = private_data.own_dataset(distributed)
+    graph = private_data.graph_of(own)
+    if graph is None:
+        return
+    kept = getattr(cache, _KEPT, {})
+    paths, memories = _caches(graph)
+    for path in paths:
+        path.string_val[0] += f".{name}".encode()
+    if in_memory:
+        _exchange(memories, kept.get(name))
+    mended = private_data.dataset_of(graph, own)
+    private_data.replace_own_dataset(distributed, mended)
+    # As long as the data set lives, so does what is cached of it.
+    setattr(cache, _KEPT, {**kept, name: mended})
+
+
+def _caches(graph: Any) -> tuple[list[Any], list[Any]]:
+    """Return the paths of caches in files, and the handles of those in memory, to be changed."""
+    nodes = {node.name: node for node in graph.node}
+    paths, memories = [], []
+    for cache in (node for node in graph.node if node.op in _CACHES):
+        path = nodes[cache.input[1]].attr["value"].tensor
+        if path.string_val and path.string_val[0]:
+            paths.append(path)
+        elif len(cache.input) > 2:
+            memories += nodes[cache.input[2]].attr["value"].tensor.resource_handle_val
+    return paths, memories
+
+
+def _exchange(memories: list[Any], kept: Any) -> None:
+    """Let caches use the memory of those of `kept`, if there is such a data set, or new memory."""
+    found = private_data.graph_of(kept) if kept is not None else None
+    known = [] if found is None else _caches(found)[1]
+    if len(known) == len(memories):
+        for memory, other in zip(memories, known, strict=True):
+            memory.CopyFrom(other)
+        return
+    for memory in memories:
+        memory.name += "/none"  # where nothing is of that name TensorFlow takes new memory

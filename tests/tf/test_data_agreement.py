@@ -1,0 +1,228 @@
+"""Ranks that made different data, of which each takes its share: an error, not lost rows."""
+
+import contextlib
+import random as python_random
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import keras  # noqa: E402 - it comes with TensorFlow
+
+import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.errors import UsageError  # noqa: E402
+from mpistrat.tensorflow import digest_op  # noqa: E402
+from mpistrat.testing.mistakes import refused  # noqa: E402
+from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
+
+four_cpus()
+
+pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=90)
+COUNT = 48
+X = np.random.default_rng(0).normal(size=(COUNT, 5)).astype("float32")
+Y = np.arange(COUNT, dtype="float32")
+SPECS = (tf.TensorSpec([5]), tf.TensorSpec([]))
+Dataset = tf.data.Dataset
+
+
+@contextlib.contextmanager
+def compiled():
+    """Give a strategy, a model, and what shuffles otherwise on each rank."""
+    assert digest_op.is_available()  # compiled before the time is taken
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
+        with s.scope():
+            model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+        yield s, model, np.random.default_rng(s.communicator.rank)
+    drop(s)
+
+
+class Shuffling(keras.utils.PyDataset):
+    def __init__(self, random, augments=False, workers=1):
+        super().__init__(workers=workers)
+        self.order = np.arange(COUNT) if augments else random.permutation(COUNT)
+        self.random, self.augments, self.batches = random, augments, 0
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        self.batches += 1
+        rows = self.order[index * 8 : index * 8 + 8]
+        noise = self.random.normal(size=(8, 5)) if self.augments else 0
+        return X[rows] + noise, Y[rows]
+
+
+def generator(random, rows=True):
+    def generate():
+        for index in random.permutation(COUNT):
+            yield X[index], Y[index]
+
+    def batches():
+        order = random.permutation(COUNT).reshape(6, 8)
+        yield from ((X[rows], Y[rows]) for rows in order)
+
+    return generate if rows else batches()
+
+
+def from_generator(random):
+    return Dataset.from_generator(generator(random), output_signature=SPECS)
+
+
+def kept(random):
+    """Return a data set in which ranks leave out different rows."""
+    order = random.permutation(COUNT)[:40]
+    return Dataset.from_tensor_slices((X[order], Y[order])).batch(8)
+
+
+DIFFERENT = {
+    "arrays": lambda random: (X[order := random.permutation(COUNT)], Y[order]),
+    "a split": lambda random: (X[order := random.permutation(COUNT)[:40]], Y[order]),
+    "tensors": lambda random: (tf.constant(random.permutation(X)), tf.constant(Y)),
+    "a PyDataset": lambda random: (Shuffling(random),),
+    "a generator": lambda random: (generator(random, rows=False),),
+    "a data set of a generator": lambda random: (from_generator(random).batch(8),),
+    "a data set of rows": lambda random: (kept(random),),
+    "one component": lambda random: (Dataset.from_tensor_slices(random.permutation(X)).batch(8),),
+    "a data set with chance": lambda random: (
+        from_generator(random)
+        .map(lambda x, y: (x + tf.random.normal([5]), tf.cast(y, tf.int32)))
+        .batch(8),
+    ),
+}
+USES = {
+    "fit": lambda model, data: model.fit(*data, verbose=0, shuffle=False),
+    "evaluate": lambda model, data: model.evaluate(*data, verbose=0),
+    "predict": lambda model, data: model.predict(data[0], verbose=0),
+}
+NO_TARGETS = ("one component",)  # so not for fit and evaluate
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_different_data_are_refused(what, use):
+    if what in NO_TARGETS and use != "predict":
+        return
+    with compiled() as (_, model, random):
+        found = r"(different data: batch 0|array 0 of the data is not the same)"
+        text = rf"(?s){found}.*random_state.*MPISTRAT_CHECKS"
+        with refused(UsageError, text):
+            USES[use](model, DIFFERENT[what](random))
+
+
+SAME = {
+    "a PyDataset that augments": lambda random: (Shuffling(random, augments=True),),
+    "chance in rows": lambda random: (
+        Dataset.from_tensor_slices((X, Y))
+        .map(lambda x, y: (x + tf.random.normal([5]), y))
+        .batch(8),
+    ),
+    "chance in one component": lambda random: (
+        Dataset.from_tensor_slices(X).map(lambda x: x + tf.random.normal([5])).batch(8),
+    ),
+    "layers of Keras": lambda random: (
+        Dataset.from_tensor_slices((X, Y)).batch(8).map(lambda x, y: (NOISE(x, training=True), y)),
+    ),
+    "a generator with a seed": lambda random: (from_generator(np.random.default_rng(3)).batch(8),),
+    "a shuffled data set": lambda random: (
+        Dataset.from_tensor_slices((X, Y)).shuffle(COUNT).batch(8),
+    ),
+    "arrays": lambda random: (X, Y),
+    "arrays that are rounded otherwise": lambda random: (X + eps(random), Y + eps(random)),
+    "rows that are rounded otherwise": lambda random: (
+        Dataset.from_tensor_slices((X + eps(random), Y + eps(random))).batch(8),
+    ),
+    "ragged": lambda random: (tf.RaggedTensor.from_tensor(X).to_tensor(), Y),
+}
+
+
+def eps(random):
+    return np.float32(random.uniform(0, 1e-6))
+
+
+NOISE = keras.layers.GaussianNoise(1.0)
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_data_whose_order_is_the_same_are_not(what):
+    with compiled() as (s, model, _):
+        random = np.random.default_rng(s.communicator.rank)
+        data = SAME[what](random)
+        model.predict(data[0], verbose=0)
+        if what != "chance in one component":
+            model.fit(*data, epochs=2, verbose=0)
+            model.evaluate(*data, verbose=0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_batches_that_keras_shuffles_come_in_one_order(workers):
+    python_random.seed()
+    with compiled() as (s, model, random):
+        data = Shuffling(random, augments=True, workers=workers)
+        model.fit(data, epochs=3, verbose=0)
+        assert data.batches >= 3 * 6
+    drop(s)
+
+
+def test_a_loop_of_ones_own_is_told_at_its_end():
+    with compiled() as (s, _, random):
+        steps = s.experimental_distribute_dataset(from_generator(random).batch(8))
+        number = 0
+        with refused(UsageError, "different data: batch 0 is not the same on rank 1"):
+            for _ in steps:
+                number += 1
+        assert number == 6
+
+
+def test_a_loop_that_is_left_is_told_when_the_next_begins():
+    with compiled() as (s, _, random):
+        steps = s.experimental_distribute_dataset(from_generator(random).batch(8))
+        next(iter(steps))
+        with refused(UsageError, "different data"):
+            iter(steps)
+
+
+def test_the_batch_where_orders_part_is_named():
+    with compiled() as (s, model, _):
+        order = np.arange(COUNT)
+        if s.communicator.rank == s.communicator.size - 1:
+            order[20:22] = 21, 20
+        data = Dataset.from_tensor_slices((X[order], Y[order])).batch(8)
+        with refused(UsageError, rf"batch 2 .* rank {s.communicator.size - 1} .*the 2 before"):
+            model.fit(data, verbose=0)
+
+
+def test_unequal_numbers_of_batches():
+    with compiled() as (s, model, _):
+        count = 24 + 8 * (s.communicator.rank == 1)
+        data = Dataset.from_tensor_slices((X[:count], Y[:count])).batch(8)
+        with refused(UsageError, r"batches of the data set by rank: \[3, 4"):
+            model.fit(data.filter(lambda x, y: True), verbose=0)
+
+
+def test_a_long_pass_is_compared_before_its_end():
+    with compiled() as (_, model, random):
+        model.fit(X, Y, verbose=0)  # which builds it, so that no pass is begun for that
+        data = from_generator(random).batch(1)
+        seen = []
+        note = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: seen.append(batch)
+        )
+        with refused(UsageError, "different data"):
+            model.fit(data, verbose=0, callbacks=[note])
+        assert len(seen) == 16
+
+
+def test_rows_of_ones_own_are_not_compared():
+    with compiled() as (s, model, random):
+        order = random.permutation(COUNT)
+        own = Dataset.from_tensor_slices((X[order], Y[order])).batch(8)
+        model.fit(s.distribute_datasets_from_function(lambda _: own), verbose=0)
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = (
+            tf.data.experimental.AutoShardPolicy.OFF
+        )
+        model.fit(own.with_options(options), verbose=0)

@@ -1,0 +1,124 @@
+"""One model with data of all kinds, one after the other: arrays, data sets, generators."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import keras  # noqa: E402 - it comes with TensorFlow
+
+import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
+
+four_cpus()
+
+pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=120)
+COUNT, BATCH = 26, 8
+X = np.random.default_rng(0).normal(size=(COUNT, 3)).astype("float32")
+Y = X.sum(1)
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return (COUNT + BATCH - 1) // BATCH
+
+    def __getitem__(self, index):
+        rows = slice(index * BATCH, (index + 1) * BATCH)
+        return X[rows], Y[rows]
+
+
+def dataset(_=None):
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
+
+
+def generator(_):
+    return (Batches()[index] for index in range(len(Batches())))
+
+
+def with_options(s):
+    options = tf.distribute.InputOptions(experimental_per_replica_buffer_size=2)
+    return s.experimental_distribute_dataset(dataset(), options)
+
+
+KINDS = {
+    "arrays": lambda _: (X, Y),
+    "dataset": lambda _: (dataset(),),
+    "pydataset": lambda _: (Batches(),),
+    "generator": lambda s: (generator(s),),
+    "distributed": lambda s: (s.experimental_distribute_dataset(dataset()),),
+    "with options": lambda s: (with_options(s),),
+    "of a function": lambda s: (
+        s.distribute_datasets_from_function(
+            lambda context: (
+                dataset()
+                .unbatch()
+                .shard(context.num_input_pipelines, context.input_pipeline_id)
+                .batch(BATCH)
+            )
+        ),
+    ),
+}
+DEVICES = [["CPU:0"], ["CPU:0", "CPU:1"]]
+
+
+def model_in(s):
+    with s.scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=["mae"])
+    return model
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=["1", "2"])
+def test_fit_and_evaluate_take_data_of_any_kind_in_turn(devices):
+    """All pairs of kinds, in one walk over them."""
+    with distribute.MirroredStrategy(devices) as s:
+        model = model_in(s)
+        kinds = [kind for pair in itertools.permutations(KINDS, 2) for kind in pair]
+        weights = model.get_weights()
+        found = {}
+        for kind in kinds if with_all() else kinds[: len(KINDS) * 4]:
+            model.set_weights(weights)
+            model.fit(*KINDS[kind](s), batch_size=BATCH, verbose=0, shuffle=False)
+            error = model.evaluate(*KINDS[kind](s), batch_size=BATCH, verbose=0)
+            np.testing.assert_allclose(error, found.setdefault(kind, error), rtol=1e-6)
+        for kind, error in found.items():
+            if kind != "of a function":  # whose batches are others
+                np.testing.assert_allclose(error, found["arrays"], rtol=1e-5, err_msg=kind)
+    drop(s)
+
+
+def validation(kind, s):
+    data = KINDS[kind](s)
+    return data if len(data) == 2 else data[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_validation_data_of_another_kind(kind):
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
+        model = model_in(s)
+        for other in ("arrays", "dataset"):
+            data = validation(kind, s)
+            options = {"batch_size": BATCH, "validation_batch_size": BATCH, "verbose": 0}
+            logs = model.fit(*KINDS[other](s), validation_data=data, **options).history
+            error = model.evaluate(*KINDS["dataset"](s), verbose=0)[0]
+            np.testing.assert_allclose(logs["val_loss"][0], error, rtol=1e-5)
+    drop(s)
+
+
+def test_data_with_an_end_after_data_without_one():
+    """The end of uneven data is seen by all, though a step was traced for endless data."""
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
+        model = model_in(s)
+        endless = dataset().repeat()
+        model.fit(endless, steps_per_epoch=2, verbose=0)
+        one_more = tf.data.Dataset.from_tensor_slices((X, Y)).batch(1)  # uneven for the ranks
+        for data in (one_more, (X, Y), endless):
+            steps = 2 if data is endless else None
+            parts = data if isinstance(data, tuple) else (data,)
+            model.fit(*parts, steps_per_epoch=steps, verbose=0)
+            model.evaluate(*parts, steps=steps, verbose=0)
+    drop(s)
