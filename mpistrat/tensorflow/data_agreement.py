@@ -12,10 +12,11 @@ from one another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import digest_op, private_data
+from mpistrat.tensorflow import digest_op, private_api, private_data
 
 __all__ = ["ADVICE", "DataAgreement", "agreement_of", "keep_agreement"]
 
@@ -184,9 +185,14 @@ class DataAgreement:
         )
 
 
+_by_tensor: WeakValueDictionary[int, DataAgreement] = WeakValueDictionary()
+
+
 def keep_agreement(distributed: Any, agreement: DataAgreement) -> None:
-    """Let a distributed data set have its comparison. **Local.**"""
+    """Let a distributed data set have its comparison, as long as it lives. **Local.**"""
     setattr(distributed, _NAME, agreement)
+    tensor = private_data.variant_of(private_data.own_dataset(distributed))
+    _by_tensor[id(tensor)] = agreement
 
 
 def agreement_of(distributed: Any) -> DataAgreement | None:
@@ -203,4 +209,14 @@ def _begun(distributed: Any) -> Callable[[], None] | None:
     return partial(agreement.compare, is_end=True)
 
 
+def _after_function(inputs: Sequence[Any]) -> None:
+    """Compare what a ``tf.function`` has read of data sets that it was given. **Collective.**"""
+    if not _by_tensor:
+        return
+    found = (_by_tensor.get(id(tensor)) for tensor in inputs)
+    for agreement in [one for one in found if one is not None]:
+        agreement.compare_last_pass()
+
+
 private_data.on_passes(_begun)
+private_api.after_functions(_after_function)

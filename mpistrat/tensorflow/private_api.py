@@ -24,6 +24,7 @@ __all__ = [
     "InputFunctionIterator",
     "MirroredExtended",
     "SyncOnReadVariable",
+    "after_functions",
     "all_functions_ended",
     "always_wrapped",
     "checkpointed_value",
@@ -276,13 +277,24 @@ def translate_errors_of_functions(translated: Callable[[Any], BaseException]) ->
     context: Any = _modules["eager.context"].Context
     call_function = context.call_function
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, name: Any, tensor_inputs: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return foreign(call_function, *args, **kwargs)
+            found = foreign(call_function, self, name, tensor_inputs, *args, **kwargs)
         except tf.errors.OpError as error:
             raise translated(error) from None
+        for follow in _followers:
+            follow(tensor_inputs)
+        return found
 
     context.call_function = call
+
+
+_followers: list[Callable[[Sequence[Any]], None]] = []
+
+
+def after_functions(follow: Callable[[Sequence[Any]], None]) -> None:
+    """Call `follow` after each ``tf.function`` that has run eagerly, with its input tensors."""
+    _followers.append(follow)
 
 
 def all_functions_ended(coordinator: Any, timeout_s: float) -> bool:

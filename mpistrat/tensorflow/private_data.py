@@ -24,6 +24,7 @@ __all__ = [
     "replace_own_dataset",
     "seeds_of",
     "tell_iterators_apart",
+    "variant_of",
     "wrap_dataset_seeds",
     "wrap_device_datasets",
 ]
@@ -51,6 +52,11 @@ def own_dataset(distributed: Any) -> Any:
     """Return what a DistributedDataset of one worker a process has for this one."""
     (dataset,) = distributed._cloned_datasets
     return dataset
+
+
+def variant_of(dataset: Any) -> Any:
+    """Return the tensor by which functions are given a dataset."""
+    return dataset._variant_tensor
 
 
 def replace_own_dataset(distributed: Any, dataset: Any) -> None:

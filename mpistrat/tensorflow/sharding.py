@@ -85,7 +85,10 @@ def divided(dataset: Any, make: Make, communicator: Communicator) -> Any:
     if policy in (_POLICIES.OFF, _POLICIES.HINT):
         check_order(dataset, communicator, is_by_rows=False)
         return make(dataset)
-    if policy != _POLICIES.DATA and dataset_parts.reads_files(dataset) and not _is_in_order.get():
+    may_be_by_files = policy == _POLICIES.FILE or (
+        policy == _POLICIES.AUTO and dataset_parts.reads_files(dataset)
+    )
+    if may_be_by_files and not _is_in_order.get():
         found = make(dataset)
         rank, size = communicator.rank, communicator.size
         if _is_by_files(found, size):

@@ -185,6 +185,25 @@ def test_a_loop_that_is_left_is_told_when_the_next_begins():
             iter(steps)
 
 
+def test_a_loop_in_a_function_is_told_when_that_ends():
+    with compiled() as (s, _, random):
+        steps = s.experimental_distribute_dataset(from_generator(random).batch(8))
+        same = s.experimental_distribute_dataset(from_generator(np.random.default_rng(0)).batch(8))
+
+        @tf.function
+        def count(steps):
+            number = 0
+            for _ in steps:
+                number += 1
+            return number
+
+        assert count(same) == 6
+        for _ in range(2):
+            with refused(UsageError, "different data: batch 0"):
+                count(steps)
+            count(same)
+
+
 def test_the_batch_where_orders_part_is_named():
     with compiled() as (s, model, _):
         order = np.arange(COUNT)

@@ -1,8 +1,6 @@
 """Mistakes under TensorFlow strategies: an error on every rank, soon, that says what is wrong."""
 
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +15,7 @@ from mpistrat.errors import (  # noqa: E402
 )
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
-from mpistrat.testing.tensorflow_cases import Case, drop, some, steady  # noqa: E402
+from mpistrat.testing.tensorflow_cases import Case, drop, some  # noqa: E402
 
 four_cpus()
 
@@ -313,16 +311,6 @@ def test_a_closed_strategy_refuses(layout):
             call()
     variable.assign_add(1.0)
     assert variable.numpy() == 2.0  # what is trained is not lost
-
-
-def test_too_few_files_for_the_ranks():
-    # TensorFlow says so on the rank that has a file; it ends, and the others are told.
-    with tempfile.NamedTemporaryFile() as file:
-        Path(file.name).write_text("1\n2\n3\n4\n")
-        lines = steady(tf.data.TextLineDataset([file.name]).batch(2))
-        with refused(tf.errors.OpError, "FILE based"), distribute.MirroredStrategy() as s:
-            list(s.experimental_distribute_dataset(lines))
-    drop(s)
 
 
 def test_the_deadline_of_one_call_is_its_own():
