@@ -62,6 +62,8 @@ class DataAgreement:
     ----------
     dataset
         The same elements; to be read in place of `dataset`.
+    tensor
+        By which functions are given what is distributed of them.
 
     Notes
     -----
@@ -72,6 +74,7 @@ class DataAgreement:
         self._digests = digest_op.Digests(dataset)
         self._communicator = communicator
         self.dataset = self._digests.dataset
+        self.tensor: Any = None
         is_floating = np.array([dtype.is_floating for dtype in self._digests.dtypes])
         self._is_chance = is_floating if has_chance else np.zeros_like(is_floating)
         self._settled, self._upto = 0, 0  # the last pass that was compared, and how far
@@ -189,10 +192,11 @@ _by_tensor: WeakValueDictionary[int, DataAgreement] = WeakValueDictionary()
 
 
 def keep_agreement(distributed: Any, agreement: DataAgreement) -> None:
-    """Let a distributed data set have its comparison, as long as it lives. **Local.**"""
+    """Let a distributed data set, once it is whole, have its comparison. **Local.**"""
     setattr(distributed, _NAME, agreement)
-    tensor = private_data.variant_of(private_data.own_dataset(distributed))
-    _by_tensor[id(tensor)] = agreement
+    # Kept, so that no other tensor gets its id while there is the agreement.
+    agreement.tensor = private_data.variant_of(private_data.own_dataset(distributed))
+    _by_tensor[id(agreement.tensor)] = agreement
 
 
 def agreement_of(distributed: Any) -> DataAgreement | None:

@@ -121,10 +121,10 @@ def _by_rows(dataset: Any, make: Make, communicator: Communicator) -> Any:
         has_chance = dataset_parts.has_chance(dataset)
         agreement = DataAgreement(dataset, communicator, has_chance)
     found = make(dataset if agreement is None else agreement.dataset)
-    if agreement is not None:
-        keep_agreement(found, agreement)
     if communicator.rank > 0:  # rank 0 may find a file that an earlier run has written
         _give_caches(found, dataset, f"rank_{communicator.rank}", in_memory=False)
+    if agreement is not None:
+        keep_agreement(found, agreement)
     return found
 
 
