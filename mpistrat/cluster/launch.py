@@ -6,9 +6,11 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, NoReturn
+
+from mpistrat.cluster import output
 
 __all__ = [
     "end_job_on_early_failure",
@@ -95,7 +97,7 @@ def end_job_on_early_failure() -> None:
     from mpistrat.cluster import roll_call  # noqa: F401 - it notes who started this process
 
     failures: list[object] = []
-    owner, previous, leave = os.getpid(), sys.excepthook, sys.exit
+    owner, previous, leave = os.getpid(), _hook_of_one_write(), sys.exit
 
     def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         failures.append(error)
@@ -113,14 +115,19 @@ def end_job_on_early_failure() -> None:
         if not _mpi_is_started():
             _end_without_mpi(is_failure=bool(failures))
         elif any(isinstance(failure, BaseException) for failure in failures):
-            _flush()
+            output.wait_until_read()
             sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(1)
         elif _leaving.is_wanted:
-            _flush()
+            output.flush()
             os._exit(_leaving.status)
 
     sys.excepthook, sys.exit = note, note_exit
     atexit.register(end)  # the first to be registered is the last to run
+
+
+def _hook_of_one_write() -> Callable[..., object]:
+    """Return the hook of uncaught errors, or what shows the same as Python's own in one write."""
+    return output.show_error if sys.excepthook is sys.__excepthook__ else sys.excepthook
 
 
 def _end_without_mpi(is_failure: bool) -> None:
@@ -132,14 +139,9 @@ def _end_without_mpi(is_failure: bool) -> None:
         sys.stderr.write(f"[mpistrat] {reason}\n")
     else:
         return
-    _flush()
+    output.wait_until_read()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
 
 
 def _mpi_is_started() -> bool:

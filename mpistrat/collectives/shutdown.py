@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
-from mpistrat.cluster import mpi
+from mpistrat.cluster import mpi, output
 from mpistrat.cluster.log import get_logger
 from mpistrat.collectives.diagnosis import stacks, timeline
 from mpistrat.errors import CommunicationError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["forget", "install", "watch"]
 
 _LOG = get_logger(__name__)
+_TURN_S = 0.5  # until an abort by another rank has ended this one
 
 
 class _Watch:
@@ -138,17 +139,42 @@ def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
 
 
 def _leave(communicators: list[Communicator]) -> None:
-    """Say goodbye, wait until all ranks have or the grace is over, and abort the job."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    """Say goodbye, wait until all ranks have or the grace is over, and abort the job.
+
+    An abort loses what the launcher has not read: MPICH's mpiexec ends as soon as it hears of one.
+    So each rank says goodbye only when the launcher has read all that it printed.
+    """
     end = time.monotonic() + config.grace_s()
+    _tell_last_calls(communicators)
+    output.wait_until_read(config.grace_s())
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
-            communicator.gate.tell_last_calls()
             communicator.gate.peers.say_leaving(communicator.gate.completed)
     while time.monotonic() < end and not _have_all_left(communicators):
         time.sleep(0.01)
+    if not _is_first(communicators):
+        time.sleep(_TURN_S)  # one abort is enough, and ends this rank here
     mpi.abort(1)
+
+
+def _tell_last_calls(communicators: list[Communicator]) -> None:
+    """Show the last calls of the communicators that failed; if none did, of the last one used."""
+    with contextlib.suppress(Exception):  # nothing must keep this rank from the end
+        failed = [c for c in communicators if c.gate.broken or c.gate.recorder.has_failed]
+        for communicator in communicators:
+            communicator.gate.recorder.drain(is_end=True)
+        for communicator in failed or sorted(communicators, key=_last_used_ns)[-1:]:
+            communicator.gate.tell_last_calls()
+
+
+def _last_used_ns(communicator: Communicator) -> int:
+    last = communicator.gate.recorder.last()
+    return 0 if last is None else last.start_ns
+
+
+def _is_first(communicators: list[Communicator]) -> bool:
+    """Tell whether no lower rank leaves in the same way, which will abort the job."""
+    return not any(rank < c.rank for c in communicators for rank in c.gate.peers.leaving)
 
 
 def _have_all_left(communicators: list[Communicator]) -> bool:

@@ -262,6 +262,12 @@ class Recorder:
         rows = [] if self.ring is None else self.ring.read(self.ring.count - 1)
         return _record(rows[-1]) if rows else None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last call failed."""
+        last = self.last()
+        return last is not None and last.state == _STATES[_FAILED]
+
     # ------------------------------------------------------------------------------ readers
 
     def feed(self, sink: Sink) -> None:
