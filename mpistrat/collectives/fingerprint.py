@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,10 @@ _STDLIB = str(Path(os.__file__).resolve().parent) + os.sep
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 _LIBRARY = re.compile(r".*[\\/](?:site|dist)-packages[\\/](\w+)")
 _FRAMEWORKS = ("tensorflow", "keras")
+# What `describe` writes before the shape, and the shape, which ends before the next argument.
+_SHAPE = re.compile(
+    r"(.*?)shape=(.*?)(?:, (?:root|axis|bucket_bytes)=|\) (?:\(|at )|$)", re.DOTALL
+)
 
 
 class Signature(NamedTuple):
@@ -78,15 +83,28 @@ def _is_between(file: str) -> bool:
 
 
 def mismatch_text(calls: dict[int, str], rank: int) -> str:
-    """Return the message of a mismatch: rank by rank, equal calls together."""
+    """Return the message of a mismatch: rank by rank, equal calls together.
+
+    It begins with TensorFlow's words for it if the calls are the same but for their shapes.
+    """
     groups: dict[str, list[int]] = {}
     for r, call in calls.items():
         groups.setdefault(call, []).append(r)
     rows = [f"  rank {', '.join(map(str, ranks))}: {call}" for call, ranks in groups.items()]
+    title = "the ranks called different collectives"
+    if _differ_in_shape(groups):
+        title = f"Shape mismatch: {title}"
     return "\n".join(
         [
-            f"the ranks called different collectives (seen on rank {rank}/{len(calls)}):",
+            f"{title} (seen on rank {rank}/{len(calls)}):",
             *rows,
             "all ranks must make the same calls in the same order with matching arguments",
         ]
     )
+
+
+def _differ_in_shape(calls: Iterable[str]) -> bool:
+    """Tell whether all calls are one operation of one dtype, on arrays of several shapes."""
+    found = [_SHAPE.match(call) for call in calls]
+    operations = {match[1] if match else None for match in found}
+    return None not in operations and len(operations) == 1 < len({m[2] for m in found if m})

@@ -242,8 +242,9 @@ def _arrays(value: Any) -> list[Array]:
     arrays = [as_array(one) for one in values]
     for index, array in enumerate(arrays):
         if array.shape != arrays[0].shape or array.dtype != arrays[0].dtype:
+            what = "Shape" if array.shape != arrays[0].shape else "Dtype"
             raise UsageError(
-                f"cannot reduce: replica 0 has shape {arrays[0].shape} and dtype"
+                f"{what} mismatch, cannot reduce: replica 0 has shape {arrays[0].shape} and dtype"
                 f" {arrays[0].dtype}, local replica {index} has shape {array.shape} and dtype"
                 f" {array.dtype}; expected equal ones (with axis= shapes may differ along it)"
             )

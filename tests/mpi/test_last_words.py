@@ -43,7 +43,7 @@ strategy.extended.communicator.barrier()
 """
 WHOLE = re.compile(
     r"^Traceback \(most recent call last\):\n(?:  .*\n)+"
-    r"mpistrat\.errors\.MismatchError: the ranks called different collectives"
+    r"mpistrat\.errors\.MismatchError: Shape mismatch: the ranks called different collectives"
     r" \(seen on rank (\d)/3\):\n(?:  rank .*\n)+all ranks must .*\n",
     re.MULTILINE,
 )

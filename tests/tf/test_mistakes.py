@@ -80,6 +80,17 @@ def test_calls_that_differ(layout, how, what):
         assert works(s)
 
 
+@pytest.mark.parametrize("layout", CASES, ids=str)
+@pytest.mark.parametrize("how", RUNS)
+def test_unequal_shapes_have_the_words_of_tensorflow(layout, how):
+    with layout.ours() as s:
+        values = s.run(lambda: tf.ones([2 + s.communicator.rank]))
+        step = RUNS[how](lambda: s.reduce("SUM", values, axis=None))
+        with refused(tf.errors.InvalidArgumentError, "Shape mismatch"):
+            step()
+        assert works(s)
+
+
 def branching(s, after):
     """Return a step with a collective in a branch, and one after that for all, if wanted."""
 

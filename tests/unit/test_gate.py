@@ -238,6 +238,32 @@ def test_report_groups_ranks_that_called_alike():
     )
 
 
+FLOATS = ("allreduce", "sum", np.dtype("float32"))
+FIRST = describe(Signature(*FLOATS, (2, 3)), "in run")
+
+
+@pytest.mark.parametrize(
+    ("other", "is_of_shapes"),
+    [
+        (describe(Signature(*FLOATS, (3, 2)), "in run"), True),
+        (describe(Signature(*FLOATS, ()), "in run") + " at a.py:1 (f)", True),
+        (describe(Signature("allreduce", "sum", np.dtype("int32"), (2, 3)), "in run"), False),
+        (describe(Signature("allreduce", "max", np.dtype("float32"), (3, 2))), False),
+        (describe(Signature(*FLOATS, (2, 3)), "elsewhere"), False),
+        ("barrier()", False),
+    ],
+)
+def test_report_of_unequal_shapes_has_the_words_of_tensorflow(other, is_of_shapes):
+    text = mismatch_text({0: FIRST, 1: other}, 0)
+    assert text.startswith("Shape mismatch: the ranks called") == is_of_shapes, text
+    lists = [
+        describe(Signature("allreduce_many", "sum", (FLOATS[2],) * 2, shapes, bucket_bytes=9))
+        for shapes in (((2,), (1,)), ((2,), (1, 1)))
+    ]
+    text = mismatch_text(dict(enumerate([*lists, lists[0]])), 0)
+    assert text.startswith("Shape mismatch: the ranks called"), text
+
+
 def caller_in(file):
     names = {"caller": fingerprint.caller}
     exec(compile("def f():\n    return caller()\n", file, "exec"), names)
