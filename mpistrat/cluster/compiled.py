@@ -21,6 +21,7 @@ from pathlib import Path
 
 from mpistrat import config
 from mpistrat.cluster.file_locks import try_to_lock
+from mpistrat.cluster.log import get_logger, warn_alone
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["compiler", "shared_object"]
@@ -64,6 +65,7 @@ def shared_object(source: Path, flags: Sequence[str], made_for: str) -> Path:
         if not _is_sound(target):
             with _locked(target.with_suffix(".lock")):
                 if not _is_sound(target):
+                    _announce(source, folder)
                     _build(source, flags, target)
     except OSError as error:
         raise BackendUnavailableError(f"cannot compile {source.name}: {error}") from error
@@ -114,6 +116,16 @@ def _is_sound(file: Path) -> bool:
         return False
     body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     return hashlib.sha256(body).digest() == digest
+
+
+def _announce(source: Path, folder: Path) -> None:
+    """Say why the program stands still; only the process that compiles does so."""
+    command = shlex.join(compiler())
+    warn_alone(
+        get_logger(__name__),
+        f"compiling {source.name} with {command}, once on this machine, which takes some 10 s;"
+        f" it is kept in {folder}",
+    )
 
 
 @contextlib.contextmanager

@@ -13,9 +13,10 @@ import threading
 from mpistrat import config
 from mpistrat.errors import UsageError
 
-__all__ = ["configure", "get_logger", "warn_once"]
+__all__ = ["configure", "get_logger", "warn_alone", "warn_once"]
 
 _ROOT = "mpistrat"
+_OF_ONE_RANK = "mpistrat_of_one_rank"  # an attribute of records
 _once: set[tuple[str, str]] = set()
 _lock = threading.Lock()
 
@@ -35,8 +36,9 @@ class _RankHandler(logging.StreamHandler):  # type: ignore[type-arg]
         )
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the records of ranks that are to be silent."""
-        return self.speaks and bool(super().filter(record))
+        """Drop the records of ranks that are to be silent, unless only this rank has them."""
+        speaks = self.speaks or getattr(record, _OF_ONE_RANK, False)
+        return speaks and bool(super().filter(record))
 
 
 def get_logger(name: str) -> logging.Logger:
@@ -90,3 +92,8 @@ def warn_once(logger: logging.Logger, key: str, text: str, level: str = "WARNING
             return
         _once.add(mark)
     logger.log(_number(level), text, stacklevel=2)
+
+
+def warn_alone(logger: logging.Logger, text: str) -> None:
+    """Log a warning of what one rank alone does or finds, on whichever that is. **Local.**"""
+    logger.warning(text, extra={_OF_ONE_RANK: True}, stacklevel=2)

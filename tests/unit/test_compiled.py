@@ -52,6 +52,15 @@ def answer(file: Path) -> int:
     return ctypes.CDLL(str(file)).answer()
 
 
+def test_a_line_says_that_the_compiler_runs_and_only_then(cache, source, caplog):
+    compiled.shared_object(source, FLAGS, "")
+    (line,) = caplog.messages
+    assert line.startswith("compiling answer.cc with ")
+    assert str(cache) in line
+    compiled.shared_object(source, FLAGS, "")
+    assert len(caplog.messages) == 1
+
+
 def test_it_is_compiled_once_into_a_folder_of_ours(cache, source, counted):
     file = compiled.shared_object(source, FLAGS, "")
     assert file == compiled.shared_object(source, FLAGS, "")

@@ -38,6 +38,13 @@ def test_rank_0_speaks_by_default(capsys):
     assert capsys.readouterr().err == expected
 
 
+def test_what_one_rank_alone_does_is_said_there(capsys):
+    log.configure(1, 4, "node3")
+    log.warn_alone(log.get_logger("cluster"), "compiling")
+    expected = "[mpistrat 1/4 node3] WARNING mpistrat.cluster: compiling\n"
+    assert capsys.readouterr().err == expected
+
+
 @pytest.mark.parametrize(("ranks", "speaks"), [("all", True), ("0,2", True), ("1", False)])
 def test_the_ranks_can_be_chosen(monkeypatch, capsys, ranks, speaks):
     monkeypatch.setenv("MPISTRAT_LOG_RANKS", ranks)
