@@ -40,7 +40,7 @@ def train(
     strategy = mpistrat.MirroredStrategy(
         [f"CPU:{index}" for index in range(devices)], cross_device_ops=timer
     )
-    communicator = strategy.extended.communicator
+    communicator = strategy.communicator
     digits = load()
     # Every rank's BLAS would start a thread for each core, and they would wait for each other;
     # matrices as small as these gain nothing from several.

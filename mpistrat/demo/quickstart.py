@@ -20,5 +20,5 @@ points = mpistrat.data.Dataset.from_tensor_slices(np.linspace(-1, 1, 60)).shuffl
 for batch in strategy.experimental_distribute_dataset(points.repeat(20).batch(20)):
     errors = strategy.run(step, args=(batch,))
 error = strategy.reduce("MEAN", errors, axis=0)
-if strategy.extended.communicator.rank == 0:
+if strategy.communicator.rank == 0:
     print(f"replicas: {strategy.num_replicas_in_sync}, slope {slope:.2f}, error {error:.4f}")

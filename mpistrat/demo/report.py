@@ -60,7 +60,7 @@ class Report:
 
     def begin(self, strategy: mpistrat.Strategy, digits: Digits, batch_size: int) -> None:
         """Say what is about to be trained, and on what."""
-        communicator = strategy.extended.communicator
+        communicator = strategy.communicator
         self._line(
             f"replicas: {strategy.num_replicas_in_sync}, ranks: {communicator.size}, backend:"
             f" {communicator.backend.name}, mpistrat {mpistrat.__version__}"

@@ -33,6 +33,8 @@ from mpistrat.types import Array, Nest
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from mpistrat.collectives.communicator import Communicator
+
 __all__ = ["Strategy"]
 
 
@@ -61,6 +63,14 @@ class Strategy:
     def num_replicas_in_sync(self) -> int:
         """Number of replicas over all ranks."""
         return self._extended.num_replicas
+
+    @property
+    def communicator(self) -> Communicator:
+        """Collectives of arrays between the ranks of this strategy, which know their ``rank``.
+
+        Of strategies that keep to one process it is one of this process alone.
+        """
+        return self._extended.communicator
 
     @property
     def cluster_resolver(self) -> Any:

@@ -121,6 +121,15 @@ class ParameterServerStrategy(Strategy):
         _chiefs[seat.uid] = self
         job_end.watch(self)
 
+    @property
+    def communicator(self) -> Communicator:
+        """The job's, by which its ranks know of each other; on a worker one of itself alone.
+
+        The other ranks serve until the job ends, and call no collectives meanwhile.
+        """
+        job: Communicator | None = getattr(self, "job", None)  # a worker's strategy has none
+        return self._extended.communicator if job is None else job
+
     @classmethod
     def at_worker(cls, seat: Seat, resolver: ClusterResolver | None) -> ParameterServerStrategy:
         """Return the strategy as a worker has it. **Local.**"""

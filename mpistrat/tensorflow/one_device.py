@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import tensorflow as tf
 
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.threads import ThreadComm, ThreadWorld
 from mpistrat.tensorflow.members import OlderMembers
 
 __all__ = ["OneDeviceStrategy"]
@@ -21,6 +25,11 @@ class OneDeviceStrategy(OlderMembers, tf.distribute.OneDeviceStrategy):  # type:
     ----------
     tf.distribute.OneDeviceStrategy.
     """
+
+    @cached_property
+    def communicator(self) -> Communicator:
+        """Collectives of this process alone. **Local.**"""
+        return Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
 
     def close(self) -> None:
         """Do nothing: there is nothing to free. **Local.**"""

@@ -14,6 +14,17 @@ from mpistrat.errors import ArgumentTypeError, ClusterError, ContextError, Usage
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
 
+def test_the_communicator_of_the_chief_is_the_jobs_and_a_workers_its_own():
+    @on_chief(Cast(1, 2, 1))
+    def _(strategy, coordinator):
+        def size_on_the_worker():
+            return mpistrat.get_strategy().communicator.size
+
+        assert strategy.communicator is strategy.job
+        assert coordinator.schedule(size_on_the_worker).fetch() == 1
+        assert mpistrat.get_strategy().communicator.size == 1  # the default strategy's
+
+
 def test_e15_training_loop():
     """Linear regression, by workers that each follow their own gradient."""
 

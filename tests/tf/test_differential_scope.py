@@ -189,6 +189,15 @@ def test_b110_the_resolver_given_is_the_resolver():
         assert s.cluster_resolver is given
 
 
+@pytest.mark.mpi(ranks=2)
+def test_the_communicator_of_one_device_is_of_this_process_alone():
+    with distribute.OneDeviceStrategy("CPU:0") as strategy:
+        communicator = strategy.communicator
+        assert (communicator.rank, communicator.size) == (0, 1)
+        assert communicator.allreduce(3.0) == 3.0
+        assert strategy.communicator is communicator
+
+
 @pytest.mark.mpi(ranks=[1, 2] if with_all() else 2)
 def test_a_strategy_cannot_be_multiplied():
     """TensorFlow's own cannot be copied once it was used in a tf.function."""

@@ -51,6 +51,15 @@ class ConfigConformance(StrategyConformance):
             assert (resolver.task_type, resolver.task_id) == ("worker", rank_in(layout))
             assert resolver.cluster_spec().num_tasks("worker") == layout.ranks
 
+    def test_the_communicator_knows_this_rank(self, layout: Layout) -> None:
+        """Have collectives between the ranks, which count each of them once."""
+        with self.strategy(layout) as strategy:
+            communicator = strategy.communicator
+            assert communicator is strategy.extended.communicator
+            is_alone = communicator.size == 1 < layout.ranks  # as OneDeviceStrategy
+            assert communicator.rank == (0 if is_alone else rank_in(layout))
+            assert communicator.allreduce(1) == communicator.size
+
     def test_b112_update_config_proto_copies(self, layout: Layout) -> None:
         """Return another object, and leave the one given alone."""
         proto = {"devices": ["CPU:0"]}
