@@ -22,7 +22,8 @@ MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node
 ======================== =========== ==========================================================
 
 The tests know two more: ``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI, and
-``MPISTRAT_TEST_JOB`` marks the processes of a job that a test started.
+``MPISTRAT_TEST_JOB`` marks the processes of a job that a test started. ``MPISTRAT_RANK_PROCESS``
+is what a rank sets for its child processes (cluster/child_processes.py).
 
 A variable is read when it is needed, so a program may set it before its first strategy. Values
 that must agree on all ranks are compared at start (:mod:`mpistrat.collectives.agreement`).

@@ -18,6 +18,7 @@ __all__ = [
     "expected_size",
     "leave_at_end",
     "local_size",
+    "variables",
     "was_launched",
 ]
 
@@ -31,6 +32,7 @@ _LAUNCH_PREFIXES = (
     *("OMPI_COMM_WORLD_", "PMI_", "PMIX_", "PALS_", "MV2_COMM_", "FLUX_TASK_"),
     *("ALPS_APP_", "MPI_LOCALRANKID", "JSM_NAMESPACE_"),
 )
+_SLURM_STEP = ("SLURM_STEP_ID", "SLURM_PROCID")
 _SETTINGS = "PMIX_MCA_"  # users set these for all their jobs, also where there is none
 
 
@@ -51,10 +53,18 @@ def leave_at_end() -> None:
 
 def was_launched() -> bool:
     """Tell whether a parallel launcher (mpirun, srun, ...) started this process. **Local.**"""
-    names = (name for name in os.environ if not name.startswith(_SETTINGS))
-    if any(name.startswith(_LAUNCH_PREFIXES) for name in names):
-        return True
-    return "SLURM_STEP_ID" in os.environ and "SLURM_PROCID" in os.environ
+    return bool(variables())
+
+
+def variables() -> dict[str, str]:
+    """Return the environment variables by which the launcher tells a rank who it is. **Local.**"""
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_LAUNCH_PREFIXES) and not name.startswith(_SETTINGS)
+    }
+    is_step = all(name in os.environ for name in _SLURM_STEP)
+    return found | {name: os.environ[name] for name in _SLURM_STEP if is_step}
 
 
 def expected_size() -> tuple[str, int] | None:
@@ -91,8 +101,7 @@ def end_job_on_early_failure() -> None:
     (:mod:`mpistrat.cluster.roll_call`). After a failure between MPI's start and the first
     strategy the job is aborted: nobody could be told. **Local.**
     """
-    expected = expected_size()
-    if expected is None or expected[1] == 1:
+    if not _is_one_of_several():
         return
     from mpistrat.cluster import roll_call  # noqa: F401 - it notes who started this process
 
@@ -123,6 +132,14 @@ def end_job_on_early_failure() -> None:
 
     sys.excepthook, sys.exit = note, note_exit
     atexit.register(end)  # the first to be registered is the last to run
+
+
+def _is_one_of_several() -> bool:
+    """Tell whether this is a rank of a larger job, and no child process of one."""
+    from mpistrat.cluster import child_processes
+
+    expected = expected_size()
+    return expected is not None and expected[1] > 1 and not child_processes.is_child()
 
 
 def _hook_of_one_write() -> Callable[..., object]:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import launch, roll_call
+from mpistrat.cluster import child_processes, launch, roll_call
 from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import ClusterError
@@ -37,11 +37,12 @@ def world() -> Any:
     ------
     ClusterError
         The launcher meant a job of several ranks, but MPI is missing or sees a smaller one, or a
-        rank has ended already.
+        rank has ended already; or this is a child process of a rank.
     """
     if not was_launched() and not _is_started():
         _note_allocation()
         return None
+    child_processes.check_no_child()
     expected = expected_size()
     is_first = "mpi4py.MPI" not in sys.modules and not config.allows_singleton()
     if is_first and expected is not None and expected[1] > 1:
@@ -58,6 +59,7 @@ def world() -> Any:
     if is_first:
         roll_call.forget()
     _check_size(MPI.COMM_WORLD.size, expected)
+    child_processes.mark()
     return MPI.COMM_WORLD
 
 

@@ -1,0 +1,112 @@
+"""Processes that a rank starts: they inherit the launcher's variables, and are no ranks.
+
+MPI must not start in them: they would introduce themselves to the launcher as the rank that
+started them, and the launcher ends the job. So a rank that runs MPI leaves a variable in its
+environment, which tells its child processes whose they are. A job that a rank starts by a launcher
+of its own is another matter: other variables, or a launcher between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from typing import NamedTuple
+
+from mpistrat.cluster import launch
+from mpistrat.errors import ClusterError
+
+__all__ = ["check_no_child", "is_child", "mark"]
+
+_MARK = "MPISTRAT_RANK_PROCESS"
+_LAUNCHERS = (
+    *("mpirun", "mpiexec", "hydra_", "prterun", "prted", "orterun", "orted", "srun", "slurmstepd"),
+    *("aprun", "palsd", "jsrun", "flux"),
+)
+_MOST_ANCESTORS = 64
+
+
+class _Process(NamedTuple):
+    """What the system says of a process."""
+
+    name: str
+    parent: int
+    birth: str  # in ticks since the machine started: process ids are used again
+
+
+_forked_from: list[int] = []  # a rank that ran MPI
+
+
+def _note_fork() -> None:
+    module = sys.modules.get("mpi4py.MPI")
+    if module is not None and module.Is_initialized():
+        _forked_from[:] = [os.getppid()]
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+def mark() -> None:
+    """Say that this process is a rank and runs MPI. **Local**, idempotent."""
+    me = _process(os.getpid())
+    if me is not None and launch.was_launched():
+        os.environ[_MARK] = f"{os.getpid()} {me.birth} {_identity()}"
+
+
+def check_no_child() -> None:
+    """Refuse to start MPI in a child process of a rank. **Local.**
+
+    Raises
+    ------
+    ClusterError
+        This is one.
+    """
+    if _forked_from:
+        raise ClusterError(
+            f"this process (pid {os.getpid()}) was forked by a rank of the job, pid"
+            f" {_forked_from[0]}, and is no rank itself: MPI does not work in it. Make strategies"
+            " in the rank's own process"
+        )
+    if is_child():
+        names = ", ".join(sorted({name.partition("_")[0] + "_*" for name in launch.variables()}))
+        raise ClusterError(
+            f"this process (pid {os.getpid()}) was started by a rank of the job, pid"
+            f" {os.environ[_MARK].split()[0]}, and is no rank itself: if it started MPI, the"
+            " launcher would end the job. Make strategies in the rank's own process; to let this"
+            " one run alone, start it without the launcher's variables in its environment"
+            f" ({names})"
+        )
+
+
+def is_child() -> bool:
+    """Tell whether a rank that runs MPI started this process, and no launcher did since."""
+    pid, _, rest = os.environ.get(_MARK, "").partition(" ")
+    birth, _, identity = rest.partition(" ")
+    if not pid.isdigit() or int(pid) == os.getpid() or identity != _identity():
+        return False
+    ancestor = _process(os.getpid())
+    for _ in range(_MOST_ANCESTORS):
+        number = 0 if ancestor is None else ancestor.parent
+        ancestor = _process(number)
+        if ancestor is None or ancestor.name.startswith(_LAUNCHERS):
+            return False
+        if number == int(pid):
+            return ancestor.birth == birth
+    return False
+
+
+def _identity() -> str:
+    """Return a digest of what the launcher said to this process."""
+    said = sorted(launch.variables().items())
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def _process(pid: int) -> _Process | None:
+    """Return what is known of a process; None if there is none, or the system does not say."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            head, _, tail = file.read().rpartition(")")
+    except OSError:
+        return None
+    fields = tail.split()
+    return _Process(head.partition("(")[2], int(fields[1]), fields[19])
