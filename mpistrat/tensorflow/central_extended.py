@@ -11,6 +11,7 @@ from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.first_of_all import read_alike
+from mpistrat.tensorflow.first_values import first_value
 from mpistrat.tensorflow.over_ranks import OverRanks
 
 __all__ = ["CentralExtended"]
@@ -49,7 +50,8 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
         self.bridge.require_open()
         if self.bridge.size > 1:
             initial, dtype = kwargs["initial_value"], kwargs.get("dtype")
-            kwargs["initial_value"] = self._from_rank_0(initial, dtype, self.parameter_devices[0])
+            device = self.parameter_devices[0]
+            kwargs["initial_value"] = first_value(self.bridge, initial, dtype, device)
         if kwargs.get("synchronization") == tf.VariableSynchronization.ON_READ:
             return self._create_on_read(next_creator, **kwargs)
         return super()._create_variable(next_creator, **kwargs)

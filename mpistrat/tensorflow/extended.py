@@ -11,6 +11,7 @@ from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.first_of_all import read_alike
+from mpistrat.tensorflow.first_values import first_value
 from mpistrat.tensorflow.over_ranks import OverRanks
 
 __all__ = ["RankExtended"]
@@ -63,4 +64,4 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
             return super()._get_variable_creator_initial_value(
                 replica_id, device, primary_var, **kwargs
             )
-        return self._from_rank_0(kwargs["initial_value"], kwargs.get("dtype"), device)
+        return first_value(self.bridge, kwargs["initial_value"], kwargs.get("dtype"), device)

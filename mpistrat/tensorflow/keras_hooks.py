@@ -26,6 +26,7 @@ from mpistrat.tensorflow import (
     private_data,
 )
 from mpistrat.tensorflow.backed import driven_files, driven_models
+from mpistrat.tensorflow.first_values import made_alone
 from mpistrat.tensorflow.keras_compile import compiled_in_scope
 from mpistrat.tensorflow.keras_counters import in_one_piece
 from mpistrat.tensorflow.keras_epochs import (
@@ -76,6 +77,7 @@ def install() -> None:
     _replace(optimizer, "_clip_gradients", keras_gradients.clip_sums)
     _replace(optimizer, "_all_reduce_sum_gradients", keras_gradients.sum_once)
     saving = sys.modules["keras.src.saving.saving_lib"]
+    _replace(saving, "get_attr_skipset", made_alone)
     _replace(saving, "save_model", written_whole)
     _replace(saving, "save_weights_only", _weights_written_whole)
     is_stateless = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope

@@ -99,17 +99,6 @@ class OverRanks:
 
     # ----------------------------------------------------------------------------- variables
 
-    def _from_rank_0(self, initial_value: Any, dtype: Any, device: str) -> Callable[[], tf.Tensor]:
-        """Return what makes a variable's first value: rank 0's, on all ranks."""
-
-        def value() -> tf.Tensor:
-            found = initial_value() if callable(initial_value) else initial_value
-            with tf.device(device):
-                mine = tf.convert_to_tensor(private_api.checkpointed_value(found), dtype=dtype)
-                return self.bridge.broadcast(mine)
-
-        return value
-
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
         """Return what replica 0 of all ranks has; Python numbers are equal on all anyway."""
         if isinstance(tensor, (float, int)) or self.bridge.size == 1:

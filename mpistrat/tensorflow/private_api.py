@@ -48,6 +48,7 @@ __all__ = [
     "stop_coordinator",
     "summed",
     "translate_errors_of_functions",
+    "wrap_save_counters",
     "wrap_savers",
 ]
 
@@ -57,6 +58,7 @@ _LOG = get_logger(__name__)
 _PREFIX = "tensorflow.python."
 _NEEDED = {
     "autograph.core.config": ("CONVERSION_RULES", "DoNotConvert"),
+    "checkpoint.checkpoint": ("Checkpoint", "CheckpointV1"),
     "checkpoint.functional_saver": ("MultiDeviceSaver",),
     "distribute.collective_all_reduce_strategy": ("CollectiveAllReduceExtended",),
     "distribute.coordinator.cluster_coordinator": ("Cluster", "_CoordinatedClosureQueue"),
@@ -270,6 +272,13 @@ def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Non
     saver.save = wrap(saver.save)
     saved_model: Any = _modules["saved_model.save"]
     saved_model.save_and_return_nodes = wrap(saved_model.save_and_return_nodes)
+
+
+def wrap_save_counters(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace what makes the variables in which checkpoints count how often they were saved."""
+    module = _modules["checkpoint.checkpoint"]
+    for kind in (module.Checkpoint, module.CheckpointV1):
+        kind._maybe_create_save_counter = wrap(kind._maybe_create_save_counter)
 
 
 def translate_errors_of_functions(translated: Callable[[Any], BaseException]) -> None:
