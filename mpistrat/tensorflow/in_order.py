@@ -12,7 +12,7 @@ Functions that compute gradients are not ordered at all, so a mark also waits fo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -73,7 +73,7 @@ def _is_ordered(operation: Any) -> bool:
         return _ATTRIBUTE in operation.node_def.attr
     if operation.type not in _CALLERS:
         return False
-    return any(map(_has_marks, _functions(operation.node_def)))
+    return any(map(_has_marks, private_graph.functions_of(operation.node_def)))
 
 
 @functools.cache
@@ -82,13 +82,4 @@ def _has_marks(function: str) -> bool:
     nodes = private_graph.nodes_of(function)
     if any(_ATTRIBUTE in node.attr for node in nodes):
         return True
-    return any(_has_marks(name) for node in nodes for name in _functions(node))
-
-
-def _functions(node: Any) -> Iterator[str]:
-    """Yield the names of the functions that a node may call."""
-    for value in node.attr.values():
-        if value.HasField("func"):
-            yield value.func.name
-        for one in value.list.func:
-            yield one.name
+    return any(_has_marks(name) for node in nodes for name in private_graph.functions_of(node))

@@ -24,9 +24,11 @@ from mpistrat.tensorflow import (
     keras_batch_order,
     keras_gradients,
     private_data,
+    statistics,
 )
 from mpistrat.tensorflow.backed import driven_files, driven_models
 from mpistrat.tensorflow.first_values import made_alone
+from mpistrat.tensorflow.keras_assignments import assigned
 from mpistrat.tensorflow.keras_compile import compiled_in_scope
 from mpistrat.tensorflow.keras_counters import in_one_piece
 from mpistrat.tensorflow.keras_epochs import (
@@ -80,10 +82,7 @@ def install() -> None:
     _replace(saving, "get_attr_skipset", made_alone)
     _replace(saving, "save_model", written_whole)
     _replace(saving, "save_weights_only", _weights_written_whole)
-    is_stateless = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope
-    variable = sys.modules["keras.src.backend.tensorflow.core"].Variable
-    for name in ("assign_add", "assign_sub"):
-        _replace(variable, name, in_one_piece(name, is_stateless))
+    _watch_variables()
     legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
     _replace(legacy, "save_model_to_hdf5", written_whole)
     _written_by_driver(saving, legacy)
@@ -100,6 +99,16 @@ def _take_data(trainer: Any) -> None:
     keras_batch_order.install()
     _replace(batches.PyDatasetAdapter, "_finite_generator", keras_batch_order.shuffled_alike)
     _replace(batches.OrderedEnqueuer, "_run", keras_batch_order.shuffled_alike_ahead)
+
+
+def _watch_variables() -> None:
+    is_stateless = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope
+    _replace(sys.modules["keras.src.layers.layer"].Layer, "add_weight", statistics.made_by_layer)
+    variable = sys.modules["keras.src.backend.tensorflow.core"].Variable
+    _replace(variable, "_initialize", statistics.initialized)
+    _replace(variable, "_direct_assign", assigned)
+    for name in ("assign_add", "assign_sub"):
+        _replace(variable, name, in_one_piece(name, is_stateless))
 
 
 def _run_by_driver(trainer: Any) -> None:

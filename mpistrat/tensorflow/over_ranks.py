@@ -18,6 +18,7 @@ from mpistrat.tensorflow import (
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.pipelines import made_untuned, untuned
+from mpistrat.tensorflow.statistics import averaged
 
 __all__ = ["OverRanks"]
 
@@ -86,7 +87,7 @@ class OverRanks:
         """Call `fn` in this thread if there is one replica; else one after the other."""
 
         def call(*own: Any, **own_kwargs: Any) -> Any:
-            with batch_share.of_batch(own):
+            with batch_share.of_batch(own), averaged():
                 return fn(*own, **own_kwargs)
 
         if self._num_local > 1:

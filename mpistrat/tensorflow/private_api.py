@@ -48,6 +48,7 @@ __all__ = [
     "stop_coordinator",
     "summed",
     "translate_errors_of_functions",
+    "watch_functions",
     "wrap_save_counters",
     "wrap_savers",
 ]
@@ -286,7 +287,9 @@ def translate_errors_of_functions(translated: Callable[[Any], BaseException]) ->
     context: Any = _modules["eager.context"].Context
     call_function = context.call_function
 
-    def call(self: Any, name: Any, tensor_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, name: bytes, tensor_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        for notice in _notices:
+            notice(name, tensor_inputs)
         try:
             found = foreign(call_function, self, name, tensor_inputs, *args, **kwargs)
         except tf.errors.OpError as error:
@@ -298,11 +301,17 @@ def translate_errors_of_functions(translated: Callable[[Any], BaseException]) ->
     context.call_function = call
 
 
+_notices: list[Callable[[bytes, Sequence[Any]], None]] = []
 _followers: list[Callable[[Sequence[Any]], None]] = []
 
 
+def watch_functions(notice: Callable[[bytes, Sequence[Any]], None]) -> None:
+    """Call `notice` with the name and the inputs of every function that is to run eagerly."""
+    _notices.append(notice)
+
+
 def after_functions(follow: Callable[[Sequence[Any]], None]) -> None:
-    """Call `follow` after each ``tf.function`` that has run eagerly, with its input tensors."""
+    """Call `follow` after each function that has run eagerly, with its inputs."""
     _followers.append(follow)
 
 

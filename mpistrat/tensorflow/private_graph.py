@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +11,8 @@ import tensorflow as tf
 from mpistrat.tensorflow.private_api import load
 
 __all__ = [
+    "arguments_of",
+    "functions_of",
     "in_xla",
     "is_nested_in_xla",
     "nodes_of",
@@ -49,6 +51,24 @@ def nodes_of(function: str) -> Any:
         return _modules["eager.context"].get_function_def(function).node_def
     except tf.errors.NotFoundError:
         return ()
+
+
+def arguments_of(function: str) -> list[str]:
+    """Return the names of the arguments of a function that was traced, in their order."""
+    try:
+        definition = _modules["eager.context"].get_function_def(function)
+    except tf.errors.NotFoundError:
+        return []
+    return [argument.name for argument in definition.signature.input_arg]
+
+
+def functions_of(node: Any) -> Iterator[str]:
+    """Yield the names of the functions that a node may call."""
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        for one in value.list.func:
+            yield one.name
 
 
 def in_xla() -> bool:

@@ -44,6 +44,9 @@ class RankMembers:
     ) -> Any:
         """See tf.distribute.Strategy.run. **Local**, unless `fn` calls collectives.
 
+        If layers of Keras's keep something of their batches, as BatchNormalization its moving
+        mean, the call ends with its mean over all replicas, and is **Collective**.
+
         If it raises here, the other ranks are told in their next collective, unless they fail
         alike.
         """

@@ -30,7 +30,7 @@ def built():
     """Return a compiled model; it runs eagerly since so few steps are not worth a graph."""
     keras.utils.set_random_seed(1)
     keras_dtype("float64")
-    layers = [keras.layers.Dense(4), keras.layers.Dense(1)]
+    layers = [keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((4,)), *layers])
     model.compile("adam", "mse", run_eagerly=True)
     return model
