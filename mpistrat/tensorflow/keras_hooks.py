@@ -104,6 +104,8 @@ def _take_data(trainer: Any) -> None:
 def _watch_variables() -> None:
     is_stateless = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope
     _replace(sys.modules["keras.src.layers.layer"].Layer, "add_weight", statistics.made_by_layer)
+    normalization = sys.modules["keras.src.layers.normalization.batch_normalization"]
+    _replace(normalization.BatchNormalization, "_moments", statistics.moments_of_rows)
     variable = sys.modules["keras.src.backend.tensorflow.core"].Variable
     _replace(variable, "_initialize", statistics.initialized)
     _replace(variable, "_direct_assign", assigned)

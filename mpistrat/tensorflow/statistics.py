@@ -19,7 +19,7 @@ import tensorflow as tf
 from mpistrat.tensorflow import batch_share, private_api, written
 from mpistrat.tensorflow.ours import our_replica
 
-__all__ = ["averaged", "initialized", "made_by_layer", "note_assignment"]
+__all__ = ["averaged", "initialized", "made_by_layer", "moments_of_rows", "note_assignment"]
 
 _MARK = "_mpistrat_is_statistic"  # of Keras's variables, and of what is in them
 
@@ -71,6 +71,26 @@ def _mark(variable: Any) -> None:
 
 def _is_marked(value: Any) -> bool:
     return _MARK in getattr(value, "__dict__", ())  # TensorFlow's getattr may read the variable
+
+
+def moments_of_rows(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``BatchNormalization._moments``: a replica without rows takes the moving ones.
+
+    The mean of no rows is no number, and neither would be the gradients of all replicas.
+    """
+
+    def moments(self: Any, inputs: Any, mask: Any) -> Any:
+        found = original(self, inputs, mask)
+        if self.synchronized or our_replica() is None or inputs.shape[0]:
+            return found
+        moving = (self.moving_mean, self.moving_variance)
+        is_empty = tf.equal(tf.size(inputs), 0)
+        return tuple(
+            tf.where(is_empty, tf.cast(kept.value, moment.dtype), moment)
+            for kept, moment in zip(moving, found, strict=True)
+        )
+
+    return moments
 
 
 # ------------------------------------------------------------------------ what a step has written

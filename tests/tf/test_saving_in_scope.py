@@ -26,11 +26,11 @@ Y = X.sum(1, keepdims=True)
 PLACES = pytest.mark.parametrize("is_in", [True, False], ids=["in scope", "out of scope"])
 
 
-def built():
+def built(normalization=keras.layers.BatchNormalization):
     """Return a compiled model; it runs eagerly since so few steps are not worth a graph."""
     keras.utils.set_random_seed(1)
     keras_dtype("float64")
-    layers = [keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+    layers = [keras.layers.Dense(4), normalization(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((4,)), *layers])
     model.compile("adam", "mse", run_eagerly=True)
     return model
@@ -98,7 +98,7 @@ def interrupted(scope, **backup):
                 raise KeyboardInterrupt
 
     with scope:
-        first, second = built(), built()
+        first, second = (built(keras.layers.LayerNormalization) for _ in range(2))
     with pytest.raises(KeyboardInterrupt):
         fit(first, keras.callbacks.BackupAndRestore(**backup), Stop())
     epochs = fit(second, keras.callbacks.BackupAndRestore(**backup)).epoch
