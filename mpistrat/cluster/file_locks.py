@@ -6,7 +6,7 @@ import fcntl
 import time
 from typing import IO, Any
 
-__all__ = ["try_to_lock"]
+__all__ = ["try_to_lock", "try_to_share"]
 
 
 def try_to_lock(file: int | IO[Any], timeout_s: float, nap_s: float) -> bool:
@@ -29,16 +29,30 @@ def try_to_lock(file: int | IO[Any], timeout_s: float, nap_s: float) -> bool:
         The file system has no locks.
     """
     end = time.monotonic() + timeout_s
-    while not _is_ours(file):
+    while not _has(file, fcntl.LOCK_EX):
         if time.monotonic() >= end:
             return False
         time.sleep(nap_s)
     return True
 
 
-def _is_ours(file: int | IO[Any]) -> bool:
+def try_to_share(file: int | IO[Any]) -> bool:
+    """Lock an open file together with others, who all keep `try_to_lock` out. **Local.**
+
+    It does not wait; False if somebody has the file for himself. `try_to_lock` on the same opening
+    changes this lock into its own, or, where others share it, gives it back.
+
+    Raises
+    ------
+    OSError
+        The file system has no locks.
+    """
+    return _has(file, fcntl.LOCK_SH)
+
+
+def _has(file: int | IO[Any], kind: int) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -84,7 +84,7 @@ def install() -> None:
     _replace(saving, "save_weights_only", _weights_written_whole)
     _watch_variables()
     legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
-    _replace(legacy, "save_model_to_hdf5", written_whole)
+    _replace(legacy, "save_model_to_hdf5", partial(written_whole, makes_folders=True))
     _written_by_driver(saving, legacy)
 
 

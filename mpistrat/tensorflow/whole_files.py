@@ -1,33 +1,38 @@
 """Files that all ranks may write to one path at once, and that nobody sees half of.
 
-Programs made for one process save once; on several ranks each saves. Each writes under a name of
-its own beside the path. The first that is done gives its files the path's name, and the others
-drop theirs: a rank whose call has returned can read what one rank wrote, whole. No rank waits for
-a call of another, so that one alone can save too, but for variables that are summed over all ranks
-to be read.
+Programs made for one process save once; on several ranks each saves. Each writes in a folder of
+its own (:mod:`mpistrat.cluster.staging`). The first that is done moves its files to the path, and
+the others drop theirs: a rank whose call has returned can read what one rank wrote, whole. No rank
+waits for a call of another, so that one alone can save too, but for variables that are summed over
+all ranks to be read.
+
+What was saved when, and the locks of those who move files, are in the job's folder
+(:mod:`mpistrat.cluster.job_folder`): the folder of the path only ever has the program's files.
 """
 
 from __future__ import annotations
 
 import atexit
 import glob
+import hashlib
 import os
 import secrets
-import shutil
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from mpistrat import config
+from mpistrat.cluster import job_folder
 from mpistrat.cluster.file_locks import try_to_lock
 from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.cluster.staging import Staging
 from mpistrat.errors import CommunicationTimeoutError
 from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.errors import of_both
@@ -43,8 +48,7 @@ _NAP_S = 1e-3
 _LAST = (".index", "saved_model.pb")
 """Ends of the names of what refers to other files."""
 
-_NOTES = ".mpistrat_saved"
-"""File in the same folder: what was written there since the ranks' last collective."""
+_KIND = "saves"
 
 
 class _Job:
@@ -55,7 +59,7 @@ class _Job:
         self.communicators: list[weakref.ref[Communicator]] = []
         self.saved: Counter[str] = Counter()
         self.time = ""
-        self.notes: set[Path] = set()
+        self.staging: Any = None  # a Staging, once `install` was called
         self.within = threading.local()
 
     def now(self) -> str:
@@ -72,10 +76,6 @@ class _Job:
         self.saved[str(path)] += 1
         return now, f"{self.saved[str(path)]} {path.name}"
 
-    def remove_notes(self) -> None:
-        for notes in self.notes:
-            notes.unlink(missing_ok=True)
-
 
 _job = _Job()
 
@@ -86,21 +86,52 @@ def install(communicator: Communicator) -> None:
     Functions wrapped by `written_whole` begin to do so, too.
     """
     if not _job.nonce:
-        private_api.wrap_savers(written_whole)
-        atexit.register(_job.remove_notes)
+        private_api.wrap_savers(partial(written_whole, makes_folders=True))
     _job.nonce = communicator.bcast_object(secrets.token_hex(8))
+    _share_folder(communicator)
     still_open = [one for one in _job.communicators if (c := one()) and not c.is_closed]
     _job.communicators = [*still_open, weakref.ref(communicator)]
 
 
-def written_whole(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what saves an object to a path, its first two arguments: a file, a folder, a prefix."""
+def _share_folder(communicator: Communicator) -> None:
+    """Take rank 0's folder for the job, unless this rank has it already. **Collective.**"""
+    if communicator.rank == 0 and _job.staging is None:
+        job_folder.remove_left(_KIND)
+        _use(_job.nonce, job_folder.made_for(_KIND, _job.nonce))
+    mine = _job.staging
+    nonce, path = communicator.bcast_object(mine and (mine.nonce, mine.path))
+    if mine is None or mine.nonce != nonce:
+        _use(nonce, path and job_folder.joined(_KIND, nonce, path))
+    folder = _job.staging.folder
+    seen = communicator.allgather_object(folder is not None and folder.is_common)
+    if not all(seen):
+        others = [rank for rank, sees in enumerate(seen) if not sees]
+        warn_once(
+            _LOG,
+            "no common folder",
+            f"ranks {others} cannot write to {path or 'any folder'}, where rank 0 notes what was"
+            " saved: of files that they save to one path, which are whole, those of the last one"
+            " stay; set MPISTRAT_CACHE to a folder that all ranks see",
+        )
+
+
+def _use(nonce: str, folder: job_folder.JobFolder | None) -> None:
+    _job.staging = Staging(_KIND, nonce, folder)
+    atexit.register(_job.staging.leave)
+
+
+def written_whole(original: Callable[..., Any], makes_folders: bool = False) -> Callable[..., Any]:
+    """Wrap what saves an object to a path, its first two arguments: a file, a folder, a prefix.
+
+    Where `original` does not make the folder of the path, it is to say by itself that there is
+    none.
+    """
 
     @wraps(original)
     def save(what: Any, *args: Any, **kwargs: Any) -> Any:
         is_outer = _job.nonce and not getattr(_job.within, "save", False)
         path = _local_path(args[0]) if args and is_outer else None
-        if path is None:
+        if path is None or not (makes_folders or path.parent.is_dir()):
             return original(what, *args, **kwargs)
         with _own_name(path) as own:
             try:
@@ -137,42 +168,39 @@ def _local_path(value: Any) -> Path | None:
 @contextmanager
 def _own_name(path: Path) -> Iterator[Path]:
     """Yield a name that no other has; all files whose names begin so get the path's at the end."""
-    own = path.with_name(f".{secrets.token_hex(6)}.{path.name}")
+    staging = _job.staging
     now, save = _job.key(path)
-    _job.within.save = True  # a SavedModel writes a checkpoint, in a folder that is its own
-    try:
-        yield own
-        with _notes(path.parent, now) as notes:
+    with staging.place_for(path) as place:
+        _job.within.save = True  # a SavedModel writes a checkpoint, in a folder that is its own
+        try:
+            yield place / path.name
+        finally:
+            _job.within.save = False
+        with _notes(staging, path, now) as notes:
             if save not in notes:
-                _rename_all(own, path)
+                _move_all(staging, place / path.name, path)
                 notes.append(save)
-    finally:
-        _job.within.save = False
-        for left in _mine(own):
-            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
-def _mine(own: Path) -> list[Path]:
-    return list(own.parent.glob(f"{glob.escape(own.name)}*"))
-
-
-def _rename_all(own: Path, path: Path) -> None:
-    """Rename file by file, those that refer to others last."""
-    found = [one for top in _mine(own) for one in (top, *top.rglob("*"))]
+def _move_all(staging: Staging, own: Path, path: Path) -> None:
+    """Move file by file, those that refer to others last."""
+    mine = own.parent.glob(f"{glob.escape(own.name)}*")
+    found = [one for top in mine for one in (top, *top.rglob("*"))]
     moves = {one: Path(f"{path}{str(one)[len(str(own)) :]}") for one in found}
+    path.parent.mkdir(parents=True, exist_ok=True)
     for folder in (target for one, target in moves.items() if one.is_dir()):
         folder.mkdir(exist_ok=True)
     for one in sorted(moves, key=_order):
         if not one.is_dir():
-            one.replace(moves[one])
+            staging.move(one, moves[one])
 
 
 def _order(file: Path) -> int:
     return max((i + 1 for i, end in enumerate(_LAST) if file.name.endswith(end)), default=0)
 
 
-def _lock(file: IO[str]) -> None:
-    """Wait until no other rank renames files in this folder.
+def _lock(file: IO[str], path: Path) -> None:
+    """Wait until no other rank moves files to this path.
 
     Raises
     ------
@@ -188,17 +216,21 @@ def _lock(file: IO[str]) -> None:
     if not is_locked:
         raise CommunicationTimeoutError(
             f"another rank holds the lock {file.name} for {config.timeout_s():.0f} s while it"
-            " renames what it saved; look whether it was stopped, and whether the file system"
-            " answers"
+            f" moves what it saved to {path}; look whether it was stopped, and whether the file"
+            " system answers"
         )
 
 
 @contextmanager
-def _notes(folder: Path, now: str) -> Iterator[list[str]]:
-    """Hold the folder's lock; yield the names of what was saved at this time, to be added to."""
-    _job.notes.add(folder / _NOTES)
-    with (folder / _NOTES).open("a+") as file:
-        _lock(file)
+def _notes(staging: Staging, path: Path, now: str) -> Iterator[list[str]]:
+    """Hold the path's lock; yield the names of what was saved at this time, to be added to."""
+    if staging.folder is None:
+        yield []
+        return
+    staging.folder.ensure()
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+    with (staging.folder.path / f"{name}.lock").open("a+") as file:
+        _lock(file, path)
         file.seek(0)
         at, *names = file.read().split("\n")
         found = names if at == now else []

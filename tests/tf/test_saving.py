@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import functools
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ keras = pytest.importorskip("keras")
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import CommunicationTimeoutError  # noqa: E402
+from mpistrat.tensorflow import whole_files  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
@@ -175,9 +177,14 @@ def test_what_all_ranks_save_to_one_path_is_whole():
             read_all(model, folder)  # one rank alone may save, too
         model.save(folder / f"{communicator.rank}.keras")
         communicator.barrier()
-        left = {file.name for file in folder.rglob("*") if file.name != ".mpistrat_saved"}
+        left = {file.name for file in folder.rglob("*")}
         assert not [name for name in left if name.startswith(".") or "temp" in name]
         assert {f"{rank}.keras" for rank in range(communicator.size)} < left
+
+
+def locked_path(path):
+    name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
+    return whole_files._job.staging.path / f"{name}.lock"
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
@@ -188,14 +195,14 @@ def test_a_lock_that_is_not_given_back_has_a_deadline():
         with strategy.scope():
             model = made()
         if strategy.is_chief:
-            with (folder / ".mpistrat_saved").open("w") as held:
+            with locked_path(folder / "a.keras").open("w") as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
                 strategy.communicator.barrier()
                 strategy.communicator.barrier()
         else:
             strategy.communicator.barrier()
             patch.setenv("MPISTRAT_TIMEOUT", "0.5")
-            with pytest.raises(CommunicationTimeoutError, match="mpistrat_saved"):
+            with pytest.raises(CommunicationTimeoutError, match="holds the lock"):
                 model.save(folder / "a.keras")
             patch.undo()
             strategy.communicator.barrier()
