@@ -10,7 +10,7 @@ import tensorflow as tf
 from mpistrat.cluster.devices import named_devices
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import seeds, whole_files
+from mpistrat.tensorflow import seeds, threads, whole_files
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.extended import RankExtended
 from mpistrat.tensorflow.members import OlderMembers
@@ -51,6 +51,8 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
         cluster_resolver: Any = None,
     ) -> None:
         communicator = Communicator(comm, backend)
+        if communicator.size > 1:
+            threads.share_cores(communicator)  # before TensorFlow is asked for its devices
         with communicator.checking():
             _check(cross_device_ops, options)
             names = _local_devices(devices, communicator.rank)
