@@ -15,8 +15,7 @@ with strategy.scope():
     model = keras.Sequential([keras.Input((64,)), hidden, keras.layers.Dense(10, "softmax")])
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 
-bar = "auto" if strategy.is_chief else 0  # a progress bar on rank 0
-model.fit(images[train], labels[train], batch_size=50, epochs=12, verbose=bar)
+model.fit(images[train], labels[train], batch_size=50, epochs=12)  # rank 0 has a progress bar
 loss, accuracy = model.evaluate(images[test], labels[test], verbose=0)
 if strategy.is_chief:
     print(f"{strategy.num_replicas_in_sync} replicas, test accuracy {accuracy:.1%}")

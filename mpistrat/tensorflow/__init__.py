@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpistrat.tensorflow import quiet_start  # noqa: F401 - it imports TensorFlow
+
+# isort: split
 import tensorflow as tf
 
 from mpistrat.tensorflow import coordinator, experimental

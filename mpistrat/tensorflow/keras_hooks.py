@@ -23,6 +23,7 @@ from mpistrat.tensorflow import (
     keras_arrays,
     keras_batch_order,
     keras_gradients,
+    keras_output,
     private_data,
     statistics,
 )
@@ -86,6 +87,18 @@ def install() -> None:
     legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
     _replace(legacy, "save_model_to_hdf5", partial(written_whole, makes_folders=True))
     _written_by_driver(saving, legacy)
+    _printed_once(trainer, callbacks)
+
+
+def _printed_once(trainer: Any, callbacks: Any) -> None:
+    lists = sys.modules["keras.src.callbacks.callback_list"]
+    _replace(lists.CallbackList, "__init__", keras_output.quiet_bars)
+    _replace(trainer.TensorFlowTrainer, "fit", keras_output.end_together)
+    _replace(callbacks.CSVLogger, "on_train_begin", keras_output.to_nowhere)
+    for name in ("_configure_embeddings", "_log_embeddings", "_start_profiler"):
+        _replace(callbacks.TensorBoard, name, keras_output.unless_other)
+    for name in ("_train_writer", "_val_writer"):
+        _replace(callbacks.TensorBoard, name, keras_output.writes_nothing)
 
 
 def _take_data(trainer: Any) -> None:
@@ -139,7 +152,9 @@ def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
             " callbacks may be wrong on several ranks; use Keras 3.15",
         )
         return
-    setattr(owner, name, wraps(original)(wrap(original)))
+    wrapped = wrap(original)
+    is_function = not isinstance(original, property)
+    setattr(owner, name, wraps(original)(wrapped) if is_function else wrapped)
 
 
 def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:

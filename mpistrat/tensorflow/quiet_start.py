@@ -1,0 +1,80 @@
+"""Import TensorFlow so that only rank 0 writes the lines with which it starts.
+
+They say which instructions it uses and which libraries it lacks, on each rank the same. Some come
+before TensorFlow has read ``TF_CPP_MIN_LOG_LEVEL``, so standard error is held back meanwhile.
+Warnings and errors of all ranks stay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import IO
+
+from mpistrat.cluster.launch import expected_rank
+
+__all__ = ["import_quietly"]
+
+_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
+_WARNINGS = "1"
+_STDERR = 2
+_START = re.compile(
+    rb"I\d{4} .*"  # information; what follows are lines that come with it
+    rb"|WARNING: All log messages before absl::InitializeLog\(\) is called.*"
+    rb"|To enable the following instructions: .*"
+)
+
+
+def import_quietly() -> None:
+    """Import TensorFlow; on ranks other than 0 without those lines. **Local.**
+
+    Does nothing if it is there already. Whoever has set ``TF_CPP_MIN_LOG_LEVEL`` sees what that
+    variable says.
+    """
+    if "tensorflow" in sys.modules:
+        return
+    rank = expected_rank()
+    is_quiet = rank is not None and rank[1] > 0 and _VARIABLE not in os.environ
+    if is_quiet:
+        os.environ[_VARIABLE] = _WARNINGS
+    with without_start() if is_quiet else nullcontext():
+        importlib.import_module("tensorflow")
+
+
+@contextmanager
+def without_start() -> Iterator[None]:
+    """Hold back what the block writes to standard error; in the end write all but such lines."""
+    with ExitStack() as stack:
+        try:
+            held = stack.enter_context(tempfile.TemporaryFile())
+            shown = stack.enter_context(os.fdopen(os.dup(_STDERR), "wb"))
+        except OSError:  # there is no room, or no standard error
+            yield
+            return
+        _flush()
+        os.dup2(held.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            _flush()
+            os.dup2(shown.fileno(), _STDERR)
+            _show(held, shown)
+
+
+def _flush() -> None:
+    if sys.stderr is not None:
+        sys.stderr.flush()
+
+
+def _show(held: IO[bytes], shown: IO[bytes]) -> None:
+    held.seek(0)
+    shown.writelines(line for line in held if not _START.match(line))
+    shown.flush()
+
+
+import_quietly()
