@@ -1,7 +1,8 @@
 """The strategies of tf.distribute with MPI ranks as replicas, for TensorFlow and Keras.
 
 ``mpistrat.tensorflow.X`` is ``tf.distribute.X``: what is not ours is TensorFlow's own, so that
-``import mpistrat.tensorflow as distribute`` is the only line that a program has to change.
+``import mpistrat.tensorflow as distribute`` is the only line that a program has to change. If it
+says ``tf.distribute`` in many places, the line ``tf.distribute = mpistrat.tensorflow`` is enough.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ from typing import Any
 from mpistrat.tensorflow import quiet_start  # noqa: F401 - it imports TensorFlow
 
 # isort: split
-import tensorflow as tf
-
-from mpistrat.tensorflow import coordinator, experimental
+from mpistrat.tensorflow import coordinator, experimental, original
 from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
 from mpistrat.tensorflow.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.mirrored import MirroredStrategy
@@ -38,8 +37,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(tf.distribute, name)
+    return getattr(original.distribute, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(tf.distribute)})
+    return sorted({*globals(), *dir(original.distribute)})

@@ -13,13 +13,14 @@ import tensorflow as tf
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api
 from mpistrat.tensorflow.evaluator import SidecarEvaluator
+from mpistrat.tensorflow.original import distribute
 
 __all__ = ["ClusterCoordinator", "SidecarEvaluator"]
 
 _LOOK_S = 0.2  # between two looks at the ranks, while functions run
 
 
-class ClusterCoordinator(tf.distribute.coordinator.ClusterCoordinator):  # type: ignore[misc]
+class ClusterCoordinator(distribute.coordinator.ClusterCoordinator):  # type: ignore[misc]
     """Send functions to the workers of a `ParameterServerStrategy`; one for each strategy.
 
     Parameters
@@ -79,7 +80,7 @@ class ClusterCoordinator(tf.distribute.coordinator.ClusterCoordinator):  # type:
     def fetch(self, val: Any) -> Any:
         """See tf.distribute.coordinator.ClusterCoordinator.fetch; it raises as `join` does."""
         for one in tf.nest.flatten(val):
-            if isinstance(one, tf.distribute.coordinator.RemoteValue):
+            if isinstance(one, distribute.coordinator.RemoteValue):
                 self.wait_for(one)
         return super().fetch(val)
 
@@ -94,10 +95,10 @@ class ClusterCoordinator(tf.distribute.coordinator.ClusterCoordinator):  # type:
 
 
 def __getattr__(name: str) -> Any:
-    home = tf.distribute.coordinator
-    return getattr(home if hasattr(home, name) else tf.distribute.experimental.coordinator, name)
+    home = distribute.coordinator
+    return getattr(home if hasattr(home, name) else distribute.experimental.coordinator, name)
 
 
 def __dir__() -> list[str]:
-    names = (dir(tf.distribute.coordinator), dir(tf.distribute.experimental.coordinator))
+    names = (dir(distribute.coordinator), dir(distribute.experimental.coordinator))
     return sorted({*globals(), *names[0], *names[1]})

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from mpistrat.tensorflow import coordinator, multi_worker
 from mpistrat.tensorflow.central_storage import CentralStorageStrategy
+from mpistrat.tensorflow.original import distribute
 from mpistrat.tensorflow.parameter_server import ParameterServerStrategy
 
 __all__ = [
@@ -42,19 +41,19 @@ class MultiWorkerMirroredStrategy(multi_worker.MultiWorkerMirroredStrategy):
 
     def __init__(
         self,
-        communication: Any = tf.distribute.experimental.CommunicationImplementation.AUTO,
+        communication: Any = distribute.experimental.CommunicationImplementation.AUTO,
         cluster_resolver: Any = None,
         *,
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
-        options = tf.distribute.experimental.CommunicationOptions(implementation=communication)
+        options = distribute.experimental.CommunicationOptions(implementation=communication)
         super().__init__(cluster_resolver, options, comm=comm, backend=backend)
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(tf.distribute.experimental, name)
+    return getattr(distribute.experimental, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(tf.distribute.experimental)})
+    return sorted({*globals(), *dir(distribute.experimental)})

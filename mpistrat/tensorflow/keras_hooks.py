@@ -37,7 +37,8 @@ from mpistrat.tensorflow.keras_epochs import (
     compared_now_and_then,
     in_data_order,
 )
-from mpistrat.tensorflow.ours import has_servers, is_over_ranks, our_replica
+from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.ours import has_servers, is_ours, is_over_ranks, our_replica
 from mpistrat.tensorflow.whole_files import written_whole
 from mpistrat.tensorflow.worker_data import WorkerData
 from mpistrat.tensorflow.worker_steps import Prediction, Predictions, Steps
@@ -63,6 +64,7 @@ def install() -> None:
     compiled = sys.modules["keras.src.trainers.compile_utils"]
     _replace(compiled.CompileLoss, "call", _loss_of_outputs)
     _replace(trainer, "reduce_per_replica", _reduce_per_replica)
+    _replace(trainer, "_collective_all_reduce_multi_worker", _of_tensorflow)
     _replace(sys.modules["keras.src.trainers.trainer"].Trainer, "compile", compiled_in_scope)
     _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _symbolic_build)
     _take_data(trainer)
@@ -165,6 +167,8 @@ def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
+        if reduction == "auto" and isinstance(strategy, distribute.TPUStrategy):
+            reduction = "first"  # Keras would ask tf.distribute, which a program may have replaced
         if not is_over_ranks(strategy):
             return original(values, strategy, reduction)
         if reduction == "concat":
@@ -173,6 +177,11 @@ def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
         return _means(local, strategy) if reduction in ("auto", "mean") else local
 
     return reduce_per_replica
+
+
+def _of_tensorflow(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Deny that a strategy of ours is TensorFlow's of several workers, whatever its name is."""
+    return lambda strategy: not is_ours(strategy) and original(strategy)
 
 
 def _all_rows(strategy: Any, value: Any) -> tf.Tensor:

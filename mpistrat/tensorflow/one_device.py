@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import tensorflow as tf
-
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.threads import ThreadComm, ThreadWorld
 from mpistrat.tensorflow.members import OlderMembers
+from mpistrat.tensorflow.original import distribute
 
 __all__ = ["OneDeviceStrategy"]
 
 
-class OneDeviceStrategy(OlderMembers, tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
+class OneDeviceStrategy(OlderMembers, distribute.OneDeviceStrategy):  # type: ignore[misc]
     """TensorFlow's strategy of one replica on `device`; other ranks have nothing to do with it.
 
     Parameters

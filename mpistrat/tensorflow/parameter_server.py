@@ -14,6 +14,7 @@ from mpistrat.errors import ClosedError
 from mpistrat.tensorflow import keras_hooks, private_api
 from mpistrat.tensorflow.coordinator import ClusterCoordinator
 from mpistrat.tensorflow.members import OlderMembers
+from mpistrat.tensorflow.original import distribute
 from mpistrat.tensorflow.server import serve
 from mpistrat.tensorflow.tasks import Tasks
 
@@ -22,7 +23,7 @@ __all__ = ["ParameterServerStrategy"]
 _PORTS = 5  # tried for the chief; each is held until TensorFlow opens it
 
 
-class ParameterServerStrategy(OlderMembers, tf.distribute.ParameterServerStrategy):  # type: ignore[misc]
+class ParameterServerStrategy(OlderMembers, distribute.ParameterServerStrategy):  # type: ignore[misc]
     """TensorFlow's own, on MPI ranks: the chief makes it, and the others run ``Server``.
 
     One program serves for all roles, without addresses and ports::
@@ -90,7 +91,7 @@ class ParameterServerStrategy(OlderMembers, tf.distribute.ParameterServerStrateg
         """Start the servers of all other tasks in this process, and return where they are."""
         counts = {"worker": 1, "ps": self.tasks.num_ps}
         self._servers = {
-            job: [tf.distribute.Server(*serve(job, i, self.tasks.host)) for i in range(count)]
+            job: [distribute.Server(*serve(job, i, self.tasks.host)) for i in range(count)]
             for job, count in counts.items()
         }
         return {

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.mpi_resolver import MPIClusterResolver
 from mpistrat.errors import UsageError
+from mpistrat.tensorflow.original import distribute
 from mpistrat.tensorflow.tasks import Tasks
 
 __all__ = ["Server", "serve"]
@@ -22,7 +21,7 @@ def serve(job: str, index: int, host: str) -> tuple[Any, ...]:
     return {job: {index: f"{host}:0"}}, job, index, "grpc"
 
 
-class Server(tf.distribute.Server):  # type: ignore[misc]
+class Server(distribute.Server):  # type: ignore[misc]
     """A TensorFlow server on this rank: of a worker, or of a parameter server.
 
     On an evaluator's rank there is none, since it is no part of TensorFlow's cluster: there it

@@ -16,6 +16,7 @@ from mpistrat.tensorflow.backed.driven_data import own_call, told_dataset
 from mpistrat.tensorflow.backed.driving import Link
 from mpistrat.tensorflow.backed.elsewhere import Elsewhere
 from mpistrat.tensorflow.backed.local import Local
+from mpistrat.tensorflow.original import distribute
 
 __all__ = ["Driving", "Waiting"]
 
@@ -172,7 +173,7 @@ class Waiting(Local):
         self.communicator.close(timeout=math.inf)
 
 
-class _StandIn(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
+class _StandIn(distribute.OneDeviceStrategy):  # type: ignore[misc]
     """Whose members beyond tf.distribute.Strategy's are those of all that may be driven."""
 
     def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from mpistrat.errors import ClusterError, CommunicationTimeoutError, UsageError
 from mpistrat.tensorflow import private_tpu
+from mpistrat.tensorflow.original import distribute
 from mpistrat.tensorflow.tpu.ports import knock
 
 __all__ = ["NUM_STEPS", "Steps", "Tpu"]
@@ -108,7 +109,7 @@ class Steps:
 
     def make(self, tpu: Tpu, assignment: Any) -> tf.distribute.Strategy:
         """Return TensorFlow's strategy."""
-        kind, how = tf.distribute.TPUStrategy, {"experimental_device_assignment": assignment}
+        kind, how = distribute.TPUStrategy, {"experimental_device_assignment": assignment}
         return self._take("make a strategy of", tpu.name, lambda: kind(tpu.resolver, **how))
 
     def _take(self, step: str, name: str, call: Callable[[], Any]) -> Any:
