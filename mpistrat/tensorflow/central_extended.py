@@ -45,6 +45,7 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
         )
         self.experimental_enable_get_next_as_optional = True
         self._cross_device_ops = RankAllReduce(bridge)
+        self.name_task()
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         self.bridge.require_open()

@@ -46,6 +46,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
         super().__init__(strategy, devices=list(devices))
         self._cluster_resolver = cluster_resolver
         self._cross_device_ops = RankAllReduce(bridge, cross_device_ops)
+        self.name_task()
 
     def _use_merge_call(self) -> bool:
         return True  # MPI combines what all replicas of a rank have handed in

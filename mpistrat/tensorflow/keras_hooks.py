@@ -63,8 +63,7 @@ def install() -> None:
     _replace(loss, "unscale_loss_for_distribution", _unscale)
     compiled = sys.modules["keras.src.trainers.compile_utils"]
     _replace(compiled.CompileLoss, "call", _loss_of_outputs)
-    _replace(trainer, "reduce_per_replica", _reduce_per_replica)
-    _replace(trainer, "_collective_all_reduce_multi_worker", _of_tensorflow)
+    _reduce_over_ranks(trainer)
     _replace(sys.modules["keras.src.trainers.trainer"].Trainer, "compile", compiled_in_scope)
     _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _symbolic_build)
     _take_data(trainer)
@@ -126,6 +125,11 @@ def _watch_variables() -> None:
     _replace(variable, "_direct_assign", assigned)
     for name in ("assign_add", "assign_sub"):
         _replace(variable, name, in_one_piece(name, is_stateless))
+
+
+def _reduce_over_ranks(trainer: Any) -> None:
+    _replace(trainer, "reduce_per_replica", _reduce_per_replica)
+    _replace(trainer, "_collective_all_reduce_multi_worker", _of_tensorflow)
 
 
 def _run_by_driver(trainer: Any) -> None:

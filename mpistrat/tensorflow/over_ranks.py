@@ -81,6 +81,14 @@ class OverRanks:
         """Whether this rank is the one that writes summaries."""
         return self.bridge.rank == 0
 
+    def name_task(self) -> None:
+        """Say which task this rank is, in private names of TensorFlow's multi-worker strategy.
+
+        Libraries read them, such as KerasTuner for the names of temporary folders. **Local.**
+        """
+        self._task_type, self._task_id = "worker", self.bridge.rank
+        self._num_devices_per_worker = self._num_local
+
     # ----------------------------------------------------------------------------------- run
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:

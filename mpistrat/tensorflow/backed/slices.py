@@ -52,6 +52,7 @@ class Slices(Local):
         extended.bridge = (HostBridge if has_workers() else Bridge)(communicator)
         extended._cross_device_ops = RankAllReduce(extended.bridge, local)
         join(extended, RankExtended)
+        extended.name_task()
         join(tf_strategy, RankMembers)
 
 
