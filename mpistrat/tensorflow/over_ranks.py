@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +18,7 @@ from mpistrat.tensorflow import (
 )
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.lifted import Lifted, is_lifted
 from mpistrat.tensorflow.pipelines import made_untuned, untuned
 from mpistrat.tensorflow.statistics import averaged
 
@@ -93,7 +95,15 @@ class OverRanks:
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call `fn` in this thread if there is one replica; else one after the other."""
+        if self._num_local > 1 and is_lifted(fn, self.worker_devices):
+            return self._lifted.of(fn)(*args, **kwargs)
+        return self._call_replicas(fn, args, kwargs)
 
+    @cached_property
+    def _lifted(self) -> Lifted:
+        return Lifted(self._call_replicas)
+
+    def _call_replicas(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         def call(*own: Any, **own_kwargs: Any) -> Any:
             with batch_share.of_batch(own), averaged():
                 return fn(*own, **own_kwargs)

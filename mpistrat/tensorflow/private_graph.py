@@ -12,18 +12,26 @@ from mpistrat.tensorflow.private_api import load
 
 __all__ = [
     "arguments_of",
+    "converted",
     "functions_of",
     "in_xla",
+    "is_compiled",
+    "is_function",
     "is_nested_in_xla",
     "nodes_of",
     "resolve_resources",
     "set_flag",
+    "with_body",
     "xla_custom_call",
 ]
 
+_FUNCTION = "eager.polymorphic_function.polymorphic_function"
 _modules = load(
     {
+        "autograph.core.ag_ctx": ("control_status_ctx",),
+        "autograph.impl.api": ("tf_convert",),
         "eager.context": ("get_function_def",),
+        _FUNCTION: ("Function",),
         "framework.auto_control_deps": ("register_acd_resource_resolver",),
         "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
     }
@@ -69,6 +77,27 @@ def functions_of(node: Any) -> Iterator[str]:
             yield value.func.name
         for one in value.list.func:
             yield one.name
+
+
+def is_function(value: Any) -> bool:
+    """Whether a value is a ``tf.function``."""
+    return isinstance(value, _modules[_FUNCTION].Function)
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether XLA compiles a ``tf.function``."""
+    return bool(function._jit_compile)
+
+
+def with_body(function: Any, body: Callable[..., Any]) -> Any:
+    """Return a ``tf.function`` with the options of another, that traces `body`."""
+    return function._clone(python_function=body)
+
+
+def converted(body: Callable[..., Any]) -> Any:
+    """Return what AutoGraph makes of a Python function, if it is on where this is called."""
+    status = _modules["autograph.core.ag_ctx"].control_status_ctx()
+    return _modules["autograph.impl.api"].tf_convert(body, status)
 
 
 def in_xla() -> bool:

@@ -1,10 +1,14 @@
 """tf.function, control flow and dtypes over replicas, as TensorFlow has them."""
 
+import gc
+import weakref
+
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from mpistrat.testing.tensorflow import four_cpus  # noqa: E402 - TensorFlow may be missing
+import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import (  # noqa: E402
     SPREAD,
     raised,
@@ -270,3 +274,121 @@ def test_collectives_of_a_gradient_keep_their_order(layout):
         for _ in range(30):
             found = s.run(replica_fn, (tf.constant(2.0),))
             assert found.numpy() == 36.0 * layout.replicas
+
+
+FUNCTIONS = {
+    "all_reduce": lambda x: here().all_reduce("SUM", x * number()),
+    "mean": lambda x: here().all_reduce("MEAN", {"a": x * number(), "b": [number()]}),
+    "all_gather": lambda x: here().all_gather(tf.stack([x, x * number()]), axis=0),
+    "nothing": lambda x: x * number(),
+    "constant": lambda x: 3.0,
+}
+
+
+@same()
+def test_functions_that_are_run(s):
+    inputs = s.experimental_distribute_values_from_function(
+        lambda c: tf.cast(c.replica_id_in_sync_group, tf.float32)
+    )
+    found = {}
+    for name, fn in FUNCTIONS.items():
+        replica_fn = tf.function(fn)
+        outer = tf.function(lambda x, f=replica_fn: s.run(f, (x,)))
+        found[name] = [s.run(replica_fn, (inputs,)), s.run(replica_fn, args=(tf.constant(2.0),))]
+        found[name] += [s.run(replica_fn, kwargs={"x": inputs}), outer(inputs)]
+    return found
+
+
+@same()
+def test_gradients_in_functions_that_are_run(s):
+    @tf.function
+    def replica_fn(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = here().all_reduce("SUM", x * number())
+            rows = here().all_gather(tf.stack([x, x * x]), axis=0)
+            loss = total * total + tf.reduce_sum(rows**3)
+        return loss, tape.gradient(loss, x)
+
+    return [s.run(replica_fn, (tf.constant(x),)) for x in (2.0, 3.0)]
+
+
+@same()
+def test_functions_that_are_run_are_converted(s):
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+    def replica_fn(n):
+        total = number()
+        if n > 2:
+            total += 10.0
+        for i in tf.range(n):
+            total += tf.cast(i, tf.float32)
+        return here().all_reduce("SUM", total)
+
+    return [s.run(replica_fn, (tf.constant(n),)) for n in (1, 4)]
+
+
+@same()
+def test_functions_that_are_run_change_variables(s):
+    with s.scope():
+        summed = tf.Variable(1.0, aggregation=tf.VariableAggregation.SUM)
+        own = tf.Variable(
+            0.0,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    @tf.function
+    def replica_fn(x):
+        summed.assign_add(x * number())
+        own.assign_add(number())
+        return tf.identity(summed)
+
+    found = [s.run(replica_fn, (tf.constant(2.0),)) for _ in range(2)]
+    return [*found, summed.read_value(), own.read_value()]
+
+
+@same()
+def test_errors_in_functions_that_are_run(s):
+    @tf.function
+    def replica_fn(x):
+        tf.debugging.assert_less(x, 3.0)
+        return here().all_reduce("SUM", x * number())
+
+    def run(x):
+        return s.run(replica_fn, (tf.constant(x),))
+
+    return [run(1.0), raised(lambda: run(5.0)), run(2.0)]
+
+
+@pytest.mark.parametrize("layout", SPREAD, ids=str)
+def test_functions_that_are_run_are_traced_once_and_forgotten(layout):
+    traced = []
+
+    def fn(x):
+        traced.append(x)
+        return here().all_reduce("SUM", x * number())
+
+    with layout.ours() as s:
+        replica_fn = tf.function(fn)
+        for value in (1.0, 2.0, 3.0):
+            s.run(replica_fn, (tf.constant(value),))
+        assert len(traced) == layout.devices
+        with layout.ours() as another:
+            total = another.run(replica_fn, (tf.constant(2.0),))
+            each = 2.0 * sum(range(1, layout.replicas + 1))
+            found = another.experimental_local_results(total)
+            assert [one.numpy() for one in found] == [each] * layout.devices
+        gone = weakref.ref(replica_fn)
+        del replica_fn
+        gc.collect()
+        assert gone() is None
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=60)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_functions_that_are_run_on_three_ranks(devices):
+    with distribute.MirroredStrategy([f"CPU:{i}" for i in range(devices)]) as s:
+        replica_fn = tf.function(lambda x: here().all_reduce("SUM", x * number()))
+        found = s.experimental_local_results(s.run(replica_fn, (tf.constant(2.0),)))
+        each = 2.0 * sum(range(1, 3 * devices + 1))
+        assert [one.numpy() for one in found] == [each] * devices

@@ -189,3 +189,26 @@ def test_accumulation_functions(s):
     eager, graph = s.run(fn), tf.function(lambda: s.run(fn))()
     totals = [s.reduce(op, value, axis=axis) for op in OPS for axis in [None, 0]]
     return [eager, graph, totals, variable.numpy()]
+
+
+@same()
+def test_batch_reduce_to_where_the_replicas_are(s):
+    numbers = by_id(s, lambda i: tf.cast(i, tf.float32) + 1.0)
+    rows = by_id(s, lambda i: tf.cast(i, tf.float32) * tf.ones([2, 3]))
+    slices = by_id(
+        s,
+        lambda i: tf.IndexedSlices(tf.ones([1, 2]), tf.reshape(i, [1]), tf.constant([8, 2])),
+    )
+    with s.scope():
+        variable = tf.Variable(1.0)
+    pairs = {
+        "replicas": [(numbers, numbers), (rows, rows)],
+        "variable": [(numbers, variable), (rows, variable)],
+        "device": [(numbers, "CPU:0"), (rows, "CPU:0")],
+        "slices": [(slices, slices)],
+    }
+
+    def reduced(op):
+        return {where: s.extended.batch_reduce_to(op, some) for where, some in pairs.items()}
+
+    return [reduced(op) for op in (tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN)]
