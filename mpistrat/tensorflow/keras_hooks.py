@@ -43,7 +43,7 @@ from mpistrat.tensorflow.whole_files import written_whole
 from mpistrat.tensorflow.worker_data import WorkerData
 from mpistrat.tensorflow.worker_steps import Prediction, Predictions, Steps
 
-__all__ = ["install"]
+__all__ = ["all_rows", "install", "means", "scaled_by_share"]
 
 _LOG = get_logger(__name__)
 _TRAINER = "keras.src.backend.tensorflow.trainer"
@@ -59,7 +59,7 @@ def install() -> None:
     _run_by_driver(trainer.TensorFlowTrainer)
     callbacks = sys.modules["keras.src.callbacks"]
     loss = sys.modules["keras.src.losses.loss"]
-    _replace(loss, "scale_loss_for_distribution", _scale)
+    _replace(loss, "scale_loss_for_distribution", scaled_by_share)
     _replace(loss, "unscale_loss_for_distribution", _unscale)
     compiled = sys.modules["keras.src.trainers.compile_utils"]
     _replace(compiled.CompileLoss, "call", _loss_of_outputs)
@@ -176,9 +176,9 @@ def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
         if not is_over_ranks(strategy):
             return original(values, strategy, reduction)
         if reduction == "concat":
-            return tf.nest.map_structure(partial(_all_rows, strategy), values)
+            return tf.nest.map_structure(partial(all_rows, strategy), values)
         local = original(values, strategy, reduction)
-        return _means(local, strategy) if reduction in ("auto", "mean") else local
+        return means(local, strategy) if reduction in ("auto", "mean") else local
 
     return reduce_per_replica
 
@@ -188,7 +188,7 @@ def _of_tensorflow(original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda strategy: not is_ours(strategy) and original(strategy)
 
 
-def _all_rows(strategy: Any, value: Any) -> tf.Tensor:
+def all_rows(strategy: Any, value: Any) -> tf.Tensor:
     """Return the rows in the order of the data: the ranks' first replicas have the first ones."""
     local = strategy.experimental_local_results(value)
     return tf.concat([strategy.extended.bridge.all_gather(one) for one in local], axis=0)
@@ -228,7 +228,7 @@ def _is_built(model: Any) -> bool:
     return all(part is None or part.built for part in (*layers, *parts))
 
 
-def _scale(original: Callable[..., Any]) -> Callable[..., Any]:
+def scaled_by_share(original: Callable[..., Any]) -> Callable[..., Any]:
     """Weight a replica's mean by its share of the rows."""
 
     def scale(value: Any) -> Any:
@@ -272,7 +272,8 @@ def _share() -> tf.Tensor | None:
     return batch_share.current() if our_replica() is not None else None
 
 
-def _means(values: Any, strategy: Any) -> Any:
+def means(values: Any, strategy: Any) -> Any:
+    """Return the means over the ranks of what training logs. **Collective.**"""
     flat = [tf.convert_to_tensor(value) for value in tf.nest.flatten(values)]
     floats = [i for i, value in enumerate(flat) if value.dtype.is_floating]
     found = strategy.extended.bridge.all_reduce([flat[i] for i in floats], "mean")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpistrat.collectives import Communicator
-from mpistrat.tensorflow import keras_hooks
+from mpistrat.tensorflow import keras_hooks, keras_legacy
 
 __all__ = ["RankMembers"]
 
@@ -37,6 +37,7 @@ class RankMembers:
         It can be entered after ``close()`` too, since reading a variable does so.
         """
         keras_hooks.install()
+        keras_legacy.install()
         return super().scope()  # type: ignore[misc]
 
     def run(
@@ -52,6 +53,7 @@ class RankMembers:
         """
         self.extended.bridge.require_open()
         keras_hooks.install()
+        keras_legacy.install()
         try:
             return super().run(  # type: ignore[misc]
                 fn, args=args, kwargs=kwargs, options=options
