@@ -12,6 +12,7 @@ import tensorflow as tf
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow import keras_hooks, private_api
+from mpistrat.tensorflow.clusters import cluster_of
 from mpistrat.tensorflow.coordinator import ClusterCoordinator
 from mpistrat.tensorflow.members import OlderMembers
 from mpistrat.tensorflow.original import distribute
@@ -55,7 +56,8 @@ class ParameterServerStrategy(OlderMembers, distribute.ParameterServerStrategy):
     Notes
     -----
     **Collective**: the other ranks make their `Server` meanwhile. TensorFlow connects this process
-    to the cluster: tensors and variables of before are lost.
+    to the cluster: tensors and variables of before are lost. Another strategy over an equal
+    resolver, while this one is open, is **Local**: both work on the same servers.
 
     Keras's ``fit``, ``evaluate`` and ``predict`` send their steps to the workers, without XLA.
     Logs of a batch are those of the steps that have ended by then, and logs of an epoch of all its
@@ -79,27 +81,30 @@ class ParameterServerStrategy(OlderMembers, distribute.ParameterServerStrategy):
         backend: str = "auto",
     ) -> None:
         self._given_resolver = cluster_resolver
-        self.tasks = Tasks(cluster_resolver, comm, backend, makes="ParameterServerStrategy")
-        addresses = self.tasks.published("")
-        with self.communicator.checking():
-            if self.tasks.size == 1:
-                addresses = self._serve_alone(addresses)
-            self._connect(addresses, variable_partitioner)
-            ClusterCoordinator(self)  # before TensorFlow makes one of its own for the strategy
+        self._cluster = cluster_of(cluster_resolver, comm, backend)
+        self._is_closed = False
+        if self._cluster.tf_resolver is None:
+            with self.communicator.checking():
+                self._connect(variable_partitioner)
+        else:
+            super().__init__(self._cluster.tf_resolver, variable_partitioner)
+        ClusterCoordinator(self)  # before TensorFlow makes one of its own for the strategy
+        self._cluster.join()
 
-    def _serve_alone(self, addresses: dict[str, list[str]]) -> dict[str, list[str]]:
+    def _serve_alone(self) -> dict[str, list[str]]:
         """Start the servers of all other tasks in this process, and return where they are."""
         counts = {"worker": 1, "ps": self.tasks.num_ps}
-        self._servers = {
+        self._cluster.servers = {
             job: [distribute.Server(*serve(job, i, self.tasks.host)) for i in range(count)]
             for job, count in counts.items()
         }
         return {
             job: [one.target.removeprefix("grpc://") for one in servers]
-            for job, servers in self._servers.items()
+            for job, servers in self._cluster.servers.items()
         }
 
-    def _connect(self, addresses: dict[str, list[str]], variable_partitioner: Any) -> None:
+    def _connect(self, variable_partitioner: Any) -> None:
+        addresses = self._serve_alone() if self.tasks.size == 1 else self._cluster.addresses
         for left in reversed(range(_PORTS)):
             with _held_port() as port:
                 jobs = {"chief": [f"{self.tasks.host}:{port}"], **addresses}
@@ -112,7 +117,13 @@ class ParameterServerStrategy(OlderMembers, distribute.ParameterServerStrategy):
                     if not left or "gRPC server" not in error.message:
                         raise
                 else:
+                    self._cluster.tf_resolver = resolver
                     return
+
+    @property
+    def tasks(self) -> Tasks:
+        """The ranks and their roles."""
+        return self._cluster.tasks
 
     @property
     def cluster_resolver(self) -> Any:
@@ -142,11 +153,11 @@ class ParameterServerStrategy(OlderMembers, distribute.ParameterServerStrategy):
 
     def require_open(self) -> None:
         """Raise if the strategy was closed. **Local.**"""
-        if self.communicator.is_closed:
+        if self._is_closed or self.communicator.is_closed:
             raise ClosedError("this ParameterServerStrategy was closed; make a new one")
 
     def close(self) -> None:
-        """End the strategy and the servers: their ``join()`` returns. Idempotent.
+        """End the strategy, and with the last one the servers: ``join()`` returns. Idempotent.
 
         What was scheduled and has not ended is cancelled.
 
@@ -155,12 +166,20 @@ class ParameterServerStrategy(OlderMembers, distribute.ParameterServerStrategy):
         CommunicationTimeoutError
             A rank does not come to its ``join()``; it is named.
         """
-        private_api.stop_coordinator(self._cluster_coordinator)
-        self.communicator.close()
+        if self._left():
+            self.communicator.close()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._left():
+            self.communicator.end(error)
+
+    def _left(self) -> bool:
+        """Stop what this strategy has under way; return whether the cluster is to end with it."""
+        if self._is_closed:
+            return False
+        self._is_closed = True
         private_api.stop_coordinator(self._cluster_coordinator)
-        self.communicator.end(error)
+        return self._cluster.leave()
 
 
 @contextmanager
