@@ -22,6 +22,7 @@ __all__ = [
     "resolve_resources",
     "set_flag",
     "with_body",
+    "wrap_seeds",
     "xla_custom_call",
 ]
 
@@ -33,6 +34,7 @@ _modules = load(
         "eager.context": ("get_function_def",),
         _FUNCTION: ("Function",),
         "framework.auto_control_deps": ("register_acd_resource_resolver",),
+        "framework.random_seed": ("get_seed",),
         "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
     }
 )
@@ -77,6 +79,12 @@ def functions_of(node: Any) -> Iterator[str]:
             yield value.func.name
         for one in value.list.func:
             yield one.name
+
+
+def wrap_seeds(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace what gives random operations their two seeds, from the one of the operation."""
+    seeds: Any = _modules["framework.random_seed"]
+    seeds.get_seed = wrap(seeds.get_seed)
 
 
 def is_function(value: Any) -> bool:

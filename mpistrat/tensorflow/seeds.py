@@ -1,23 +1,31 @@
-"""Seeds that ranks need to have in common, because each takes its share of one order.
+"""Seeds of data sets, the same on all ranks, and of random operations, different ones by rank.
 
 A program that sets TensorFlow's global seed has them. For others it is not set here: with it all
 random operations of a pipeline, such as those that change images, would do the same in each epoch
-and on each rank. Only data sets that shuffle get seeds, the same ones on all ranks.
+and on each rank. Only data sets that shuffle get seeds, the same ones on all ranks, because each
+takes its share of one order.
+
+Random operations of replicas differ, as those of one process do, where TensorFlow counts them. So
+where a global seed is set, the rank is part of the seed of each that has none of its own.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.tensorflow import private_api, private_data
+from mpistrat.tensorflow import private_api, private_data, private_graph
+from mpistrat.tensorflow.ours import is_over_ranks, our_replica
 
 __all__ = ["agree_on_seed", "common_order"]
 
+_MOST = 2**31 - 1  # TensorFlow's seeds are below this
+_STRIDE = 1_640_531_527  # between ranks, far from the small numbers that TensorFlow counts
 _common: dict[str, random.Random] = {}  # what data sets' seeds are drawn from, if anything
 
 
@@ -52,7 +60,36 @@ def _seeded(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def get(seed: Any) -> Any:
         if seed is None and "draws" in _common and not _is_set():
             seed = _common["draws"].getrandbits(31)
-        return get_seed(seed)
+        _within.dataset = True
+        try:
+            return get_seed(seed)
+        finally:
+            _within.dataset = False
+
+    return get
+
+
+class _Within(threading.local):
+    """Whether the seed that TensorFlow asks for is a data set's."""
+
+    dataset = False
+
+
+_within = _Within()
+
+
+def _by_rank(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap what gives random operations their seeds, from one that the program gave, or None."""
+
+    def get(seed: Any) -> Any:
+        found = get_seed(seed)
+        if seed is not None or found[1] is None or _within.dataset:
+            return found
+        replica = our_replica()
+        if replica is None or not is_over_ranks(replica.strategy):
+            return found
+        own = (found[1] + _STRIDE * replica.strategy.communicator.rank) % _MOST
+        return found[0], own if found[0] or own else _MOST  # (0, 0) would be no seed
 
     return get
 
@@ -64,3 +101,4 @@ def _is_set() -> bool:
 
 
 private_data.wrap_dataset_seeds(_seeded)
+private_graph.wrap_seeds(_by_rank)
