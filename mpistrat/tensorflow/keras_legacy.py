@@ -30,10 +30,11 @@ def install() -> None:
     if training is None or hasattr(training, "_mpistrat"):
         return
     training._mpistrat = True
-    places = {
+    to_hdf5 = partial(written_whole, makes_folders=True)
+    places: dict[str, dict[str, Callable[[Any], Any]]] = {
         "engine.training": {"reduce_per_replica": _reduce_per_replica},
         "utils.losses_utils": {"scale_loss_for_distribution": scaled_by_share},
-        "saving.legacy.hdf5_format": {"save_model_to_hdf5": written_whole},
+        "saving.legacy.hdf5_format": {"save_model_to_hdf5": to_hdf5},
         "saving.legacy.save": {"save_weights": _hdf5_written_whole},
         "saving.saving_lib": {"save_model": written_whole, "save_weights_only": written_whole},
     }
