@@ -34,9 +34,12 @@ class Waiting {
 };
 
 namespace waiting {
-constexpr int kSpins = 64;                 // between looks at the clock
-constexpr uint64_t kSpinNs = 20'000;       // as long as most differences between ranks
-constexpr uint64_t kYieldNs = 1'000'000;   // a sleep and its wake-up cost about 50 us
+constexpr int kSpins = 64;                // between looks at the clock
+constexpr uint64_t kSpinNs = 20'000;      // as long as most differences between ranks
+constexpr uint64_t kYieldNs = 1'000'000;  // a sleep and its wake-up cost about 50 us
+// With more ranks than processors the last rank may not be running. A waiter that yields again and
+// again comes back at once, and keeps the core from it: so it sleeps early.
+constexpr uint64_t kCrowdedYieldNs = 50'000;
 constexpr uint64_t kSleepNs = 20'000'000;  // at most, should a ring be lost
 }  // namespace waiting
 
@@ -51,7 +54,7 @@ bool Waiting::wait(Ready is_ready, uint64_t budget_ns) {
         pause();
         if (is_ready()) return true;
       }
-    } else if (waited < waiting::kYieldNs) {
+    } else if (waited < (is_crowded_ ? waiting::kCrowdedYieldNs : waiting::kYieldNs)) {
       yield();
       if (is_ready()) return true;
     } else {
