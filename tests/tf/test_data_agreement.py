@@ -2,6 +2,7 @@
 
 import contextlib
 import random as python_random
+import time
 
 import numpy as np
 import pytest
@@ -202,6 +203,39 @@ def test_a_loop_in_a_function_is_told_when_that_ends():
             with refused(UsageError, "different data: batch 0"):
                 count(steps)
             count(same)
+
+
+def test_sources_that_are_read_as_they_come():
+    """Of two sources the one that is slow here is the fast one there."""
+    with compiled() as (s, model, _):
+        slow = s.communicator.rank % 2
+
+        def read(source):
+            def wait(row):
+                time.sleep(0.02 if source == slow else 0)
+                return np.float32(100 * source + row)
+
+            def rows(row):
+                found = tf.numpy_function(wait, [row], tf.float32)
+                return tf.fill([5], found), found
+
+            return Dataset.range(24).map(rows)
+
+        def both(deterministic):
+            return Dataset.from_tensor_slices([0, 1]).interleave(
+                lambda source: tf.switch_case(source, [lambda: read(0), lambda: read(1)]),
+                num_parallel_calls=2,
+                deterministic=deterministic,
+            )
+
+        shapes = SPECS[0].shape, SPECS[1].shape
+        for deterministic in (True, False):
+            data = both(deterministic).map(
+                lambda x, y: (tf.ensure_shape(x, shapes[0]), tf.ensure_shape(y, shapes[1]))
+            )
+            refusal = refused(UsageError, "different data.*deterministic=True")
+            with contextlib.nullcontext() if deterministic else refusal:
+                model.fit(data.batch(8), verbose=0)
 
 
 def test_the_batch_where_orders_part_is_named():
