@@ -202,7 +202,7 @@ def test_the_communicator_of_one_device_is_of_this_process_alone():
 def test_a_strategy_cannot_be_multiplied():
     """TensorFlow's own cannot be copied once it was used in a tf.function."""
     assert copy.deepcopy(one := distribute.OneDeviceStrategy("CPU:0")) is one
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         assert copy.deepcopy(strategy) is strategy
 
 

@@ -74,7 +74,7 @@ UNEQUAL = {
 )
 def test_a_mismatch(what, way):
     path, wrap = WAYS[way]
-    with path(), distribute.MirroredStrategy() as s:
+    with path(), distribute.MirroredStrategy(["CPU:0"]) as s:
         step = wrap(lambda: s.run(lambda: UNEQUAL[what](s)))
         for _ in range(2):
             with raising(
@@ -115,7 +115,7 @@ def test_a_deadline_and_who_comes_after_it(way):
 def test_a_peer_that_failed(way):
     path, wrap = WAYS[way]
     with path():
-        s = distribute.MirroredStrategy()
+        s = distribute.MirroredStrategy(["CPU:0"])
         step = total(s, wrap)
         step()
         if s.communicator.rank == 1:
@@ -136,7 +136,7 @@ DTYPES = {"string": lambda: tf.constant("a"), "float8": lambda: tf.cast([1.0], "
 @pytest.mark.parametrize("what", DTYPES)
 def test_a_dtype_that_cannot_be_sent(what, way):
     path, wrap = WAYS[way]
-    with path(), distribute.MirroredStrategy() as s:
+    with path(), distribute.MirroredStrategy(["CPU:0"]) as s:
         step = wrap(lambda: s.run(lambda: here().all_reduce("SUM", DTYPES[what]())))
         with raising(errors.ArgumentTypeError, tf.errors.InvalidArgumentError, "dtype"):
             step()
@@ -148,7 +148,7 @@ def test_a_dtype_that_cannot_be_sent(what, way):
 def test_a_closed_strategy(way):
     path, wrap = WAYS[way]
     with path():
-        with distribute.MirroredStrategy() as s:
+        with distribute.MirroredStrategy(["CPU:0"]) as s:
             step = total(s, wrap)
             step()
         with raising(errors.ClosedError, tf.errors.InvalidArgumentError, "closed"):
@@ -157,7 +157,7 @@ def test_a_closed_strategy(way):
 
 @on_two_ranks
 def test_other_errors_stay_what_they_are():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         with refused(errors.MismatchError, "different"):
             tf.function(lambda: s.run(lambda: UNEQUAL["sums"](s)))()
         invert = tf.function(tf.linalg.inv)

@@ -104,7 +104,7 @@ def test_an_interrupt_ends_a_wait(what, is_native):
     with pytest.MonkeyPatch.context() as patch, Communicator() as steady:
         if not is_native:
             patch.setattr(native_op, "load", lambda: None)
-        s = distribute.MirroredStrategy()
+        s = distribute.MirroredStrategy(["CPU:0"])
         check_interrupt(s, WAITS[what](s), steady)
 
 
@@ -127,7 +127,7 @@ def check_interrupt(s, step, steady):
 def test_other_handlers_run_when_the_wait_is_over():
     """What they do is not known, such as to save after this step; so nothing is given up."""
     came = []
-    with Communicator() as steady, distribute.MirroredStrategy() as s:
+    with Communicator() as steady, distribute.MirroredStrategy(["CPU:0"]) as s:
         step = WAITS["all_reduce"](s)
         step()
         if s.communicator.rank == 0:
@@ -142,7 +142,7 @@ def test_other_handlers_run_when_the_wait_is_over():
 
 
 def test_an_interrupt_that_was_caught_ends_no_later_wait():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         step = WAITS["all_reduce"](s)
         step()
         with pytest.raises(KeyboardInterrupt), struck():
@@ -157,7 +157,7 @@ def test_a_descriptor_of_the_programs_own_is_told():
     own, told = socket.socketpair()
     for one in (own, told):
         one.setblocking(False)
-    with distribute.MirroredStrategy() as s, own, told:
+    with distribute.MirroredStrategy(["CPU:0"]) as s, own, told:
         step = WAITS["all_reduce"](s)
         step()
         signal.set_wakeup_fd(told.fileno())
@@ -228,7 +228,7 @@ def test_an_interrupt_as_python_takes_over_in_the_main_thread(name):
             raise KeyboardInterrupt
 
     with Communicator() as steady:
-        s = distribute.MirroredStrategy()
+        s = distribute.MirroredStrategy(["CPU:0"])
         if native_op.load() is None:
             pytest.skip("there is no native operation here")
         step = WAITS["eager"](s)

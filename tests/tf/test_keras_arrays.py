@@ -50,7 +50,7 @@ def steps(s, dataset):
     ]
 
 
-@pytest.mark.parametrize("devices", [None, TWO], ids=["1 device", "2 devices"])
+@pytest.mark.parametrize("devices", [["CPU:0"], TWO], ids=["1 device", "2 devices"])
 @pytest.mark.parametrize(("count", "batch"), [(24, 8), (21, 8), (25, 8), (26, 7), (3, 8), (1, 1)])
 def test_the_rows_are_those_of_a_divided_dataset(devices, count, batch):
     with distribute.MirroredStrategy(devices) as s:
@@ -64,7 +64,7 @@ def test_the_rows_are_those_of_a_divided_dataset(devices, count, batch):
 
 @pytest.mark.parametrize("shuffle", [True, "batch"])
 def test_each_row_comes_once_an_epoch_on_one_rank(shuffle):
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         dataset = own(s, make(21, 8, shuffle)())
         for _ in range(2):
             mine = [row for step in steps(s, dataset) for row in step[1][0]]
@@ -87,7 +87,7 @@ def epochs_of_all(s, dataset):
 def test_epochs_and_fits_have_orders_of_their_own_without_a_seed(shuffle):
     tf.random.set_seed(None)
     for _ in range(2):  # the first strategy's seed is not the program's for the second one
-        with distribute.MirroredStrategy() as s:
+        with distribute.MirroredStrategy(["CPU:0"]) as s:
             adapter = make(200, 16, shuffle)
             found = [order for _ in range(2) for order in epochs_of_all(s, own(s, adapter()))]
             assert all(sorted(order) == list(range(200)) for order in found)
@@ -96,7 +96,7 @@ def test_epochs_and_fits_have_orders_of_their_own_without_a_seed(shuffle):
 
 
 def test_orders_with_one_seed_are_tensorflows():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         tf.random.set_seed(3)
         adapter = make(21, 8, True)
         want = epochs_of_all(s, s.experimental_distribute_dataset(adapter().get_tf_dataset()))
@@ -106,7 +106,7 @@ def test_orders_with_one_seed_are_tensorflows():
 
 
 def test_each_row_comes_once_where_ranks_have_seeds_of_their_own():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         tf.random.set_seed(s.communicator.rank)
         for order in epochs_of_all(s, own(s, make(200, 16, True)())):
             assert sorted(order) == list(range(200))
@@ -142,7 +142,7 @@ def kinds():
 @pytest.mark.parametrize("is_native", [True, False])
 def test_rows_of_arrays_of_all_kinds(is_native):
     found = kinds()
-    with pytest.MonkeyPatch.context() as patch, distribute.MirroredStrategy() as s:
+    with pytest.MonkeyPatch.context() as patch, distribute.MirroredStrategy(["CPU:0"]) as s:
         if not is_native:
             patch.setattr(rows_op, "_load", lambda: None)
         dataset = keras_arrays._gathered(found, some_rows([39, 0, 7, 7]))
@@ -216,7 +216,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_unequal_numbers_of_rows_are_told(call):
     """Of equally many batches, too: rows would be left out, or counted twice."""
-    with distribute.MirroredStrategy() as s, s.scope():
+    with distribute.MirroredStrategy(["CPU:0"]) as s, s.scope():
         model = small_model()
         rank = s.communicator.rank
         with pytest.raises(UsageError, match=r"rows by rank: \[8, 7\]"):
@@ -226,7 +226,7 @@ def test_unequal_numbers_of_rows_are_told(call):
 
 
 def test_unequal_batches_are_told():
-    with distribute.MirroredStrategy() as s, s.scope():
+    with distribute.MirroredStrategy(["CPU:0"]) as s, s.scope():
         model, x = small_model(), np.ones((8, 3))
         with pytest.raises(UsageError, match=r"batch_size by rank: \[4, 5\]"):
             model.fit(x, x[:, :1], batch_size=4 + s.communicator.rank, verbose=0)
@@ -235,7 +235,7 @@ def test_unequal_batches_are_told():
 
 @pytest.mark.parametrize("call", CALLS)
 def test_no_rows_are_told(call):
-    with distribute.MirroredStrategy() as s, s.scope():
+    with distribute.MirroredStrategy(["CPU:0"]) as s, s.scope():
         model = small_model()
         with pytest.raises(UsageError, match="arrays with 0 rows"):
             CALLS[call](model, np.ones((0, 3)))
@@ -245,7 +245,7 @@ def test_no_rows_are_told(call):
 @pytest.mark.parametrize("call", ["fit", "evaluate"])
 def test_a_dataset_without_batches_is_told(call):
     empty = tf.data.Dataset.from_tensors((tf.ones([2, 3]), tf.ones([2, 1]))).take(0)
-    with distribute.MirroredStrategy() as s, s.scope():
+    with distribute.MirroredStrategy(["CPU:0"]) as s, s.scope():
         model = small_model()
         with pytest.raises(UsageError, match="a dataset without a batch"):
             getattr(model, call)(empty, verbose=0)
@@ -257,7 +257,7 @@ def test_ragged_arrays_are_left_to_keras():
         _inputs = (tf.ragged.constant([[1.0], [2.0, 3.0]]),)
         _num_samples = _batch_size = 2
 
-    with distribute.MirroredStrategy() as s, keras_arrays._data_for(s):
+    with distribute.MirroredStrategy(["CPU:0"]) as s, keras_arrays._data_for(s):
         assert keras_arrays.own_rows(lambda _: "theirs")(Ragged()) == "theirs"
     drop(s)
 
@@ -280,7 +280,7 @@ def sparse_fit(scope, count):
 )
 def test_sparse_rows_train_as_in_one_process(count):
     want = sparse_fit(contextlib.nullcontext(), count)
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         np.testing.assert_allclose(sparse_fit(s.scope(), count), want, rtol=1e-5)
     drop(s)
 
@@ -320,7 +320,7 @@ def tuning_of_plain_iterators(monkeypatch):
     return told
 
 
-@pytest.mark.parametrize("devices", [None, TWO], ids=["1 device", "2 devices"])
+@pytest.mark.parametrize("devices", [["CPU:0"], TWO], ids=["1 device", "2 devices"])
 @pytest.mark.parametrize("how", ["dataset", "function"])
 def test_pipelines_are_not_tuned(how, devices):
     """The thread that tunes holds up whoever drops an iterator, for seconds."""
@@ -348,7 +348,7 @@ def test_who_wants_tuning_gets_it():
 
 def test_unseeded_pipelines_shuffle_alike_and_are_random_in_each_epoch():
     tf.random.set_seed(None)
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         rows = tf.data.Dataset.range(40).shuffle(40).map(lambda i: (i, tf.random.uniform([])))
         dataset = s.experimental_distribute_dataset(rows.batch(8))
         epochs = []

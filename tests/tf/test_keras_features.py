@@ -73,7 +73,7 @@ FEATURES = {
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_as_one_process(feature):
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         ours, logs = fit(strategy, **FEATURES[feature])
         alone, want = fit(None, **FEATURES[feature])
         assert all_equal(strategy, [*ours.get_weights(), *logs["mae"]])
@@ -109,7 +109,7 @@ def two_outputs(scope, rows, **options):
 @pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
 def test_losses_of_outputs(rows, is_eager):
     want = two_outputs(contextlib.nullcontext(), rows, run_eagerly=is_eager)
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         logs = two_outputs(strategy.scope(), rows, run_eagerly=is_eager)
         assert logs.keys() == want.keys()
         for name in want:
@@ -189,7 +189,7 @@ def test_statistics_are_the_mean_over_tensorflows_replicas():
 
 def test_an_error_after_clipping_leaves_nothing_behind():
     """The next gradients are summed all the same."""
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         with strategy.scope():
             weight = tf.Variable(1.0)
             sgd = keras.optimizers.SGD(1.0, clipnorm=100.0)
@@ -210,7 +210,7 @@ def test_a_metric_made_outside_of_the_scope_is_told():
     """Each rank would count its own rows; those that compile makes are of all ranks."""
     outside = keras.metrics.MeanAbsoluteError(name="outside")
     x, y = np.arange(8.0).reshape(8, 1), np.zeros([8, 1])
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         with s.scope():
             model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
             model.layers[0].kernel.assign([[1.0]])

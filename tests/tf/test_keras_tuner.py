@@ -70,7 +70,7 @@ def searched(kind, epochs, **options):
     return [*found, rows.tolist(), sorted(known & set(files))]
 
 
-with distribute.MirroredStrategy() as strategy:
+with distribute.MirroredStrategy(["CPU:0"]) as strategy:
     found = [
         searched(keras_tuner.RandomSearch, 1, max_trials=2),
         searched(keras_tuner.BayesianOptimization, 1, max_trials=3, num_initial_points=2),

@@ -31,7 +31,7 @@ STEPS = {
 def test_a_replica_does_not_count_in_a_metric_of_one_rank(kind, step):
     keras_dtype("float32")
     metric, number = METRICS[kind]()
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         with refused(UsageError, "(?s)counts in 'outside/.*outside of the strategy's scope"):
             STEPS[step](s, lambda: metric.update_state(*[tf.ones([2])] * number))()
         total = s.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones([])))
@@ -41,7 +41,7 @@ def test_a_replica_does_not_count_in_a_metric_of_one_rank(kind, step):
 def test_metrics_that_count_all_rows():
     keras_dtype("float32")
     outside = keras.metrics.Mean()
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         with s.scope():
             inside = keras.metrics.Mean()
         rank, ranks = s.communicator.rank, s.communicator.size
@@ -60,6 +60,6 @@ def test_one_rank_may_count_by_itself():
 
     keras_dtype("float32")
     outside = keras.metrics.Mean()
-    with distribute.MirroredStrategy(comm=MPI.COMM_SELF) as s:
+    with distribute.MirroredStrategy(["CPU:0"], comm=MPI.COMM_SELF) as s:
         s.run(lambda: outside.update_state(np.float32(3.0)))
         assert outside.result().numpy() == 3.0

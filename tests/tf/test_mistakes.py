@@ -102,7 +102,7 @@ def branching(s, after):
 
 
 def test_a_branch_that_one_rank_takes():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         step = branching(s, after=True)
         with refused(MismatchError, r"(?s)rank 0: .*\(3,\).*rank 1: .*\(2,\)"):
             step(tf.constant(s.communicator.rank == 1))
@@ -110,7 +110,7 @@ def test_a_branch_that_one_rank_takes():
 
 
 def test_a_branch_that_one_rank_takes_before_the_others_end():
-    s = distribute.MirroredStrategy()
+    s = distribute.MirroredStrategy(["CPU:0"])
     step = branching(s, after=False)
     with refused(FAILED, r"(?s)rank 0: close.*rank 1: allreduce"):
         step(tf.constant(s.communicator.rank == 1))
@@ -119,7 +119,7 @@ def test_a_branch_that_one_rank_takes_before_the_others_end():
 
 
 def test_a_mean_leaves_the_communicators_label():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         s.communicator.label = "mine"
         s.run(lambda: here().all_reduce("MEAN", tf.constant([1])))
         assert s.communicator.label == "mine"
@@ -134,7 +134,7 @@ FIRST_VALUES = {
 def test_short_lists_that_differ_in_their_shapes():
     """They are copied together once they are known, and are told apart even so."""
     lists = [[tf.ones(shape) for shape in shapes] for shapes in ([2, 3], [3, 2], [[5]], [[1, 5]])]
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
 
         def add(tensors):
             return s.run(lambda: here().all_reduce("SUM", [*tensors, tf.ones(1)]))
@@ -200,7 +200,7 @@ def test_a_graph_that_fails_on_one_rank():
             (tf.errors.InvalidArgumentError, CommunicationError),
             "too large|rank 1 failed with InvalidArgument",
         ),
-        distribute.MirroredStrategy() as s,
+        distribute.MirroredStrategy(["CPU:0"]) as s,
     ):
 
         @tf.function
@@ -216,7 +216,7 @@ def test_an_error_on_all_ranks_can_be_caught():
     def fn():
         raise ValueError("on all ranks")
 
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         for run in (s.run, tf.function(s.run)):
             with refused(ValueError, "on all ranks"):
                 run(fn)
@@ -246,14 +246,14 @@ def test_bad_arguments_on_all_ranks(what):
 @pytest.mark.parametrize("what", [what for what in BAD if what != "no such backend"])
 def test_bad_arguments_on_one_rank(what):
     bad, kind = BAD[what]
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         rank = s.communicator.rank
     with refused(kind if rank else (ValueError, CommunicationError), "."):
         distribute.MirroredStrategy(**(bad() if rank else {}))
 
 
 def test_unequal_numbers_of_devices():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         devices = TWO[: 1 + s.communicator.rank]
     for kind in (distribute.MirroredStrategy, distribute.CentralStorageStrategy):
         with refused(UsageError, r"\[1, 2\]"):
@@ -326,7 +326,7 @@ def test_a_closed_strategy_refuses(layout):
 
 def test_the_deadline_of_one_call_is_its_own():
     options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=0.5)
-    s = distribute.MirroredStrategy()
+    s = distribute.MirroredStrategy(["CPU:0"])
     if s.communicator.rank == 0:
         with refused(CommunicationError, "ranks that did not come: 1"):
             s.run(lambda: here().all_reduce("SUM", tf.ones([2]), options))

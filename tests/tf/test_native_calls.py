@@ -60,7 +60,7 @@ def is_native(strategy):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64", "int8"])
 def test_python_is_asked_once_for_a_kind_of_call(mode, dtype):
-    with asked() as seen, distribute.MirroredStrategy() as s:
+    with asked() as seen, distribute.MirroredStrategy(["CPU:0"]) as s:
         step = reducing(s, mode)
         for count in (1, 300, 20_000):
             mine = tf.cast(tf.range(count) % 50 + s.communicator.rank, dtype)
@@ -74,7 +74,7 @@ def test_python_is_asked_once_for_a_kind_of_call(mode, dtype):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_late_peer_is_waited_for_by_python(mode):
-    with asked() as seen, distribute.MirroredStrategy() as s:
+    with asked() as seen, distribute.MirroredStrategy(["CPU:0"]) as s:
         step = reducing(s, mode)
         step(tf.ones([7]))
         del seen[:]
@@ -101,7 +101,7 @@ def test_calls_of_as_many_elements_that_differ(mode):
 def check_calls_that_differ(mode, *shapes_and_words):
     *shapes, words = shapes_and_words
     with asked() as seen:
-        s = distribute.MirroredStrategy()
+        s = distribute.MirroredStrategy(["CPU:0"])
         step = reducing(s, mode)
         for shape in shapes:
             step(tf.ones(shape))
@@ -115,7 +115,7 @@ def check_calls_that_differ(mode, *shapes_and_words):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_peer_that_is_gone(mode):
-    s = distribute.MirroredStrategy()
+    s = distribute.MirroredStrategy(["CPU:0"])
     step = reducing(s, mode)
     step(tf.ones([2]))
     s.communicator.barrier()
@@ -129,7 +129,7 @@ def test_a_peer_that_is_gone(mode):
 
 
 def test_calls_of_python_between_those_of_a_graph():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         comm = s.communicator
         step = reducing(s, "function")
         for count in range(1, 200):
@@ -144,7 +144,7 @@ def test_calls_of_python_between_those_of_a_graph():
 
 
 def traced_and_closed():
-    s = distribute.MirroredStrategy()
+    s = distribute.MirroredStrategy(["CPU:0"])
     graph = tf.function(lambda x: s.extended.bridge.all_reduce([x])[0])
     assert (graph(tf.ones([2])).numpy() == 2.0).all()
     traced = graph.get_concrete_function(tf.TensorSpec([2]))

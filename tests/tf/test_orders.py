@@ -47,7 +47,7 @@ def warnings_of(patch, make):
     patch.setattr(seeds, "_common", {})
     tf.random.set_seed(None)
     dataset = make()
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         s.experimental_distribute_dataset(dataset() if callable(dataset) else dataset)
     drop(s)
     return said
@@ -101,7 +101,7 @@ OUT_OF_STEP = {
 @pytest.mark.parametrize("how", OUT_OF_STEP)
 def test_a_rank_that_makes_one_more_dataset_than_the_others(how):
     tf.random.set_seed(None)
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         assert rows_of(s, shuffled()) == list(range(8))
         if s.communicator.rank == 1:
             shuffled()
@@ -116,7 +116,7 @@ def test_a_rank_that_makes_one_more_dataset_than_the_others(how):
 
 
 def test_ranks_with_seeds_of_their_own():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         tf.random.set_seed(s.communicator.rank)
         dataset = shuffled()
         tf.random.set_seed(None)
@@ -142,7 +142,7 @@ ILLEGAL = {
 @pytest.mark.parametrize("how", LEGAL | ILLEGAL)
 def test_seeds_of_ranks(how):
     """They may differ if no row is lost by that."""
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         dataset = (LEGAL | ILLEGAL)[how](s.communicator.rank + 1)
         if how in LEGAL:
             next(iter(s.experimental_distribute_dataset(dataset)))
@@ -198,7 +198,7 @@ def folder_of(communicator, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_of_a_folder(kind):
     """Keras draws what it shuffles them by from NumPy's generator, which each rank has alone."""
-    with distribute.MirroredStrategy() as s, folder_of(s.communicator, kind) as folder:
+    with distribute.MirroredStrategy(["CPU:0"]) as s, folder_of(s.communicator, kind) as folder:
 
         def files(**how):
             return KINDS[kind][1](folder, labels=None, batch_size=4, **how)

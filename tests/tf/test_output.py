@@ -50,7 +50,7 @@ def run(model, call, *args, **how):
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("call", TRAINING)
 def test_bars_are_rank_0s_unless_the_program_wants_them(call):
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy)
         told = {}
         for verbose in ("default", "auto", 0, 1, 2):
@@ -68,7 +68,7 @@ class Params(keras.callbacks.Callback):
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_callbacks_are_told_and_lists_of_ones_own_are_made():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy)
         seen = Params()
         run(model, "fit", callbacks=[seen])
@@ -84,7 +84,7 @@ def test_callbacks_are_told_and_lists_of_ones_own_are_made():
 @pytest.mark.parametrize("append", [False, True])
 @pytest.mark.parametrize("who", ["all", "chief"])
 def test_a_csv_logger_writes_each_line_once(append, who):
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model, file = made(strategy), world_folder(strategy) / "log.csv"
         for _ in range(2):
             logger = keras.callbacks.CSVLogger(file, append=append)
@@ -129,7 +129,7 @@ class OwnBoard(keras.callbacks.TensorBoard):
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("where", ["in", "out"])
 def test_a_tensorboard_writes_one_file_of_each_kind(where):
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model, folder = made(strategy), world_folder(strategy)
         how = {"write_images": True, "update_freq": "batch", "write_steps_per_second": True}
         board = OwnBoard(folder, histogram_freq=1, **how)
@@ -149,7 +149,7 @@ def test_a_tensorboard_writes_one_file_of_each_kind(where):
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_a_trace_is_rank_0s():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model, folder = made(strategy), world_folder(strategy)
         board = OwnBoard(folder, profile_batch=1)
         run(model, "fit", verbose=0, callbacks=[board])
@@ -163,7 +163,7 @@ import sys
 import mpistrat.tensorflow as distribute
 import keras, numpy as np
 
-strategy = distribute.MirroredStrategy()
+strategy = distribute.MirroredStrategy(["CPU:0"])
 with strategy.scope():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

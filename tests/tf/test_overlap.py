@@ -61,7 +61,7 @@ class Gate:
 
 
 def test_in_a_loop_of_ones_own():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         gate = Gate(s.communicator)
         first, last = tf.ones(FIRST), tf.ones(LAST)
 

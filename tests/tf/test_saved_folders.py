@@ -84,7 +84,7 @@ def save_in_all_ways(model, folder):
 
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=120)
 def test_all_ranks_save_and_only_the_programs_files_are_seen():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         folder = Path(strategy.communicator.bcast_object(tempfile.mkdtemp()))
         with strategy.scope():
             model = made()
@@ -103,7 +103,7 @@ def test_all_ranks_save_and_only_the_programs_files_are_seen():
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_a_folder_that_is_not_there_is_made_or_missed_as_in_one_process():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         folder = Path(strategy.communicator.bcast_object(tempfile.mkdtemp()))
         with strategy.scope():
             model = made()
@@ -124,7 +124,7 @@ sys.path.insert(0, sys.argv[1])
 from test_saved_folders import *
 
 folder, victim, way = Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-strategy = distribute.MirroredStrategy()
+strategy = distribute.MirroredStrategy(["CPU:0"])
 
 @keras.saving.register_keras_serializable()
 class Deadly(keras.layers.Dense):

@@ -83,7 +83,10 @@ def first_ranks(world, number):
     from mpi4py import MPI
 
     color = 0 if world.rank < number else 1
-    with distribute.MirroredStrategy(comm=MPI.COMM_WORLD.Split(color)) as own, own.scope():
+    with (
+        distribute.MirroredStrategy(["CPU:0"], comm=MPI.COMM_WORLD.Split(color)) as own,
+        own.scope(),
+    ):
         yield color == 0
     world.barrier()
 
@@ -115,7 +118,7 @@ if with_all():
 def test_other_numbers_of_ranks_go_on(way, before, after):
     save, restore = WAYS[way]
     want = uninterrupted()
-    with distribute.MirroredStrategy() as everyone:
+    with distribute.MirroredStrategy(["CPU:0"]) as everyone:
         world = everyone.communicator
         folder = world_folder(world)
         with first_ranks(world, before) as is_in:
@@ -163,7 +166,7 @@ def assert_whole(found, want):
 def test_what_all_ranks_save_to_one_path_is_whole():
     from mpi4py import MPI  # not our communicator: saves are told apart by its calls
 
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         communicator = strategy.communicator
         folder = world_folder(communicator)
         with strategy.scope():
@@ -190,7 +193,7 @@ def locked_path(path):
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 @takes_long()
 def test_a_lock_that_is_not_given_back_has_a_deadline():
-    with distribute.MirroredStrategy() as strategy, pytest.MonkeyPatch.context() as patch:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy, pytest.MonkeyPatch.context() as patch:
         folder = world_folder(strategy.communicator)
         with strategy.scope():
             model = made()
@@ -225,7 +228,7 @@ class WithMetric(keras.Sequential):
 
 @pytest.mark.mpi(ranks=RANKS, timeout_s=120)
 def test_all_ranks_decide_alike():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         file = world_folder(strategy.communicator) / "best.keras"
         with strategy.scope():
             model = made(WithMetric)
@@ -253,7 +256,7 @@ class Kill(keras.callbacks.Callback):
         if sys.argv[3] == "kill" and self.model.optimizer.iterations.numpy() == 8:
             os.kill(os.getpid(), signal.SIGKILL)
 
-strategy = distribute.MirroredStrategy()
+strategy = distribute.MirroredStrategy(["CPU:0"])
 with strategy.scope():
     model = made()
 backup = keras.callbacks.BackupAndRestore(sys.argv[2])

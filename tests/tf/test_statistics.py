@@ -62,7 +62,7 @@ OPTIONS = {
 @pytest.mark.parametrize("way", OPTIONS)
 def test_fit(way):
     options = dict(OPTIONS[way])
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         with strategy.scope():
             if "optimizer" in options:
                 options["optimizer"] = options["optimizer"]()
@@ -85,7 +85,7 @@ def test_fit_of_other_layouts(layout):
 @pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
 def test_replicas_count_by_their_rows(is_eager):
     """The last batch is one row: the mean of none is no number, nor are gradients with it."""
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy, run_eagerly=is_eager)
         fit(model, rows=13)
         assert_alike(strategy, model.get_weights())
@@ -156,7 +156,7 @@ STEPS = {
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_own_loop(function, step):
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy)
         layer, rank = model.layers[0], strategy.communicator.rank
         own = FUNCTIONS[function](layer)
@@ -170,7 +170,7 @@ def test_own_loop(function, step):
 
 
 def test_what_only_reads_is_local():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy)
         fit(model)
         function = tf.function(lambda x: model(x, training=False))
@@ -183,7 +183,7 @@ def test_what_only_reads_is_local():
 
 
 def test_states_and_variables_stay_each_replicas_own():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         rank = strategy.communicator.rank
         keras_dtype("float64")
         with strategy.scope():
@@ -228,7 +228,7 @@ class Lazy(keras.Model):
 
 
 def test_a_layer_of_ones_own_that_is_built_late():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         keras_dtype("float64")
         with strategy.scope():
             model = Lazy()
@@ -250,7 +250,7 @@ def test_callbacks_see_one_answer():
         def on_train_batch_end(self, batch, logs=None):
             seen.extend([self.model(X[:5]).numpy(), *self.model.get_weights()])
 
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy)
         history = fit(model, epochs=2, validation_data=(X, X), callbacks=[See()]).history
         assert len(seen) == 4 * 7
@@ -267,7 +267,7 @@ SAVES = {
 
 @pytest.mark.parametrize("by", [*SAVES, "a callback"])
 def test_a_model_that_is_loaded_predicts_as_before(by):
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         file = Path(strategy.communicator.bcast_object(tempfile.mkdtemp())) / "a.keras"
         model = made(strategy)
         fit(model, callbacks=[keras.callbacks.ModelCheckpoint(file)] if by not in SAVES else [])

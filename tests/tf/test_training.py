@@ -75,10 +75,10 @@ def assert_equal_models(strategy, ours, alone, data):
     )
 
 
-def check(kind, model, optimizer):
+def check(kind, model, optimizer, *devices):
     data = WORDS if model == "embedding" else X
     build = MODELS[model], OPTIMIZERS[optimizer], data
-    with getattr(distribute, kind)() as strategy:
+    with getattr(distribute, kind)(*devices) as strategy:
         ours, history = train(strategy.scope(), *build)
         alone, want = train(contextlib.nullcontext(), *build)
         assert_equal_models(strategy, ours, alone, data)
@@ -96,7 +96,7 @@ def check(kind, model, optimizer):
     ],
 )
 def test_as_one_process_with_all_of_the_data(model, optimizer):
-    check("MirroredStrategy", model, optimizer)
+    check("MirroredStrategy", model, optimizer, ["CPU:0"])
 
 
 @takes_long()
@@ -128,7 +128,7 @@ def test_a_checkpoint_is_written_once_and_whole():
     import tempfile
     from pathlib import Path
 
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         told = strategy.communicator.bcast_object(tempfile.mkdtemp())
         file = Path(told) / "{epoch}.keras"
         callbacks = [keras.callbacks.ModelCheckpoint(file), keras.callbacks.EarlyStopping("loss")]
@@ -141,7 +141,7 @@ def test_a_checkpoint_is_written_once_and_whole():
 
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=60)
 def test_an_epoch_has_every_row_once_though_nothing_is_seeded():
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         data = tf.data.Dataset.range(100).shuffle(100).batch(12)
         orders = []
         for _ in range(2):
@@ -178,6 +178,6 @@ def test_a_loss_in_a_function_of_its_own_counts_by_rows_too():
         model.fit(X[:45], Y[:45], batch_size=32, epochs=2, verbose=0, shuffle=False)
         return [weight.numpy() for weight in model.weights]
 
-    with distribute.MirroredStrategy() as strategy:
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         for ours, alone in zip(fit(strategy.scope()), fit(contextlib.nullcontext()), strict=True):
             np.testing.assert_allclose(ours, alone, rtol=1e-6)

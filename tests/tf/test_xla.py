@@ -34,7 +34,7 @@ DTYPES = ["float32", "float64", "bfloat16", "int32", "complex64"]
 @pytest.mark.parametrize("dtype", DTYPES if with_all() else DTYPES[2:4])
 def test_values_and_their_order(dtype):
     """XLA would begin equal calls in any order; each has to meet its own on the other rank."""
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
 
         @tf.function(jit_compile=True)
         def step(x):
@@ -49,7 +49,7 @@ def test_values_and_their_order(dtype):
 
 @pytest.mark.parametrize("kind", ["MirroredStrategy", "CentralStorageStrategy"])
 def test_calls_around_a_compiled_function(kind):
-    with getattr(distribute, kind)() as s:
+    with getattr(distribute, kind)(["CPU:0"]) as s:
         twice = tf.function(lambda x: here().all_reduce("SUM", x) * 2.0, jit_compile=True)
 
         @tf.function
@@ -62,7 +62,7 @@ def test_calls_around_a_compiled_function(kind):
 
 
 def test_lists_means_and_gradients():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         rank = s.communicator.rank
         both = compiled(s, lambda x, y: here().all_reduce("MEAN", [x, y]))
         x, y = both(tf.fill([3], rank + 1.0), tf.fill([2, 2], float(rank)))
@@ -79,7 +79,7 @@ def test_lists_means_and_gradients():
 
 
 def test_a_result_that_nobody_uses_is_waited_for():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         before = s.communicator.gate.sequence
 
         def step(x):
@@ -91,7 +91,7 @@ def test_a_result_that_nobody_uses_is_waited_for():
 
 
 def test_calls_that_differ():
-    s = distribute.MirroredStrategy()
+    s = distribute.MirroredStrategy(["CPU:0"])
     step = compiled(s, lambda x: here().all_reduce("SUM", x))
     with refused(MismatchError, "(?s)ranks called different.*rank 0.*rank 1"):
         step(tf.ones([2 + s.communicator.rank]))
@@ -100,7 +100,7 @@ def test_calls_that_differ():
 
 
 def test_what_cannot_be_compiled_says_so():
-    with distribute.MirroredStrategy() as s:
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
         gather = compiled(s, lambda x: here().all_gather(x, axis=0))
         with refused(NotImplementedError, "jit_compile=True.*gather"):
             gather(tf.ones([2]))
@@ -130,7 +130,7 @@ def test_keras_fit(optimizer):
     def fit(jit_compile):
         keras.utils.set_random_seed(1)
         keras_dtype("float64")
-        with distribute.MirroredStrategy() as strategy:
+        with distribute.MirroredStrategy(["CPU:0"]) as strategy:
             with strategy.scope():
                 layers = [keras.layers.Dense(16, "tanh"), keras.layers.Dense(1)]
                 model = keras.Sequential([keras.Input((8,)), *layers])
