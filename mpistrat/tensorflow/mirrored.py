@@ -19,7 +19,7 @@ class MirroredStrategy(RankStrategy):
     ----------
     devices
         This rank's devices, one replica each, such as ``["CPU:0", "CPU:1"]``; default its GPUs,
-        or one CPU.
+        or its logical CPUs: one, unless the program has configured several.
     cross_device_ops
         How values are combined over this rank's devices; between ranks MPI carries them. A
         ``ReductionToOneDevice`` with an ``accumulation_fn`` has all replicas' values gathered
@@ -56,3 +56,10 @@ class MirroredStrategy(RankStrategy):
         backend: str = "auto",
     ) -> None:
         super().__init__(devices, cross_device_ops, comm=comm, backend=backend)
+
+    def _default_devices(self) -> list[str]:
+        """Return this process's GPUs, or all logical CPUs, as TensorFlow's class of this name."""
+        found = super()._default_devices()
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        configured = tf.config.get_logical_device_configuration(cpu) or [cpu]
+        return found if "GPU" in found[0] else [f"CPU:{i}" for i in range(len(configured))]

@@ -55,7 +55,11 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
             threads.share_cores(communicator)  # before TensorFlow is asked for its devices
         with communicator.checking():
             _check(cross_device_ops, options)
-            names = _local_devices(devices, communicator.rank)
+            names = (
+                self._default_devices()
+                if devices is None
+                else _local_devices(devices, communicator.rank)
+            )
         bridge = Bridge(communicator, options)
         agree(communicator, len(names))
         super().__init__(
@@ -63,6 +67,11 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
                 bridge, names, cross_device_ops=cross_device_ops, cluster_resolver=cluster_resolver
             )
         )
+
+    def _default_devices(self) -> list[str]:
+        """Return this process's GPUs, or one CPU."""
+        gpus = tf.config.list_logical_devices("GPU")
+        return [device.name for device in gpus] or ["CPU:0"]
 
     def _make_extended(self, bridge: Bridge, devices: Sequence[str], **how: Any) -> Any:
         """Return the machinery."""
@@ -105,11 +114,8 @@ def _check(cross_device_ops: Any, options: Any) -> None:
         )
 
 
-def _local_devices(devices: Sequence[str] | None, rank: int) -> list[str]:
+def _local_devices(devices: Sequence[str], rank: int) -> list[str]:
     """Return names as TensorFlow takes them."""
-    if devices is None:
-        gpus = tf.config.list_logical_devices("GPU")
-        return [device.name for device in gpus] or ["CPU:0"]
     names = [name.split("/")[-1].removeprefix("device:") for name in named_devices(devices, rank)]
     known = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
     if not set(names) <= set(known):
