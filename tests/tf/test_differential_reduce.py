@@ -195,17 +195,12 @@ def test_accumulation_functions(s):
 def test_batch_reduce_to_where_the_replicas_are(s):
     numbers = by_id(s, lambda i: tf.cast(i, tf.float32) + 1.0)
     rows = by_id(s, lambda i: tf.cast(i, tf.float32) * tf.ones([2, 3]))
-    slices = by_id(
-        s,
-        lambda i: tf.IndexedSlices(tf.ones([1, 2]), tf.reshape(i, [1]), tf.constant([8, 2])),
-    )
     with s.scope():
         variable = tf.Variable(1.0)
     pairs = {
         "replicas": [(numbers, numbers), (rows, rows)],
         "variable": [(numbers, variable), (rows, variable)],
         "device": [(numbers, "CPU:0"), (rows, "CPU:0")],
-        "slices": [(slices, slices)],
     }
 
     def reduced(op):
