@@ -10,7 +10,7 @@ MPISTRAT_LOG             WARNING     level of the log
 MPISTRAT_LOG_RANKS       0           ranks that log: ``all`` or a comma list
 MPISTRAT_FUSION_BYTES    33554432    size of the buckets that lists of arrays are packed into
 MPISTRAT_ALLOW_SINGLETON 0           1: run alone although the launcher meant a larger job
-MPISTRAT_CHECKS          1           0: do not compare calls, keep no records (for measurements;
+MPISTRAT_CHECKS          1           0: compare no calls and no data, keep no records (to measure;
                                      calls that differ give wrong results then, and later ones too)
 MPISTRAT_RECORDS         256         calls that each communicator's flight recorder keeps at least
 MPISTRAT_TIMELINE                    file for a timeline of all calls (diagnosis/timeline.py)
@@ -19,6 +19,7 @@ MPISTRAT_CACHE                       cache folder; default mpistrat in XDG_CACHE
 MPISTRAT_COMPILE_TIMEOUT 300         seconds that compiling a source on its first use may last
 MPISTRAT_TF_NATIVE       1           0: compile nothing for TensorFlow (tf.numpy_function)
 MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node (to test with)
+MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: which one it is
 ======================== =========== ==========================================================
 
 The tests know two more: ``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI, and

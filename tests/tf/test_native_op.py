@@ -357,6 +357,7 @@ def test_what_cannot_be_loaded_is_told(unloaded, monkeypatch, tmp_path):
     compiler.chmod(0o700)
     monkeypatch.setenv("CXX", str(compiler))
     assert native_op.load() is None
-    [message] = unloaded.messages
+    [begun, message] = unloaded.messages
+    assert begun.startswith("compiling call_op.cc")
     assert "call_op" in message
     assert "invalid ELF header" in message or "file too short" in message

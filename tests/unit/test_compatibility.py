@@ -18,7 +18,7 @@ def rows():
 
 
 @functools.cache
-def tests_in(file):
+def names_of_tests(file):
     """Return the names of the tests of a file that no decorator leaves out of CI."""
     tree = ast.parse((ROOT / file).read_text())
     functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
@@ -38,7 +38,7 @@ def test_a_row_has_a_test(row):
     assert how
     file, name = test.split("::")
     assert name.startswith("test_")
-    assert name in tests_in(file)
+    assert name in names_of_tests(file)
 
 
 def test_the_table_is_not_empty():
