@@ -1,4 +1,4 @@
-"""Processes that a rank starts: they inherit the launcher's variables, and are no ranks.
+"""Refuse to start MPI in a child process of a rank, which inherits the launcher's variables.
 
 MPI must not start in them: they would introduce themselves to the launcher as the rank that
 started them, and the launcher ends the job. So a rank that runs MPI leaves a variable in its

@@ -1,4 +1,4 @@
-"""A folder of one job in the cache folder or the temporary one, removed when the job has ended.
+"""A temporary folder of one MPI job, removed by its last process, or later if it was killed.
 
 Each process of the job holds a shared lock in it, and the last to end removes it. The kernel gives
 back the locks of a killed process: a later job of the user removes the folders that are old and in

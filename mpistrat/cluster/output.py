@@ -1,4 +1,4 @@
-"""Standard output and error of a rank at its end: whole messages, read by the launcher in time.
+"""Flush a rank's standard output and error before it aborts the job, so that no message is lost.
 
 A launcher reads what a rank prints from a pipe, and passes it on. If the job is aborted, MPICH's
 drops what it has not read by then. So a rank that aborts the job first waits until its pipes are

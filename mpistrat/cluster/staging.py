@@ -1,4 +1,4 @@
-"""Places to write files in before they are renamed, outside of the folder that they are for.
+"""Choose a temporary folder on a target's file system, for files that are renamed when written.
 
 A file that is renamed keeps the group, the access list and the striping that it got where it was
 made. So a place is on the file system of the target's folder, and new files have there what they

@@ -1,13 +1,12 @@
-"""Compare between ranks the data that each reads whole and takes its share of.
+"""Check that all ranks read the same data in the same order, of which each takes its share.
 
 Rows are lost, and others come twice, where ranks read one data set in different orders: a
 generator that shuffles with NumPy, ``interleave(deterministic=False)``, a split without a seed. So
 digests of the batches are noted before they are divided, and compared at the end of each pass, and
 now and then before.
 
-Chance that changes rows but not their order is no fault: images that each rank augments in its own
-way come with labels that agree. So ranks disagree only if no component agrees whose rows differ
-from one another.
+Random augmentation is allowed: images may differ by rank if their labels agree. So the ranks have
+to agree in one component (such as the labels) whose rows are not all equal.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def reads_files(dataset: Any) -> bool:
 
 
 def has_chance(dataset: Any) -> bool:
-    """Whether random operations make rows, or parts of them; an order by chance is none."""
+    """Whether random operations make rows, or parts of them; shuffling alone does not count."""
     return any(_is_called(part, _is_chance) for part in parts_of(dataset))
 
 

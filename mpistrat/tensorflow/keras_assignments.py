@@ -1,4 +1,4 @@
-"""Watch what replicas assign to Keras's variables: statistics, and metrics of one rank alone."""
+"""Hook assignments to Keras's variables: note statistics, refuse metrics of one rank alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wraps Keras's shuffling of a PyDataset's batches, which ranks need to have in one order.
+"""Hook Keras's shuffling of a PyDataset's batches: all ranks get one order.
 
 Keras shuffles them by Python's own generator. Where a program has not given that one seed on all
 ranks, each rank would take its share of an order of its own.

@@ -1,4 +1,4 @@
-"""Wraps Keras's passes over data: their order in ``predict``, and the comparison between ranks."""
+"""Hook Keras's epochs: predict in the data's order, and compare data between ranks."""
 
 from __future__ import annotations
 
