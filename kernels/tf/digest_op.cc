@@ -37,6 +37,7 @@ constexpr int64_t kPiece = 64;             // bytes of longer memory that are re
 constexpr int64_t kPieces = 96;            // how often
 constexpr int64_t kStrings = 64;           // of a tensor that are read
 constexpr size_t kMostBatches = 1U << 22;  // of a pass that are noted
+constexpr double kOfVariety = 1e-4;        // of the numbers' distance from their mean
 constexpr double kNoNumber = 1234.5;       // stands for infinities and for what is no number
 constexpr uint64_t kFactor = 0x9E3779B97F4A7C15U;
 
@@ -91,31 +92,40 @@ uint64_t digest_of_strings(const Tensor& tensor, uint64_t digest) {
 struct Mark {
   uint64_t digest = 1;  // of all that is compared exactly
   double sum = 0;       // of floating-point numbers, weighted by their places
-  double scale = 0;     // the same of their absolute values
+  double allowed = 0;   // how much the sums of two ranks may differ by rounding
 };
 
 // Weights from 0.5 to 1.5 that differ between neighbours, so that two rows that change places
 // change the sum.
-double weight_of(int64_t place) {
+double weight_of(size_t place) {
   const double turns = 0.618033988749895 * static_cast<double>(place);
   return 0.5 + (turns - std::floor(turns));
 }
 
+// Rounding is a part `of_numbers` of the numbers, and what was computed from rounded numbers
+// differs by a part of how the numbers vary.
 template <typename T>
-void add_floats(const Tensor& tensor, Mark* mark) {
-  int64_t place = 0;
-  const auto add = [&](const char* piece, int64_t length) {
+void add_floats(const Tensor& tensor, double of_numbers, Mark* mark) {
+  std::vector<double> numbers;
+  const auto add = [&numbers](const char* piece, int64_t length) {
     for (int64_t at = 0; at + static_cast<int64_t>(sizeof(T)) <= length; at += sizeof(T)) {
       T number;
       std::memcpy(&number, piece + at, sizeof(T));
       const auto value = static_cast<double>(number);
-      const double weighted = weight_of(place++) * (std::isfinite(value) ? value : kNoNumber);
-      mark->sum += weighted;
-      mark->scale += std::abs(weighted);
+      numbers.push_back(std::isfinite(value) ? value : kNoNumber);
     }
   };
   read_some(static_cast<const char*>(tensor.data()), static_cast<int64_t>(tensor.TotalBytes()),
             add);
+  double total = 0;
+  for (const double number : numbers) total += number;
+  const double mean = numbers.empty() ? 0 : total / static_cast<double>(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const double weight = weight_of(i);
+    mark->sum += weight * numbers[i];
+    mark->allowed +=
+        weight * (kOfVariety * std::abs(numbers[i] - mean) + of_numbers * std::abs(numbers[i]));
+  }
 }
 
 Mark mark_of(const Tensor& tensor) {
@@ -129,18 +139,18 @@ Mark mark_of(const Tensor& tensor) {
       mark.digest = digest_of_strings(tensor, mark.digest);
       break;
     case tensorflow::DT_HALF:
-      add_floats<Eigen::half>(tensor, &mark);
+      add_floats<Eigen::half>(tensor, 2e-3, &mark);
       break;
     case tensorflow::DT_BFLOAT16:
-      add_floats<Eigen::bfloat16>(tensor, &mark);
+      add_floats<Eigen::bfloat16>(tensor, 2e-2, &mark);
       break;
     case tensorflow::DT_FLOAT:
     case tensorflow::DT_COMPLEX64:
-      add_floats<float>(tensor, &mark);
+      add_floats<float>(tensor, 2e-6, &mark);
       break;
     case tensorflow::DT_DOUBLE:
     case tensorflow::DT_COMPLEX128:
-      add_floats<double>(tensor, &mark);
+      add_floats<double>(tensor, 1e-11, &mark);
       break;
     default:
       if (!DataTypeCanUseMemcpy(tensor.dtype())) break;  // such as a variant
@@ -271,7 +281,7 @@ extern "C" int64_t mpistrat_tf_count_digests(int64_t key, int64_t components, in
 // component, and whether each component is varied. Return whether all of it is there.
 extern "C" bool mpistrat_tf_read_digests(int64_t key, int64_t pass, int64_t first, int64_t count,
                                          int64_t components, uint64_t* digests, double* sums,
-                                         double* scales, uint8_t* varied) {
+                                         double* allowed, uint8_t* varied) {
   const std::lock_guard lock(mpistrat::mutex);
   const auto found = mpistrat::known().find(key);
   if (found == mpistrat::known().end() || found->second.number != pass) return false;
@@ -281,7 +291,7 @@ extern "C" bool mpistrat_tf_read_digests(int64_t key, int64_t pass, int64_t firs
     const mpistrat::Mark& mark = marks[static_cast<size_t>(first * components + i)];
     digests[i] = mark.digest;
     sums[i] = mark.sum;
-    scales[i] = mark.scale;
+    allowed[i] = mark.allowed;
   }
   std::memcpy(varied, found->second.varied.data(), static_cast<size_t>(components));
   return true;

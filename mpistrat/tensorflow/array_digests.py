@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,8 @@ _SAMPLE_BYTES = 256 << 10
 _PARTS = 64
 _NO_NUMBER = 1234.5  # stands for infinities and for what is no number
 _NONE = np.empty(0)
-_TOLERANCE = 1e-5
+_OF_VARIETY = 1e-5  # of the numbers' distance from their mean
+_ROUNDING = {2: 1e-2, 4: 2e-6, 8: 1e-11}  # of the numbers, by bytes
 
 _MOST_OF_A_ROW = 4 << 10
 _LEAST_ROWS = 16
@@ -29,21 +31,20 @@ class Digest(NamedTuple):
     ----------
     text
         Its dtype and shape, and a digest of what is compared exactly: integers, strings.
-    sums, scales
+    sums, allowed
         Weighted sums of floating-point numbers, which ranks may round differently, of up to 64
-        parts; and of their absolute values.
+        parts; and how much those of two ranks may differ by that.
     """
 
     text: str
     sums: np.ndarray[Any, Any]
-    scales: np.ndarray[Any, Any]
+    allowed: np.ndarray[Any, Any]
 
     def is_close(self, other: Digest) -> bool:
         """Tell whether two arrays are equal but for rounding, as far as their samples go."""
         if self.text != other.text:
             return False
-        scales = np.maximum(self.scales, other.scales)
-        allowed = _TOLERANCE * np.maximum(scales, scales.mean() if scales.size else 0)
+        allowed = np.maximum(self.allowed, other.allowed)
         return bool((abs(self.sums - other.sums) <= allowed).all())
 
 
@@ -57,40 +58,57 @@ def digests_of(array: Any) -> list[Digest]:
 
 
 def _of_leaf(leaf: Any) -> Digest:
-    found = leaf.numpy() if isinstance(leaf, tf.Tensor) else leaf
-    if not isinstance(found, np.ndarray):
+    if not isinstance(leaf, (np.ndarray, tf.Tensor)):
         return Digest(type(leaf).__name__, _NONE, _NONE)
-    sample = found if found.nbytes <= _SAMPLE_BYTES else _sample(found)
-    name = f"{found.dtype}{list(found.shape)}"
-    if found.dtype.kind in "iubUSMm" or found.dtype.names:
+    found = _sample(leaf)
+    sample = found.numpy() if isinstance(found, tf.Tensor) else found
+    name = f"{sample.dtype}{list(leaf.shape)}"
+    if sample.dtype.kind in "iubUSMm" or sample.dtype.names:
         return Digest(f"{name} {_digest(np.ascontiguousarray(sample).tobytes())}", _NONE, _NONE)
-    if found.dtype == object:
+    if sample.dtype == object:
         return Digest(f"{name} {_digest(repr(sample.tolist()).encode())}", _NONE, _NONE)
-    if found.dtype.kind == "c":
+    if sample.dtype.kind == "c":
         sample = np.stack([sample.real, sample.imag])
-    return Digest(name, *_sums(np.ravel(sample).astype(np.float64)))
+    rounding = _ROUNDING.get(sample.real.dtype.itemsize, _ROUNDING[2])
+    return Digest(name, *_sums(np.ravel(sample).astype(np.float64), rounding))
 
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _sums(numbers: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _sums(
+    numbers: np.ndarray[Any, Any], rounding: float
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     if numbers.size == 0:
         return _NONE, _NONE
+    numbers = np.where(np.isfinite(numbers), numbers, _NO_NUMBER)
     weights = 0.5 + (0.618033988749895 * np.arange(numbers.size)) % 1  # neighbours' ones differ
-    weighted = weights * np.where(np.isfinite(numbers), numbers, _NO_NUMBER)
+    variety = _OF_VARIETY * abs(numbers - numbers.mean())
+    allowed = weights * (variety.mean() + variety + rounding * abs(numbers))
     starts = np.unique(np.linspace(0, numbers.size - 1, _PARTS).astype(np.intp))
-    return np.add.reduceat(weighted, starts), np.add.reduceat(abs(weighted), starts)
+    return np.add.reduceat(weights * numbers, starts), np.add.reduceat(allowed, starts)
 
 
-def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return rows spread over all of an array, the first and the last among them."""
-    row_bytes = max(1, array.nbytes // len(array))
-    number = max(_LEAST_ROWS, _SAMPLE_BYTES // row_bytes)
-    rows = array[np.unique(np.linspace(0, len(array) - 1, number).astype(np.intp))]
-    if row_bytes <= _MOST_OF_A_ROW:
-        return rows
-    flat = rows.reshape(len(rows), -1)
-    step = -(-flat.shape[1] * array.itemsize // _MOST_OF_A_ROW)
-    return flat[:, ::step]
+def _sample(array: Any) -> Any:
+    """Return an array, or rows spread over all of it, the first and the last among them.
+
+    Of long rows some columns are taken. Nothing is copied but what is returned, unless rows are
+    long and the array is not contiguous.
+    """
+    count = array.shape[0] if len(array.shape) else 0
+    size = math.prod(array.shape) * _itemsize(array)
+    if size <= _SAMPLE_BYTES or count == 0:
+        return array
+    row_bytes = size // count
+    indices = np.unique(np.linspace(0, count - 1, max(_LEAST_ROWS, _SAMPLE_BYTES // row_bytes)))
+    if row_bytes > _MOST_OF_A_ROW:
+        step = -(-row_bytes // _MOST_OF_A_ROW)
+        is_tensor = isinstance(array, tf.Tensor)
+        array = (tf.reshape if is_tensor else np.reshape)(array, [count, -1])[:, ::step]
+    indices = indices.astype(np.intp)
+    return tf.gather(array, indices) if isinstance(array, tf.Tensor) else array[indices]
+
+
+def _itemsize(array: Any) -> int:
+    return int(array.dtype.size or 16) if isinstance(array, tf.Tensor) else array.dtype.itemsize

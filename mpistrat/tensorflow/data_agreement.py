@@ -11,9 +11,8 @@ to agree in one component (such as the labels) whose rows are not all equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -27,12 +26,8 @@ from mpistrat.tensorflow import digest_op, private_api, private_data
 
 __all__ = ["ADVICE", "DataAgreement", "agreement_of", "keep_agreement"]
 
-_EARLY, _EVERY = 16, 1000  # steps of a pass after which it is compared before its end
 _LABEL = "comparing the data that ranks read"
 _NAME = "_mpistrat_agreement"
-
-_TOLERANCE = 1e-4
-"""How much weighted sums of floating-point numbers may differ, by their scale: by rounding."""
 
 ADVICE = (
     "Make it the same on all ranks: give what shuffles or splits a seed"
@@ -56,6 +51,9 @@ class DataAgreement:
     has_chance
         Whether TensorFlow's random operations make some of the rows: then a data set of one
         component, and components of floating-point numbers alone, are not compared.
+    may_augment
+        Whether it may change rows at random, by these operations or in Python: then one component
+        that agrees is enough. Else all have to.
 
     Attributes
     ----------
@@ -69,43 +67,46 @@ class DataAgreement:
     **Local.** For use where all ranks can take digests (:meth:`is_possible`).
     """
 
-    def __init__(self, dataset: Any, communicator: Communicator, has_chance: bool) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        communicator: Communicator,
+        has_chance: bool = False,
+        may_augment: bool = False,
+    ) -> None:
         self._digests = digest_op.Digests(dataset)
         self._communicator = communicator
         self.dataset = self._digests.dataset
         self.tensor: Any = None
         is_floating = np.array([dtype.is_floating for dtype in self._digests.dtypes])
         self._is_chance = is_floating if has_chance else np.zeros_like(is_floating)
+        self._may_augment = may_augment or has_chance
+        self._is_evidence = ~np.array(self._digests.is_structure)
         self._settled, self._upto = 0, 0  # the last pass that was compared, and how far
         self._is_off = has_chance and (len(is_floating) == 1 or bool(is_floating.all()))
 
     @staticmethod
-    def is_possible(communicator: Communicator) -> bool:
-        """Tell whether all ranks can, and want to. **Collective.**"""
+    def is_possible(communicator: Communicator, is_wanted: bool) -> bool:
+        """Tell whether all ranks can take digests, and this is wanted. **Collective.**"""
         if not config.checks():  # the same on all ranks
             return False
-        return all(communicator.allgather_object(digest_op.is_available()))
+        return all(communicator.allgather_object(is_wanted and digest_op.is_available()))
 
-    def compare_after(self, steps: int) -> None:
-        """Compare if it is time to, after so many steps of a pass. **Collective.**"""
-        if steps == _EARLY or (steps and steps % _EVERY == 0):
-            self.compare()
+    @property
+    def newest(self) -> int:
+        """The number of the pass that began last here. **Local.**"""
+        return self._digests.newest().number
 
-    def compare_last_pass(self) -> None:
-        """Compare what was read of a pass that nobody has compared yet. **Collective.**
-
-        Ranks that began equally many passes have compared the same ones.
-        """
-        if self._digests.newest().number != self._settled:
-            self.compare()
-
-    def compare(self, is_end: bool = False) -> None:
+    def compare(self, is_end: bool = False, number: int | None = None) -> None:
         """Compare what the ranks have read of the newest pass since it was compared last.
 
         Parameters
         ----------
         is_end
             Whether it is over on all ranks, so that they should have read equally many batches.
+        number
+            The pass that is meant, as :attr:`newest` was while it was that. Nothing is compared
+            if another one has begun meanwhile on some rank. None for whichever is the newest.
 
         Raises
         ------
@@ -118,29 +119,33 @@ class DataAgreement:
         """
         if self._is_off:
             return
-        number, count = self._digests.newest()
-        if number != self._settled:
-            self._settled, self._upto = number, 0
-        told = self._gathered(np.array([count, self._digests.components, self._upto]))
+        newest, count = self._digests.newest()
+        if newest != self._settled:
+            self._settled, self._upto = newest, 0
+        is_meant = number is None or number == newest
+        told = self._gathered(np.array([count, self._digests.components, self._upto, is_meant]))
+        if not told[:, 3].all():
+            return
         self._check_counts(told, is_end)
         first, shortest = int(told[:, 2].min()), int(told[:, 0].min())
         if shortest <= first:
             return
         self._upto = shortest
-        mine = self._digests.read(number, first, shortest - first)
+        mine = self._digests.read(newest, first, shortest - first)
         is_wrong = self._differences(mine)  # by batch and component
         is_varied = self._reduced(mine.is_varied, "max") > 0
         wrong = is_wrong.any(axis=0) & is_varied
-        if (wrong & ~self._is_chance).any() and not (is_varied & ~wrong).any():
+        is_excused = self._may_augment and (is_varied & ~wrong & self._is_evidence).any()
+        if (wrong & ~self._is_chance).any() and not is_excused:
             batch = first + int(np.argmax(is_wrong[:, wrong].any(axis=1)))
-            self._refuse(batch, number)
+            self._refuse(batch, newest)
 
     def _differences(self, mine: digest_op.Marks) -> npt.NDArray[np.bool_]:
         """Return where some rank has other data."""
         exact = self._reduced(mine.digests, "max") != self._reduced(mine.digests, "min")
         spread = self._reduced(mine.sums, "max") - self._reduced(mine.sums, "min")
-        scales = self._reduced(mine.scales, "max")
-        allowed = _TOLERANCE * np.maximum(scales, scales.mean(axis=0))
+        allowed = self._reduced(mine.allowed, "max")
+        allowed = np.maximum(allowed, allowed.mean(axis=0))
         found: npt.NDArray[np.bool_] = exact | (spread > allowed)
         return found
 
@@ -162,7 +167,7 @@ class DataAgreement:
             self._communicator.label = before
 
     def _check_counts(self, told: npt.NDArray[Any], is_end: bool) -> None:
-        counts, components, _ = told.T.tolist()
+        counts, components = told[:, :2].T.tolist()
         if len(set(components)) > 1:
             raise UsageError(
                 f"tensors in an element of the data set, by rank: {components}; expected the same"
@@ -178,7 +183,7 @@ class DataAgreement:
         """Raise, and say which rank differs from rank 0 in this batch. **Collective.**"""
         mine = self._digests.read(number, batch, 1)
         digests, sums = self._gathered(mine.digests), self._gathered(mine.sums)
-        is_other = (digests != digests[0]) | (abs(sums - sums[0]) > _TOLERANCE * mine.scales)
+        is_other = (digests != digests[0]) | (abs(sums - sums[0]) > mine.allowed)
         rank = int(np.argmax(is_other.any(axis=(1, 2))))
         raise UsageError(
             f"ranks read different data: batch {batch} is not the same on rank {rank} as on rank 0"
@@ -204,12 +209,24 @@ def agreement_of(distributed: Any) -> DataAgreement | None:
     return found
 
 
-def _begun(distributed: Any) -> Callable[[], None] | None:
+class _Iteration:
+    """Compares at the end of an iterator of Python's, if no other pass has begun meanwhile."""
+
+    def __init__(self, agreement: DataAgreement) -> None:
+        self._agreement, self._number = agreement, 0
+
+    def note(self) -> None:
+        """Note which pass this is, after its first element. **Local.**"""
+        self._number = self._number or self._agreement.newest
+
+    def end(self) -> None:
+        """Compare. **Collective.**"""
+        self._agreement.compare(is_end=True, number=self._number)
+
+
+def _begun(distributed: Any) -> _Iteration | None:
     agreement = agreement_of(distributed)
-    if agreement is None:
-        return None
-    agreement.compare_last_pass()
-    return partial(agreement.compare, is_end=True)
+    return None if agreement is None else _Iteration(agreement)
 
 
 def _after_function(inputs: Sequence[Any]) -> None:
@@ -218,7 +235,7 @@ def _after_function(inputs: Sequence[Any]) -> None:
         return
     found = (_by_tensor.get(id(tensor)) for tensor in inputs)
     for agreement in [one for one in found if one is not None]:
-        agreement.compare_last_pass()
+        agreement.compare()
 
 
 private_data.on_passes(_begun)

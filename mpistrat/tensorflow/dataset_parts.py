@@ -9,7 +9,16 @@ import tensorflow as tf
 
 from mpistrat.tensorflow import private_data, private_graph
 
-__all__ = ["cache_of", "has_chance", "is_endless", "parts_of", "reads_files", "shard_policy"]
+__all__ = [
+    "cache_of",
+    "has_batches",
+    "has_chance",
+    "has_python",
+    "is_endless",
+    "parts_of",
+    "reads_files",
+    "shard_policy",
+]
 
 # Those that TensorFlow divides by their files; others, such as CSV, it divides by rows.
 _READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "ReadFile")
@@ -38,6 +47,16 @@ def has_chance(dataset: Any) -> bool:
     return any(_is_called(part, _is_chance) for part in parts_of(dataset))
 
 
+def has_python(dataset: Any) -> bool:
+    """Whether Python functions make rows, such as generators."""
+    return any(_is_called(part, _is_python) for part in parts_of(dataset))
+
+
+def has_batches(dataset: Any) -> bool:
+    """Whether it puts rows together to batches, and so copies them."""
+    return any("Batch" in type(part).__name__ for part in parts_of(dataset))
+
+
 def cache_of(dataset: Any) -> Any:
     """Return the first part that caches its elements, in memory or in a file; or None."""
     caches = (part for part in parts_of(dataset) if "CacheDataset" in type(part).__name__)
@@ -64,6 +83,10 @@ def _reads(name: str) -> bool:
 
 def _is_chance(name: str) -> bool:
     return any(chance in name for chance in _CHANCE)
+
+
+def _is_python(name: str) -> bool:
+    return "PyFunc" in name or "Generator" in name
 
 
 def _ops_of(function: str) -> Iterator[str]:

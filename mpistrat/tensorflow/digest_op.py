@@ -41,15 +41,16 @@ class Marks(NamedTuple):
     ----------
     digests
         Of shape ``[batches, components]``: of shapes, dtypes, integers and strings.
-    sums, scales
-        Of the same shape: weighted sums of floating-point numbers, and of their absolute values.
+    sums, allowed
+        Of the same shape: weighted sums of floating-point numbers, and how much the sums of two
+        ranks may differ by rounding.
     is_varied
         By component: not 0 where rows of the pass differ.
     """
 
     digests: npt.NDArray[np.uint64]
     sums: npt.NDArray[np.float64]
-    scales: npt.NDArray[np.float64]
+    allowed: npt.NDArray[np.float64]
     is_varied: npt.NDArray[np.uint8]
 
 
@@ -73,29 +74,33 @@ class Digests:
         The same elements; each pass over it notes their digests.
     components
         Number of tensors in an element.
-    dtypes
-        Of these.
+    dtypes, is_structure
+        Of these: their dtypes, and whether one says where rows are, not what is in them.
     """
 
     def __init__(self, dataset: tf.data.Dataset) -> None:
         self._module, self._library = _opened()
         self._key = next(_numbers)
-        specs = tf.nest.flatten(dataset.element_spec, expand_composites=True)
-        self.components = len(specs)
-        self.dtypes = [spec.dtype for spec in specs]
+        found = [part for spec in _leaves(dataset.element_spec) for part in _parts(spec)]
+        self.components = len(found)
+        self.dtypes = [dtype for dtype, _ in found]
+        self.is_structure = [is_structure for _, is_structure in found]
         self._library.mpistrat_tf_open_digests(ctypes.c_int64(self._key))
         close = self._library.mpistrat_tf_close_digests
         weakref.finalize(self, close, ctypes.c_int64(self._key)).atexit = False
         # A filter, since TensorFlow finds the size of a batch through filters, not through maps.
-        self.dataset = dataset.filter(self._noting()).with_options(dataset.options())
+        noted = dataset.filter(self._noting())
+        number = int(dataset.cardinality())
+        if number != tf.data.UNKNOWN_CARDINALITY:
+            noted = noted.apply(tf.data.experimental.assert_cardinality(number))
+        self.dataset = noted.with_options(dataset.options())
 
     def _noting(self) -> Any:
         module, key = self._module, self._key  # not this object, which graphs would keep alive
 
         def note(*element: Any) -> tf.Tensor:
-            return module.mpistrat_digest(
-                tf.nest.flatten(element, expand_composites=True), key=key
-            )
+            parts = tf.nest.flatten(element, expand_composites=True)
+            return module.mpistrat_digest([one for one in parts if one is not None], key=key)
 
         return tf.autograph.experimental.do_not_convert(note)
 
@@ -132,6 +137,20 @@ class Digests:
             *map(ctypes.c_int64, numbers), *map(ctypes.c_void_p, pointers)
         )
         return marks
+
+
+def _leaves(spec: Any) -> list[Any]:
+    return [one for one in tf.nest.flatten(spec) if hasattr(one, "shape")]  # None has a spec, too
+
+
+def _parts(spec: Any) -> list[tuple[Any, bool]]:
+    """Return the dtype of each tensor of a leaf, and whether it is structure only."""
+    parts = tf.nest.flatten(spec, expand_composites=True)
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return [(one.dtype, index > 0) for index, one in enumerate(parts)]  # values, row splits
+    if isinstance(spec, tf.SparseTensorSpec):
+        return [(one.dtype, index == 2) for index, one in enumerate(parts)]  # the dense shape
+    return [(one.dtype, False) for one in parts]
 
 
 def _opened() -> tuple[ModuleType, Any]:

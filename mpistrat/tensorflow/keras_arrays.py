@@ -65,8 +65,8 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
         strategy = _strategy.get()
         if not is_over_ranks(strategy):
             return original(self)
-        _check(self, strategy.communicator)
         rows = _sliceable(self._inputs)
+        _check(self, rows, strategy.communicator)
         if not all(map(_can_be_taken, _numbered(rows)[1])):
             return original(self)  # such as ragged ones
         seed = seeds.common_order(strategy.communicator) if self._shuffle else None
@@ -78,9 +78,9 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
     return get_tf_dataset
 
 
-def _check(adapter: Any, communicator: Communicator) -> None:
+def _check(adapter: Any, rows: Any, communicator: Communicator) -> None:
     """Raise `UsageError` on all ranks unless they have the same rows. **Collective.**"""
-    digests = _digests(adapter._inputs) if config.checks() else []
+    digests = _digests(rows) if config.checks() else []
     told = communicator.allgather_object((adapter._num_samples, adapter._batch_size, digests))
     for what, numbers in zip(("rows", "batch_size"), zip(*told, strict=True), strict=False):
         if len(set(numbers)) > 1:

@@ -14,6 +14,9 @@ from mpistrat.tensorflow.ours import is_over_ranks
 
 __all__ = ["compared_at_end", "compared_now_and_then", "in_data_order"]
 
+_EARLY, _EVERY = 16, 1000  # steps of an epoch after which data are compared before its end
+_PASS = "_mpistrat_pass"  # of an epoch's iterator: the number of its pass over the data
+
 
 def in_data_order(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``Model.predict``: ranks divide rows, not files, whose order would be another one."""
@@ -33,9 +36,18 @@ def compared_now_and_then(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def enumerate_iterator(self: Any) -> Iterator[Any]:
         agreement = agreement_of(self._distributed_dataset)
+        if agreement is None:
+            yield from original(self)
+            return
+        setattr(self, _PASS, None)
+        due = _EARLY
         for number, step in enumerate(original(self)):
-            if agreement is not None:
-                agreement.compare_after(number * self.steps_per_execution)
+            steps = number * self.steps_per_execution
+            if number == 1:  # the first call has read of this pass, and nobody else's
+                setattr(self, _PASS, agreement.newest)
+            if steps >= due:
+                agreement.compare(number=getattr(self, _PASS))
+                due = (steps // _EVERY + 1) * _EVERY
             yield step
 
     return enumerate_iterator
@@ -55,6 +67,6 @@ def compared_at_end(original: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         agreement = agreement_of(self._distributed_dataset)
         if agreement is not None:
-            agreement.compare(is_end)
+            agreement.compare(is_end, getattr(self, _PASS, None))
 
     return catch_stop_iteration

@@ -157,28 +157,32 @@ def tell_iterators_apart() -> None:
     spec._serialize, spec.sanity_check_type = with_kind, checked
 
 
-def on_passes(begin: Callable[[Any], Callable[[], None] | None]) -> None:
+def on_passes(begin: Callable[[Any], Any]) -> None:
     """Call `begin` with each distributed dataset that Python begins to iterate over.
 
-    It returns what is called when that iterator has nothing left, or None.
+    It returns None, or an object whose ``note()`` is called after each element, and whose
+    ``end()`` when the iterator has nothing left.
     """
     inputs: Any = _modules["distribute.input_lib"]
     start, get = inputs.DistributedDataset.__iter__, inputs.DistributedIteratorBase.__next__
 
     def beginning(self: Any) -> Any:
-        end = begin(self) if tf.executing_eagerly() else None
+        iteration = begin(self) if tf.executing_eagerly() else None
         found = start(self)
-        found._mpistrat_end = end
+        found._mpistrat_iteration = iteration
         return found
 
     def ending(self: Any) -> Any:
-        try:
+        iteration = getattr(self, "_mpistrat_iteration", None)
+        if iteration is None or not tf.executing_eagerly():
             return get(self)
+        try:
+            found = get(self)
         except StopIteration:
-            end = getattr(self, "_mpistrat_end", None)
-            if end is not None and tf.executing_eagerly():
-                end()
+            iteration.end()
             raise
+        iteration.note()
+        return found
 
     inputs.DistributedDataset.__iter__ = beginning
     inputs.DistributedIteratorBase.__next__ = ending

@@ -77,10 +77,11 @@ def divided(dataset: Any, make: Make, communicator: Communicator) -> Any:
     -----
     **Collective.**
     """
-    if communicator.size == 1 or not isinstance(dataset, tf.data.Dataset):
-        return make(dataset)
-    if not tf.executing_eagerly():
+    if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
         return make(dataset)  # in a graph nobody knows what it is made of
+    dataset = _with_own_memory(dataset)
+    if communicator.size == 1:
+        return make(dataset)
     policy = dataset_parts.shard_policy(dataset)
     if policy in (_POLICIES.OFF, _POLICIES.HINT):
         check_order(dataset, communicator, is_by_rows=False)
@@ -97,6 +98,27 @@ def divided(dataset: Any, make: Make, communicator: Communicator) -> Any:
             setattr(found, _BY_FILES, True)
             return found
     return _by_rows(dataset, make, communicator)
+
+
+def _with_own_memory(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return a data set whose batches are not the memory of Python's arrays.
+
+    A batch that Python makes is not copied, and TensorFlow (2.21) knows that nobody may write to
+    it; but not of the parts into which it is cut, which losses then write to: the program's arrays
+    would change.
+    """
+    if not dataset_parts.has_python(dataset) or dataset_parts.has_batches(dataset):
+        return dataset
+    return dataset.map(_copied).with_options(dataset.options())
+
+
+def _copied(*element: Any) -> Any:
+    def copy(one: Any) -> Any:
+        is_plain = isinstance(one, tf.Tensor) and one.dtype not in (tf.string, tf.variant)
+        return tf.raw_ops.DeepCopy(x=one) if is_plain else one
+
+    found = tf.nest.map_structure(copy, element)
+    return found if len(element) > 1 else found[0]
 
 
 def divided_again(data: Any, strategy: Any) -> Any:
@@ -117,9 +139,11 @@ def _by_rows(dataset: Any, make: Make, communicator: Communicator) -> Any:
         dataset = dataset.with_options(options)
     check_order(dataset, communicator)
     agreement = None
-    if _is_compared.get() and DataAgreement.is_possible(communicator):
+    is_endless = dataset_parts.is_endless(dataset)  # so that no row is lost for good
+    if _is_compared.get() and DataAgreement.is_possible(communicator, not is_endless):
         has_chance = dataset_parts.has_chance(dataset)
-        agreement = DataAgreement(dataset, communicator, has_chance)
+        may_augment = dataset_parts.has_python(dataset)
+        agreement = DataAgreement(dataset, communicator, has_chance, may_augment)
     found = make(dataset if agreement is None else agreement.dataset)
     if communicator.rank > 0:  # rank 0 may find a file that an earlier run has written
         _give_caches(found, dataset, f"rank_{communicator.rank}", in_memory=False)

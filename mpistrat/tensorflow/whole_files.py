@@ -176,23 +176,42 @@ def _own_name(path: Path) -> Iterator[Path]:
             yield place / path.name
         finally:
             _job.within.save = False
+        moves = _moves(place / path.name, path)
         with _notes(staging, path, now) as notes:
-            if save not in notes:
-                _move_all(staging, place / path.name, path)
-                notes.append(save)
+            if f"{save} {_identity(moves)}" not in notes:
+                _move_all(staging, moves, path)
+                notes.append(f"{save} {_identity(moves)}")
 
 
-def _move_all(staging: Staging, own: Path, path: Path) -> None:
-    """Move file by file, those that refer to others last."""
+def _moves(own: Path, path: Path) -> dict[Path, Path]:
+    """Return the targets of all files and folders, those that refer to others last."""
     mine = own.parent.glob(f"{glob.escape(own.name)}*")
     found = [one for top in mine for one in (top, *top.rglob("*"))]
-    moves = {one: Path(f"{path}{str(one)[len(str(own)) :]}") for one in found}
+    return {one: Path(f"{path}{str(one)[len(str(own)) :]}") for one in sorted(found, key=_order)}
+
+
+def _identity(moves: dict[Path, Path]) -> str:
+    """Return what tells the last file at its target from any other, such as another machine's.
+
+    A path may be another file on each machine (as ``/tmp`` is), or have been removed meanwhile:
+    then what another rank has saved there is not what this rank sees.
+    """
+    files = [target for target in moves.values() if not target.is_dir()]
+    try:
+        status = files[-1].stat()
+    except (IndexError, OSError):
+        return "none"
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+def _move_all(staging: Staging, moves: dict[Path, Path], path: Path) -> None:
+    """Move file by file, those that refer to others last."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for folder in (target for one, target in moves.items() if one.is_dir()):
         folder.mkdir(exist_ok=True)
-    for one in sorted(moves, key=_order):
+    for one, target in moves.items():
         if not one.is_dir():
-            staging.move(one, moves[one])
+            staging.move(one, target)
 
 
 def _order(file: Path) -> int:

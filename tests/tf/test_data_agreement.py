@@ -79,6 +79,10 @@ def kept(random):
     return Dataset.from_tensor_slices((X[order], Y[order])).batch(8)
 
 
+def swapped(index, row):
+    return row, index
+
+
 DIFFERENT = {
     "arrays": lambda random: (X[order := random.permutation(COUNT)], Y[order]),
     "a split": lambda random: (X[order := random.permutation(COUNT)[:40]], Y[order]),
@@ -88,6 +92,15 @@ DIFFERENT = {
     "a data set of a generator": lambda random: (from_generator(random).batch(8),),
     "a data set of rows": lambda random: (kept(random),),
     "one component": lambda random: (Dataset.from_tensor_slices(random.permutation(X)).batch(8),),
+    "sparse": lambda random: (
+        Dataset.from_tensor_slices(tf.sparse.from_dense(random.permutation(X))).batch(8),
+    ),
+    "ragged": lambda random: (
+        Dataset.from_tensor_slices(tf.RaggedTensor.from_tensor(random.permutation(X))).batch(8),
+    ),
+    "beside an index": lambda random: (
+        Dataset.from_tensor_slices(random.permutation(X)).enumerate().map(swapped).batch(8),
+    ),
     "a data set with chance": lambda random: (
         from_generator(random)
         .map(lambda x, y: (x + tf.random.normal([5]), tf.cast(y, tf.int32)))
@@ -99,11 +112,23 @@ USES = {
     "evaluate": lambda model, data: model.evaluate(*data, verbose=0),
     "predict": lambda model, data: model.predict(data[0], verbose=0),
 }
-NO_TARGETS = ("one component",)  # so not for fit and evaluate
+NO_TARGETS = ("one component", "beside an index")  # so not for fit and evaluate
+
+
+RAW = ("sparse", "ragged")  # which the model does not take: only distributed
+
+
+@pytest.mark.parametrize("what", RAW)
+def test_composites_in_another_order(what):
+    with compiled() as (s, _, random):
+        (dataset,) = DIFFERENT[what](random)
+        with refused(UsageError, "different data"):
+            for _ in s.experimental_distribute_dataset(dataset):
+                pass
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("what", DIFFERENT)
+@pytest.mark.parametrize("what", [what for what in DIFFERENT if what not in RAW])
 def test_different_data_are_refused(what, use):
     if what in NO_TARGETS and use != "predict":
         return
@@ -178,12 +203,21 @@ def test_a_loop_of_ones_own_is_told_at_its_end():
         assert number == 6
 
 
-def test_a_loop_that_is_left_is_told_when_the_next_begins():
-    with compiled() as (s, _, random):
-        steps = s.experimental_distribute_dataset(from_generator(random).batch(8))
-        next(iter(steps))
-        with refused(UsageError, "different data"):
-            iter(steps)
+def test_loops_over_one_data_set_in_each_other():
+    """An inner loop may be left at any batch, which ranks have read ahead of by chance."""
+    with compiled() as (s, _, _):
+        steps = s.experimental_distribute_dataset(from_generator(random_0()).batch(8))
+        for _ in range(3):
+            kept = iter(steps)
+            next(kept)
+            for _ in steps:
+                for _ in steps:
+                    break
+            assert sum(1 for _ in kept) == 5
+
+
+def random_0():
+    return np.random.default_rng(0)
 
 
 def test_a_loop_in_a_function_is_told_when_that_ends():
@@ -267,6 +301,25 @@ def test_a_long_pass_is_compared_before_its_end():
         with refused(UsageError, "different data"):
             model.fit(data, verbose=0, callbacks=[note])
         assert len(seen) == 16
+
+
+def test_endless_data_may_differ():
+    with compiled() as (s, model, _):
+        rows = Dataset.from_tensor_slices((X, Y)).shuffle(COUNT, seed=s.communicator.rank)
+        model.fit(rows.repeat().batch(8), steps_per_epoch=20, verbose=0)
+        endless = s.experimental_distribute_dataset(rows.repeat().batch(8, drop_remainder=True))
+        before = s.communicator.gate.sequence
+        if s.is_chief:  # who may look at it alone
+            next(iter(endless))
+        assert s.communicator.gate.sequence == before
+
+
+def test_elements_and_lengths_are_as_before():
+    with compiled() as (s, _, _):
+        rows = Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (x, None, {"y": y})).batch(8)
+        found = s.experimental_distribute_dataset(rows)
+        assert found.cardinality == 6
+        assert sum(1 for _ in found) == 6
 
 
 def test_rows_of_ones_own_are_not_compared():

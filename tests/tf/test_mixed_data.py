@@ -109,6 +109,38 @@ def test_validation_data_of_another_kind(kind):
     drop(s)
 
 
+def aligned(array):
+    """Return a copy whose memory TensorFlow takes as it is."""
+    memory = np.zeros(array.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    found = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=["1", "2"])
+@pytest.mark.parametrize("kind", ["pydataset", "generator"])
+def test_the_programs_arrays_are_not_written_to(kind, devices):
+    class Views(keras.utils.PyDataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            rows = slice(index * BATCH, (index + 1) * BATCH)
+            return x[rows], y[rows]
+
+    x, y = aligned(X), aligned(Y)
+    with distribute.MirroredStrategy(devices) as s:
+        model = model_in(s)
+        for _ in range(2):
+            views = Views()
+            data = views if kind == "pydataset" else (views[i] for i in range(3))
+            model.fit(data, verbose=0)
+        np.testing.assert_array_equal(x, X)
+        np.testing.assert_array_equal(y, Y)
+    drop(s)
+
+
 def test_data_with_an_end_after_data_without_one():
     """The end of uneven data is seen by all, though a step was traced for endless data."""
     with distribute.MirroredStrategy(["CPU:0"]) as s:

@@ -107,16 +107,6 @@ def test_predictions_are_in_the_order_of_the_data(how, devices):
     drop(s)
 
 
-def test_policies_under_which_ranks_have_rows_of_their_own():
-    with distribute.MirroredStrategy(["CPU:0"]) as s:
-        rank, size = s.communicator.rank, s.communicator.size
-        own = tf.data.Dataset.from_tensor_slices(ROWS).shard(size, rank)
-        dataset = by(own.map(lambda row: (row[None], row)).batch(4), POLICY.OFF)
-        found = double(s).predict(dataset, verbose=0).ravel()
-        np.testing.assert_array_equal(np.sort(found), 2 * ROWS)
-    drop(s)
-
-
 @pytest.mark.parametrize("where", ["memory", "file"])
 @pytest.mark.parametrize("files", [1, 4])
 def test_a_cache_holds_all_rows_for_all_who_read_it(where, files):
