@@ -133,7 +133,10 @@ def test_different_data_are_refused(what, use):
     if what in NO_TARGETS and use != "predict":
         return
     with compiled() as (_, model, random):
-        found = r"(different data: batch 0|array 0 of the data is not the same)"
+        # Of a generator, which is read once, ranks may have read unequally far ahead to build.
+        found = (
+            r"(different data: batch 0|array 0 of the data is not the same|batches of the data)"
+        )
         text = rf"(?s){found}.*random_state.*MPISTRAT_CHECKS"
         with refused(UsageError, text):
             USES[use](model, DIFFERENT[what](random))

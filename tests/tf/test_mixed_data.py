@@ -16,7 +16,7 @@ from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=120)
+pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=400)
 COUNT, BATCH = 26, 8
 X = np.random.default_rng(0).normal(size=(COUNT, 3)).astype("float32")
 Y = X.sum(1)

@@ -127,6 +127,7 @@ def test_a_cache_holds_all_rows_for_all_who_read_it(where, files):
     drop(s)
 
 
+@pytest.mark.mpi(ranks=2, timeout_s=90)
 def test_what_was_cached_is_not_read_again():
     with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(["CPU:0"]) as s:
         paths = write(folder, 4)
