@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
@@ -203,6 +204,10 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, iterator, data_batch)
         if _is_built(self):
             return None
+        # A generator can be read once only, and an iterator would read ahead of it.
+        peeked = getattr(iterator.data_adapter, "_first_batches", None)
+        if peeked and all(isinstance(one, np.ndarray) for one in tf.nest.flatten(peeked[0])):
+            return original(self, None, tf.nest.map_structure(tf.convert_to_tensor, peeked[0]))
         batch = _first_batch(iterator)
         data_batch = tf.nest.map_structure(
             lambda one: strategy.experimental_local_results(one)[0], batch
