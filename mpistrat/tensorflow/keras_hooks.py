@@ -1,4 +1,4 @@
-"""What Keras has to do differently where replicas are on several ranks.
+"""Replace the few functions of Keras that take the results of one process for all replicas.
 
 Keras asks whether it runs under TensorFlow's own multi-worker strategies, and else takes the
 results of this process for all. The functions here take the place of those few of its functions,

@@ -1,4 +1,4 @@
-"""What Keras prints and logs, once and not on every rank: progress bars, tables, event files.
+"""Let Keras print and log once, not on every rank: progress bars, tables, event files.
 
 Rank 0 does all of it. On other ranks the callbacks do the same but write nowhere, so a program's
 own subclass of one finds everything in its place, and what it reads of the model it reads on all.
