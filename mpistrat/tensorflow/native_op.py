@@ -34,6 +34,7 @@ __all__ = [
     "UnknownKeyError",
     "add_native",
     "call",
+    "has_workers",
     "load",
     "opened",
     "register",
@@ -66,6 +67,16 @@ def load() -> ModuleType | None:
     """
     with _lock:
         return _load()
+
+
+def has_workers() -> bool:
+    """Whether the program has connected to machines that have none of this process's Python.
+
+    There is no native operation there either, and every function that the program makes is sent to
+    them, also what is never called there: **Local**.
+    """
+    names = [device.name for device in tf.config.list_logical_devices()]
+    return any("/job:" in name and "/job:localhost/" not in name for name in names)
 
 
 def register(callback: Callback, carry_on: CarryOn | None = None) -> None:

@@ -175,4 +175,5 @@ def test_a_rank_that_is_killed_while_it_saves_leaves_whole_files(tmp_path, ranks
     with zipfile.ZipFile(folder / "m.keras") as whole:
         assert whole.testzip() is None
     left = list((tmp_path / "cache" / "mpistrat" / "saves").glob("*/*/m.*"))
-    assert [file.name for file in left] == ["m.weights.h5" if way == "weights" else "m.keras"]
+    # The victim's, and of each rank that was ended while it wrote.
+    assert {file.name for file in left} == {"m.weights.h5" if way == "weights" else "m.keras"}

@@ -9,16 +9,11 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.bridge import Bridge
+from mpistrat.tensorflow.native_op import has_workers
 
-__all__ = ["HostBridge", "has_workers"]
+__all__ = ["HostBridge"]
 
 _HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
-
-
-def has_workers() -> bool:
-    """Whether the program has connected to machines that have none of this process's Python."""
-    names = [device.name for device in tf.config.list_logical_devices()]
-    return any("/job:" in name and "/job:localhost/" not in name for name in names)
 
 
 class HostBridge(Bridge):

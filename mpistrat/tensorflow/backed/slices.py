@@ -14,13 +14,14 @@ import tensorflow as tf
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import private_api
-from mpistrat.tensorflow.backed.host_bridge import HostBridge, has_workers
+from mpistrat.tensorflow.backed.host_bridge import HostBridge
 from mpistrat.tensorflow.backed.joined import join
 from mpistrat.tensorflow.backed.local import Local
 from mpistrat.tensorflow.backed.together import together
 from mpistrat.tensorflow.bridge import Bridge
 from mpistrat.tensorflow.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.extended import RankExtended
+from mpistrat.tensorflow.native_op import has_workers
 from mpistrat.tensorflow.rank_members import RankMembers
 from mpistrat.tensorflow.rank_strategy import agree
 
