@@ -46,6 +46,7 @@ class Engine:
         self._program.add(self)
         self._queue: deque[Work[Any]] = deque()
         self._lock = threading.RLock()  # several threads may wait for works of their own
+        self._entrance = threading.RLock()  # a thread that is to begin a call goes first
 
     @property
     def started(self) -> int:
@@ -86,7 +87,7 @@ class Engine:
 
         Whoever lets fast calls begin has the lock, so that none does in between.
         """
-        with self._lock:
+        with self._entrance, self._lock:
             if is_counted and self._fast is not None:
                 self._fast.is_ready = False
                 if self._fast.is_busy and not self._queue:
@@ -200,13 +201,10 @@ class Engine:
             self._give_up(error)
             raise
 
-    def _sleep(self, work: Work[Any], seconds: float) -> None:
-        """Let time pass, for as long as nothing can be done; best in the backend's own wait."""
-        if not self._stay(work, seconds):
-            time.sleep(_NAP_S)
-
     def _stay(self, work: Work[Any], seconds: float) -> bool:
         """Let the backend itself wait for up to `seconds`; return whether it can."""
+        with self._entrance:  # else the one that waits would take the lock again and again
+            pass
         with self._lock:  # for all of it: only one thread may drive the backend
             request = self._queue[0].request if self._queue else None
             sleep = getattr(request, "sleep", None)
@@ -218,36 +216,50 @@ class Engine:
     def wait(self, work: Work[Any], timeout: float | None) -> None:
         """Run until `work` is over."""
         try:
-            if not self.poll():
-                self._stay(work, _STAY_S)
-            spins = 0
-            while not work.done:
-                if not self.poll():
-                    spins += 1
-                    if spins > _SPINS:
-                        self._wait_slowly(work, timeout)
+            if not self.poll() and not self._stay(work, _STAY_S):
+                self._spin(work)
+            if not work.done:
+                self._wait_slowly(work, timeout)
         except BaseException as error:
             self._give_up(error)
             raise
 
+    def _spin(self, work: Work[Any]) -> None:
+        """Keep the core for a moment, where the backend cannot wait by itself."""
+        spins = 0
+        while not work.done and spins < _SPINS:
+            spins += not self.poll()
+
     def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
         limit = config.timeout_s() if timeout is None else timeout
         start = time.monotonic()
-        looks, say_at = 0, ordering.SAY_AFTER_S
+        waited, say_at = 0.0, ordering.SAY_AFTER_S
         while not work.done:
+            if self._pause(work, waited):
+                continue
+            waited = time.monotonic() - start
+            self._look_up(waited, limit)
+            if waited > say_at and not self.is_foreign:
+                say_at = float("inf")
+                self._program.say(self.gate.uid, self._first(), self.gate.in_words())
+
+    def _pause(self, work: Work[Any], waited: float) -> bool:
+        """Let time pass after a wait of `waited` seconds; return whether a work ended.
+
+        The backend's own wait comes first: it sleeps until a peer rings. This loop offers the
+        core again and again, which keeps it from a peer that is to run on it.
+        """
+        is_long = waited > _NAP_AFTER_S
+        if self._stay(work, _SLEEP_S if is_long else _STAY_S):
+            return self.poll()
+        if is_long:
+            time.sleep(_NAP_S)
+            return self.poll()
+        for _ in range(_LOOK_EVERY):
             os.sched_yield()
             if self.poll():
-                continue
-            looks += 1
-            if looks % _LOOK_EVERY == 0:
-                waited = time.monotonic() - start
-                self._look_up(waited, limit)
-                if waited > say_at and not self.is_foreign:
-                    say_at = float("inf")
-                    self._program.say(self.gate.uid, self._first(), self.gate.in_words())
-                if waited > _NAP_AFTER_S:
-                    looks = -1  # from now on every round sleeps and looks
-                    self._sleep(work, _SLEEP_S)
+                return True
+        return False
 
     def _look_up(self, waited: float, limit: float) -> None:
         """Check the deadline, for an interrupt, and whether the peers can still come."""

@@ -46,6 +46,7 @@ __all__ = [
     "reads_across_replicas",
     "reduced_bare_value",
     "stop_coordinator",
+    "stop_spinning",
     "summed",
     "translate_errors_of_functions",
     "watch_functions",
@@ -318,6 +319,16 @@ def after_functions(follow: Callable[[Sequence[Any]], None]) -> None:
 def all_functions_ended(coordinator: Any, timeout_s: float) -> bool:
     """Wait for what was scheduled; return whether all of it has ended, or raise its error."""
     return bool(coordinator._cluster.closure_queue.wait(timeout_s))
+
+
+def stop_spinning() -> None:
+    """Let TensorFlow's idle threads sleep at once; for use before it starts. **Local.**"""
+    context = _modules["eager.context"].context()
+    config = tf.compat.v1.ConfigProto()
+    if context._config is not None:  # the program's
+        config.CopyFrom(context._config)
+    config.experimental.disable_thread_spinning = True
+    context._config = config
 
 
 def is_available(remote_value: Any, timeout_s: float) -> bool:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from mpistrat.cluster import cores
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives import Communicator
+from mpistrat.tensorflow import private_api
 
 __all__ = ["share_cores"]
 
@@ -45,6 +46,8 @@ def _set_pools(share: int, why: str) -> None:
     try:
         if not has_intra:
             pools.set_intra_op_parallelism_threads(share)
+            if share == 1:  # a thread that spins, waiting for work, has the core of one that works
+                private_api.stop_spinning()
         if not has_inter:
             pools.set_inter_op_parallelism_threads(max(_LEAST_BETWEEN, share))
     except RuntimeError:  # it has started
