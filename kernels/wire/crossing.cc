@@ -104,7 +104,7 @@ void Crossing::show(int node_kind) {
 
 bool Crossing::advance() {
   for (;;) {
-    if (!links_.is_node_free()) return false;
+    if (!links_.advance_node()) return false;
     switch (phase_) {
       case Phase::kShow:
         see_node();

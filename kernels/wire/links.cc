@@ -41,7 +41,7 @@ void Links::begin_node_call() {
   node_status_ = MPISTRAT_WAITING;
 }
 
-bool Links::is_node_free(uint64_t budget_ns) {
+bool Links::advance_node(uint64_t budget_ns) {
   if (node_status_ != MPISTRAT_WAITING) return true;
   node_status_ = mpistrat_wait(node, budget_ns);
   if (node_status_ == MPISTRAT_WAITING) return false;

@@ -54,7 +54,7 @@ class Links {
   // Begin the call that was described; the one before must be over.
   void begin_node_call();
   // Go on with the node's call; returns whether none is under way.
-  bool is_node_free(uint64_t budget_ns = 0);
+  bool advance_node(uint64_t budget_ns = 0);
   bool is_node_busy() const { return node_status_ == MPISTRAT_WAITING; }
   // How the last one has ended.
   int node_status() const { return node_status_; }

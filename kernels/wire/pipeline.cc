@@ -18,7 +18,7 @@ bool Pipeline::advance(Links& links) {
   run_scripts(links);
   for (;;) {
     if (doing_ != Doing::kNothing) {
-      if (!links.is_node_free()) return false;
+      if (!links.advance_node()) return false;
       doing_ == Doing::kLoading ? loaded(links) : static_cast<void>(++num_stored_);
       doing_ = Doing::kNothing;
     } else if (has_more_ && num_loaded_ - num_stored_ < depth_) {

@@ -81,7 +81,7 @@ int Wire::advance(uint64_t budget_ns) {
     }
     if (waited >= budget_ns) return MPISTRAT_WAITING;
     if (links_.is_node_busy() && !has_messages()) {
-      links_.is_node_free(budget_ns - waited);
+      links_.advance_node(budget_ns - waited);
     } else {
       idling_.pause(budget_ns - waited);
     }

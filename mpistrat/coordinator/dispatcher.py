@@ -99,7 +99,8 @@ class Dispatcher:
     def join(self) -> None:
         """Wait until nothing is left to be done; raise the error of a function."""
         with self._lock:
-            while self._is_busy() and self._ledger.end is None:
+            while self._has_work() and self._ledger.end is None:
+                self._end_open_round()
                 self._wait()
             self._ledger.raise_error()
 
@@ -107,16 +108,18 @@ class Dispatcher:
         """Tell whether nothing is left to be done; raise the error of a function."""
         with self._lock:
             self._ledger.raise_error()
-            return not self._is_busy()
+            self._end_open_round()
+            return not self._has_work()
 
-    def _is_busy(self) -> bool:
-        """Tell whether anything is left to be done; let a round end that nothing is added to."""
-        ledger = self._ledger
-        is_busy = ledger.is_busy
-        if ledger.queue.is_open and not is_busy:
-            ledger.queue.want_end()
+    def _has_work(self) -> bool:
+        """Return whether calls are under way, or a round of them is open."""
+        return self._ledger.queue.is_open or self._ledger.is_busy
+
+    def _end_open_round(self) -> None:
+        """Let the open round end once all of its calls are over: nothing is added to it."""
+        if self._ledger.queue.is_open and not self._ledger.is_busy:
+            self._ledger.queue.want_end()
             self._listener.ring()
-        return ledger.queue.is_open or is_busy
 
     def wait_for(self, value: RemoteValue) -> None:
         """Wait until there is a result or an error."""

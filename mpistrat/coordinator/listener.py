@@ -110,22 +110,22 @@ class Listener:
                 elif fd in others:
                     poll.unregister(fd)
                     self._ears.on_member_lost(others[fd])
-                elif self._is_gone(self._workers[fd]):
+                elif not self._take_results(self._workers[fd]):
                     poll.unregister(fd)
                     del self._workers[fd]
             self._ears.after_turn()
             with self._ears.lock:
                 self._go_on_sending(poll)
 
-    def _is_gone(self, worker: WorkerQueue) -> bool:
-        """Take in what a worker has sent; tell whether it has ended."""
+    def _take_results(self, worker: WorkerQueue) -> bool:
+        """Take in the results that a worker has sent; return whether it is still connected."""
         try:
             messages = worker.stream.take()
         except PeerLostError:
             self._ears.on_worker_lost(worker)
-            return True
+            return False
         self._ears.on_results(worker, messages)
-        return False
+        return True
 
     def _go_on_sending(self, poll: select.poll) -> None:
         for fd, worker in self._workers.items():

@@ -162,7 +162,7 @@ class Rooms:
             self._has_none = True  # messages need no memory that is shared
             return None
         try:
-            self._has_none = not self._is_entered(mapped)
+            self._has_none = not self._ask_to_map(mapped)
         finally:
             mapped.release_name()
         if self._has_none:
@@ -172,8 +172,8 @@ class Rooms:
         self._rooms.append(room)
         return room
 
-    def _is_entered(self, mapped: segment.Segment) -> bool:
-        """Let the ps map a room; tell whether it has."""
+    def _ask_to_map(self, mapped: segment.Segment) -> bool:
+        """Ask the parameter server to map a buffer; return whether it has."""
         place = namespace(), mapped.path, mapped.nbytes, mapped.nonce
         try:
             return bool(self._ask("enter_room", self._member, *place))

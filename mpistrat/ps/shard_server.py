@@ -127,11 +127,11 @@ class ShardServer:
         while not self._is_over:
             for fd, _ in poll.poll():
                 member, stream = members[fd]
-                if self._is_gone(member, stream):
-                    poll.unregister(fd)
-                else:
+                if self._serve_member(member, stream):
                     wanted = select.POLLIN | (select.POLLOUT if stream.has_unsent else 0)
                     poll.modify(fd, wanted)
+                else:
+                    poll.unregister(fd)
 
     def _let_go(self) -> None:
         """Give memory back: in one process it would wait for Python to look for cycles."""
@@ -140,8 +140,8 @@ class ShardServer:
         self._shards.clear()
         self._lodging.close()
 
-    def _is_gone(self, member: Member, stream: Stream) -> bool:
-        """Do all that a member has sent; tell whether it has ended."""
+    def _serve_member(self, member: Member, stream: Stream) -> bool:
+        """Carry out all requests that a member has sent; return whether it is still connected."""
         try:
             stream.flush()
             for request in stream.take():
@@ -154,8 +154,8 @@ class ShardServer:
                 raise
             self._lodging.forget(str(member))
             _LOG.info("%s: %s has ended", self._seat.me, member)
-            return True
-        return False
+            return False
+        return True
 
     def _do(self, stream: Stream, request: tuple[Any, ...]) -> None:
         number, operation, *arguments = request

@@ -188,15 +188,15 @@ class ParameterServerStrategy(Strategy):
     def _dismiss(self) -> bool:
         """End workers that no coordinator has used; tell whether the job goes on without one."""
         seat = self.extended.client.seat
-        have_heard = [_has_heard(seat.streams[worker], False) for worker in seat.roster.workers]
+        were_told = [_send_end(seat.streams[worker], False) for worker in seat.roster.workers]
         # Where ranks cannot be lost, closing the job says which one was.
-        return not all(have_heard) and mpi.outlives_ranks()
+        return not all(were_told) and mpi.outlives_ranks()
 
     def _dismiss_evaluators(self, has_lost: bool) -> bool:
         """Tell evaluators that the job is over; tell whether it has lost a member by then."""
         seat = self.extended.client.seat
-        have_heard = [_has_heard(seat.streams[one], has_lost) for one in seat.roster.evaluators]
-        return has_lost or (not all(have_heard) and mpi.outlives_ranks())
+        were_told = [_send_end(seat.streams[one], has_lost) for one in seat.roster.evaluators]
+        return has_lost or (not all(were_told) and mpi.outlives_ranks())
 
     def abandon(self, reason: str) -> None:
         """Leave a job that has failed, and tell the others why. **Local.**"""
@@ -242,8 +242,8 @@ def _check_no_devices(worker_devices: Any) -> None:
         )
 
 
-def _has_heard(member: Stream, has_lost: bool) -> bool:
-    """Tell a member that the job is over; return False if it has ended before."""
+def _send_end(member: Stream, has_lost: bool) -> bool:
+    """Tell a member that the job is over; return False if it had ended before."""
     try:
         member.send(("end", has_lost), config.timeout_s())
     except PeerLostError:
