@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 __all__ = ["Array", "ArrayLike", "Nest"]
@@ -18,5 +17,3 @@ numbers, nested lists of numbers, and host arrays with ``__dlpack__`` or ``__arr
 
 Nest: TypeAlias = Any
 """An array-like, or tuples, lists, dicts and registered containers of nests (see optree)."""
-
-Scalar: TypeAlias = bool | int | float | complex | np.generic

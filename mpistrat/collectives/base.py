@@ -3,7 +3,7 @@
 Shapes, axes, dtypes, fingerprints, deadlines and errors are settled above it, so a backend stays
 small. Every operation is a generator of *requests*: it starts a transfer, yields the request, and
 is resumed once ``request.Test()`` was true. That makes the same code serve blocking and
-asynchronous calls, and leaves every wait (and its deadline) to one loop in work.py.
+asynchronous calls, and leaves every wait (and its deadline) to one loop in engine.py.
 """
 
 from __future__ import annotations

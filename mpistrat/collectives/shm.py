@@ -49,7 +49,7 @@ from mpistrat.collectives.shared.tuning import CALLS, HALVES, Tuning, Tunings
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
-__all__ = ["CAPABILITIES", "ShmBackend", "kernels", "why_no_kernels"]
+__all__ = ["CAPABILITIES", "ShmBackend"]
 
 
 CAPABILITIES = Capabilities(
@@ -209,12 +209,6 @@ class ShmBackend:
     def reduce_scatter(self, send: Array, recv: Array, counts: Sequence[int], op: str) -> Steps:
         """Reduce by blocks."""
         return self._transfer(REDUCE_SCATTER, [send], [recv], op=op, send_counts=counts)
-
-    def reduce_scatter_pieces(
-        self, send: Sequence[Array], recv: Array, counts: Sequence[int], op: str
-    ) -> Steps:
-        """Reduce a list of arrays of one dtype as if it were one array, by blocks."""
-        return self._transfer(REDUCE_SCATTER, send, [recv], op=op, send_counts=counts)
 
     def allgather_pieces(self, send: Array, recv: Sequence[Array], counts: Sequence[int]) -> Steps:
         """Gather into a list of arrays as if it were one array."""

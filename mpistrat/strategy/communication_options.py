@@ -13,7 +13,7 @@ __all__ = ["CommunicationImplementation", "CommunicationOptions"]
 
 
 class CommunicationImplementation(enum.Enum):
-    """TensorFlow's choices; here AUTO and RING leave it to the backend, NCCL needs GPUs."""
+    """TensorFlow's choices; accepted, without effect: the backend decides."""
 
     AUTO = "AUTO"
     RING = "RING"
@@ -31,7 +31,7 @@ class CommunicationOptions:
     timeout_seconds
         Deadline of each collective; None for MPISTRAT_TIMEOUT.
     implementation
-        A preference among carriers.
+        TensorFlow's choice of a carrier; accepted, without effect.
 
     References
     ----------

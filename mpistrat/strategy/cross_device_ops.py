@@ -216,7 +216,7 @@ class ReductionToOneDevice(CollectiveAllReduce):
 
 
 class _Packed(CollectiveAllReduce):
-    """An all-reduce with TensorFlow's `num_packs`: how many messages a list is cut into."""
+    """An all-reduce with TensorFlow's `num_packs`: accepted, without effect."""
 
     def __init__(self, num_packs: int = 1) -> None:
         if num_packs < 0:
@@ -229,7 +229,7 @@ class HierarchicalCopyAllReduce(_Packed):
 
 
 class NcclAllReduce(_Packed):
-    """All-reduce by NCCL where the replicas are GPUs; CPU replicas use the strategy's backend."""
+    """TensorFlow's name, accepted; there is no NCCL yet, the strategy's backend reduces."""
 
 
 def _of_list(options: CommunicationOptions) -> dict[str, Any]:
