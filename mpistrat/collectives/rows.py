@@ -9,7 +9,7 @@ import numpy as np
 from mpistrat.collectives.arrays import flat
 from mpistrat.types import Array
 
-__all__ = ["even_lengths", "from_rows", "row_counts", "row_signature", "to_rows"]
+__all__ = ["from_rows", "row_counts", "row_signature", "to_rows"]
 
 
 def to_rows(array: Array, axis: int) -> Array:
@@ -33,9 +33,3 @@ def row_counts(lengths: Sequence[int], shape: tuple[int, ...], axis: int) -> lis
     """Return the number of elements in blocks of `lengths` rows each."""
     width = int(np.prod(row_signature(shape, axis), dtype=np.int64))
     return [int(n) * width for n in lengths]
-
-
-def even_lengths(length: int, size: int) -> list[int]:
-    """Cut `length` rows for `size` ranks: the first ``length % size`` get one more."""
-    least, extra = divmod(length, size)
-    return [least + (rank < extra) for rank in range(size)]

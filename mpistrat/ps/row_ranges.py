@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from mpistrat.collectives.even_cut import even_lengths
 from mpistrat.ps.rows import check_result, put_rows
 from mpistrat.types import Array
 
@@ -40,12 +41,12 @@ class RowRanges:
         self.starts = [0, *self._stops[:-1]]
         self.edges = np.array([0, *self._stops], np.int64)
         self._bounds = np.array(self.starts[1:], np.int64)
-        self._is_divided = list(lengths) == _even(self.count, len(lengths))
+        self._is_divided = list(lengths) == even_lengths(self.count, len(lengths))
 
     @classmethod
     def divide(cls, count: int, parts: int) -> RowRanges:
         """Return `parts` ranges of `count` rows in all, the longer ones, by a row, first."""
-        return cls(_even(count, parts))
+        return cls(even_lengths(count, parts))
 
     @property
     def count(self) -> int:
@@ -95,11 +96,6 @@ class RowRanges:
             Route(where, rows[where] - start)
             for where, start in zip(np.split(order, cuts), self.starts, strict=True)
         ]
-
-
-def _even(count: int, parts: int) -> list[int]:
-    each, more = divmod(count, parts)
-    return [each + (part < more) for part in range(parts)]
 
 
 class Route:

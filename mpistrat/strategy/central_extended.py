@@ -13,6 +13,7 @@ import numpy as np
 
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.arrays import as_array
+from mpistrat.collectives.even_cut import piece_bounds
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.central_variable import CentralVariable
@@ -141,10 +142,7 @@ class CentralExtended(GpuExtended):
 
     def share(self, count: int) -> tuple[int, int]:
         """Return where this rank's share of `count` rows begins and ends. **Local.**"""
-        rank = self.communicator.rank
-        least, extra = divmod(count, self.communicator.size)
-        start = rank * least + min(rank, extra)
-        return start, start + least + (rank < extra)
+        return piece_bounds(count, self.communicator.size, self.communicator.rank)
 
     # ------------------------------------------------------------------------------- updating
 

@@ -8,10 +8,9 @@ from mpistrat.collectives.arrays import as_array
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.strategy import context, creation
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.scatter import check_slices, scatter
 from mpistrat.strategy.values import Delegate, DistributedValues
-from mpistrat.strategy.variable_options import VariableAggregation
+from mpistrat.strategy.variable_options import VariableAggregation, reduce_op_of
 from mpistrat.strategy.variables import CHANGES, Variable
 from mpistrat.types import Array, ArrayLike
 
@@ -134,7 +133,7 @@ class CentralVariable(Variable):
             mine = extended.combiner.of_each_replica(value)
             for one in mine.values if isinstance(mine, DistributedValues) else (mine,):
                 self._check_shape(as_array(one), method)
-        op = ReduceOp.SUM if self._aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+        op = reduce_op_of(self._aggregation)
         share = extended.combined_share(op, mine, what)
         with extended.communicator.checking():
             fitting = self._taken(share, method)

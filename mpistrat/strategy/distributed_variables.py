@@ -10,11 +10,10 @@ import numpy as np
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import check_equal
 from mpistrat.strategy.scatter import check_slices
 from mpistrat.strategy.values import Delegate, DistributedValues, local_index
-from mpistrat.strategy.variable_options import VariableAggregation
+from mpistrat.strategy.variable_options import VariableAggregation, reduce_op_of
 from mpistrat.strategy.variables import Variable
 from mpistrat.types import Array, ArrayLike
 
@@ -153,7 +152,7 @@ def _assign_merged(
         first = value.values[0] if isinstance(value, DistributedValues) else value
         combined = extended.combiner.broadcast_first(first)
     else:
-        op = ReduceOp.SUM if variable.aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+        op = reduce_op_of(variable.aggregation)
         combiner = extended.combiner
         combined = combiner.reduce_one(op, combiner.of_each_replica(value))
     extended.update_components(variable, _call(method), (combined,), {})
@@ -182,7 +181,7 @@ class SyncOnReadVariable(DistributedVariable):
         if self._aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
             first: Array = extended.combiner.broadcast_first(values.values[0])
             return first
-        op = ReduceOp.SUM if self._aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+        op = reduce_op_of(self._aggregation)
         combined: Array = extended.combiner.reduce_one(op, values)
         return combined
 

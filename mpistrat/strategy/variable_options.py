@@ -5,8 +5,14 @@ from __future__ import annotations
 import enum
 
 from mpistrat.errors import UsageError
+from mpistrat.strategy.reduce_op import ReduceOp
 
-__all__ = ["VariableAggregation", "VariableSynchronization", "check_options"]
+__all__ = [
+    "VariableAggregation",
+    "VariableSynchronization",
+    "check_options",
+    "reduce_op_of",
+]
 
 
 class VariableSynchronization(enum.Enum):
@@ -35,6 +41,11 @@ class VariableAggregation(enum.Enum):
     SUM = 1
     MEAN = 2
     ONLY_FIRST_REPLICA = 3
+
+
+def reduce_op_of(aggregation: VariableAggregation) -> ReduceOp:
+    """Return the operation that combines the replicas' values: SUM for SUM, else MEAN."""
+    return ReduceOp.SUM if aggregation is VariableAggregation.SUM else ReduceOp.MEAN
 
 
 def check_options(

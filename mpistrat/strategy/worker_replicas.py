@@ -15,7 +15,7 @@ from mpistrat.strategy.nest import map_nest
 from mpistrat.strategy.reduce_op import ReduceOp
 from mpistrat.strategy.replica_context import ReplicaContext
 from mpistrat.strategy.values import DistributedValues
-from mpistrat.strategy.variable_options import VariableAggregation
+from mpistrat.strategy.variable_options import VariableAggregation, reduce_op_of
 from mpistrat.types import Array, Nest
 
 if TYPE_CHECKING:
@@ -109,5 +109,5 @@ def combined(strategy: Strategy, aggregation: VariableAggregation, value: Any) -
         first: Array = value.values[0] if isinstance(value, DistributedValues) else value
         return first
     combiner = strategy.extended.combiner
-    op = ReduceOp.SUM if aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+    op = reduce_op_of(aggregation)
     return combiner.reduce_one(op, combiner.of_each_replica(value))

@@ -14,9 +14,10 @@ from mpistrat.collectives.arrays import (
     flat,
     landing,
 )
+from mpistrat.collectives.even_cut import even_lengths
 from mpistrat.collectives.native import kernels, why_no_kernels
 from mpistrat.collectives.roots import check_root
-from mpistrat.collectives.rows import even_lengths, from_rows, row_counts, row_signature, to_rows
+from mpistrat.collectives.rows import from_rows, row_counts, row_signature, to_rows
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.testing.pretend_gpus import pretending
 

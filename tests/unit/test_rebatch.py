@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpistrat.collectives.even_cut import piece_bounds
 from mpistrat.data import ArraySpec
 from mpistrat.strategy.input.rebatch import (
     cut,
     empty_like,
     empty_of,
     has_rows,
-    piece_bounds,
 )
 from mpistrat.strategy.input.source import as_element
 

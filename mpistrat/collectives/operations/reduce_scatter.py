@@ -7,10 +7,11 @@ import numpy as np
 from mpistrat.collectives import nans
 from mpistrat.collectives.arrays import as_array, check_axis
 from mpistrat.collectives.base import Steps
+from mpistrat.collectives.even_cut import even_lengths
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
 from mpistrat.collectives.reductions import narrow, result_dtype
-from mpistrat.collectives.rows import even_lengths, from_rows, row_counts, to_rows
+from mpistrat.collectives.rows import from_rows, row_counts, to_rows
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["reduce_scatter"]

@@ -10,11 +10,12 @@ import numpy as np
 from mpistrat.collectives import fingerprint
 from mpistrat.collectives.arrays import as_array, check_axis
 from mpistrat.collectives.base import Steps
+from mpistrat.collectives.even_cut import even_lengths
 from mpistrat.collectives.fingerprint import Signature
 from mpistrat.collectives.gate import Gate
 from mpistrat.collectives.objects import bcast_object
 from mpistrat.collectives.roots import check_root
-from mpistrat.collectives.rows import even_lengths, from_rows, row_counts, to_rows
+from mpistrat.collectives.rows import from_rows, row_counts, to_rows
 from mpistrat.errors import UsageError
 from mpistrat.types import Array, ArrayLike
 

@@ -7,23 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat.collectives.even_cut import piece_bounds
 from mpistrat.errors import UsageError
 from mpistrat.strategy.input.array_spec import ArraySpec
 from mpistrat.strategy.nest import flatten, map_nest
 from mpistrat.types import Nest
 
-__all__ = ["cut", "empty_like", "empty_of", "has_rows", "piece_bounds"]
-
-
-def piece_bounds(rows: int, pieces: int, index: int) -> tuple[int, int]:
-    """Return where piece `index` of `rows` rows begins and ends.
-
-    The pieces are contiguous and in order; the first ``rows % pieces`` are one row longer than
-    the others, which may be empty.
-    """
-    least, longer = divmod(rows, pieces)
-    start = index * least + min(index, longer)
-    return start, start + least + (index < longer)
+__all__ = ["cut", "empty_like", "empty_of", "has_rows"]
 
 
 def cut(element: Nest, pieces: int, first: int = 0, count: int | None = None) -> list[Nest]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.collectives.rows import even_lengths
+from mpistrat.collectives.even_cut import even_lengths
 from mpistrat.errors import UsageError
 from mpistrat.testing.backends.cases import BackendCases, setting
 from mpistrat.testing.backends.samples import (
