@@ -195,12 +195,13 @@ def _give_caches(distributed: Any, dataset: Any, name: str, in_memory: bool = Tr
     paths, memories = _caches(graph)
     for path in paths:
         path.string_val[0] += f".{name}".encode()
-    if in_memory:
-        _exchange(memories, kept.get(name))
+    has_memory = _exchange(memories, kept.get(name)) if in_memory else True
     mended = private_data.dataset_of(graph, own)
     private_data.replace_own_dataset(distributed, mended)
-    # As long as the data set lives, so does what is cached of it.
-    setattr(cache, _KEPT, {**kept, name: mended})
+    if not has_memory:
+        # The first one owns the memory: kept as long as the data set lives, not replaced by those
+        # that only use it, since its end is the end of what is cached.
+        setattr(cache, _KEPT, {**kept, name: mended})
 
 
 def _caches(graph: Any) -> tuple[list[Any], list[Any]]:
@@ -216,13 +217,14 @@ def _caches(graph: Any) -> tuple[list[Any], list[Any]]:
     return paths, memories
 
 
-def _exchange(memories: list[Any], kept: Any) -> None:
-    """Let caches use the memory of those of `kept`, if there is such a data set, or new memory."""
+def _exchange(memories: list[Any], kept: Any) -> bool:
+    """Let caches use the memory of those of `kept`, or else new memory; return whether they do."""
     found = private_data.graph_of(kept) if kept is not None else None
     known = [] if found is None else _caches(found)[1]
     if len(known) == len(memories):
         for memory, other in zip(memories, known, strict=True):
             memory.CopyFrom(other)
-        return
+        return True
     for memory in memories:
         memory.name += "/none"  # where nothing is of that name TensorFlow takes new memory
+    return False

@@ -1,5 +1,6 @@
 """Data sets of files under strategies of ranks: the order of predictions, few files, caches."""
 
+import gc
 import tempfile
 from pathlib import Path
 
@@ -127,7 +128,6 @@ def test_a_cache_holds_all_rows_for_all_who_read_it(where, files):
     drop(s)
 
 
-@pytest.mark.mpi(ranks=2, timeout_s=90)
 def test_what_was_cached_is_not_read_again():
     with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(["CPU:0"]) as s:
         paths = write(folder, 4)
@@ -136,7 +136,9 @@ def test_what_was_cached_is_not_read_again():
         want = model.evaluate(dataset, verbose=0)
         for path in paths:
             Path(path).unlink()
-        assert model.evaluate(dataset, verbose=0) == want
+        for _ in range(3):
+            gc.collect()  # of the divisions before, one of which owned the memory
+            assert model.evaluate(dataset, verbose=0) == want
     drop(s)
 
 
