@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger, warn_once
@@ -206,8 +205,8 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
             return None
         # A generator can be read once only, and an iterator would read ahead of it.
         peeked = getattr(iterator.data_adapter, "_first_batches", None)
-        if peeked and all(isinstance(one, np.ndarray) for one in tf.nest.flatten(peeked[0])):
-            return original(self, None, tf.nest.map_structure(tf.convert_to_tensor, peeked[0]))
+        if peeked and all(map(_has_form, tf.nest.flatten(peeked[0]))):
+            return original(self, None, peeked[0])
         batch = _first_batch(iterator)
         data_batch = tf.nest.map_structure(
             lambda one: strategy.experimental_local_results(one)[0], batch
@@ -215,6 +214,11 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, None, data_batch)
 
     return build
+
+
+def _has_form(value: Any) -> bool:
+    """Whether it has what a model is built from, be it an array or a tensor of any kind."""
+    return value is None or (hasattr(value, "shape") and hasattr(value, "dtype"))
 
 
 def _first_batch(iterator: Any) -> Any:

@@ -1,5 +1,6 @@
 """One model with data of all kinds, one after the other: arrays, data sets, generators."""
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -138,6 +139,57 @@ def test_the_programs_arrays_are_not_written_to(kind, devices):
             model.fit(data, verbose=0)
         np.testing.assert_array_equal(x, X)
         np.testing.assert_array_equal(y, Y)
+    drop(s)
+
+
+def uneven(convert, drawn):
+    """Yield batches of unequal lengths in a seeded order, once; `drawn` gets their rows."""
+    order = np.random.default_rng(5).permutation(COUNT)
+    for rows in np.split(order, [3, 8, 16, 17, 24]):
+        drawn.extend(rows)
+        yield tuple(map(convert, (X[rows], Y[rows, None])))
+
+
+def trained_once(scope, data, is_built):
+    """Return the weights, the loss and the number of rows of the first epoch of a new model."""
+    with scope:
+        parts = [keras.Input((3,))] if is_built else []
+        ones = keras.layers.Dense(1, kernel_initializer="ones")
+        model = keras.Sequential([*parts, ones])
+        model.compile(keras.optimizers.SGD(0.05), "mse", weighted_metrics=[Rows(name="rows")])
+    logs = model.fit(data, verbose=0).history
+    return *model.get_weights(), logs["loss"][0], logs["rows"][0]
+
+
+class Rows(keras.metrics.Sum):
+    """Counts rows."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        return super().update_state(tf.ones_like(y_true))
+
+
+GIVEN = {"arrays": lambda array: array, "tensors": tf.constant}
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+@pytest.mark.parametrize("is_built", [False, True], ids=["new", "built"])
+def test_a_generator_that_is_read_once_trains_a_new_model_with_all_rows(kind, is_built):
+    batches = list(uneven(GIVEN[kind], []))
+    lengths = tf.data.Dataset.from_generator(
+        lambda: iter(batches),
+        output_signature=(
+            tf.TensorSpec([None, 3], tf.float32),
+            tf.TensorSpec([None, 1], tf.float32),
+        ),
+    )
+    want = trained_once(contextlib.nullcontext(), lengths, is_built)
+    assert want[-1] == COUNT
+    drawn = []
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
+        found = trained_once(s.scope(), uneven(GIVEN[kind], drawn), is_built)
+        for mine, one in zip(found, want, strict=True):
+            np.testing.assert_allclose(mine, one, rtol=1e-5)
+    assert sorted(drawn) == list(range(COUNT))
     drop(s)
 
 
