@@ -203,10 +203,9 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, iterator, data_batch)
         if _is_built(self):
             return None
-        # A generator can be read once only, and an iterator would read ahead of it.
-        peeked = getattr(iterator.data_adapter, "_first_batches", None)
-        if peeked and all(map(_has_form, tf.nest.flatten(peeked[0]))):
-            return original(self, None, peeked[0])
+        known = _known_batch(iterator.data_adapter)
+        if known is not None:
+            return original(self, None, known)
         batch = _first_batch(iterator)
         data_batch = tf.nest.map_structure(
             lambda one: strategy.experimental_local_results(one)[0], batch
@@ -216,9 +215,23 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
     return build
 
 
-def _has_form(value: Any) -> bool:
-    """Whether it has what a model is built from, be it an array or a tensor of any kind."""
-    return value is None or (hasattr(value, "shape") and hasattr(value, "dtype"))
+def _known_batch(adapter: Any) -> Any:
+    """Return what is known of batches of a generator or PyDataset without reading one; or None.
+
+    An iterator would read ahead: of a generator that can be read once, and of what the workers of
+    a PyDataset have made. Keras loses such batches, and errors with them, in one process, too.
+    """
+    peeked = getattr(adapter, "_first_batches", None)
+    batch = peeked[0] if peeked else getattr(adapter, "_output_signature", None)
+    leaves = [_unless_optional(one) for one in tf.nest.flatten(batch)]
+    has_forms = all(
+        one is None or (hasattr(one, "shape") and hasattr(one, "dtype")) for one in leaves
+    )
+    return None if batch is None or not has_forms else tf.nest.pack_sequence_as(batch, leaves)
+
+
+def _unless_optional(value: Any) -> Any:
+    return None if isinstance(value, tf.OptionalSpec) else value  # so Keras has it for None
 
 
 def _first_batch(iterator: Any) -> Any:

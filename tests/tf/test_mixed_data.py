@@ -11,6 +11,7 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402 - it comes with TensorFlow
 
 import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
@@ -157,7 +158,7 @@ def trained_once(scope, data, is_built):
         ones = keras.layers.Dense(1, kernel_initializer="ones")
         model = keras.Sequential([*parts, ones])
         model.compile(keras.optimizers.SGD(0.05), "mse", weighted_metrics=[Rows(name="rows")])
-    logs = model.fit(data, verbose=0).history
+    logs = model.fit(data, verbose=0, shuffle=False).history
     return *model.get_weights(), logs["loss"][0], logs["rows"][0]
 
 
@@ -191,6 +192,53 @@ def test_a_generator_that_is_read_once_trains_a_new_model_with_all_rows(kind, is
             np.testing.assert_allclose(mine, one, rtol=1e-5)
     assert sorted(drawn) == list(range(COUNT))
     drop(s)
+
+
+class Unreadable(keras.utils.PyDataset):
+    """A data set one of whose batches some rank cannot read."""
+
+    def __init__(self, index, **options):
+        super().__init__(**options)
+        self.index = index
+
+    def __len__(self):
+        return 30
+
+    def __getitem__(self, index):
+        if index == self.index:
+            raise OSError("image 77 is broken")
+        return X[:BATCH], Y[:BATCH, None]
+
+
+@pytest.mark.parametrize("index", [0, 9, 29])
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("call", ["fit", "evaluate"])
+def test_an_error_of_one_ranks_pydataset_is_told_on_all(call, workers, index):
+    """Keras, with workers, has lost it with the iterator that a new model is built by."""
+    with refused(Exception, "image 77 is broken"), distribute.MirroredStrategy(["CPU:0"]) as s:
+        is_last = s.communicator.rank == s.communicator.size - 1
+        data = Unreadable(index if is_last else -1, workers=workers)
+        getattr(model_in(s), call)(data, verbose=0)
+    drop(s)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pydataset_with_workers_trains_a_new_model_with_all_rows(workers):
+    want = trained_once(contextlib.nullcontext(), dataset().map(column), False)
+    with distribute.MirroredStrategy(["CPU:0"]) as s:
+        found = trained_once(s.scope(), Columns(workers=workers), False)
+        for mine, one in zip(found, want, strict=True):
+            np.testing.assert_allclose(mine, one, rtol=1e-5)
+    drop(s)
+
+
+def column(x, y):
+    return x, y[:, None]
+
+
+class Columns(Batches):
+    def __getitem__(self, index):
+        return column(*super().__getitem__(index))
 
 
 def test_data_with_an_end_after_data_without_one():
