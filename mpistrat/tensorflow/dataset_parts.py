@@ -10,6 +10,7 @@ import tensorflow as tf
 from mpistrat.tensorflow import private_data, private_graph
 
 __all__ = [
+    "cache_files_of",
     "cache_of",
     "has_batches",
     "has_chance",
@@ -61,6 +62,12 @@ def cache_of(dataset: Any) -> Any:
     """Return the first part that caches its elements, in memory or in a file; or None."""
     caches = (part for part in parts_of(dataset) if "CacheDataset" in type(part).__name__)
     return next(caches, None)
+
+
+def cache_files_of(dataset: Any) -> list[str]:
+    """Return the names that the program has given to caches in files, the outermost first."""
+    names = (private_data.file_of_cache(part) for part in parts_of(dataset))
+    return [name for name in names if name]
 
 
 def is_endless(dataset: Any) -> bool:

@@ -14,6 +14,7 @@ from mpistrat.tensorflow.private_api import load
 __all__ = [
     "cardinality_in",
     "dataset_of",
+    "file_of_cache",
     "functions_of",
     "graph_of",
     "inputs_of",
@@ -213,6 +214,12 @@ def inputs_of(dataset: Any) -> Any:
 def functions_of(dataset: Any) -> list[str]:
     """Return the names of the functions that a data set calls, without those of its inputs."""
     return [own.function.name.decode() for own in dataset._functions()]
+
+
+def file_of_cache(dataset: Any) -> str:
+    """Return the file's name of a data set that caches in one; "" of any other one."""
+    name = getattr(dataset, "_filename", None) if "Cache" in type(dataset).__name__ else None
+    return "" if name is None else (tf.get_static_value(name) or b"").decode()
 
 
 def seeds_of(dataset: Any) -> list[Any]:

@@ -18,6 +18,7 @@ import tensorflow as tf
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow import dataset_parts, private_data
+from mpistrat.tensorflow.cache_files import drop_stale
 from mpistrat.tensorflow.data_agreement import DataAgreement, keep_agreement
 from mpistrat.tensorflow.orders import check_order
 
@@ -94,9 +95,11 @@ def divided(dataset: Any, make: Make, communicator: Communicator) -> Any:
         rank, size = communicator.rank, communicator.size
         if _is_by_files(found, size):
             check_order(dataset, communicator, is_by_rows=False)
+            drop_stale(dataset, communicator, f"files_{rank}_of_{size}", has_own=True)
             _give_caches(found, dataset, f"files_{rank}_of_{size}")
             setattr(found, _BY_FILES, True)
             return found
+    drop_stale(dataset, communicator, f"rank_{communicator.rank}", has_own=communicator.rank > 0)
     return _by_rows(dataset, make, communicator)
 
 

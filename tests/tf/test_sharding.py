@@ -1,6 +1,7 @@
 """Data sets of files under strategies of ranks: the order of predictions, few files, caches."""
 
 import gc
+import os
 import tempfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402 - it comes with TensorFlow
 
 import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.tensorflow import cache_files  # noqa: E402
 from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
@@ -24,12 +26,12 @@ COUNTS = (7, 6, 8, 9)
 ROWS = np.arange(sum(COUNTS), dtype=np.float32)
 
 
-def write(folder, files, kind="tfrecord"):
+def write(folder, files, kind="tfrecord", plus=0):
     """Write rows to files, once for all ranks of this machine; return their paths."""
     ends = np.cumsum((0, *COUNTS[: files - 1], sum(COUNTS[files - 1 :])))
     paths = [str(Path(folder, f"{i}.{kind}")) for i in range(files)]
     for path, first, last in zip(paths, ends, ends[1:], strict=False):
-        text = [str(int(row)) for row in ROWS[first:last]]
+        text = [str(int(row) + plus) for row in ROWS[first:last]]
         if kind == "tfrecord":
             with tf.io.TFRecordWriter(path) as writer:
                 for one in text:
@@ -139,6 +141,58 @@ def test_what_was_cached_is_not_read_again():
         for _ in range(3):
             gc.collect()  # of the divisions before, one of which owned the memory
             assert model.evaluate(dataset, verbose=0) == want
+    drop(s)
+
+
+@pytest.mark.parametrize("when", ["in one run", "between runs"])
+@pytest.mark.parametrize("files", [1, 4], ids=["by rows", "by files"])
+def test_a_cache_that_the_program_removes_is_made_anew_on_all_ranks(files, when):
+    with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(["CPU:0"]) as s:
+        shared = s.communicator.bcast_object(folder)
+        model, is_by_files = double(s), files > 1
+
+        def error():
+            s.communicator.barrier()
+            dataset = read(paths).cache(f"{shared}/cache")
+            found = model.evaluate(dataset, verbose=0)[1]
+            s.communicator.barrier()
+            return found
+
+        paths = write(folder, files)
+        np.testing.assert_allclose(error(), ROWS.mean(), rtol=1e-6)
+        paths = write(folder, files, plus=100)
+        if when == "between runs":
+            cache_files._was_complete.clear()
+        else:
+            np.testing.assert_allclose(error(), ROWS.mean(), rtol=1e-6)
+        if s.is_chief:
+            own = f"cache.files_0_of_{s.communicator.size}" if is_by_files else "cache"
+            for end in ("index", "data-00000-of-00001"):
+                Path(folder, f"{own}.{end}").unlink()
+        np.testing.assert_allclose(error(), ROWS.mean() + 100, rtol=1e-6)
+        for path in paths:
+            Path(path).write_bytes(b"")
+        np.testing.assert_allclose(error(), ROWS.mean() + 100, rtol=1e-6)
+    drop(s)
+
+
+def test_a_cache_that_one_process_makes_anew_is_made_anew_by_ranks():
+    with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(["CPU:0"]) as s:
+        shared = s.communicator.bcast_object(folder)
+        model, path = double(s), f"{shared}/cache"
+        for plus in (0, 100):
+            paths = write(folder, 1, plus=plus)
+            dataset = read(paths).cache(path)
+            cache_files._was_complete.clear()
+            if plus and s.is_chief:
+                for file in (f"{path}.index", f"{path}.data-00000-of-00001"):
+                    Path(file).unlink()
+                assert len(list(dataset)) == 8
+                later = Path(f"{path}.index").stat().st_mtime + 100
+                os.utime(f"{path}.index", (later, later))
+            found = model.evaluate(dataset, verbose=0)[1]
+            np.testing.assert_allclose(found, ROWS.mean() + plus, rtol=1e-6)
+            s.communicator.barrier()
     drop(s)
 
 
