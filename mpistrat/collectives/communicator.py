@@ -213,6 +213,15 @@ class Communicator(Calls):
         if self._backend.fast is not None:
             self._backend.fast.label = text_number(label)
 
+    @contextmanager
+    def labelled(self, label: str | None) -> Iterator[None]:
+        """Let the calls that begin in this block have a :attr:`label`. **Local.**"""
+        before, self.label = self._label, label
+        try:
+            yield
+        finally:
+            self.label = before
+
     @property
     def rank(self) -> int:
         """Index of this rank."""

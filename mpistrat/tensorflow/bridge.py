@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -107,7 +106,7 @@ class Bridge:
 
     def _all_reduce(self, op: str, made_for: str | None = None) -> SameShape:
         def start(sources: list[Array], results: list[Array]) -> Finish | None:
-            with self._made_for(made_for):
+            with self.communicator.labelled(made_for):
                 return start_now(sources, results)
 
         def start_now(sources: list[Array], results: list[Array]) -> Finish | None:
@@ -133,16 +132,6 @@ class Bridge:
 
     def _same_shape(self, start: Start, native: _Native | None = None) -> SameShape:
         return SameShape(start, self._timeout, native, self.is_native)
-
-    @contextmanager
-    def _made_for(self, what: str | None) -> Iterator[None]:
-        """Let the calls that begin in this block say what they are made for."""
-        before = self.communicator.label
-        self.communicator.label = what
-        try:
-            yield
-        finally:
-            self.communicator.label = before
 
     def _start_one(self, source: Array, result: Array, op: str) -> Finish | None:
         begun = self.communicator.allreduce_soon(source, op, out=result)
@@ -208,7 +197,7 @@ class Bridge:
             return self.communicator.allgather(array, axis, timeout=self._timeout)
 
         def run_for_mean(array: Array) -> Array:
-            with self._made_for(_OF_A_MEAN):
+            with self.communicator.labelled(_OF_A_MEAN):
                 return run(array)
 
         return _call(run_for_mean if of_mean else run, tensor, tf.TensorShape(shape))

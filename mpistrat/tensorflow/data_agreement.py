@@ -11,8 +11,7 @@ to agree in one component (such as the labels) whose rows are not all equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -150,21 +149,12 @@ class DataAgreement:
         return found
 
     def _gathered(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        with self._labelled():
+        with self._communicator.labelled(_LABEL):
             return self._communicator.allgather(array[None])
 
     def _reduced(self, array: npt.NDArray[Any], op: str) -> npt.NDArray[Any]:
-        with self._labelled():
+        with self._communicator.labelled(_LABEL):
             return self._communicator.allreduce(array, op)
-
-    @contextmanager
-    def _labelled(self) -> Iterator[None]:
-        """Let a mismatch, such as with a rank that is elsewhere, say what was going on."""
-        before, self._communicator.label = self._communicator.label, _LABEL
-        try:
-            yield
-        finally:
-            self._communicator.label = before
 
     def _check_counts(self, told: npt.NDArray[Any], is_end: bool) -> None:
         counts, components = told[:, :2].T.tolist()

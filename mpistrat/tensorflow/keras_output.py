@@ -14,12 +14,18 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpistrat import config
 from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.tensorflow.ours import is_over_ranks
 
 __all__ = ["end_together", "quiet_bars", "to_nowhere", "unless_other", "writes_nothing"]
 
 _LOG = get_logger(__name__)
+_END = (
+    "the end of fit: all ranks wait until each one's callbacks, such as on_train_end, have"
+    " returned; do what takes longer after fit, on all ranks, or raise MPISTRAT_TIMEOUT"
+)
+_TIMES_LONGER = 12  # than any other wait: an hour if MPISTRAT_TIMEOUT is not set
 
 
 def _is_other(model: Any) -> bool:
@@ -56,12 +62,18 @@ def _say_how_to_see_others() -> None:
 
 
 def end_together(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fit: no rank goes on before rank 0 has written what its callbacks write at the end."""
+    """Wrap fit: no rank goes on before rank 0 has written what its callbacks write at the end.
+
+    The ranks are patient there: rank 0 alone may send a model somewhere, and giving up would end
+    it and the job after all of the training. A rank that has ended or failed is noticed at once.
+    """
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
-        if is_over_ranks(self.distribute_strategy):
-            self.distribute_strategy.communicator.barrier()
+        strategy = self.distribute_strategy
+        if is_over_ranks(strategy):
+            with strategy.communicator.labelled(_END):
+                strategy.communicator.barrier(timeout=_TIMES_LONGER * config.timeout_s())
         return result
 
     return fit

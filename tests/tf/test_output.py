@@ -5,6 +5,7 @@ import csv
 import io
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ keras = pytest.importorskip("keras")
 
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
+from mpistrat.errors import CommunicationError  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
+from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
 
 four_cpus()
 
@@ -155,6 +158,43 @@ def test_a_trace_is_rank_0s():
         run(model, "fit", verbose=0, callbacks=[board])
         traces = [name for name in files_in(folder) if name.endswith(".xplane.pb")]
         assert len(traces) == 1
+
+
+class Slow(keras.callbacks.Callback):
+    """Takes longer than a wait may last, on rank 0 alone."""
+
+    def __init__(self, patch, limit, seconds):
+        super().__init__()
+        self.patch, self.limit, self.seconds = patch, limit, seconds
+
+    def on_train_end(self, logs=None):
+        self.patch.setenv("MPISTRAT_TIMEOUT", self.limit)
+        if self.model.distribute_strategy.is_chief:
+            time.sleep(self.seconds)
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=90)
+def test_the_end_of_fit_is_waited_for_longer():
+    with pytest.MonkeyPatch.context() as patch, distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        model = made(strategy)
+        run(model, "fit", verbose=0, callbacks=[Slow(patch, "1", 4)])
+        patch.undo()
+        assert strategy.communicator.allgather_object(1) == [1] * strategy.communicator.size
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=90)
+def test_a_callback_that_does_not_return_is_told():
+    def train():
+        run(model, "fit", verbose=0, callbacks=[Slow(patch, "0.1", 5)])
+        assert strategy.is_chief  # for which what the others gave is still there
+        strategy.communicator.barrier()
+
+    strategy = distribute.MirroredStrategy(["CPU:0"])
+    model = made(strategy)
+    told = r"(?s)the end of fit: .*on_train_end.*(ranks that did not come: 0;|gave up)"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CommunicationError, match=told):
+        train()
+    drop(strategy)
 
 
 PROGRAM = """
