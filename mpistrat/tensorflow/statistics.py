@@ -21,6 +21,11 @@ from mpistrat.tensorflow.ours import our_replica
 
 __all__ = ["averaged", "initialized", "made_by_layer", "moments_of_rows", "note_assignment"]
 
+_LABEL = (
+    "the mean of what layers such as BatchNormalization keep of their batches: call the layer in"
+    " the same steps on all ranks, with an empty batch where there are no rows, or put the"
+    " condition into a tf.function"
+)
 _MARK = "_mpistrat_is_statistic"  # of Keras's variables, and of what is in them
 
 
@@ -133,8 +138,22 @@ def averaged() -> Iterator[None]:
     finally:
         _local.handles = None
     found = [variable for handle in handles if (variable := _statistic(handle)) is not None]
-    for dtype in dict.fromkeys(variable.dtype for variable in found):
-        _average([variable for variable in found if variable.dtype == dtype])
+    if found:
+        with _told():
+            for dtype in dict.fromkeys(variable.dtype for variable in found):
+                _average([variable for variable in found if variable.dtype == dtype])
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Let a mismatch in this block say what it is about, where the block calls collectives now."""
+    context = our_replica()
+    extended = context.strategy.extended
+    if not tf.executing_eagerly() or len(extended.worker_devices) > 1:
+        yield  # replicas of one rank take turns: the label of one would be another's
+        return
+    with extended.bridge.communicator.labelled(_LABEL):
+        yield
 
 
 def _statistic(handle: Any) -> Any:

@@ -10,8 +10,10 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
+from mpistrat.errors import MismatchError  # noqa: E402
+from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.tensorflow_cases import Case  # noqa: E402
+from mpistrat.testing.tensorflow_cases import Case, drop  # noqa: E402
 
 four_cpus()
 
@@ -167,6 +169,40 @@ def test_own_loop(function, step):
                 call(tf.constant(turn * X[4 * rank : 4 * rank + 4]))
                 rows = turn * X[: 4 * strategy.num_replicas_in_sync]
                 assert_of_last_batch(strategy, model, rows)
+
+
+def sometimes(layer):
+    return lambda x: layer(x, training=True) if tf.size(x) > 0 else x
+
+
+KEPT = {
+    "called with no rows": trains,
+    "left out in a function": lambda layer: tf.function(sometimes(layer)),
+}
+
+
+@pytest.mark.parametrize("how", KEPT)
+def test_a_layer_without_rows_on_one_rank(how):
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        layer = made(strategy).layers[0]
+        strategy.run(KEPT[how](layer), (some_rows(strategy),))
+        np.testing.assert_allclose(layer.moving_mean.numpy(), [1.5])
+        assert_alike(strategy, [layer.moving_mean.numpy(), layer.moving_variance.numpy()])
+
+
+def some_rows(strategy):
+    """Return rows, but none on the last rank."""
+    is_last = strategy.communicator.rank == strategy.communicator.size - 1
+    return tf.constant(X[:0] if is_last else X[:4])
+
+
+def test_a_layer_that_is_left_out_without_rows_is_told():
+    told = "(?s)BatchNormalization.*with an empty batch"
+    with refused(MismatchError, told), distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        layer = made(strategy).layers[0]
+        strategy.run(sometimes(layer), (some_rows(strategy),))
+        strategy.communicator.barrier()
+    drop(strategy)
 
 
 def test_what_only_reads_is_local():
