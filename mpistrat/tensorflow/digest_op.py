@@ -1,7 +1,8 @@
-"""The operation ``MpistratDigest``: digests of the elements that a dataset gives, batch by batch.
+"""A dataset that notes digests of its elements, batch by batch, as they are read.
 
 kernels/tf/digest_op.cc is compiled on first use, as call_op.cc is. It reads at most some KiB of a
-tensor, so an element costs a few microseconds on the thread that makes it.
+tensor, so an element costs a few microseconds on the thread that reads it. Elements with ragged or
+sparse tensors, which a dataset holds encoded, are noted by a filter, for 50 µs more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from mpistrat.cluster.log import get_logger
-from mpistrat.tensorflow import native_op
+from mpistrat.tensorflow import native_op, private_data
 
 __all__ = ["Digests", "Marks", "Pass", "is_available"]
 
@@ -93,12 +94,19 @@ class Digests:
         self._library.mpistrat_tf_open_digests(ctypes.c_int64(self._key))
         close = self._library.mpistrat_tf_close_digests
         weakref.finalize(self, close, ctypes.c_int64(self._key)).atexit = False
+        is_plain = private_data.component_dtypes(dataset) == self.dtypes
+        self.dataset = (self._wrapped if is_plain and _is_native() else self._filtered)(dataset)
+
+    def _wrapped(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return _wrapped(self._module, dataset, self._key)
+
+    def _filtered(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         # A filter, since TensorFlow finds the size of a batch through filters, not through maps.
         noted = dataset.filter(self._noting())
         number = int(dataset.cardinality())
         if number != tf.data.UNKNOWN_CARDINALITY:
             noted = noted.apply(tf.data.experimental.assert_cardinality(number))
-        self.dataset = noted.with_options(dataset.options())
+        return noted.with_options(dataset.options())
 
     def _noting(self) -> Any:
         module, key = self._module, self._key  # not this object, which graphs would keep alive
@@ -156,6 +164,19 @@ def _parts(spec: Any) -> list[tuple[Any, bool]]:
     if isinstance(spec, tf.SparseTensorSpec):
         return [(one.dtype, index == 2) for index, one in enumerate(parts)]  # the dense shape
     return [(one.dtype, False) for one in parts]
+
+
+def _wrapped(module: ModuleType, dataset: tf.data.Dataset, key: int) -> tf.data.Dataset:
+    found: tf.data.Dataset = private_data.wrapped(dataset, module.filter_dataset_v674, key=key)
+    return found
+
+
+@functools.cache
+def _is_native() -> bool:
+    """Whether TensorFlow finds the size of a batch through ours, which it knows by its name."""
+    module, _ = _opened()
+    batches = tf.data.Dataset.range(2).batch(2)
+    return private_data.batch_size_of(_wrapped(module, batches, key=next(_numbers))) == 2
 
 
 def _opened() -> tuple[ModuleType, Any]:

@@ -12,7 +12,9 @@ import tensorflow as tf
 from mpistrat.tensorflow.private_api import load
 
 __all__ = [
+    "batch_size_of",
     "cardinality_in",
+    "component_dtypes",
     "dataset_of",
     "file_of_cache",
     "functions_of",
@@ -28,6 +30,7 @@ __all__ = [
     "variant_of",
     "wrap_dataset_seeds",
     "wrap_device_datasets",
+    "wrapped",
 ]
 
 _modules = load(
@@ -37,7 +40,7 @@ _modules = load(
             "_create_device_dataset",
             "gen_dataset_ops",
         ),
-        "data.ops.dataset_ops": ("_VariantDataset",),
+        "data.ops.dataset_ops": ("UnaryUnchangedStructureDataset", "_VariantDataset"),
         "distribute.input_lib": (
             "DistributedDataset",
             "DistributedDatasetAndIteratorSpec",
@@ -58,6 +61,23 @@ def own_dataset(distributed: Any) -> Any:
 def variant_of(dataset: Any) -> Any:
     """Return the tensor by which functions are given a dataset."""
     return dataset._variant_tensor
+
+
+def component_dtypes(dataset: Any) -> list[Any]:
+    """Return the dtypes of the tensors that an element is inside of TensorFlow."""
+    return list(dataset._flat_structure["output_types"])
+
+
+def batch_size_of(dataset: Any) -> int:
+    """Return the size of a batch, as TensorFlow finds it in the dataset's graph, or -1."""
+    return int(tf.raw_ops.ComputeBatchSize(input_dataset=dataset._variant_tensor))
+
+
+def wrapped(dataset: Any, operation: Callable[..., Any], **attributes: Any) -> Any:
+    """Return the dataset of equal elements that an operation makes of `dataset`."""
+    variant = operation(dataset._variant_tensor, **attributes, **dataset._flat_structure)
+    kind: Any = _modules["data.ops.dataset_ops"].UnaryUnchangedStructureDataset
+    return kind(dataset, variant)
 
 
 def replace_own_dataset(distributed: Any, dataset: Any) -> None:

@@ -13,7 +13,7 @@ import keras  # noqa: E402 - it comes with TensorFlow
 
 import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.tensorflow import digest_op  # noqa: E402
+from mpistrat.tensorflow import digest_op, private_data, sharding  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
@@ -323,6 +323,25 @@ def test_elements_and_lengths_are_as_before():
         found = s.experimental_distribute_dataset(rows)
         assert found.cardinality == 6
         assert sum(1 for _ in found) == 6
+
+
+def local(s, value):
+    return [row for part in s.experimental_local_results(value) for row in part.numpy().tolist()]
+
+
+def test_batches_are_divided_as_if_they_were_not_compared():
+    """The last batch is shorter, so that TensorFlow finds their size in the data set's graph."""
+    with compiled() as (s, _, _):
+        data = Dataset.from_tensor_slices(Y[:20]).batch(7)
+        with sharding.not_compared():
+            expected = s.experimental_distribute_dataset(data)
+        found = s.experimental_distribute_dataset(data)
+        shares = [[local(s, one) for one in dataset] for dataset in (found, expected)]
+        assert shares[0] == shares[1]
+        rows = s.communicator.allgather_object([row for share in shares[0] for row in share])
+        assert sorted(row for share in rows for row in share) == Y[:20].tolist()
+        graph = private_data.graph_of(private_data.own_dataset(found))
+        assert "FilterDatasetV674" in {node.op for node in graph.node}
 
 
 def test_rows_of_ones_own_are_not_compared():
