@@ -27,26 +27,20 @@ if TYPE_CHECKING:
         train,
     )
     from mpistrat.cluster.topology import Topology
-    from mpistrat.collectives.base import Backend, Capabilities
+    from mpistrat.collectives.backends.base import Backend, Capabilities
+    from mpistrat.collectives.backends.registry import available_backends, register_backend
     from mpistrat.collectives.communicator import Communicator
-    from mpistrat.collectives.diagnosis.recorder import CallRecord
-    from mpistrat.collectives.registry import available_backends, register_backend
+    from mpistrat.collectives.health.recorder import CallRecord
     from mpistrat.collectives.work import Work
     from mpistrat.coordinator.server import Server
     from mpistrat.strategy.base import Strategy
-    from mpistrat.strategy.central_storage import CentralStorageStrategy
+    from mpistrat.strategy.central_storage.strategy import CentralStorageStrategy
     from mpistrat.strategy.context import (
         experimental_set_strategy,
         get_replica_context,
         get_strategy,
         has_strategy,
         in_cross_replica_context,
-    )
-    from mpistrat.strategy.cross_device_ops import (
-        CrossDeviceOps,
-        HierarchicalCopyAllReduce,
-        NcclAllReduce,
-        ReductionToOneDevice,
     )
     from mpistrat.strategy.extended import StrategyExtended
     from mpistrat.strategy.indexed_slices import IndexedSlices
@@ -61,25 +55,31 @@ if TYPE_CHECKING:
     from mpistrat.strategy.mirrored import MirroredStrategy
     from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
     from mpistrat.strategy.one_device import OneDeviceStrategy
-    from mpistrat.strategy.parameter_server import ParameterServerStrategy
-    from mpistrat.strategy.reduce_op import ReduceOp
-    from mpistrat.strategy.replica_context import ReplicaContext
-    from mpistrat.strategy.sharded_variable import ShardedVariable
+    from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+    from mpistrat.strategy.reduction.cross_device_ops import (
+        CrossDeviceOps,
+        HierarchicalCopyAllReduce,
+        NcclAllReduce,
+        ReductionToOneDevice,
+    )
+    from mpistrat.strategy.reduction.reduce_op import ReduceOp
+    from mpistrat.strategy.replicas.replica_context import ReplicaContext
     from mpistrat.strategy.values import DistributedValues, Mirrored, PerReplica
-    from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
-    from mpistrat.strategy.variables import Variable, variable_creator_scope
+    from mpistrat.strategy.variables.base import Variable, variable_creator_scope
+    from mpistrat.strategy.variables.options import VariableAggregation, VariableSynchronization
+    from mpistrat.strategy.variables.sharded import ShardedVariable
     from mpistrat.tensorflow.tpu.strategy import TPUStrategy  # noqa: F401 - not for *, see below
 
 _HOMES = {
     "cluster.topology": ("Topology",),
-    "collectives.base": ("Backend", "Capabilities"),
+    "collectives.backends.base": ("Backend", "Capabilities"),
     "collectives.communicator": ("Communicator",),
-    "collectives.diagnosis.recorder": ("CallRecord",),
-    "collectives.registry": ("available_backends", "register_backend"),
+    "collectives.health.recorder": ("CallRecord",),
+    "collectives.backends.registry": ("available_backends", "register_backend"),
     "collectives.work": ("Work",),
     "coordinator.server": ("Server",),
     "strategy.base": ("Strategy",),
-    "strategy.central_storage": ("CentralStorageStrategy",),
+    "strategy.central_storage.strategy": ("CentralStorageStrategy",),
     "strategy.context": (
         "experimental_set_strategy",
         "get_replica_context",
@@ -87,7 +87,7 @@ _HOMES = {
         "has_strategy",
         "in_cross_replica_context",
     ),
-    "strategy.cross_device_ops": (
+    "strategy.reduction.cross_device_ops": (
         "CrossDeviceOps",
         "HierarchicalCopyAllReduce",
         "NcclAllReduce",
@@ -106,13 +106,13 @@ _HOMES = {
     "strategy.mirrored": ("MirroredStrategy",),
     "strategy.multi_worker": ("MultiWorkerMirroredStrategy",),
     "strategy.one_device": ("OneDeviceStrategy",),
-    "strategy.parameter_server": ("ParameterServerStrategy",),
-    "strategy.reduce_op": ("ReduceOp",),
-    "strategy.replica_context": ("ReplicaContext",),
-    "strategy.sharded_variable": ("ShardedVariable",),
+    "strategy.parameter_server.strategy": ("ParameterServerStrategy",),
+    "strategy.reduction.reduce_op": ("ReduceOp",),
+    "strategy.replicas.replica_context": ("ReplicaContext",),
+    "strategy.variables.sharded": ("ShardedVariable",),
     "strategy.values": ("DistributedValues", "Mirrored", "PerReplica"),
-    "strategy.variable_options": ("VariableAggregation", "VariableSynchronization"),
-    "strategy.variables": ("Variable", "variable_creator_scope"),
+    "strategy.variables.options": ("VariableAggregation", "VariableSynchronization"),
+    "strategy.variables.base": ("Variable", "variable_creator_scope"),
     "tensorflow.tpu.strategy": ("TPUStrategy",),
 }
 _MODULES = (

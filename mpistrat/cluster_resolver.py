@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.mpi_resolver import MPIClusterResolver
-from mpistrat.cluster.resolvers import (
+from mpistrat.cluster.resolvers.base import (
     ClusterResolver,
     SimpleClusterResolver,
     TFConfigClusterResolver,
 )
+from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 
 __all__ = [
     "ClusterResolver",

@@ -13,7 +13,7 @@ MPISTRAT_ALLOW_SINGLETON 0           1: run alone although the launcher meant a 
 MPISTRAT_CHECKS          1           0: compare no calls and no data, keep no records (to measure;
                                      calls that differ give wrong results then, and later ones too)
 MPISTRAT_RECORDS         256         calls that each communicator's flight recorder keeps at least
-MPISTRAT_TIMELINE                    file for a timeline of all calls (diagnosis/timeline.py)
+MPISTRAT_TIMELINE                    file for a timeline of all calls (health/timeline.py)
 MPISTRAT_TUNING                      table of ``bench tune``; default in the cache folder
 MPISTRAT_CACHE                       cache folder; default mpistrat in XDG_CACHE_HOME or ~/.cache
 MPISTRAT_COMPILE_TIMEOUT 300         seconds that compiling a source on its first use may last
@@ -27,7 +27,8 @@ The tests know two more: ``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need 
 is what a rank sets for its child processes (cluster/child_processes.py).
 
 A variable is read when it is needed, so a program may set it before its first strategy. Values
-that must agree on all ranks are compared at start (:mod:`mpistrat.collectives.agreement`).
+that must agree on all ranks are compared at start
+(:mod:`mpistrat.collectives.checking.startup_check`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ MAX_COUNT = 2**30
 """Elements in one MPI message; longer arrays go in chunks (Open MPI refuses more than 2³¹-1)."""
 
 INLINE_BYTES = 192
-"""Payload that rides in the gate's line of a small call (see collectives/gate.py)."""
+"""Payload that rides in the gate's line of a small call (see collectives/checking/gate.py)."""
 
 INLINE_MAX_RANKS = 32
 """Above this size the gate's lines carry no payload: their table grows with ranks²."""
@@ -156,7 +157,7 @@ def cache_folder() -> Path:
 
 
 def tuning_file() -> Path:
-    """Return where the table of tunings is (collectives/shared/tuning_table.py)."""
+    """Return where the table of tunings is (collectives/backends/shared/tuning_table.py)."""
     return Path(os.environ.get("MPISTRAT_TUNING", "") or cache_folder() / "tuning.json")
 
 

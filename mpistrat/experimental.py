@@ -1,15 +1,15 @@
 """``tf.distribute.experimental`` for arrays, dot for dot."""
 
 from mpistrat import coordinator
-from mpistrat.ps import partitioners
-from mpistrat.strategy.central_storage import CentralStorageStrategy
-from mpistrat.strategy.communication_options import (
+from mpistrat.strategy.central_storage.strategy import CentralStorageStrategy
+from mpistrat.strategy.input.input_context import ValueContext
+from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+from mpistrat.strategy.reduction.communication_options import (
     CommunicationImplementation,
     CommunicationOptions,
 )
-from mpistrat.strategy.input.input_context import ValueContext
-from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.tables import partitioners
 
 __all__ = [
     "CentralStorageStrategy",

@@ -1,9 +1,9 @@
 """``tf.train`` for arrays: checkpoints."""
 
 from mpistrat.checkpoint.checkpoint import Checkpoint
+from mpistrat.checkpoint.files.pointer import latest_checkpoint
 from mpistrat.checkpoint.manager import CheckpointManager
-from mpistrat.checkpoint.parts import Part, Parted, Stateful
-from mpistrat.checkpoint.pointer import latest_checkpoint
+from mpistrat.checkpoint.objects.parts import Part, Parted, Stateful
 from mpistrat.checkpoint.status import CheckpointStatus
 
 __all__ = [

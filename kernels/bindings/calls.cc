@@ -110,7 +110,7 @@ int wait(Calls& self, uint64_t budget_ns) {
     status = self.wait(budget_ns);
   }
   self.is_busy = status == MPISTRAT_WAITING;
-  // Results that nobody wants any more are to be free for the next call (results.py).
+  // Results that nobody wants any more are to be free for the next call (buffer_pool.py).
   nb::object done;
   if (status == MPISTRAT_DONE) done = std::move(self.held);
   return status;

@@ -1,6 +1,7 @@
 // The Python module mpistrat._kernels: the C functions of the kernels, with NumPy arrays.
 //
-// No defaults and no logic: both are Python's (mpistrat/collectives/shm.py, hierarchical.py, ps/).
+// No defaults and no logic: both are Python's (mpistrat/collectives/backends/shm.py,
+// hierarchical.py, ps/).
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>

@@ -3,7 +3,7 @@
 namespace mpistrat {
 namespace {
 
-// The texts of records (mpistrat/collectives/diagnosis/recorder.py).
+// The texts of records (mpistrat/collectives/health/recorder.py).
 enum { kAllreduceText = 1, kFirstOpText = 2, kFirstDtypeText = 10 };
 
 // What is said to the kernels and to the records of a call.

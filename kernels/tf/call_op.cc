@@ -1,6 +1,6 @@
 // MpistratCall: a TensorFlow operation that hands the memory of its tensors to Python.
 //
-// Python compiles and loads this file (mpistrat/tensorflow/native_op.py) and registers two
+// Python compiles and loads this file (mpistrat/tensorflow/graph/native_op.py) and registers two
 // functions: `begin` gets the tensors and may say that it is not over, then `finish` waits for the
 // rest. What they do is chosen by the attribute `key`, a number that Python gave out when the graph
 // was traced; so a graph from a file holds neither code nor an address.
@@ -310,9 +310,9 @@ std::vector<int64_t> numbers_in(const char* text, size_t length) {
   return {std::istream_iterator<int64_t>(stream), std::istream_iterator<int64_t>()};
 }
 
-// The custom call (mpistrat/tensorflow/xla_call.py): `text` has the key and the number of tensors,
-// then each tensor's bytes, each one's number of dimensions, and all dimensions. The last tensor is
-// handed through. All is done on the calling thread, as XLA wants it.
+// The custom call (mpistrat/tensorflow/graph/xla_call.py): `text` has the key and the number of
+// tensors, then each tensor's bytes, each one's number of dimensions, and all dimensions. The last
+// tensor is handed through. All is done on the calling thread, as XLA wants it.
 void run_in_xla(void* results, const void** inputs, const char* text, size_t length,
                 XlaCustomCallStatus* status) {
   std::vector<int64_t> words = numbers_in(text, length);

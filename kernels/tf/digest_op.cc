@@ -1,7 +1,7 @@
 // FilterDatasetV674 and MpistratDigest: note a digest of each element of a dataset, so that ranks
 // can compare what they have read.
 //
-// Python compiles and loads this file (mpistrat/tensorflow/digest_op.py). The dataset
+// Python compiles and loads this file (mpistrat/tensorflow/graph/digest_op.py). The dataset
 // FilterDatasetV674 gives the elements of another one, and takes their digests on the thread that
 // reads. MpistratDigest does the same as the predicate of a filter of TensorFlow's that keeps every
 // element; calling it takes 50 us, but it gets the parts of ragged and sparse tensors, of which a

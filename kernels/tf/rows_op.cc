@@ -1,8 +1,8 @@
 // MpistratRows: rows of an array of Python's, gathered into a tensor without a copy of the array.
 //
-// Python compiles and loads this file (mpistrat/tensorflow/rows_op.py) and registers arrays under
-// keys; the operation gets a key as an attribute, so that a graph holds no address. An array stays
-// readable until mpistrat_tf_forget_rows returns, which waits for those who read it.
+// Python compiles and loads this file (mpistrat/tensorflow/graph/rows_op.py) and registers arrays
+// under keys; the operation gets a key as an attribute, so that a graph holds no address. An array
+// stays readable until mpistrat_tf_forget_rows returns, which waits for those who read it.
 
 #include <cstdint>
 #include <cstring>

@@ -1,1 +1,1 @@
-"""How fast is it? ``python -m mpistrat.bench CASE``, under mpirun; one case a file."""
+"""Benchmarks: ``python -m mpistrat.bench CASE`` under mpirun; one case a file."""

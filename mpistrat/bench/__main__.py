@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     import typer
 
 CASES = {
-    "collectives": "mpistrat.bench.collectives",
-    "fit": "mpistrat.bench.fit",
-    "fused": "mpistrat.bench.fused",
-    "gradients": "mpistrat.bench.gradients",
-    "ps": "mpistrat.bench.ps",
-    "rows": "mpistrat.bench.rows",
-    "tune": "mpistrat.bench.tune",
-    "overhead": "mpistrat.bench.overhead",
-    "variables": "mpistrat.bench.variables",
+    "collectives": "mpistrat.bench.cases.collectives",
+    "fit": "mpistrat.bench.cases.fit",
+    "fused": "mpistrat.bench.cases.fused",
+    "gradients": "mpistrat.bench.cases.gradients",
+    "ps": "mpistrat.bench.cases.ps",
+    "rows": "mpistrat.bench.cases.rows",
+    "tune": "mpistrat.bench.cases.tune",
+    "overhead": "mpistrat.bench.cases.overhead",
+    "variables": "mpistrat.bench.cases.variables",
 }
 
 _NEEDED = ("typer", "rich")

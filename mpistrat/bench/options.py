@@ -1,4 +1,4 @@
-"""Options that several cases have, and what they make of their text."""
+"""Parse options that several cases share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from mpistrat.bench.peers import PEERS
-from mpistrat.collectives.arrays import as_array
+from mpistrat.collectives.arrays.intake import as_array
 from mpistrat.errors import UsageError
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The rows of a benchmark as a table, and as JSON lines."""
+"""Print the rows of a benchmark as a table, and write them as JSON lines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from mpistrat.bench.record import write_lines
-from mpistrat.bench.row import Row
+from mpistrat.bench.measuring.record import write_lines
+from mpistrat.bench.measuring.row import Row
 from mpistrat.bench.sizes import format_bytes
 
 __all__ = ["report", "rows_table"]

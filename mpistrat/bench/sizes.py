@@ -1,4 +1,4 @@
-"""Sizes in bytes, as they are written on a command line: ``8,4KiB`` and ``8:64MiB``."""
+"""Parse sizes in bytes from a command line: ``8,4KiB`` and ``8:64MiB``."""
 
 from __future__ import annotations
 

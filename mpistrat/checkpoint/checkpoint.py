@@ -10,16 +10,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mpistrat.checkpoint import graph, pointer, restoring, saving
-from mpistrat.checkpoint.children import Child, edges, may_lead
-from mpistrat.checkpoint.leaves import is_leaf
-from mpistrat.checkpoint.plain_values import NUMBERS
-from mpistrat.checkpoint.pointer import Pointer
-from mpistrat.checkpoint.ranks import communicator_of
+from mpistrat.checkpoint import restoring, saving
+from mpistrat.checkpoint.files import pointer
+from mpistrat.checkpoint.files.plain_values import NUMBERS
+from mpistrat.checkpoint.files.pointer import Pointer
+from mpistrat.checkpoint.objects import graph
+from mpistrat.checkpoint.objects.children import Child, edges, may_lead
+from mpistrat.checkpoint.objects.leaves import is_leaf
+from mpistrat.checkpoint.ranks.group import communicator_of
+from mpistrat.checkpoint.ranks.team import Team
 from mpistrat.checkpoint.status import CheckpointStatus
-from mpistrat.checkpoint.team import Team
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
 
 __all__ = ["Checkpoint"]
 

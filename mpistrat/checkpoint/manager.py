@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mpistrat.checkpoint import disk, index, pointer
 from mpistrat.checkpoint.checkpoint import Checkpoint
-from mpistrat.checkpoint.pointer import Pointer
-from mpistrat.cluster import log
+from mpistrat.checkpoint.files import disk, index, pointer
+from mpistrat.checkpoint.files.pointer import Pointer
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.system import log
 
 __all__ = ["CheckpointManager"]
 

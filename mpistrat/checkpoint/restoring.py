@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mpistrat.checkpoint import index, plain_values
-from mpistrat.checkpoint.data_files import DataFiles
-from mpistrat.checkpoint.graph import Graph, Node
-from mpistrat.checkpoint.kept import Kept
-from mpistrat.checkpoint.matching import match
-from mpistrat.checkpoint.states import decode_state
-from mpistrat.checkpoint.team import Team
-from mpistrat.cluster import log
+from mpistrat.checkpoint.files import index, plain_values
+from mpistrat.checkpoint.files.data_files import DataFiles
+from mpistrat.checkpoint.objects.graph import Graph, Node
+from mpistrat.checkpoint.objects.matching import match
+from mpistrat.checkpoint.objects.states import decode_state
+from mpistrat.checkpoint.ranks.kept_by_servers import Kept
+from mpistrat.checkpoint.ranks.team import Team
 from mpistrat.errors import CommunicationError, MismatchError
+from mpistrat.system import log
 
 _LOG = log.get_logger(__name__)
 

@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpistrat.checkpoint import data_files, description, disk, index
-from mpistrat.checkpoint.description import Description
-from mpistrat.checkpoint.graph import Graph, Node
-from mpistrat.checkpoint.kept import Kept
-from mpistrat.checkpoint.parts import row_count
-from mpistrat.checkpoint.shares import shares
-from mpistrat.checkpoint.team import Team
-from mpistrat.cluster import log
-from mpistrat.collectives.arrays import as_array
+from mpistrat.checkpoint.files import data_files, disk, index
+from mpistrat.checkpoint.objects.graph import Graph, Node
+from mpistrat.checkpoint.objects.parts import row_count
+from mpistrat.checkpoint.ranks import description
+from mpistrat.checkpoint.ranks.description import Description
+from mpistrat.checkpoint.ranks.division import shares
+from mpistrat.checkpoint.ranks.kept_by_servers import Kept
+from mpistrat.checkpoint.ranks.team import Team
+from mpistrat.collectives.arrays.intake import as_array
 from mpistrat.errors import CheckpointError, CommunicationError
+from mpistrat.system import log
 from mpistrat.types import Array
 
 __all__ = ["data_name", "save"]

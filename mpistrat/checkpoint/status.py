@@ -1,12 +1,12 @@
-"""`CheckpointStatus`: what a restore found, and what it did not."""
+"""`CheckpointStatus`: what a restore has found, and what was missing."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
 
-from mpistrat.cluster import log
 from mpistrat.errors import CheckpointMismatchError
+from mpistrat.system import log
 
 __all__ = ["CheckpointStatus"]
 

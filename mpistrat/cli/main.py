@@ -1,4 +1,4 @@
-"""Where the command starts, or says what it lacks."""
+"""Start the command ``mpistrat``, or say which extra is missing."""
 
 from __future__ import annotations
 

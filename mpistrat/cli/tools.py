@@ -1,4 +1,4 @@
-"""The options that stand before the name of a tool."""
+"""The command ``mpistrat``: its options, and a subcommand for each tool."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who am I? Ranks, nodes, devices and roles; the only place that knows COMM_WORLD."""
+"""Ranks, nodes, devices and roles of this process; only here COMM_WORLD is named."""

@@ -1,4 +1,4 @@
-"""Which tasks a job has, and under which labels."""
+"""`ClusterSpec`: the tasks of a job by type and number, with their addresses."""
 
 from __future__ import annotations
 

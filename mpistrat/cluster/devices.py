@@ -1,4 +1,4 @@
-"""Device strings, TensorFlow's spelling: what a user may write, and the full form."""
+"""Parse device strings in TensorFlow's spelling, and complete short ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the launcher (mpirun, srun, ...) said about this process, before MPI starts."""
+"""Read what the launcher (mpirun, srun, ...) set in the environment, before MPI starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, NoReturn
 
-from mpistrat.cluster import output
+from mpistrat.system import standard_output
 
 __all__ = [
     "end_job_on_early_failure",
@@ -98,12 +98,12 @@ def end_job_on_early_failure() -> None:
     They may be in MPI_Init by then, without a deadline, and some launchers (MPICH's) do not mind
     a rank that exits without having started MPI. They do mind one that ends by a signal. A
     failure ends the job always, a good end only if another rank has begun to start MPI
-    (:mod:`mpistrat.cluster.roll_call`). After a failure between MPI's start and the first
+    (:mod:`mpistrat.cluster.start_check`). After a failure between MPI's start and the first
     strategy the job is aborted: nobody could be told. **Local.**
     """
     if not _is_one_of_several():
         return
-    from mpistrat.cluster import roll_call  # noqa: F401 - it notes who started this process
+    from mpistrat.cluster import start_check  # noqa: F401 - it notes who started this process
 
     failures: list[object] = []
     owner, previous, leave = os.getpid(), _hook_of_one_write(), sys.exit
@@ -124,10 +124,10 @@ def end_job_on_early_failure() -> None:
         if not _mpi_is_started():
             _end_without_mpi(is_failure=bool(failures))
         elif any(isinstance(failure, BaseException) for failure in failures):
-            output.wait_until_read()
+            standard_output.wait_until_read()
             sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(1)
         elif _leaving.is_wanted:
-            output.flush()
+            standard_output.flush()
             os._exit(_leaving.status)
 
     sys.excepthook, sys.exit = note, note_exit
@@ -144,19 +144,19 @@ def _is_one_of_several() -> bool:
 
 def _hook_of_one_write() -> Callable[..., object]:
     """Return the hook of uncaught errors, or what shows the same as Python's own in one write."""
-    return output.show_error if sys.excepthook is sys.__excepthook__ else sys.excepthook
+    return standard_output.show_error if sys.excepthook is sys.__excepthook__ else sys.excepthook
 
 
 def _end_without_mpi(is_failure: bool) -> None:
-    from mpistrat.cluster import roll_call
+    from mpistrat.cluster import start_check
 
     if is_failure:
-        roll_call.forget()
-    elif reason := roll_call.leave():
+        start_check.forget()
+    elif reason := start_check.leave():
         sys.stderr.write(f"[mpistrat] {reason}\n")
     else:
         return
-    output.wait_until_read()
+    standard_output.wait_until_read()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""The only door to MPI's world: when it starts, and whether it is the job the launcher meant."""
+"""Start MPI, and check that its world is the job that the launcher meant."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import child_processes, launch, roll_call
+from mpistrat.cluster import child_processes, launch, start_check
 from mpistrat.cluster.launch import expected_size, was_launched
-from mpistrat.cluster.log import get_logger, warn_once
 from mpistrat.errors import ClusterError
+from mpistrat.system.log import get_logger, warn_once
 
 __all__ = [
     "abort",
@@ -46,7 +46,7 @@ def world() -> Any:
     expected = expected_size()
     is_first = "mpi4py.MPI" not in sys.modules and not config.allows_singleton()
     if is_first and expected is not None and expected[1] > 1:
-        roll_call.start()
+        start_check.start()
     try:
         from mpi4py import MPI  # starts MPI, which waits for all ranks
     except (ImportError, RuntimeError) as error:
@@ -57,7 +57,7 @@ def world() -> Any:
             f" {error}; install an MPI library, e.g. pip install 'mpistrat[mpich]'"
         ) from error
     if is_first:
-        roll_call.forget()
+        start_check.forget()
     _check_size(MPI.COMM_WORLD.size, expected)
     child_processes.mark()
     return MPI.COMM_WORLD

@@ -1,4 +1,4 @@
-"""Where the ranks are: machines, and the place of this rank on its own."""
+"""`Topology`: which ranks are on which machine, and this rank's index on its own."""
 
 from __future__ import annotations
 

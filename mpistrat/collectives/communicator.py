@@ -7,20 +7,22 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from mpistrat import config
-from mpistrat.cluster import log, mpi
+from mpistrat.cluster import mpi
 from mpistrat.cluster.topology import Topology
-from mpistrat.collectives import agreement, fingerprint, operations, shutdown
-from mpistrat.collectives.base import Backend, Steps
-from mpistrat.collectives.calls import Calls
-from mpistrat.collectives.diagnosis import stacks, timeline
-from mpistrat.collectives.diagnosis.recorder import CallRecord, text_number
-from mpistrat.collectives.diagnosis.stacks import Stacks
+from mpistrat.collectives import operations, shutdown
+from mpistrat.collectives.backends.base import Backend, Steps
+from mpistrat.collectives.backends.registry import open_backend
+from mpistrat.collectives.checking import fingerprint, startup_check
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.engine import Engine
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.registry import open_backend
+from mpistrat.collectives.health import stacks, timeline
+from mpistrat.collectives.health.recorder import CallRecord, text_number
+from mpistrat.collectives.health.stacks import Stacks
+from mpistrat.collectives.methods import Calls
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
+from mpistrat.system import log
 from mpistrat.types import Array
 
 __all__ = ["Communicator"]
@@ -31,8 +33,8 @@ class Communicator(Calls):
 
     All methods but the properties are **Collective**: every rank makes the same calls in the same
     order with matching arguments; otherwise every rank gets `MismatchError`. They take anything
-    that :func:`~mpistrat.collectives.arrays.as_array` takes, on the host, of equal dtype on all
-    ranks, and return new NumPy arrays owned by the caller, or `out`. Where a method has an
+    that :func:`~mpistrat.collectives.arrays.intake.as_array` takes, on the host, of equal dtype on
+    all ranks, and return new NumPy arrays owned by the caller, or `out`. Where a method has an
     ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns a `Work`; the
     arrays must not be changed before it is done. Twins finish in the order of their start.
 
@@ -79,8 +81,8 @@ class Communicator(Calls):
             shutdown.watch(self)
         if refusal is not None:
             self.refuse(refusal)
-        facts = self.allgather_object(agreement.facts(stacks.start() if is_job else ""))
-        agreement.check(facts)
+        facts = self.allgather_object(startup_check.facts(stacks.start() if is_job else ""))
+        startup_check.check(facts)
         self._gate.uid = facts[0].uid
         self._gate.has_digests = config.checks()
         if not config.checks():

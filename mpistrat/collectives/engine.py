@@ -1,4 +1,4 @@
-"""The loop in which every wait of a communicator happens, and the queue of its works."""
+"""The progress loop: every wait of a communicator happens here, with its deadline."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections import deque
 from typing import Any
 
 from mpistrat import config
-from mpistrat.collectives import interrupts, ordering
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking import deadlock
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.health import interrupts
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
 
@@ -42,7 +43,7 @@ class Engine:
         self._started = self._glances = 0
         self.is_foreign = False
         self._fast = gate.backend.fast
-        self._program = ordering.current()
+        self._program = deadlock.current()
         self._program.add(self)
         self._queue: deque[Work[Any]] = deque()
         self._lock = threading.RLock()  # several threads may wait for works of their own
@@ -71,7 +72,7 @@ class Engine:
         """
         self.gate.check_open()
         self._started += is_counted
-        self.is_foreign |= self._program is not ordering.current()
+        self.is_foreign |= self._program is not deadlock.current()
         work: Work[Any] = Work(self, steps, label)
         try:
             while not self._try_to_begin(work, is_behind, is_counted):
@@ -233,7 +234,7 @@ class Engine:
     def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
         limit = config.timeout_s() if timeout is None else timeout
         start = time.monotonic()
-        waited, say_at = 0.0, ordering.SAY_AFTER_S
+        waited, say_at = 0.0, deadlock.SAY_AFTER_S
         while not work.done:
             if self._pause(work, waited):
                 continue

@@ -1,4 +1,4 @@
-"""How a job of several ranks ends: together if all is well, else soon and with a reason.
+"""End a job of several ranks: together on success, else soon and with a reason.
 
 At the end of a program every open communicator crosses its gate once more (a rank that still
 waits in another call learns that this one is gone). After a failure the ranks tell each other
@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
-from mpistrat.cluster import mpi, output
-from mpistrat.cluster.log import get_logger
-from mpistrat.collectives.diagnosis import stacks, timeline
+from mpistrat.cluster import mpi
+from mpistrat.collectives.health import stacks, timeline
 from mpistrat.errors import CommunicationError
+from mpistrat.system import standard_output
+from mpistrat.system.log import get_logger
 
 if TYPE_CHECKING:
     from mpistrat.collectives.communicator import Communicator
@@ -146,7 +147,7 @@ def _leave(communicators: list[Communicator]) -> None:
     """
     end = time.monotonic() + config.grace_s()
     _tell_last_calls(communicators)
-    output.wait_until_read(config.grace_s())
+    standard_output.wait_until_read(config.grace_s())
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
             communicator.gate.peers.say_leaving(communicator.gate.completed)

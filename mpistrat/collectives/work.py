@@ -1,4 +1,4 @@
-"""Calls under way: what a user of asynchronous collectives holds."""
+"""`Work`: a collective that was started and can be waited for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mpistrat.collectives.base import Request, Steps
+from mpistrat.collectives.backends.base import Request, Steps
 from mpistrat.errors import UsageError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The arguments of a scheduled function: a worker's own of some, and results of others."""
+"""The arguments of a scheduled function: values of each worker, results of other calls."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from mpistrat.coordinator.closures import NO_ARGUMENTS, pack
 from mpistrat.coordinator.per_worker import PerWorkerValues
 from mpistrat.coordinator.remote_value import RemoteValue
+from mpistrat.coordinator.shipping import NO_ARGUMENTS, pack
 from mpistrat.errors import UsageError
 from mpistrat.strategy.nest import flatten, map_nest
 

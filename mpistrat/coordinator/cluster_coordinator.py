@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mpistrat.coordinator.arguments import Arguments, pack_arguments
-from mpistrat.coordinator.calls import Call
-from mpistrat.coordinator.closures import Functions
-from mpistrat.coordinator.dispatcher import Dispatcher
+from mpistrat.coordinator.chief.dispatcher import Dispatcher
+from mpistrat.coordinator.chief.scheduled_calls import Call
 from mpistrat.coordinator.per_worker import PerWorkerDataset, Resource
 from mpistrat.coordinator.remote_value import RemoteValue
+from mpistrat.coordinator.shipping import Functions
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
-from mpistrat.ps.seat import Seat
+from mpistrat.ps.transport.connections import Seat
 from mpistrat.strategy.nest import map_nest
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.types import Nest
 
 __all__ = ["ClusterCoordinator"]

@@ -1,4 +1,4 @@
-"""An evaluator beside a training job: it evaluates the checkpoints that the chief writes."""
+"""`SidecarEvaluator`: evaluate the checkpoints that the chief writes while it trains."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mpistrat.checkpoint.checkpoint import Checkpoint
-from mpistrat.checkpoint.evaluations import Evaluations
-from mpistrat.checkpoint.pointer import latest_checkpoint
+from mpistrat.checkpoint.evaluation_loop import Evaluations
+from mpistrat.checkpoint.files.pointer import latest_checkpoint
 from mpistrat.errors import ArgumentTypeError, CheckpointError
-from mpistrat.ps.seat import Seat
+from mpistrat.ps.transport.connections import Seat
 
 if TYPE_CHECKING:
     from mpistrat.coordinator.server import Server

@@ -1,4 +1,4 @@
-"""Errors of functions on workers: how they travel, and how they are told on the chief."""
+"""Errors of functions on workers: how they are sent, and raised on the chief."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mpistrat.cluster import mpi
-from mpistrat.coordinator.calls import Call, WorkerQueue
-from mpistrat.coordinator.closures import pack
+from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
+from mpistrat.coordinator.shipping import pack
 from mpistrat.errors import CoordinatorError, PeerLostError
-from mpistrat.ps.roster import Member
+from mpistrat.ps.transport.roles import Member
 
 __all__ = [
     "broken",

@@ -1,4 +1,4 @@
-"""Values that each worker has its own of: datasets and their iterators, and lists by hand."""
+"""`PerWorkerValues`: datasets, iterators and lists with one value for each worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `schedule` returns: the result of a function that may not have run yet."""
+"""`RemoteValue`: the result of a scheduled function that may not have run yet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mpistrat.coordinator.closures import pack
+from mpistrat.coordinator.shipping import pack
 from mpistrat.errors import ArgumentTypeError
 
 __all__ = ["RemoteValue"]

@@ -1,4 +1,4 @@
-"""`Server`: what all ranks but the chief run until its program is done."""
+"""`Server`: what all ranks but the chief run until its program ends."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 
 from mpistrat.cluster import mpi
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.resolvers import ClusterResolver, SimpleClusterResolver
+from mpistrat.cluster.resolvers.base import ClusterResolver, SimpleClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.coordinator.evaluator import Bystander
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ClosedError, ContextError, PeerLostError, UsageError
-from mpistrat.ps import meeting
-from mpistrat.ps.shard_server import ShardServer
-from mpistrat.strategy.on_worker import refuse_collective
+from mpistrat.ps.server.shard_server import ShardServer
+from mpistrat.ps.transport import connect
+from mpistrat.strategy.parameter_server.worker_context import refuse_collective
 
 __all__ = ["Server"]
 
@@ -73,7 +73,7 @@ class Server:
                 " ParameterServerStrategy, whose roles threads play in one process"
             )
         roles = ["worker", "ps", "evaluator"]
-        self._seat = meeting.meet(self._resolver, self._job, roles, comm, devices)
+        self._seat = connect.meet(self._resolver, self._job, roles, comm, devices)
         self._has_served = False
 
     @property

@@ -1,4 +1,4 @@
-"""What a worker does: it runs the functions that the chief sends, in their order."""
+"""The worker's loop: it runs the functions that the chief sends, in order."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from contextvars import ContextVar
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster.log import get_logger
-from mpistrat.cluster.resolvers import ClusterResolver
+from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.coordinator import failures
 from mpistrat.coordinator.arguments import unpack_arguments
-from mpistrat.coordinator.closures import pack, packed_buffer
 from mpistrat.coordinator.per_worker import resources
+from mpistrat.coordinator.shipping import pack, packed_buffer
 from mpistrat.errors import (
     ArgumentTypeError,
     ContextError,
     CoordinatorError,
     PeerLostError,
 )
-from mpistrat.ps.seat import Seat
-from mpistrat.strategy.on_worker import working_for
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.ps.transport.connections import Seat
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+from mpistrat.strategy.parameter_server.worker_context import working_for
+from mpistrat.system.log import get_logger
 
 __all__ = ["Worker", "experimental_get_current_worker_index"]
 

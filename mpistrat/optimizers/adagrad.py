@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpistrat.errors import UsageError
 from mpistrat.optimizers.base import LearningRate, Optimizer
-from mpistrat.ps.rules import AdagradRule
+from mpistrat.tables.update_rules import AdagradRule
 
 __all__ = ["Adagrad"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpistrat.errors import UsageError
 from mpistrat.optimizers.base import LearningRate, Optimizer
-from mpistrat.ps.rules import AdamRule
+from mpistrat.tables.update_rules import AdamRule
 
 __all__ = ["Adam"]
 

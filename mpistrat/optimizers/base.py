@@ -18,10 +18,10 @@ from mpistrat.optimizers.gradients import (
     strategy_of,
     summed,
 )
-from mpistrat.ps.rules import AdagradRule, AdamRule, Rule, SGDRule
 from mpistrat.strategy import context
-from mpistrat.strategy.sharded_variable import ShardedVariable, whole_of
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.sharded import ShardedVariable, whole_of
+from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mpistrat.collectives import cuda
-from mpistrat.collectives.arrays import as_array
+from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays.intake import as_array
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.strategy import context
-from mpistrat.strategy.gpu_variable import GpuVariable
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.reduce_op import ReduceOp
-from mpistrat.strategy.replica_context import all_gather, all_reduce
-from mpistrat.strategy.sharded_variable import ShardedVariable
+from mpistrat.strategy.reduction.reduce_op import ReduceOp
+from mpistrat.strategy.replicas.replica_context import all_gather, all_reduce
 from mpistrat.strategy.values import DistributedValues
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.gpu import GpuVariable
+from mpistrat.strategy.variables.sharded import ShardedVariable
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
-    from mpistrat.strategy.replica_context import ReplicaContext
+    from mpistrat.strategy.replicas.replica_context import ReplicaContext
 
 __all__ = [
     "Trained",
@@ -99,7 +99,7 @@ def as_gradient(gradient: Any, variable: Trained) -> Any:
 
 def _array(gradient: Any, variable: Trained) -> Any:
     """Return a gradient as an array of the host; as it is, if it is on a GPU as its variable."""
-    is_there = isinstance(variable, GpuVariable) and cuda.is_elsewhere(gradient)
+    is_there = isinstance(variable, GpuVariable) and on_device.is_elsewhere(gradient)
     return gradient if is_there else as_array(gradient)
 
 

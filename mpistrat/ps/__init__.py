@@ -1,1 +1,1 @@
-"""Variables that live in one place: how they are split, and how pushes change them."""
+"""Parameter servers: variables that some ranks keep, and others pull from and push to."""

@@ -26,7 +26,7 @@ from mpistrat.strategy.input.input_context import (
 )
 from mpistrat.strategy.input.iterator import InputIterator, InputWorkers
 from mpistrat.strategy.nest import is_nested, map_nest
-from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, PerReplica, regroup
 from mpistrat.types import Array, Nest
 

@@ -1,4 +1,4 @@
-"""Which strategy is current, and is this code inside a replica or across them?
+"""The current strategy, and whether the code runs inside a replica or across them.
 
 The answer is kept in a context variable: it holds for the current thread (or task) only.
 """
@@ -16,7 +16,7 @@ from mpistrat.types import Array
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
-    from mpistrat.strategy.replica_context import ReplicaContext
+    from mpistrat.strategy.replicas.replica_context import ReplicaContext
 
 __all__ = [
     "Mode",

@@ -1,4 +1,4 @@
-"""The strategy outside of all scopes: one replica, and nothing distributed."""
+"""The default strategy, outside of all scopes: one replica, nothing distributed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from mpistrat.cluster.devices import local_devices
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.threads import ThreadComm, ThreadWorld
-from mpistrat.strategy import colocation
+from mpistrat.collectives.backends.threads import ThreadComm, ThreadWorld
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.one_device import OneDeviceExtended
+from mpistrat.strategy.variables import colocation
 
 __all__ = ["default_strategy"]
 

@@ -11,18 +11,19 @@ import numpy as np
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ContextError, UsageError
-from mpistrat.strategy import colocation, context, creation
-from mpistrat.strategy.combiner import Combiner
-from mpistrat.strategy.communication_options import CommunicationOptions
+from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
-from mpistrat.strategy.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
-from mpistrat.strategy.distributed_variables import MirroredVariable
-from mpistrat.strategy.reduce_op import ReduceOp
-from mpistrat.strategy.replica_context import ReplicaContext
-from mpistrat.strategy.replica_threads import ReplicaThreads, running
-from mpistrat.strategy.updating import Updating
+from mpistrat.strategy.reduction.combiner import Combiner
+from mpistrat.strategy.reduction.communication_options import CommunicationOptions
+from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
+from mpistrat.strategy.reduction.reduce_op import ReduceOp
+from mpistrat.strategy.replicas.replica_context import ReplicaContext
+from mpistrat.strategy.replicas.threads import ReplicaThreads, running
 from mpistrat.strategy.values import Mirrored, check_count, regroup, select_replica
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables import colocation, creation
+from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.mirrored import MirroredVariable
+from mpistrat.strategy.variables.updating import Updating
 from mpistrat.types import Array, Nest
 
 if TYPE_CHECKING:

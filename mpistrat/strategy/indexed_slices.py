@@ -1,4 +1,4 @@
-"""A gradient of some rows: what an embedding's table gets."""
+"""`IndexedSlices`: a gradient of some rows of a variable, as an embedding's."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpistrat.collectives.arrays import as_array
+from mpistrat.collectives.arrays.intake import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.ps.rows import add_rows, check_result
+from mpistrat.tables.rows import add_rows, check_result
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["IndexedSlices", "as_rows"]

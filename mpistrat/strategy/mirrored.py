@@ -1,4 +1,4 @@
-"""A replica on every device of every rank, kept in step."""
+"""`MirroredStrategy`: a replica on every device of every rank, kept in sync."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from mpistrat.cluster.devices import local_devices
 from mpistrat.collectives import Communicator
 from mpistrat.strategy.base import Strategy
-from mpistrat.strategy.cross_device_ops import CrossDeviceOps, check_cross_device_ops
 from mpistrat.strategy.extended import StrategyExtended
-from mpistrat.strategy.on_worker import refuse_collective
+from mpistrat.strategy.parameter_server.worker_context import refuse_collective
+from mpistrat.strategy.reduction.cross_device_ops import CrossDeviceOps, check_cross_device_ops
 
 __all__ = ["MirroredStrategy"]
 

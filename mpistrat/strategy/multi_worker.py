@@ -1,18 +1,18 @@
-"""The mirrored strategy by its name for several workers, with a cluster resolver."""
+"""`MultiWorkerMirroredStrategy`: the mirrored strategy with a cluster resolver."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mpistrat.cluster.devices import local_devices
-from mpistrat.cluster.mpi_resolver import default_resolver
-from mpistrat.cluster.resolvers import ClusterResolver
+from mpistrat.cluster.resolvers.base import ClusterResolver
+from mpistrat.cluster.resolvers.mpi import default_resolver
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy.base import Strategy
-from mpistrat.strategy.communication_options import CommunicationOptions
 from mpistrat.strategy.extended import StrategyExtended
-from mpistrat.strategy.on_worker import refuse_collective
+from mpistrat.strategy.parameter_server.worker_context import refuse_collective
+from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 
 __all__ = ["MultiWorkerMirroredStrategy"]
 

@@ -1,4 +1,4 @@
-"""One replica on one device."""
+"""`OneDeviceStrategy`: one replica on one device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from mpistrat.cluster.devices import local_devices
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.threads import ThreadComm, ThreadWorld
+from mpistrat.collectives.backends.threads import ThreadComm, ThreadWorld
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
 

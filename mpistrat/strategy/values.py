@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from mpistrat.collectives import cuda
+from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.nest import map_nest, map_nests
@@ -73,7 +73,7 @@ class Delegate(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         value = self._read()
         if type(value) is not np.ndarray:
-            found = cuda.to_host(value)
+            found = on_device.to_host(value)
             value = np.asarray(value) if found is None else found
         if dtype is not None and value.dtype != dtype:
             return value.astype(dtype)

@@ -14,12 +14,12 @@ from mpistrat.tensorflow import quiet_start  # noqa: F401 - it imports TensorFlo
 # isort: split
 from mpistrat.tensorflow import coordinator, experimental, original
 from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
-from mpistrat.tensorflow.central_storage import CentralStorageStrategy
-from mpistrat.tensorflow.mirrored import MirroredStrategy
-from mpistrat.tensorflow.multi_worker import MultiWorkerMirroredStrategy
-from mpistrat.tensorflow.one_device import OneDeviceStrategy
-from mpistrat.tensorflow.parameter_server import ParameterServerStrategy
-from mpistrat.tensorflow.server import Server
+from mpistrat.tensorflow.servers.server import Server
+from mpistrat.tensorflow.strategies.central_storage import CentralStorageStrategy
+from mpistrat.tensorflow.strategies.mirrored import MirroredStrategy
+from mpistrat.tensorflow.strategies.multi_worker import MultiWorkerMirroredStrategy
+from mpistrat.tensorflow.strategies.one_device import OneDeviceStrategy
+from mpistrat.tensorflow.strategies.parameter_server import ParameterServerStrategy
 from mpistrat.tensorflow.tpu.strategy import TPUStrategy
 
 __all__ = [

@@ -11,9 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api
-from mpistrat.tensorflow.evaluator import SidecarEvaluator
 from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.servers.evaluator import SidecarEvaluator
 
 __all__ = ["ClusterCoordinator", "SidecarEvaluator"]
 

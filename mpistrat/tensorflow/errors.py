@@ -1,4 +1,4 @@
-"""Errors of collectives: each is of a class of TensorFlow's and of ours, wherever it is caught.
+"""Errors of collectives under TensorFlow: each has a class of TensorFlow's and one of ours.
 
 In eager code, in a graph and in one that XLA compiles, by the native operation or by
 ``tf.numpy_function``, the same mistake raises the same class. Of what an operation raises
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from mpistrat import errors
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.private import api as private_api
 
 __all__ = [
     "ArgumentTypeError",

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpistrat.tensorflow import coordinator, multi_worker
-from mpistrat.tensorflow.central_storage import CentralStorageStrategy
+from mpistrat.tensorflow import coordinator
 from mpistrat.tensorflow.original import distribute
-from mpistrat.tensorflow.parameter_server import ParameterServerStrategy
+from mpistrat.tensorflow.strategies import multi_worker
+from mpistrat.tensorflow.strategies.central_storage import CentralStorageStrategy
+from mpistrat.tensorflow.strategies.parameter_server import ParameterServerStrategy
 
 __all__ = [
     "CentralStorageStrategy",

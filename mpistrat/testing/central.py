@@ -10,9 +10,9 @@ import numpy as np
 
 from mpistrat.collectives import Communicator
 from mpistrat.strategy.base import Strategy
-from mpistrat.strategy.central_storage import CentralStorageStrategy
-from mpistrat.strategy.variable_options import VariableAggregation
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.central_storage.strategy import CentralStorageStrategy
+from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.options import VariableAggregation
 from mpistrat.testing.mistakes import abandon, replica
 
 __all__ = ["FIRST", "MEAN", "SUM", "communicator", "made", "replica_id", "tried"]

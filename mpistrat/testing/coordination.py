@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.mpi_resolver import MPIClusterResolver
-from mpistrat.cluster.resolvers import ClusterResolver, SimpleClusterResolver
+from mpistrat.cluster.resolvers.base import ClusterResolver, SimpleClusterResolver
+from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 from mpistrat.coordinator.cluster_coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.testing.placement import with_all
 
 __all__ = ["ALL_JOBS", "JOBS", "Cast", "on_chief", "on_jobs"]

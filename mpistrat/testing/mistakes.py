@@ -15,7 +15,7 @@ from mpistrat.errors import CommunicationError
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.context import get_replica_context
 from mpistrat.strategy.mirrored import MirroredStrategy
-from mpistrat.strategy.replica_context import ReplicaContext
+from mpistrat.strategy.replicas.replica_context import ReplicaContext
 
 __all__ = ["SOON_S", "abandon", "refused", "replica", "usable_after"]
 

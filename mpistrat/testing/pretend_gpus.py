@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from mpistrat.collectives import cuda
+from mpistrat.collectives.arrays import on_device
 
 __all__ = ["GpuArray", "pretending"]
 
@@ -172,5 +172,5 @@ def pretending(count: int) -> Iterator[None]:
     stand_in = SimpleNamespace(
         asarray=_asarray, cuda=SimpleNamespace(Device=_Device, runtime=runtime)
     )
-    with patch.object(cuda, "_cupy", lambda: stand_in):
+    with patch.object(on_device, "_cupy", lambda: stand_in):
         yield

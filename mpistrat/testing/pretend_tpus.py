@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow import private_tpu
+from mpistrat.tensorflow.private import tpu as private_tpu
 from mpistrat.tensorflow.tpu.assignment import topology_of
 
 __all__ = ["PretendResolver", "initialized", "traced"]

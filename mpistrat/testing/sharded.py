@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.ps.partitioners import FixedShardsPartitioner
-from mpistrat.strategy.partitioning import partitioned
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.partitioning import partitioned
+from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.types import ArrayLike
 
 __all__ = ["WHOLE", "make", "same"]

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from mpistrat.collectives.threads import ThreadWorld
+from mpistrat.collectives.backends.threads import ThreadWorld
 
 __all__ = ["RankError", "run_ranks"]
 

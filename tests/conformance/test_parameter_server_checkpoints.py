@@ -9,9 +9,10 @@ import pytest
 
 import mpistrat
 from mpistrat import Variable
-from mpistrat.checkpoint import data_files, index, kept
+from mpistrat.checkpoint.files import data_files, index
+from mpistrat.checkpoint.ranks import kept_by_servers
 from mpistrat.errors import CheckpointError, UsageError
-from mpistrat.ps.partitioners import FixedShardsPartitioner
+from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 from mpistrat.train import Checkpoint, CheckpointManager
 
@@ -105,7 +106,7 @@ def test_b91_onto_other_strategies_and_back(tmp_path):
 
 @pytest.mark.parametrize("file_bytes", [1, 16, 40, 100])
 def test_files_have_a_limited_size(file_bytes, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "FILE_BYTES", file_bytes)
+    monkeypatch.setattr(kept_by_servers, "FILE_BYTES", file_bytes)
 
     @on_chief(Cast(1, 1, 2), FixedShardsPartitioner(2))
     def _(strategy, coordinator):

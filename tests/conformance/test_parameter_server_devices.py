@@ -9,9 +9,9 @@ from mpistrat.coordinator import experimental_get_current_worker_index
 from mpistrat.data import Dataset
 from mpistrat.errors import BackendUnavailableError, ContextError, MismatchError, UsageError
 from mpistrat.optimizers import SGD
-from mpistrat.ps.partitioners import FixedShardsPartitioner
-from mpistrat.strategy.embedding import embedding_lookup
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+from mpistrat.strategy.variables.embedding import embedding_lookup
+from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 from mpistrat.testing.pretend_gpus import GpuArray, pretending
 from mpistrat.testing.training import BATCH, MAKERS, STEPS, new_variables, step_gradients

@@ -12,7 +12,7 @@ import pytest
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index
 from mpistrat.errors import CoordinatorError
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
 

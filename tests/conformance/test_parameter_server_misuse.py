@@ -10,7 +10,7 @@ from mpistrat import IndexedSlices, Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server
 from mpistrat.errors import ClosedError, ContextError
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
 

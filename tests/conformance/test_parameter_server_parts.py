@@ -8,7 +8,7 @@ from mpistrat.errors import UsageError
 from mpistrat.experimental import partitioners
 from mpistrat.nn import embedding_lookup
 from mpistrat.optimizers import SGD, Adam
-from mpistrat.ps.partitioners import FixedShardsPartitioner, MinSizePartitioner
+from mpistrat.tables.partitioners import FixedShardsPartitioner, MinSizePartitioner
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
 WHOLE = np.arange(26.0).reshape(13, 2)

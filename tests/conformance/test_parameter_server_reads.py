@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mpistrat import IndexedSlices, ShardedVariable, Variable
-from mpistrat.collectives.native import why_no_kernels
-from mpistrat.ps.in_place import InPlace
-from mpistrat.ps.partitioners import FixedShardsPartitioner
-from mpistrat.strategy.served_variable import ServedVariable
+from mpistrat.ps.client.local_reads import InPlace
+from mpistrat.strategy.variables.remote import ServedVariable
+from mpistrat.system.kernels import why_no_kernels
+from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 
 WHOLE = np.arange(26.0).reshape(13, 2)

@@ -8,17 +8,15 @@ import pytest
 
 import mpistrat
 from mpistrat import IndexedSlices, Variable
-from mpistrat.coordinator import (
-    ClusterCoordinator,
-    dispatcher,
-    experimental_get_current_worker_index,
-)
+from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index
+from mpistrat.coordinator.chief import dispatcher
 from mpistrat.errors import ArgumentTypeError, ContextError, CoordinatorError, UsageError
 from mpistrat.optimizers import SGD
-from mpistrat.ps import rounds, store
-from mpistrat.ps.partitioners import FixedShardsPartitioner
-from mpistrat.ps.rules import Rule
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.ps.server import staged_updates
+from mpistrat.ps.storage import shared_store
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+from mpistrat.tables.partitioners import FixedShardsPartitioner
+from mpistrat.tables.update_rules import Rule
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 from mpistrat.testing.training import BATCH, MAKERS, STEPS, new_variables, step_gradients
 
@@ -260,10 +258,10 @@ def test_a_round_that_lacks_memory_on_one_ps_is_applied_on_all_or_ends_the_job(l
 
 @on_jobs
 def test_a_variable_that_has_moved_by_half_is_not_moved_again(layout):
-    nothing = store._NoMemoryError("no memory for another buffer")
+    nothing = shared_store._NoMemoryError("no memory for another buffer")
     with (
         patch.object(Rule, "apply", Lacking(Rule.apply, 1)),
-        patch.object(store.OwnedStore, "_other_buffer", side_effect=nothing),
+        patch.object(shared_store.OwnedStore, "_other_buffer", side_effect=nothing),
     ):
 
         @on_chief(layout, synchronous=True)
@@ -289,8 +287,8 @@ def test_a_round_for_whose_sums_there_is_no_memory_is_applied_on_none(layout):
             raise MemoryError("not for this sum")
         return summed(gradients)
 
-    summed = rounds._sum
-    with patch.object(rounds, "_sum", lacks):
+    summed = staged_updates._sum
+    with patch.object(staged_updates, "_sum", lacks):
 
         @on_chief(layout, synchronous=True)
         def _(strategy, coordinator):

@@ -9,8 +9,8 @@ import pytest
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import UsageError
 from mpistrat.nn import embedding_lookup
-from mpistrat.ps import processes
-from mpistrat.ps.partitioners import FixedShardsPartitioner
+from mpistrat.system.liveness import process_tag
+from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.testing.coordination import JOBS, Cast, on_chief
 
 on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
@@ -121,7 +121,7 @@ def descriptors():
 
 
 def test_a_closed_strategy_gives_its_memory_back_at_once():
-    processes.has_ended(processes.my_tag())  # what is watched, stays
+    process_tag.has_ended(process_tag.my_tag())  # what is watched, stays
     gc.collect()
     before = descriptors()
     gc.disable()

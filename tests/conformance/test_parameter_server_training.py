@@ -10,7 +10,7 @@ import mpistrat
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import ContextError
 from mpistrat.optimizers import SGD, Adam
-from mpistrat.ps.partitioners import FixedShardsPartitioner
+from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.testing.coordination import Cast, on_chief, on_jobs
 from mpistrat.testing.training import MAKERS, STEPS, new_variables, step_gradients
 from mpistrat.train import Checkpoint

@@ -9,7 +9,7 @@ import pytest
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import ArgumentTypeError, CoordinatorError
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.testing.coordination import JOBS, Cast, on_chief
 
 on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)

@@ -3,7 +3,7 @@
 import pytest
 
 from mpistrat import CentralStorageStrategy
-from mpistrat.collectives import cuda
+from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.testing.strategies.one_gpu import OneGpuConformance
 
@@ -12,7 +12,7 @@ class TestOneGpu(OneGpuConformance):
     @pytest.fixture(autouse=True)
     def _needs_a_gpu(self):
         try:
-            cuda.require(["GPU:0"])
+            on_device.require(["GPU:0"])
         except BackendUnavailableError as error:
             pytest.skip(str(error))
 

@@ -5,8 +5,8 @@ import pytest
 
 import mpistrat
 from mpistrat import Variable
-from mpistrat.collectives import cuda
-from mpistrat.collectives.arrays import as_array
+from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays.intake import as_array
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.optimizers import SGD
 from mpistrat.testing.coordination import Cast, on_chief
@@ -15,14 +15,14 @@ from mpistrat.testing.coordination import Cast, on_chief
 @pytest.fixture(autouse=True)
 def _needs_a_gpu():
     try:
-        cuda.require(["GPU:0"])
+        on_device.require(["GPU:0"])
     except BackendUnavailableError as error:
         pytest.skip(str(error))
 
 
 def test_arrays_of_a_gpu_come_to_the_host():
-    with cuda.on_gpu(0):
-        there = cuda.placed(np.arange(6.0).reshape(2, 3))
+    with on_device.on_gpu(0):
+        there = on_device.placed(np.arange(6.0).reshape(2, 3))
     with pytest.raises(TypeError):
         np.asarray(there)
     assert as_array(there * 2).tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.collectives.native import why_no_kernels
+from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import takes_long
 

@@ -17,7 +17,7 @@ from mpistrat import (
     VariableAggregation,
     VariableSynchronization,
 )
-from mpistrat.checkpoint import index
+from mpistrat.checkpoint.files import index
 from mpistrat.errors import CheckpointError
 from mpistrat.testing.launcher import RunningJob, run_job
 from mpistrat.testing.placement import takes_long
@@ -204,7 +204,8 @@ with strategy.scope():
     manager = CheckpointManager(checkpoint, folder, max_to_keep=1)
     manager.save()
     if rank == victim:
-        from mpistrat.checkpoint import disk, saving
+        from mpistrat.checkpoint.files import disk
+        from mpistrat.checkpoint import saving
 
         def killed(original):
             def call(*args):

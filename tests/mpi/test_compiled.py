@@ -9,7 +9,7 @@ from mpistrat.testing.strategy_job import run
 
 BODY = """
 from pathlib import Path
-from mpistrat.cluster import compiled
+from mpistrat.system import compiled
 print(compiled.shared_object(Path({source!r}), [], "").exists())
 """
 

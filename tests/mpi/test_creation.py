@@ -17,7 +17,8 @@ PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 DIVIDES = """
 import time
 from mpi4py import MPI
-from mpistrat.collectives import Communicator, mpi
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.backends import mpi
 MPI.COMM_WORLD.barrier()
 if MPI.COMM_WORLD.rank == 1:
     mpi.MpiBackend.split = lambda *arguments: time.sleep(60)

@@ -6,10 +6,10 @@ import re
 import pytest
 
 import mpistrat
-from mpistrat.collectives.native import why_no_kernels
 from mpistrat.demo.digits import split
 from mpistrat.demo.same_bits import digests, outliers
 from mpistrat.demo.train import Options, Trainer
+from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import JobResult, run_job
 from mpistrat.testing.placement import takes_long, with_all
 

@@ -12,7 +12,7 @@ import pytest
 
 import mpistrat
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.nodes import Nodes
+from mpistrat.collectives.backends.nodes import Nodes
 from mpistrat.errors import MismatchError
 from mpistrat.testing.backends.cases import run_body, setting
 from mpistrat.testing.backends.pretending import pretended_nodes
@@ -254,7 +254,8 @@ OTHER_LIBRARY = """
 import sys
 import numpy as np
 from mpi4py import MPI
-from mpistrat.collectives import Communicator, library
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.backends import mpi_symbols as library
 from mpistrat.errors import BackendUnavailableError
 if MPI.COMM_WORLD.rank == 1:
     library._FUNCTIONS = ("MPI_Isend", "MPI_Unknown")

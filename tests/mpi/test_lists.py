@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator, register_backend
-from mpistrat.collectives.shm import ShmBackend
+from mpistrat.collectives.backends.shm import ShmBackend
 from mpistrat.testing.backends.samples import get_dtype
 
 GRID = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -8,7 +8,7 @@ from mpistrat import CentralStorageStrategy, IndexedSlices, MirroredStrategy
 from mpistrat.errors import CommunicationError, UsageError
 from mpistrat.optimizers import SGD, Adagrad, Adam
 from mpistrat.optimizers.base import Optimizer
-from mpistrat.ps.rules import SGDRule
+from mpistrat.tables.update_rules import SGDRule
 from mpistrat.testing.mistakes import abandon, refused
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3])

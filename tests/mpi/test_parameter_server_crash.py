@@ -14,7 +14,7 @@ PROGRAM = """
 import os, signal, sys
 import numpy as np
 import mpistrat as ms
-from mpistrat.checkpoint import data_files
+from mpistrat.checkpoint.files import data_files
 from mpistrat.cluster_resolver import MPIClusterResolver
 from mpistrat.experimental import partitioners
 

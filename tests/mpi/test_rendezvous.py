@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from mpistrat.collectives.mpi import MpiBackend
-from mpistrat.collectives.shared import rendezvous
+from mpistrat.collectives.backends.mpi import MpiBackend
+from mpistrat.collectives.backends.shared import bootstrap
 from mpistrat.errors import CommunicationTimeoutError
 
 
@@ -32,7 +32,7 @@ def test_memory_of_a_transfer_that_was_given_up_is_kept():
     (seen, text) = (tables(backend), f"rank {backend.rank}")
     if backend.rank == 0:
         with pytest.raises(CommunicationTimeoutError, match=r"rank 0/2 waited 0 s for all ranks"):
-            rendezvous.run(rendezvous.exchange(backend, text), 0.1, backend)
+            bootstrap.run(bootstrap.exchange(backend, text), 0.1, backend)
         gc.collect()
         table = seen[0]()
         MPI.COMM_WORLD.barrier()
@@ -43,7 +43,7 @@ def test_memory_of_a_transfer_that_was_given_up_is_kept():
         assert table.tobytes().replace(b"\0", b"") == b"rank 0rank 1"
     else:
         MPI.COMM_WORLD.barrier()
-        found = rendezvous.run(rendezvous.exchange(backend, text), 10.0, backend)
+        found = bootstrap.run(bootstrap.exchange(backend, text), 10.0, backend)
         assert found == ["rank 0", "rank 1"]
     MPI.COMM_WORLD.barrier()
     backend.close()

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpistrat.collectives.native import why_no_kernels
 from mpistrat.errors import (
     BackendUnavailableError,
     ContextError,
     PeerLostError,
     TornReadError,
 )
-from mpistrat.ps.shard import Shard, ShardReader
+from mpistrat.ps.storage.shard import Shard, ShardReader
+from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.placement import with_all
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))

@@ -12,7 +12,7 @@ from mpistrat.errors import CommunicationError, UsageError
 from mpistrat.experimental import partitioners
 from mpistrat.nn import embedding_lookup
 from mpistrat.optimizers import Adam
-from mpistrat.strategy.partitioning import partitioned
+from mpistrat.strategy.variables.partitioning import partitioned
 from mpistrat.testing.mistakes import abandon, refused
 from mpistrat.train import Checkpoint
 

@@ -11,8 +11,8 @@ from mpistrat import CentralStorageStrategy, MirroredStrategy
 from mpistrat.collectives import Communicator
 from mpistrat.errors import MismatchError
 from mpistrat.optimizers import SGD, Optimizer
-from mpistrat.ps.rules import Rule
-from mpistrat.strategy.shared_sums import SharedSums
+from mpistrat.strategy.reduction.shared_sums import SharedSums
+from mpistrat.tables.update_rules import Rule
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3])
 

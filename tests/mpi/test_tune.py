@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.native import why_no_kernels
-from mpistrat.collectives.shared import tuning_table
-from mpistrat.collectives.shared.tuning import (
+from mpistrat.collectives.backends.shared import tuning_table
+from mpistrat.collectives.backends.shared.tuning import (
     CALLS,
     HALVES,
     WIRE,
@@ -19,7 +18,8 @@ from mpistrat.collectives.shared.tuning import (
     WireTuning,
     wire_from_entry,
 )
-from mpistrat.collectives.shared.tuning_table import node_key, wire_key
+from mpistrat.collectives.backends.shared.tuning_table import node_key, wire_key
+from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.backends.pretending import pretended_nodes
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import with_all
@@ -27,14 +27,14 @@ from mpistrat.testing.placement import with_all
 pytest.importorskip("typer")
 from rich.console import Console
 
-from mpistrat.bench import node_search
-from mpistrat.bench.trials import Bench
+from mpistrat.bench.tuning import on_node
+from mpistrat.bench.tuning.trials import Bench
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason="there are no kernels")
 
 LISTENS = """
 import mpistrat, numpy as np
-from mpistrat.collectives.shm import ShmBackend
+from mpistrat.collectives.backends.shm import ShmBackend
 told = []
 tune = ShmBackend.tune
 ShmBackend.tune = lambda self, tunings: (told.append(tunings), tune(self, tunings))
@@ -68,7 +68,7 @@ TUNES = """
 import sys
 from pathlib import Path
 from mpi4py import MPI
-from mpistrat.bench.tune import command
+from mpistrat.bench.cases.tune import command
 from mpistrat.errors import UsageError
 file, *calls = sys.argv[1:]
 if MPI.COMM_WORLD.Get_rank():
@@ -157,12 +157,12 @@ def test_ranks_that_all_reduce_go_on_finding_out_by_themselves():
     from mpi4py import MPI
 
     few = {"_CHUNKS": (65536,), "_FLAT": (4096,), "_WHOLE": (16384,), "_STREAM": (1 << 20,)}
-    with patch.multiple(node_search, **few), Communicator(MPI.COMM_WORLD, "shm") as comm:
+    with patch.multiple(on_node, **few), Communicator(MPI.COMM_WORLD, "shm") as comm:
         bench = Bench(comm, Console(quiet=True), rounds=1)
-        search = node_search.NodeSearch(bench, comm.backend)
+        search = on_node.NodeSearch(bench, comm.backend)
         for name in ("allreduce", "allreduce" + HALVES):
             assert search.best(name).remote_bytes == 0
-        with patch.object(node_search, "_REMOTE", (1 << 20,)):
+        with patch.object(on_node, "_REMOTE", (1 << 20,)):
             assert search.best("reduce_scatter").remote_bytes > 0
 
 
@@ -211,7 +211,7 @@ import os
 from mpi4py import MPI
 if MPI.COMM_WORLD.Get_rank(): os.environ['MPISTRAT_TUNING'] = '/nowhere'
 import mpistrat, numpy as np
-from mpistrat.collectives.hierarchical import HierarchicalBackend
+from mpistrat.collectives.backends.hierarchical import HierarchicalBackend
 told = []
 tune = HierarchicalBackend.tune_wire
 HierarchicalBackend.tune_wire = lambda self, tuning: (told.append(tuning), tune(self, tuning))

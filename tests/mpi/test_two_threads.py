@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from mpistrat.collectives import Communicator, ordering
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.checking import deadlock
 from mpistrat.testing.placement import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=40)
@@ -120,7 +121,7 @@ def call_later(comm: Communicator) -> None:
 def test_threads_with_a_communicator_each_may_wait_for_long() -> None:
     """Neither waits for the other rank's other thread, although it looks like that."""
     with Communicator() as one, Communicator() as other:
-        pause = 2 * ordering.SAY_AFTER_S
+        pause = 2 * deadlock.SAY_AFTER_S
 
         def body() -> None:
             time.sleep(pause if one.rank == 0 else 0)

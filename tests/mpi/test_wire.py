@@ -23,7 +23,7 @@ def received(sock, nbytes):
 def test_all_talk_to_all_at_once(nbytes):
     from mpi4py import MPI
 
-    from mpistrat.ps.wire import Wire
+    from mpistrat.ps.transport.mpi_tunnel import Wire
 
     comm = MPI.COMM_WORLD
     others = [rank for rank in range(comm.size) if rank != comm.rank]
@@ -49,7 +49,7 @@ def test_all_talk_to_all_at_once(nbytes):
 def test_what_was_sent_before_the_end_arrives_and_then_the_end():
     from mpi4py import MPI
 
-    from mpistrat.ps.wire import Wire
+    from mpistrat.ps.transport.mpi_tunnel import Wire
 
     comm, nbytes = MPI.COMM_WORLD, 5 << 20
     wire = Wire(comm, {1 - comm.rank: 0}, 10.0)

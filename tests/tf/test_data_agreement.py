@@ -13,7 +13,9 @@ import keras  # noqa: E402 - it comes with TensorFlow
 
 import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.tensorflow import digest_op, private_data, sharding  # noqa: E402
+from mpistrat.tensorflow.data import sharding  # noqa: E402
+from mpistrat.tensorflow.graph import digest_op  # noqa: E402
+from mpistrat.tensorflow.private import data as private_data  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402

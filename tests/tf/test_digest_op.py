@@ -7,8 +7,8 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 tf = pytest.importorskip("tensorflow")
-digest_op = pytest.importorskip("mpistrat.tensorflow.digest_op")
-private_data = pytest.importorskip("mpistrat.tensorflow.private_data")
+digest_op = pytest.importorskip("mpistrat.tensorflow.graph.digest_op")
+private_data = pytest.importorskip("mpistrat.tensorflow.private.data")
 
 pytestmark = pytest.mark.deadline(200)
 COUNT, BATCH = 20, 6

@@ -10,7 +10,7 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from mpistrat import errors  # noqa: E402
-from mpistrat.tensorflow import native_op  # noqa: E402
+from mpistrat.tensorflow.graph import native_op  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402

@@ -15,9 +15,10 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
-from mpistrat.collectives import Communicator, interrupts  # noqa: E402
+from mpistrat.collectives import Communicator  # noqa: E402
+from mpistrat.collectives.health import interrupts  # noqa: E402
 from mpistrat.errors import CommunicationError, PeerLostError  # noqa: E402
-from mpistrat.tensorflow import native_op  # noqa: E402
+from mpistrat.tensorflow.graph import native_op  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402

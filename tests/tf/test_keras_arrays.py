@@ -16,7 +16,10 @@ import keras  # noqa: E402 - TensorFlow may be missing
 
 import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.tensorflow import keras_arrays, keras_hooks, pipelines, rows_op  # noqa: E402
+from mpistrat.tensorflow.data import pipelines  # noqa: E402
+from mpistrat.tensorflow.graph import rows_op  # noqa: E402
+from mpistrat.tensorflow.keras import arrays as keras_arrays  # noqa: E402
+from mpistrat.tensorflow.keras import hooks as keras_hooks  # noqa: E402
 from mpistrat.testing.placement import takes_long  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402

@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from mpistrat.errors import CommunicationError  # noqa: E402
-from mpistrat.tensorflow import native_op, same_shape  # noqa: E402
+from mpistrat.tensorflow.graph import native_op, tensor_collective  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
@@ -36,7 +36,7 @@ def reducing(strategy, mode, op="SUM"):
 def asked():
     """Give what Python is asked for: "run" for calls to begin, statuses of calls to carry on."""
     seen = []
-    run, carry_on = same_shape._run, same_shape._carry_on
+    run, carry_on = tensor_collective._run, tensor_collective._carry_on
 
     def watched_run(key, *memory):
         seen.append("run")
@@ -46,11 +46,11 @@ def asked():
         seen.append(status)
         return carry_on(key, status, *rest)
 
-    same_shape._run, same_shape._carry_on = watched_run, watched_carry_on
+    tensor_collective._run, tensor_collective._carry_on = watched_run, watched_carry_on
     try:
         yield seen
     finally:
-        same_shape._run, same_shape._carry_on = run, carry_on
+        tensor_collective._run, tensor_collective._carry_on = run, carry_on
 
 
 def is_native(strategy):

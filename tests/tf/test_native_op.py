@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 from mpistrat import config
-from mpistrat.cluster import log
 from mpistrat.errors import (
     BackendUnavailableError,
     CommunicationTimeoutError,
     MismatchError,
     UsageError,
 )
+from mpistrat.system import log
 from mpistrat.testing.placement import takes_long
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 tf = pytest.importorskip("tensorflow")
-native_op = pytest.importorskip("mpistrat.tensorflow.native_op")
+native_op = pytest.importorskip("mpistrat.tensorflow.graph.native_op")
 
 pytestmark = pytest.mark.deadline(200)
 
@@ -270,7 +270,7 @@ ONE_THREAD = """
 import sys, threading
 import numpy as np
 import tensorflow as tf
-from mpistrat.tensorflow import native_op
+from mpistrat.tensorflow.graph import native_op
 
 tf.config.threading.set_inter_op_parallelism_threads(1)
 tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -13,7 +13,7 @@ import keras  # noqa: E402 - it comes with TensorFlow
 
 import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.tensorflow import orders, seeds  # noqa: E402
+from mpistrat.tensorflow.data import seeds, shuffle_check  # noqa: E402
 from mpistrat.testing.mistakes import refused  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
@@ -43,7 +43,7 @@ def divided(dataset, policy):
 def warnings_of(patch, make):
     """Return what is said of a dataset that was made before the program's first strategy."""
     said = []
-    patch.setattr(orders, "warn_once", lambda *args: said.append(args[-1]))
+    patch.setattr(shuffle_check, "warn_once", lambda *args: said.append(args[-1]))
     patch.setattr(seeds, "_common", {})
     tf.random.set_seed(None)
     dataset = make()

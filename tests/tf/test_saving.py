@@ -17,7 +17,7 @@ keras = pytest.importorskip("keras")
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
 from mpistrat.errors import CommunicationTimeoutError  # noqa: E402
-from mpistrat.tensorflow import whole_files  # noqa: E402
+from mpistrat.tensorflow import shared_files  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus, keras_dtype  # noqa: E402
@@ -187,7 +187,7 @@ def test_what_all_ranks_save_to_one_path_is_whole():
 
 def locked_path(path):
     name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
-    return whole_files._job.staging.path / f"{name}.lock"
+    return shared_files._job.staging.path / f"{name}.lock"
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)

@@ -6,7 +6,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-from mpistrat.tensorflow.sent_datasets import is_endless, length, sent  # noqa: E402
+from mpistrat.tensorflow.data.shipped_datasets import is_endless, length, sent  # noqa: E402
 
 N = 12
 

@@ -13,7 +13,7 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402 - it comes with TensorFlow
 
 import mpistrat.tensorflow as distribute  # noqa: E402
-from mpistrat.tensorflow import cache_files  # noqa: E402
+from mpistrat.tensorflow.data import cache_files  # noqa: E402
 from mpistrat.testing.placement import with_all  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 from mpistrat.testing.tensorflow_cases import drop  # noqa: E402
@@ -216,7 +216,9 @@ def test_fewer_files_than_ranks(kind, policy):
 def test_few_files_are_told_once():
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         said = []
-        patch.setattr("mpistrat.tensorflow.sharding.warn_once", lambda *args: said.append(args))
+        patch.setattr(
+            "mpistrat.tensorflow.data.sharding.warn_once", lambda *args: said.append(args)
+        )
         with distribute.MirroredStrategy(["CPU:0"]) as s:
             s.experimental_distribute_dataset(read(write(folder, 1)))
             s.experimental_distribute_dataset(read(write(folder, 4)))

@@ -8,7 +8,7 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat  # noqa: E402
 from mpistrat.errors import MpistratError, UsageError  # noqa: E402 - TensorFlow may be missing
-from mpistrat.tensorflow.tpu.names import of_rank  # noqa: E402
+from mpistrat.tensorflow.tpu.which_tpu import of_rank  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402
 

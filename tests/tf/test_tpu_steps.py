@@ -17,8 +17,8 @@ from mpistrat.errors import (  # noqa: E402 - TensorFlow may be missing
     CommunicationTimeoutError,
     UsageError,
 )
-from mpistrat.tensorflow.tpu.ports import knock  # noqa: E402
-from mpistrat.tensorflow.tpu.steps import Steps  # noqa: E402
+from mpistrat.tensorflow.tpu.connect import Steps  # noqa: E402
+from mpistrat.tensorflow.tpu.port_check import knock  # noqa: E402
 from mpistrat.testing.pretend_cloud import pretend_cloud  # noqa: E402
 from mpistrat.testing.pretend_tpus import PretendResolver, initialized  # noqa: E402
 from mpistrat.testing.tensorflow import four_cpus  # noqa: E402

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from mpistrat.cluster.addresses import Machine, reachable_host
 from mpistrat.errors import ClusterError
+from mpistrat.system.addresses import Machine, reachable_host
 
 
 def machine(name, *interfaces):

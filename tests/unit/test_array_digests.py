@@ -5,7 +5,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from mpistrat.tensorflow.array_digests import digests_of  # noqa: E402 - TensorFlow may be missing
+from mpistrat.tensorflow.data.digests import digests_of  # noqa: E402 - TensorFlow may be missing
 
 RANDOM = np.random.default_rng(0)
 ARRAYS = {

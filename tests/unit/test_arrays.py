@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mpistrat.collectives import arrays, cuda
-from mpistrat.collectives.arrays import (
+from mpistrat.collectives.arrays import intake, on_device
+from mpistrat.collectives.arrays.intake import (
     are_alike,
     as_array,
     check_axis,
@@ -14,11 +14,11 @@ from mpistrat.collectives.arrays import (
     flat,
     landing,
 )
-from mpistrat.collectives.even_cut import even_lengths
-from mpistrat.collectives.native import kernels, why_no_kernels
-from mpistrat.collectives.roots import check_root
-from mpistrat.collectives.rows import from_rows, row_counts, row_signature, to_rows
+from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, row_signature, to_rows
+from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.system.kernels import kernels, why_no_kernels
+from mpistrat.tables.even_cut import even_lengths
 from mpistrat.testing.pretend_gpus import pretending
 
 
@@ -74,7 +74,7 @@ def test_what_is_alike(values, answer):
 @pytest.mark.parametrize("has_kernels", [True, False])
 def test_parts_are_views_one_after_the_other(has_kernels, monkeypatch):
     if not has_kernels:
-        monkeypatch.setattr(arrays, "why_no_kernels", lambda: "it is said that there are none")
+        monkeypatch.setattr(intake, "why_no_kernels", lambda: "it is said that there are none")
     total = np.arange(12.0)
     like = [np.zeros((2, 2)), np.zeros(0), np.zeros(()), np.zeros((1, 7, 1))[:, ::-1]]
     parts = cut(total, like)
@@ -237,7 +237,7 @@ def test_even_lengths(length, size):
 
 
 def test_names():
-    assert all(hasattr(arrays, name) for name in arrays.__all__)
+    assert all(hasattr(intake, name) for name in intake.__all__)
 
 
 def test_masked_arrays_would_lose_their_mask():
@@ -253,8 +253,8 @@ def test_masked_arrays_would_hide_a_result():
 
 
 def test_arrays_on_devices_are_copied_to_the_host():
-    with pretending(1), cuda.on_gpu(0):
-        there = cuda.placed(np.arange(3.0, dtype=np.float32))
+    with pretending(1), on_device.on_gpu(0):
+        there = on_device.placed(np.arange(3.0, dtype=np.float32))
         found = as_array(there)
     assert type(found) is np.ndarray
     assert found.dtype == np.float32
@@ -263,4 +263,4 @@ def test_arrays_on_devices_are_copied_to_the_host():
 
 def test_which_gpu_a_device_is():
     names = ["/job:worker/replica:0/task:3/device:GPU:12", "GPU:1", "/gpu:0", "CPU:0"]
-    assert [cuda.gpu_index(name) for name in names] == [12, 1, 0, None]
+    assert [on_device.gpu_index(name) for name in names] == [12, 1, 0, None]

@@ -14,24 +14,31 @@ from mpistrat.testing.threads import run_ranks
 
 pytest.importorskip("typer")
 
-from mpistrat.bench import answers, fused
-from mpistrat.bench.answers import OPS, Task
-from mpistrat.bench.bandwidth import algbw_gbps, busbw_gbps
-from mpistrat.bench.calibration import Budget, calibrate
-from mpistrat.bench.grid import make_grid
-from mpistrat.bench.memory import Memory, make_problems
+from mpistrat.bench.cases import fused
+from mpistrat.bench.collectives_grid import make_grid
+from mpistrat.bench.measuring import expected_results
+from mpistrat.bench.measuring.bandwidth import algbw_gbps, busbw_gbps
+from mpistrat.bench.measuring.buffers import Memory, make_problems
+from mpistrat.bench.measuring.calibration import Budget, calibrate
+from mpistrat.bench.measuring.contenders import (
+    Label,
+    Side,
+    backend_call,
+    backend_side,
+    memcpy_side,
+)
+from mpistrat.bench.measuring.expected_results import OPS, Task
+from mpistrat.bench.measuring.problem import make_problem
+from mpistrat.bench.measuring.record import write_lines
+from mpistrat.bench.measuring.resnet50_shapes import gradient_shapes
+from mpistrat.bench.measuring.row import Heading, Row, run_row
+from mpistrat.bench.measuring.session import open_session
+from mpistrat.bench.measuring.timing import Timing
 from mpistrat.bench.options import parse_dtype, split
 from mpistrat.bench.peers import open_peers, parse_peers
 from mpistrat.bench.peers.gloo import GlooPeer
-from mpistrat.bench.problem import make_problem
-from mpistrat.bench.record import write_lines
 from mpistrat.bench.report import rows_table
-from mpistrat.bench.resnet50 import gradient_shapes
-from mpistrat.bench.row import Heading, Row, run_row
-from mpistrat.bench.session import open_session
-from mpistrat.bench.sides import Label, Side, backend_call, backend_side, memcpy_side
 from mpistrat.bench.sizes import format_bytes, parse_sizes
-from mpistrat.bench.timing import Timing
 
 FLOAT = np.dtype(np.float32)
 
@@ -126,16 +133,16 @@ def test_answers_are_those_of_numpy(name):
     size, dtype = 3, np.dtype(name)
     for op in OPS[:-1]:
         tasks = [task(op, rank, size, dtype=dtype) for rank in range(size)]
-        given = [answers.inputs(one) for one in tasks]
+        given = [expected_results.inputs(one) for one in tasks]
         expected = naive(op, given, size)
         for one, answer in zip(tasks, expected, strict=True):
-            found = answers.expected(one)
+            found = expected_results.expected(one)
             if answer is None:
                 assert found is None, op
             else:
                 np.testing.assert_array_equal(found, answer, err_msg=op)
                 assert found.dtype == dtype
-    assert answers.expected(task("barrier")) is None
+    assert expected_results.expected(task("barrier")) is None
 
 
 def naive(op, given, size):
@@ -204,7 +211,7 @@ def test_what_does_nothing_is_wrong(name):
 
 def test_almost_right_is_wrong():
     problem = make_problem(task(size=2))
-    right = answers.expected(problem.task)
+    right = expected_results.expected(problem.task)
     assert problem.is_right(lambda: right)
     assert problem.is_right(lambda: right * np.float32(1 + 2e-7))
     assert not problem.is_right(lambda: right * np.float32(1 + 1e-5))

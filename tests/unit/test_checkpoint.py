@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as npst
 
 import mpistrat
 from mpistrat import MirroredStrategy, Variable, VariableAggregation, VariableSynchronization
-from mpistrat.checkpoint import index
+from mpistrat.checkpoint.files import index
 from mpistrat.errors import (
     ArgumentTypeError,
     ContextError,

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mpistrat import Variable
-from mpistrat.checkpoint import index
+from mpistrat.checkpoint.files import index
 from mpistrat.errors import CheckpointError, CheckpointNotFoundError
 from mpistrat.train import Checkpoint
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpistrat import MirroredStrategy, Variable
-from mpistrat.checkpoint import data_files, index
-from mpistrat.checkpoint.shares import CUT_BYTES, shares
+from mpistrat.checkpoint.files import data_files, index
+from mpistrat.checkpoint.ranks.division import CUT_BYTES, shares
 from mpistrat.errors import CheckpointError, CheckpointNotFoundError, MismatchError, UsageError
 from mpistrat.testing.threads import run_ranks
 from mpistrat.train import Checkpoint, Part

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.cluster import compiled
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.system import compiled
 
 SOURCE = 'extern "C" int answer() { return ANSWER; }\n'
 FLAGS = ["-DANSWER=42"]

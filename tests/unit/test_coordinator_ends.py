@@ -11,10 +11,10 @@ import pytest
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import CommunicationTimeoutError, ContextError
-from mpistrat.ps.client import Client
-from mpistrat.ps.stream import Stream
-from mpistrat.strategy import job_end
-from mpistrat.strategy.parameter_server import ParameterServerStrategy
+from mpistrat.ps.client.client import Client
+from mpistrat.ps.transport.stream import Stream
+from mpistrat.strategy.parameter_server import program_end
+from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.testing.coordination import Cast
 
 
@@ -92,8 +92,8 @@ def test_a_forked_child_ends_only_what_it_made():
         status = 1
         try:
             own = ParameterServerStrategy(Cast(1, 1, 1).resolver())
-            status = 0 if job_end._open.strategies == {own} else 2
-            job_end._open.end()
+            status = 0 if program_end._open.strategies == {own} else 2
+            program_end._open.end()
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

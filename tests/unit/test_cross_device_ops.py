@@ -21,7 +21,7 @@ from mpistrat import (
 )
 from mpistrat.errors import CommunicationError
 from mpistrat.experimental import CommunicationImplementation, CommunicationOptions
-from mpistrat.strategy.cross_device_ops import CollectiveAllReduce
+from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce
 from mpistrat.testing.strategies.cross_device_ops import KINDS, OneByOne
 from mpistrat.testing.threads import run_ranks
 

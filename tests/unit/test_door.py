@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from mpistrat.errors import CommunicationTimeoutError, PeerLostError
-from mpistrat.ps.door import Door, knock
-from mpistrat.ps.roster import Member
+from mpistrat.ps.transport.handshake import Door, knock
+from mpistrat.ps.transport.roles import Member
 
 LONG_S = 20.0
 ME, PEER = Member("ps", 0, 3), Member("worker", 1, 7)

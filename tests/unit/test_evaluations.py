@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpistrat.checkpoint.evaluations import Evaluations
+from mpistrat.checkpoint.evaluation_loop import Evaluations
 from mpistrat.errors import UsageError
 
 

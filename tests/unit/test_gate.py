@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mpistrat.collectives import Communicator, fingerprint
-from mpistrat.collectives.fingerprint import Signature, describe, digest, mismatch_text
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.threads import ThreadComm, ThreadsBackend, ThreadWorld
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.backends.threads import ThreadComm, ThreadsBackend, ThreadWorld
+from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.checking.fingerprint import Signature, describe, digest, mismatch_text
+from mpistrat.collectives.checking.gate import Gate
 from mpistrat.errors import CommunicationError, MismatchError, PeerLostError, UsageError
 from mpistrat.testing.threads import run_ranks
 
@@ -208,7 +209,7 @@ def test_digest_differs_in_every_field_and_fits_in_a_word():
 @pytest.mark.parametrize("seed", ["0", "4711"])
 def test_digest_is_the_same_in_every_process(seed):
     code = (
-        "import numpy as np; from mpistrat.collectives.fingerprint import *;"
+        "import numpy as np; from mpistrat.collectives.checking.fingerprint import *;"
         "print(digest(Signature('allreduce', 'sum', np.dtype('f4'), (2, 3), np.int64(1), 0, 99)))"
     )
     done = subprocess.run(

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from mpistrat.ps import landing
+from mpistrat.ps.client import result_buffers
 
 FLOAT = np.dtype(np.float32)
 SHAPE = (1 << 18, 4)
@@ -13,7 +13,7 @@ SHAPE = (1 << 18, 4)
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(landing, "_memories", [])
+    monkeypatch.setattr(result_buffers, "_memories", [])
 
 
 def address(array):
@@ -21,14 +21,14 @@ def address(array):
 
 
 def test_it_comes_back_when_it_was_dropped():
-    first = landing.empty(SHAPE, FLOAT)
+    first = result_buffers.empty(SHAPE, FLOAT)
     assert first.shape == SHAPE
     assert first.dtype == FLOAT
     assert first.flags.c_contiguous
     assert first.flags.writeable
     where = address(first)
     del first
-    assert address(landing.empty((SHAPE[0] - 5, 4), FLOAT)) == where
+    assert address(result_buffers.empty((SHAPE[0] - 5, 4), FLOAT)) == where
 
 
 @pytest.mark.parametrize(
@@ -44,31 +44,31 @@ def test_it_comes_back_when_it_was_dropped():
     ],
 )
 def test_whoever_has_a_part_keeps_it(part):
-    array = landing.empty(SHAPE, FLOAT)
+    array = result_buffers.empty(SHAPE, FLOAT)
     where = address(array)
     kept = part(array)
     del array
-    assert address(landing.empty(SHAPE, FLOAT)) != where
+    assert address(result_buffers.empty(SHAPE, FLOAT)) != where
     del kept
-    assert where in {address(landing.empty(SHAPE, FLOAT)) for _ in range(2)}
+    assert where in {address(result_buffers.empty(SHAPE, FLOAT)) for _ in range(2)}
 
 
 def test_much_of_it_is_not_kept():
-    arrays = [landing.empty(SHAPE, FLOAT) for _ in range(9)]
+    arrays = [result_buffers.empty(SHAPE, FLOAT) for _ in range(9)]
     assert len({address(one) for one in arrays}) == 9
     del arrays
-    assert len(landing._memories) == 3
+    assert len(result_buffers._memories) == 3
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (5,), (), (1 << 25,)])
 def test_small_and_very_large_ones_are_the_allocators(shape):
-    assert landing.empty(shape, FLOAT).shape == shape
-    assert not landing._memories
+    assert result_buffers.empty(shape, FLOAT).shape == shape
+    assert not result_buffers._memories
 
 
 def test_a_much_smaller_result_does_not_hold_a_large_memory():
-    where = address(landing.empty(SHAPE, FLOAT))
-    assert address(landing.empty((SHAPE[0] // 3, 4), FLOAT)) != where
+    where = address(result_buffers.empty(SHAPE, FLOAT))
+    assert address(result_buffers.empty((SHAPE[0] // 3, 4), FLOAT)) != where
 
 
 def test_threads_never_share():
@@ -76,7 +76,7 @@ def test_threads_never_share():
 
     def work(number):
         for _ in range(300):
-            array = landing.empty((1 << 18,), FLOAT)
+            array = result_buffers.empty((1 << 18,), FLOAT)
             array[:: 1 << 12] = number
             if (array[:: 1 << 12] != number).any():
                 wrong.append(number)

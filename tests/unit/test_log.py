@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from mpistrat.cluster import log
 from mpistrat.errors import UsageError
+from mpistrat.system import log
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,10 @@ def test_the_root_logger_does_not_repeat_the_line(caplog):
 
 
 def test_names():
-    assert log.get_logger("mpistrat.ps.wire").name == "mpistrat.ps.wire"
+    assert (
+        log.get_logger("mpistrat.ps.transport.mpi_tunnel").name
+        == "mpistrat.ps.transport.mpi_tunnel"
+    )
     assert log.get_logger("ps").name == "mpistrat.ps"
     assert log.get_logger("mpistrat").name == "mpistrat"
     assert log.get_logger("mpistratus").name == "mpistrat.mpistratus"

@@ -5,14 +5,15 @@ import time
 import numpy as np
 import pytest
 
-from mpistrat.collectives import Communicator, ordering
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.checking import deadlock
 from mpistrat.errors import MismatchError
 from mpistrat.testing.threads import run_ranks
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(ordering, "SAY_AFTER_S", 0.05)
+    monkeypatch.setattr(deadlock, "SAY_AFTER_S", 0.05)
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])

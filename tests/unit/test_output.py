@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from mpistrat.cluster import output
+from mpistrat.system import standard_output
 
 WAITS = """
 import sys, time
-from mpistrat.cluster import output
+from mpistrat.system import standard_output
 sys.stderr.write("last words")
 start = time.monotonic()
-output.wait_until_read({limit})
+standard_output.wait_until_read({limit})
 print(time.monotonic() - start)
 """
 
@@ -72,5 +72,5 @@ def test_an_uncaught_error_looks_as_python_shows_it_and_is_one_write(monkeypatch
     expected = capsys.readouterr().err
     writes = []
     monkeypatch.setattr(sys.stderr, "write", writes.append)
-    output.show_error(type(seen), seen, seen.__traceback__)
+    standard_output.show_error(type(seen), seen, seen.__traceback__)
     assert writes == [expected]

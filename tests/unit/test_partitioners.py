@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.ps.partitioners import (
+from mpistrat.ps.server.placement import Placement
+from mpistrat.tables.partitioners import (
     FixedShardsPartitioner,
     MaxSizePartitioner,
     MinSizePartitioner,
     Partitioner,
 )
-from mpistrat.ps.placement import Placement
-from mpistrat.ps.row_ranges import RowRanges, joined
+from mpistrat.tables.row_ranges import RowRanges, joined
 
 # ------------------------------------------------------------------------------------ partitioners
 

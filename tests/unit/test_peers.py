@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpistrat.collectives.peers import Peers
+from mpistrat.collectives.health.peers import Peers
 from mpistrat.errors import MismatchError, PeerLostError
 
 

@@ -12,23 +12,24 @@ from pathlib import Path
 import pytest
 
 import mpistrat
-from mpistrat.cluster import ports, watch
-from mpistrat.cluster.ports import Place
-from mpistrat.cluster.watch import Watch, deaf, watched
+from mpistrat.system.liveness import udp
+from mpistrat.system.liveness import udp_watch as watch
+from mpistrat.system.liveness.udp import Place
+from mpistrat.system.liveness.udp_watch import Watch, deaf, watched
 from mpistrat.testing.placement import takes_long
 
 LIMIT_S = 10.0
 ROOT = str(Path(mpistrat.__file__).parents[1])
 OTHER = """
 import sys
-from mpistrat.cluster import ports
-print(ports.here(), flush=True)
+from mpistrat.system.liveness import udp
+print(udp.here(), flush=True)
 sys.stdin.read()
 """
 FORKS = """
 import os, sys, time
-from mpistrat.cluster import ports
-print(ports.here(), flush=True)
+from mpistrat.system.liveness import udp
+print(udp.here(), flush=True)
 if os.fork():
     sys.stdin.read()
     os._exit(0)
@@ -73,18 +74,18 @@ def ended_within(watch, seconds, wait=0):
 def leads_to(place):
     """Wait until the answers to a trial are there; tell whether the address is right."""
     end = time.monotonic() + LIMIT_S
-    while ports.port().leads_to(place) is None and time.monotonic() < end:
-        ports.port().look()
+    while udp.port().leads_to(place) is None and time.monotonic() < end:
+        udp.port().look()
         time.sleep(0.01)
-    return ports.port().leads_to(place)
+    return udp.port().leads_to(place)
 
 
 @pytest.fixture(autouse=True)
 def a_port():
-    ports._forget()
-    assert ports.here() == ports.here() > 0
+    udp._forget()
+    assert udp.here() == udp.here() > 0
     yield
-    ports._forget()
+    udp._forget()
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_the_end_of_a_process_is_noticed_in_a_wait(process, program):
     ended = time.monotonic()
     assert ended_within(peers, LIMIT_S) == [7]
     assert time.monotonic() - ended < 4.0
-    assert ports.has_ended(place)
+    assert udp.has_ended(place)
     assert not peers.may_send()
 
 
@@ -111,7 +112,7 @@ def test_a_wait_that_goes_on_asks_nobody(process):
     peers = Watch({1: place})
     assert leads_to(Place.of(place))
     asked = []
-    ports.port().ask = asked.append
+    udp.port().ask = asked.append
     for wait in range(40):
         assert list(peers.ended(wait)) == []
         time.sleep(0.01)
@@ -119,27 +120,27 @@ def test_a_wait_that_goes_on_asks_nobody(process):
 
 
 def test_what_comes_is_thrown_away():
-    address, port, *_ = Place.of(ports.here())
+    address, port, *_ = Place.of(udp.here())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"news", (address, port))
         time.sleep(0.05)
         with pytest.raises(BlockingIOError):
-            ports.port()._socket.recv(10)
+            udp.port()._socket.recv(10)
 
 
 def test_an_address_that_refuses_a_living_process_says_nothing(process):
     """As that of a bridge does which every machine has: it leads to another one."""
     _, place = process()
     other = Place.of(place)
-    with ports._opened() as elsewhere:
+    with udp._opened() as elsewhere:
         free = elsewhere.getsockname()[1]
     wrong = other._replace(port=free, owner=7)
     peers = Watch({1: wrong.number, 2: place})
     assert leads_to(other)
     assert not leads_to(wrong)
     assert ended_within(peers, 1.5) == []
-    assert not ports.has_ended(place)
-    assert not ports.has_ended(wrong.number)
+    assert not udp.has_ended(place)
+    assert not udp.has_ended(wrong.number)
 
 
 @takes_long()
@@ -202,7 +203,7 @@ def test_who_is_watched_otherwise_is_left_out():
 def test_nothing_is_sent_to_the_dead_and_those_beside_them():
     places = on_machines(2, 2, 1)
     assert deaf(places, 0, ends_machines=True) == set()
-    ports.mark_ended(places[3])
+    udp.mark_ended(places[3])
     assert deaf(places, 0, ends_machines=True) == {2, 3}
     assert deaf(places, 0, ends_machines=False) == {3}
     assert deaf(places, 2, ends_machines=True) == {3}  # who is beside it lives

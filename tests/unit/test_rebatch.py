@@ -7,15 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpistrat.collectives.even_cut import piece_bounds
 from mpistrat.data import ArraySpec
-from mpistrat.strategy.input.rebatch import (
-    cut,
-    empty_like,
-    empty_of,
-    has_rows,
-)
+from mpistrat.strategy.input.cutting import cut, empty_like, empty_of, has_rows
 from mpistrat.strategy.input.source import as_element
+from mpistrat.tables.even_cut import piece_bounds
 
 
 @given(rows=st.integers(0, 10**6), pieces=st.integers(1, 200))

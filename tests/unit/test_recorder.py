@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.diagnosis import recorder
-from mpistrat.collectives.diagnosis.recorder import CallRecord, PythonRing, kind_of, text_number
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.native import kernels, why_no_kernels
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.health import recorder
+from mpistrat.collectives.health.recorder import CallRecord, PythonRing, kind_of, text_number
 from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.system.kernels import kernels, why_no_kernels
 from mpistrat.testing.threads import run_ranks
 
 UNDER_WAY, DONE, FAILED = range(3)

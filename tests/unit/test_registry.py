@@ -5,8 +5,9 @@ import types
 
 import pytest
 
-from mpistrat.collectives import Communicator, available_backends, register_backend, registry
-from mpistrat.collectives.threads import ThreadsBackend, ThreadWorld
+from mpistrat.collectives import Communicator, available_backends, register_backend
+from mpistrat.collectives.backends import registry
+from mpistrat.collectives.backends.threads import ThreadsBackend, ThreadWorld
 from mpistrat.errors import ArgumentTypeError, BackendNotFoundError, BackendUnavailableError
 
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from mpistrat.collectives.results import ResultPool
+from mpistrat.collectives.arrays.buffer_pool import ResultPool
 
 MB = 1 << 20
 

@@ -7,11 +7,11 @@ import os
 import numpy as np
 import pytest
 
-from mpistrat.collectives.native import why_no_kernels
-from mpistrat.collectives.shared.segment import Segment
+from mpistrat.collectives.backends.shared.segment import Segment
 from mpistrat.errors import CommunicationTimeoutError, UsageError
-from mpistrat.ps import rooms
-from mpistrat.ps.rooms import Lodging, Rooms
+from mpistrat.ps.transport import push_buffers
+from mpistrat.ps.transport.push_buffers import Lodging, Rooms
+from mpistrat.system.kernels import why_no_kernels
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 
@@ -91,7 +91,7 @@ def test_rooms_that_are_too_small_are_left_for_larger_ones():
     large = {ps.hand_over(50_000).lent.room for _ in range(2)}
     assert len(large) == 2
     assert not small & large
-    gone = rooms.Lent(small.pop(), 1, (8,), FLOAT)
+    gone = push_buffers.Lent(small.pop(), 1, (8,), FLOAT)
     with pytest.raises(KeyError), ps.lodging.reading(gone):
         pass
 
@@ -107,7 +107,7 @@ def test_all_full_of_what_was_not_sent_is_no_end():
 
 def test_a_ps_that_cannot_map_them_gets_messages(monkeypatch):
     ps = Ps()
-    monkeypatch.setattr(rooms, "namespace", iter(["one", "another"]).__next__)
+    monkeypatch.setattr(push_buffers, "namespace", iter(["one", "another"]).__next__)
     assert ps.hand_over(2000).lent is None
     assert ps.hand_over(2000).lent is None  # and is not asked again
 
@@ -168,7 +168,7 @@ def test_rooms_leave_descriptors_for_others(end, monkeypatch):
         if len(asked) == (1 if end == "the member" else 2):
             raise OSError(errno.EMFILE, "too many are in use")
 
-    monkeypatch.setattr(rooms, "check_descriptor", limited)
+    monkeypatch.setattr(push_buffers, "check_descriptor", limited)
     ps = Ps()
     assert ps.hand_over(4321).lent is None
     assert len(asked) == (1 if end == "the member" else 2)

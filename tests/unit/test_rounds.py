@@ -3,11 +3,11 @@
 import pytest
 
 from mpistrat.coordinator.arguments import Arguments
-from mpistrat.coordinator.calls import Call, WorkerQueue
-from mpistrat.coordinator.closures import Function
+from mpistrat.coordinator.chief.rounds import Rounds
+from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
 from mpistrat.coordinator.remote_value import RemoteValue
-from mpistrat.coordinator.rounds import Rounds
-from mpistrat.ps.roster import Member
+from mpistrat.coordinator.shipping import Function
+from mpistrat.ps.transport.roles import Member
 
 
 @pytest.fixture

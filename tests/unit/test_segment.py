@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpistrat.collectives.shared import rendezvous, segment
-from mpistrat.collectives.shared.registered import Registered
-from mpistrat.collectives.threads import ThreadsBackend, ThreadWorld
+from mpistrat.collectives.backends.shared import bootstrap, segment
+from mpistrat.collectives.backends.shared.registered import Registered
+from mpistrat.collectives.backends.threads import ThreadsBackend, ThreadWorld
 from mpistrat.errors import CommunicationTimeoutError
 
 KINDS = pytest.mark.parametrize("in_memory", [True, False], ids=["memfd", "dev_shm"])
@@ -174,14 +174,14 @@ def test_a_wait_for_others_that_is_given_up_leaves_nothing(in_memory, posts):
     """The other rank comes to none, or only to the first, of the two exchanges."""
     mine, other = (ThreadsBackend.open(comm, 1.0) for comm in ThreadWorld(2).comms())
     for _ in range(posts):
-        next(rendezvous.exchange(other, ""))
-    steps = rendezvous.share(mine, BYTES) if in_memory else _in_dev_shm(mine)
+        next(bootstrap.exchange(other, ""))
+    steps = bootstrap.share(mine, BYTES) if in_memory else _in_dev_shm(mine)
     with pytest.raises(CommunicationTimeoutError, match="waited 0 s for all ranks"):
-        rendezvous.run(steps, 0.05, mine)
+        bootstrap.run(steps, 0.05, mine)
 
 
 def _in_dev_shm(backend):
-    return rendezvous._share(backend, BYTES, False)
+    return bootstrap._share(backend, BYTES, False)
 
 
 def test_is_not_inherited_by_programs():

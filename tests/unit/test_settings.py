@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mpistrat import config
-from mpistrat.collectives.registry import available_backends
+from mpistrat.collectives.backends.registry import available_backends
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
 ROW = re.compile(r"^\| `(\w+)`( \*)? \| (\S*) ?\| (.+) \|$", re.MULTILINE)

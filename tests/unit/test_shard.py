@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.ps import rows as row_functions
-from mpistrat.ps import shard as shard_module
-from mpistrat.ps.rows import check_result
-from mpistrat.ps.rules import AdamRule, SGDRule
-from mpistrat.ps.shard import Shard
+from mpistrat.ps.storage import shard as shard_module
+from mpistrat.ps.storage.shard import Shard
+from mpistrat.tables import rows as row_functions
+from mpistrat.tables.rows import check_result
+from mpistrat.tables.update_rules import AdamRule, SGDRule
 
 DTYPES = pytest.mark.parametrize(
     "dtype", [np.float32, np.float64, np.int64, np.float16, ml_dtypes.bfloat16], ids=str

@@ -11,11 +11,12 @@ import sys
 import numpy as np
 import pytest
 
-from mpistrat.collectives.native import why_no_kernels
-from mpistrat.collectives.shared.segment import Segment
+from mpistrat.collectives.backends.shared.segment import Segment
 from mpistrat.errors import BackendUnavailableError, MpistratError
-from mpistrat.ps import memory, processes
-from mpistrat.ps.shard import Shard
+from mpistrat.ps.storage import memory
+from mpistrat.ps.storage.shard import Shard
+from mpistrat.system.kernels import why_no_kernels
+from mpistrat.system.liveness import process_tag
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 
@@ -31,7 +32,7 @@ def descriptors():
 
 
 def test_without_shared_memory_a_shard_is_private_and_says_so(monkeypatch, caplog):
-    monkeypatch.setattr("mpistrat.cluster.log._once", set())
+    monkeypatch.setattr("mpistrat.system.log._once", set())
     monkeypatch.setattr(os, "memfd_create", refuse)
     with caplog.at_level("WARNING", logger="mpistrat"):
         one = Shard(VALUE)
@@ -108,7 +109,7 @@ def test_a_handle_is_for_those_who_can_reach_its_owner(monkeypatch):
 
 
 def test_shards_leave_no_descriptors():
-    processes.has_ended(processes.my_tag())  # what is watched, stays
+    process_tag.has_ended(process_tag.my_tag())  # what is watched, stays
     before = descriptors()
     made = [Shard(VALUE) for _ in range(3)]
     readers = [Shard.attach(one.handle()) for one in made]
@@ -131,21 +132,21 @@ def test_shards_leave_descriptors_for_others(monkeypatch):
 
 
 def test_a_process_is_known_by_more_than_its_number():
-    mine = processes.my_tag()
+    mine = process_tag.my_tag()
     assert 0 < mine < 2**56
-    assert processes.pid_of(mine) == os.getpid()
-    for has_ended in (processes.is_dead, processes.has_ended):
+    assert process_tag.pid_of(mine) == os.getpid()
+    for has_ended in (process_tag.is_dead, process_tag.has_ended):
         assert not has_ended(mine)
         assert has_ended(mine ^ 1)  # had my number, began at another time
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        found = processes._status(child.pid)
+        found = process_tag._status(child.pid)
         assert found is not None
         tag = child.pid << 34 | found[1]
-        assert not processes.is_dead(tag)
-        assert not processes.has_ended(tag)
+        assert not process_tag.is_dead(tag)
+        assert not process_tag.has_ended(tag)
         child.send_signal(signal.SIGKILL)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # stays a zombie
-        assert processes.is_dead(tag)
-        assert processes.has_ended(tag)
-    assert processes.is_dead(tag)
-    assert processes.has_ended(tag)
+        assert process_tag.is_dead(tag)
+        assert process_tag.has_ended(tag)
+    assert process_tag.is_dead(tag)
+    assert process_tag.has_ended(tag)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import mpistrat
 from mpistrat import IndexedSlices, MirroredStrategy, PerReplica, ShardedVariable, Variable
-from mpistrat.checkpoint import index
+from mpistrat.checkpoint.files import index
 from mpistrat.errors import UsageError
 from mpistrat.optimizers import SGD, Adagrad, Adam
 from mpistrat.train import Checkpoint

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.cluster import staging
-from mpistrat.cluster.job_folder import in_temp, made_for
-from mpistrat.cluster.staging import Staging
+from mpistrat.system import staging
+from mpistrat.system.job_folder import in_temp, made_for
+from mpistrat.system.staging import Staging
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpistrat.errors import CommunicationTimeoutError, PeerLostError
-from mpistrat.ps.stream import Stream
+from mpistrat.ps.transport.stream import Stream
 
 LONG_S = 20.0
 MESSAGES = [

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mpistrat.collectives.diagnosis.recorder import CallRecord, PythonRing, Recorder, kind_of
-from mpistrat.collectives.diagnosis.recorder import Signature as Call
-from mpistrat.collectives.diagnosis.timeline import Timeline
+from mpistrat.collectives.health.recorder import CallRecord, PythonRing, Recorder, kind_of
+from mpistrat.collectives.health.recorder import Signature as Call
+from mpistrat.collectives.health.timeline import Timeline
 
 SECOND = 10**9
 

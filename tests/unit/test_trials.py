@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("rich")
 
-from mpistrat.bench.trials import NEVER, Trial
-from mpistrat.bench.wire_search import WireSearch
-from mpistrat.collectives.shared.tuning import WireTuning
+from mpistrat.bench.tuning.between_nodes import WireSearch
+from mpistrat.bench.tuning.trials import NEVER, Trial
+from mpistrat.collectives.backends.shared.tuning import WireTuning
 
 SIZES = (1, 2, 4, 8, 16)
 

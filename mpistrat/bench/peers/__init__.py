@@ -1,4 +1,4 @@
-"""What mpistrat is compared with; each peer is one file, and one line in `PEERS`."""
+"""Other libraries to compare with: each is one file, and one line in `PEERS`."""
 
 from __future__ import annotations
 

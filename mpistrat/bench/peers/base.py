@@ -1,4 +1,4 @@
-"""What a peer is: another library's collectives, called on a problem's buffers."""
+"""Base of the peers: another library's collectives, called on a problem's buffers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from mpistrat import Communicator
-from mpistrat.bench.problem import Problem
+from mpistrat.bench.measuring.problem import Problem
 
 __all__ = ["Peer", "load", "why_not"]
 

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from mpistrat import Communicator, config
+from mpistrat.bench.measuring.problem import Problem
 from mpistrat.bench.peers.base import load, why_not
-from mpistrat.bench.problem import Problem
 from mpistrat.types import Array
 
 __all__ = ["GlooPeer"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mpistrat import Communicator
+from mpistrat.bench.measuring.problem import Problem
 from mpistrat.bench.peers.base import load, why_not
-from mpistrat.bench.problem import Problem
 from mpistrat.cluster import mpi
 from mpistrat.types import Array
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from mpistrat import Communicator
+from mpistrat.bench.measuring.problem import Problem
 from mpistrat.bench.peers.base import why_not
-from mpistrat.bench.problem import Problem
 from mpistrat.cluster import mpi
-from mpistrat.collectives.reductions import DTYPES
+from mpistrat.tables.reductions import DTYPES
 
 __all__ = ["MpiPeer"]
 

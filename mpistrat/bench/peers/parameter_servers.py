@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from mpistrat import Communicator
+from mpistrat.bench.measuring.ps_workload import Calls, TableSize, draws
 from mpistrat.bench.peers.base import load, why_not
-from mpistrat.bench.ps_sides import Calls, TableSize, draws
 from mpistrat.cluster_resolver import MPIClusterResolver
 from mpistrat.types import Array
 

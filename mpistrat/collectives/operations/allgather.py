@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpistrat.collectives.arrays import as_array, check_axis
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.rows import from_rows, row_counts, row_signature, to_rows
+from mpistrat.collectives.arrays.intake import as_array, check_axis
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, row_signature, to_rows
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allgather"]

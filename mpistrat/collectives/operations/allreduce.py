@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mpistrat.collectives import nans
-from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.reductions import carried, combine, narrow, result_dtype
+from mpistrat.collectives.arrays import nan_rules
+from mpistrat.collectives.arrays.intake import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.tables.reductions import carried, combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allreduce"]
@@ -35,12 +35,12 @@ def _steps(gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
         yield from gate.cross(signature, payload=send)
         total = combine(how.op, gate.payloads(send))
     else:
-        yield from gate.cross(signature, extra=nans.flag(how, send))
-        where = nans.mask(gate, how, send)
+        yield from gate.cross(signature, extra=nan_rules.flag(how, send))
+        where = nan_rules.mask(gate, how, send)
         total = landing(out, send)
         yield from gate.backend.allreduce(send, total, how.op)
         if where is not None:
             yield from gate.backend.allreduce(where, where, "or")
-            nans.put_back(total, where)
+            nan_rules.put_back(total, where)
     total = narrow(op, total, result_dtype(op, source.dtype), gate.size, how)
     return deliver(total.reshape(source.shape), out)

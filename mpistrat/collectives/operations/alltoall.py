@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpistrat.collectives.arrays import as_array, check_axis
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.rows import from_rows, row_counts, row_signature, to_rows
+from mpistrat.collectives.arrays.intake import as_array, check_axis
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, row_signature, to_rows
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.types import Array, ArrayLike
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.peers import Peers
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.health.peers import Peers
 
 __all__ = ["barrier", "close"]
 

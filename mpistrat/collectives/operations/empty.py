@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays import as_array
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
+from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
 from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
 
 __all__ = ["empty"]

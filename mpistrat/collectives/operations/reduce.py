@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mpistrat.collectives import nans
-from mpistrat.collectives.arrays import as_array, check_out, deliver, flat, landing
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.reductions import narrow, result_dtype
-from mpistrat.collectives.roots import check_root
+from mpistrat.collectives.arrays import nan_rules
+from mpistrat.collectives.arrays.intake import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.root_check import check_root
+from mpistrat.tables.reductions import narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["reduce"]
@@ -34,14 +34,14 @@ def _steps(gate: Gate, source: Array, op: str, root: int, out: Array | None) -> 
     if gate.checks:
         yield from gate.guard(signature, transfer)
     else:
-        yield from gate.cross(signature, extra=nans.flag(how, send))
-        where = nans.mask(gate, how, send)
+        yield from gate.cross(signature, extra=nan_rules.flag(how, send))
+        where = nan_rules.mask(gate, how, send)
         yield from transfer
     if where is not None:
         yield from gate.backend.reduce(where, None if total is None else where, "or", root)
     if total is None:
         return None
     if where is not None:
-        nans.put_back(total, where)
+        nan_rules.put_back(total, where)
     total = narrow(op, total, result_dtype(op, source.dtype), gate.size, how)
     return deliver(total.reshape(source.shape), out)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpistrat.collectives import nans
-from mpistrat.collectives.arrays import as_array, check_axis
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.even_cut import even_lengths
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.reductions import narrow, result_dtype
-from mpistrat.collectives.rows import from_rows, row_counts, to_rows
+from mpistrat.collectives.arrays import nan_rules
+from mpistrat.collectives.arrays.intake import as_array, check_axis
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, to_rows
+from mpistrat.tables.even_cut import even_lengths
+from mpistrat.tables.reductions import narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["reduce_scatter"]
@@ -36,13 +36,13 @@ def _steps(gate: Gate, source: Array, op: str, axis: int) -> Steps:
     if gate.checks:
         yield from gate.guard(signature, transfer)
     else:
-        yield from gate.cross(signature, extra=nans.flag(how, send))
-        where = nans.mask(gate, how, send)
+        yield from gate.cross(signature, extra=nan_rules.flag(how, send))
+        where = nan_rules.mask(gate, how, send)
         if send.size:
             yield from transfer
     if where is not None:
         mine = np.empty(piece.size, np.bool_)
         yield from gate.backend.reduce_scatter(where, mine, counts, "or")
-        nans.put_back(piece, mine)
+        nan_rules.put_back(piece, mine)
     piece = narrow(op, piece, result_dtype(op, source.dtype), gate.size, how)
     return from_rows(piece, lengths[gate.rank], source, axis)

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpistrat.collectives import fingerprint
-from mpistrat.collectives.arrays import as_array, check_axis
-from mpistrat.collectives.base import Steps
-from mpistrat.collectives.even_cut import even_lengths
-from mpistrat.collectives.fingerprint import Signature
-from mpistrat.collectives.gate import Gate
-from mpistrat.collectives.objects import bcast_object
-from mpistrat.collectives.roots import check_root
-from mpistrat.collectives.rows import from_rows, row_counts, to_rows
+from mpistrat.collectives.arrays.intake import as_array, check_axis
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, to_rows
+from mpistrat.collectives.operations.objects import bcast_object
+from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.errors import UsageError
+from mpistrat.tables.even_cut import even_lengths
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["scatter"]

@@ -1,4 +1,4 @@
-"""What is known about an array before it is there: its shape and dtype."""
+"""`ArraySpec`: the shape and dtype of an array that is not there yet."""
 
 from __future__ import annotations
 

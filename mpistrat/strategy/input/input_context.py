@@ -1,4 +1,4 @@
-"""What user functions are told about their place in the job, and the options of the input."""
+"""`InputContext`, and the options of the input."""
 
 from __future__ import annotations
 

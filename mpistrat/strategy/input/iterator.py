@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mpistrat.errors import UsageError
+from mpistrat.strategy.input.cutting import empty_like, empty_of, has_rows
 from mpistrat.strategy.input.prefetch import Prefetcher
-from mpistrat.strategy.input.rebatch import empty_like, empty_of, has_rows
 from mpistrat.types import Nest
 
 __all__ = ["MISSING", "DistributedIterator", "InputIterator", "InputWorkers", "Source"]

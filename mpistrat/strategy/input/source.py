@@ -10,9 +10,9 @@ import numpy as np
 
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.input.array_spec import spec_of
+from mpistrat.strategy.input.cutting import cut
 from mpistrat.strategy.input.datasets import Dataset
 from mpistrat.strategy.input.iterator import MISSING
-from mpistrat.strategy.input.rebatch import cut
 from mpistrat.strategy.nest import map_nest
 from mpistrat.types import Nest
 

@@ -1,4 +1,4 @@
-"""Collectives of tensors that may be on another machine: TensorFlow's worker has no MPI."""
+"""Collectives of tensors on another machine, where TensorFlow's worker has no MPI."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.tensorflow.bridge import Bridge
-from mpistrat.tensorflow.native_op import has_workers
+from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.graph.native_op import has_workers
 
 __all__ = ["HostBridge"]
 

@@ -1,4 +1,4 @@
-"""Each rank drives a strategy of its own, a slice; together they are one.
+"""Each rank drives a strategy of TensorFlow's as its slice; together they are one.
 
 TensorFlow's mirrored machinery asks a few of its members who it is and how values are combined.
 `RankExtended` answers these for all ranks, so a slice is a strategy of TensorFlow's whose
@@ -13,17 +13,17 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api
+from mpistrat.tensorflow.backed.all_or_none import together
 from mpistrat.tensorflow.backed.host_bridge import HostBridge
-from mpistrat.tensorflow.backed.joined import join
-from mpistrat.tensorflow.backed.local import Local
-from mpistrat.tensorflow.backed.together import together
-from mpistrat.tensorflow.bridge import Bridge
-from mpistrat.tensorflow.cross_device_ops import RankAllReduce
-from mpistrat.tensorflow.extended import RankExtended
-from mpistrat.tensorflow.native_op import has_workers
-from mpistrat.tensorflow.rank_members import RankMembers
-from mpistrat.tensorflow.rank_strategy import agree
+from mpistrat.tensorflow.backed.local_only import Local
+from mpistrat.tensorflow.backed.mixin import join
+from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.graph.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.graph.native_op import has_workers
+from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.strategies.base import agree
+from mpistrat.tensorflow.strategies.extended import RankExtended
+from mpistrat.tensorflow.strategies.strategy_members import RankMembers
 
 __all__ = ["Slices"]
 

@@ -1,4 +1,4 @@
-"""`TFBackedStrategy`: our strategy over any strategy of TensorFlow's."""
+"""`TFBackedStrategy`: a strategy of this package over any strategy of TensorFlow's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_api, private_tpu
-from mpistrat.tensorflow.backed.driver_ways import Driving, Waiting
-from mpistrat.tensorflow.backed.driving import Link
-from mpistrat.tensorflow.backed.local import Local
-from mpistrat.tensorflow.backed.pods import Pods
+from mpistrat.tensorflow.backed.all_or_none import together
+from mpistrat.tensorflow.backed.local_only import Local
+from mpistrat.tensorflow.backed.one_driver.driving import Link
+from mpistrat.tensorflow.backed.one_driver.roles import Driving, Waiting
 from mpistrat.tensorflow.backed.slices import Slices
-from mpistrat.tensorflow.backed.together import together
-from mpistrat.tensorflow.members import OlderMembers
+from mpistrat.tensorflow.backed.tpu_slices import Pods
+from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.private import tpu as private_tpu
+from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
 
 __all__ = ["TFBackedStrategy"]
 

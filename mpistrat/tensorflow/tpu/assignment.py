@@ -1,4 +1,4 @@
-"""Which cores of a TPU make up a replica; TensorFlow computes it, wherever this runs."""
+"""Compute which TPU cores make up a replica, with TensorFlow's code, on any machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import private_tpu
+from mpistrat.tensorflow.private import tpu as private_tpu
 
 __all__ = ["device_assignment", "topology_of"]
 

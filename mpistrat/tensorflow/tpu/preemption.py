@@ -1,4 +1,4 @@
-"""A machine of a cloud says in advance that it is about to be taken away."""
+"""Notice a cloud's warning that this machine is about to be taken away."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
 
-from mpistrat.cluster.log import get_logger, warn_once
+from mpistrat.system.log import get_logger, warn_once
 
 __all__ = ["PreemptionWatch"]
 

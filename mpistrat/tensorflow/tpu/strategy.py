@@ -11,12 +11,12 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.tensorflow.backed.all_or_none import together
 from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
-from mpistrat.tensorflow.backed.together import together
 from mpistrat.tensorflow.tpu.assignment import assigned
-from mpistrat.tensorflow.tpu.names import of_rank
+from mpistrat.tensorflow.tpu.connect import NUM_STEPS, Steps, Tpu
 from mpistrat.tensorflow.tpu.preemption import PreemptionWatch
-from mpistrat.tensorflow.tpu.steps import NUM_STEPS, Steps, Tpu
+from mpistrat.tensorflow.tpu.which_tpu import of_rank
 
 __all__ = ["TPUStrategy"]
 

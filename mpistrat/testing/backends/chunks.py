@@ -7,7 +7,7 @@ import pytest
 
 from mpistrat import config
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.collectives.even_cut import even_lengths
+from mpistrat.tables.even_cut import even_lengths
 from mpistrat.testing.backends.cases import BackendCases, Body, setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, rows_of, sample
 

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 import numpy as np
 
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.collectives.even_cut import even_lengths
+from mpistrat.tables.even_cut import even_lengths
 from mpistrat.testing.backends.cases import BackendCases
 from mpistrat.testing.backends.samples import SHAPES, assert_same, rows_of, sample
 from mpistrat.types import Array

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.collectives.even_cut import even_lengths
 from mpistrat.errors import UsageError
+from mpistrat.tables.even_cut import even_lengths
 from mpistrat.testing.backends.cases import BackendCases, setting
 from mpistrat.testing.backends.samples import (
     DTYPES,

@@ -10,7 +10,7 @@ import pytest
 
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import (
     StrategyConformance,

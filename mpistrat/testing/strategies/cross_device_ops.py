@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from mpistrat.strategy.base import Strategy
-from mpistrat.strategy.communication_options import CommunicationOptions
-from mpistrat.strategy.cross_device_ops import (
+from mpistrat.strategy.reduction.communication_options import CommunicationOptions
+from mpistrat.strategy.reduction.cross_device_ops import (
     CollectiveAllReduce,
     CrossDeviceOps,
     HierarchicalCopyAllReduce,
     NcclAllReduce,
     ReductionToOneDevice,
 )
-from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, Mirrored
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import (

@@ -16,9 +16,9 @@ import pytest
 from mpistrat.data import ArraySpec, Dataset
 from mpistrat.strategy.context import get_replica_context
 from mpistrat.strategy.input.input_context import InputContext, ValueContext
-from mpistrat.strategy.replica_context import ReplicaContext
+from mpistrat.strategy.replicas.replica_context import ReplicaContext
 from mpistrat.strategy.values import PerReplica
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import (
     StrategyConformance,

@@ -12,8 +12,8 @@ from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.context import get_replica_context, in_cross_replica_context
 from mpistrat.strategy.one_device import OneDeviceStrategy
 from mpistrat.strategy.values import DistributedValues, Mirrored, PerReplica
-from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.options import VariableAggregation, VariableSynchronization
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import (
     StrategyConformance,

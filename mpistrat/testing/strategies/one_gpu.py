@@ -11,17 +11,17 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from mpistrat.collectives import cuda
+from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import UsageError
-from mpistrat.ps.rules import Rule
 from mpistrat.strategy.base import Strategy
-from mpistrat.strategy.central_storage import CentralStorageStrategy
-from mpistrat.strategy.embedding import embedding_lookup
+from mpistrat.strategy.central_storage.strategy import CentralStorageStrategy
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.replica_context import ReplicaContext
-from mpistrat.strategy.sharded_variable import ShardedVariable
-from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.replicas.replica_context import ReplicaContext
+from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.embedding import embedding_lookup
+from mpistrat.strategy.variables.options import VariableAggregation, VariableSynchronization
+from mpistrat.strategy.variables.sharded import ShardedVariable
+from mpistrat.tables.update_rules import Rule
 from mpistrat.testing.central import made
 from mpistrat.testing.mistakes import replica
 from mpistrat.testing.training import MAKERS, STEPS, new_variables
@@ -35,7 +35,7 @@ SCATTERS = ["add", "sub", "mul", "div", "max", "min", "update"]
 
 def host(array: Any) -> np.ndarray[Any, Any]:
     """Return an array of the GPU on the host, or fail if it is not on the GPU."""
-    found = cuda.to_host(array)
+    found = on_device.to_host(array)
     assert found is not None, f"a {type(array).__name__}; expected an array on a GPU"
     return found
 
@@ -44,9 +44,9 @@ def nothing_is_carried() -> Any:
     """Let arrays that come to the host be an error in a block."""
 
     def refuse(value: Any) -> None:
-        assert not cuda.is_elsewhere(value), "an array of a GPU was brought to the host"
+        assert not on_device.is_elsewhere(value), "an array of a GPU was brought to the host"
 
-    return patch.object(cuda, "to_host", refuse)
+    return patch.object(on_device, "to_host", refuse)
 
 
 class OneGpuConformance:
@@ -165,7 +165,7 @@ class OneGpuConformance:
         places = []
 
         def apply(rule: Rule, variable: Any, slots: Any, gradient: Any, *more: Any) -> None:
-            places.append((cuda.is_elsewhere(variable), cuda.is_elsewhere(gradient)))
+            places.append((on_device.is_elsewhere(variable), on_device.is_elsewhere(gradient)))
             applied(rule, variable, slots, gradient, *more)
 
         applied, gradient = Rule.apply, strategy.run(lambda: w.value() * 0 + 1)

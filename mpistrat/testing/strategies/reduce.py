@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpistrat.strategy.context import get_replica_context
-from mpistrat.strategy.reduce_op import ReduceOp
+from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import (
     StrategyConformance,

@@ -14,9 +14,9 @@ from mpistrat.strategy.context import (
     in_cross_replica_context,
 )
 from mpistrat.strategy.input.input_context import RunOptions
-from mpistrat.strategy.replica_context import ReplicaContext
+from mpistrat.strategy.replicas.replica_context import ReplicaContext
 from mpistrat.strategy.values import PerReplica
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import (
     StrategyConformance,

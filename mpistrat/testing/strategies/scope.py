@@ -18,7 +18,7 @@ from mpistrat.strategy.context import (
 )
 from mpistrat.strategy.one_device import OneDeviceStrategy
 from mpistrat.strategy.values import DistributedValues, PerReplica
-from mpistrat.strategy.variables import Variable, variable_creator_scope
+from mpistrat.strategy.variables.base import Variable, variable_creator_scope
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import (
     StrategyConformance,

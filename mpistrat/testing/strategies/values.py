@@ -10,7 +10,7 @@ import pytest
 from mpistrat.strategy.context import get_replica_context
 from mpistrat.strategy.input.input_context import ValueContext
 from mpistrat.strategy.values import DistributedValues, PerReplica
-from mpistrat.strategy.variables import Variable
+from mpistrat.strategy.variables.base import Variable
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import StrategyConformance, distribute, equal, local_ids
 

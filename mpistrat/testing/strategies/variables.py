@@ -17,8 +17,8 @@ from mpistrat.strategy.context import (
     in_cross_replica_context,
 )
 from mpistrat.strategy.one_device import OneDeviceStrategy
-from mpistrat.strategy.variable_options import VariableAggregation, VariableSynchronization
-from mpistrat.strategy.variables import Variable, variable_creator_scope
+from mpistrat.strategy.variables.base import Variable, variable_creator_scope
+from mpistrat.strategy.variables.options import VariableAggregation, VariableSynchronization
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import StrategyConformance, equal, local_ids, rank_in
 

@@ -7,7 +7,7 @@ import mpistrat
 from mpistrat import ShardedVariable, Variable
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.experimental import partitioners
-from mpistrat.strategy.partitioning import partitioned
+from mpistrat.strategy.variables.partitioning import partitioned
 from mpistrat.testing.sharded import WHOLE, make, same
 
 

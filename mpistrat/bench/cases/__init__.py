@@ -1,0 +1,1 @@
+"""The cases, a file each: what ``python -m mpistrat.bench CASE`` runs."""

@@ -1,0 +1,1 @@
+"""What all cases share: problems with known answers, the clock, records."""

@@ -1,0 +1,113 @@
+"""What a row compares: backends of mpistrat, peers, and a copy of the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from mpistrat import Communicator
+from mpistrat.bench.measuring.expected_results import Task
+from mpistrat.bench.measuring.problem import Problem
+from mpistrat.bench.peers.base import Peer
+
+__all__ = ["Label", "Side", "backend_call", "backend_side", "memcpy_side", "peer_sides"]
+
+
+@dataclass(frozen=True)
+class Label:
+    """Who has a turn; it outlives the buffers.
+
+    Attributes
+    ----------
+    text
+        The name in the table.
+    kind
+        ``"backend"``, ``"peer"`` or ``"bound"``.
+    backend
+        The carrier: the name of mpistrat's backend, or of the peer.
+    op
+        What it calls, or what it is the bound of.
+    is_base
+        Whether the other sides are shown as multiples of this one.
+    """
+
+    text: str
+    kind: str
+    backend: str
+    op: str
+    is_base: bool = False
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to do what a row is about.
+
+    Attributes
+    ----------
+    label
+        Who does it.
+    call
+        Does it once.
+    is_right
+        Does it once on fresh buffers, and tells whether this rank's answer is right.
+    """
+
+    label: Label
+    call: Callable[[], object]
+    is_right: Callable[[], bool]
+
+
+def backend_side(
+    name: str, communicator: Communicator, problem: Problem, note: str = "", is_base: bool = False
+) -> Side:
+    """Return the side of a backend that was asked for as `name`; its label ends with `note`."""
+    carrier = communicator.backend.name
+    text = (name if name == carrier else f"{name} ({carrier})") + note
+    call = backend_call(communicator, problem)
+    label = Label(text, "backend", carrier, problem.task.op, is_base)
+    return Side(label, call, partial(problem.is_right, call))
+
+
+def backend_call(communicator: Communicator, problem: Problem) -> Callable[[], object]:
+    """Return mpistrat's own call: a bound method and its arguments, nothing in between."""
+    task, send, recv = problem.task, problem.send, problem.recv
+    method: Callable[..., object] = getattr(communicator, task.op)
+    calls: dict[str, Callable[[], object]] = {
+        "allreduce": partial(method, send, task.reduction, out=recv),
+        "allreduce_many": partial(method, problem.arrays, task.reduction),
+        "reduce": partial(method, send, task.reduction, 0, out=recv),
+        "reduce_scatter": partial(method, send, task.reduction),
+        "bcast": partial(method, send, 0, out=recv),
+        "barrier": method,
+    }
+    return calls.get(task.op, partial(method, send))
+
+
+def peer_sides(peers: Iterable[Peer], problem: Problem) -> list[Side]:
+    """Return the sides of the peers that can solve the problem."""
+    sides = []
+    for peer in peers:
+        call = peer.function(problem)
+        if call is not None:
+            label = Label(peer.name, "peer", peer.name, problem.task.op, is_base=True)
+            sides.append(Side(label, call, partial(problem.is_right, call)))
+    return sides
+
+
+def memcpy_side(task: Task) -> Side:
+    """Return the bound of an all-reduce: each rank copies as many bytes between private buffers.
+
+    All ranks copy at the same time, so they share the memory's bandwidth as an all-reduce does.
+    """
+    source = np.arange(task.nbytes, dtype=np.uint8)
+    target = np.zeros_like(source)
+    copy = partial(np.copyto, target, source)
+
+    def is_right() -> bool:
+        copy()
+        return np.array_equal(source, target)
+
+    return Side(Label("memcpy", "bound", "memcpy", task.op, is_base=True), copy, is_right)

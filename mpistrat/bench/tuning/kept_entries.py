@@ -1,0 +1,95 @@
+"""Read the entries of a tuning table that ``bench tune`` leaves as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from mpistrat import Communicator
+from mpistrat.collectives.backends.shared import tuning_table
+from mpistrat.collectives.backends.shared.tuning import Tuning, WireTuning
+from mpistrat.errors import UsageError
+
+__all__ = ["Search", "kept_of", "on_rank_0"]
+
+_Made = TypeVar("_Made")
+
+
+class Search(Protocol):
+    """What measures an entry of the table.
+
+    Attributes
+    ----------
+    key
+        The entry's name.
+    names
+        The kinds of call that it measures.
+    """
+
+    key: str
+    names: tuple[str, ...]
+
+    def parsed(self, entry: Any) -> Mapping[str, Tuning | WireTuning]:
+        """Return the tunings of a table's entry; raise `ValueError` if it is none."""
+        ...
+
+
+def kept_of(file: Path, search: Search, names: Sequence[str]) -> dict[str, Tuning | WireTuning]:
+    """Return what the entry in `file` says of other kinds of call than `names`. **Local.**
+
+    What is measured again may be as wrong as it likes.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be read or written or is no table, or what has to be kept is wrong.
+    """
+    entry = _read(file).get(search.key, {})
+    if isinstance(entry, dict):
+        entry = {name: part for name, part in entry.items() if name not in names}
+    try:
+        return dict(search.parsed(entry))
+    except ValueError as error:
+        if set(names) >= set(search.names):
+            return {}
+        raise UsageError(
+            f"bench tune: {file} cannot keep what it has for other kinds of call under"
+            f" {search.key!r}: {error}; measure all of them, without --calls, or correct it"
+        ) from error
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        table = tuning_table.read(file)
+        tuning_table.try_to_write(file)
+    except ValueError as error:
+        raise UsageError(
+            f"bench tune: {file} is no table of tunings: {error}; remove it, or name another"
+            " with --out"
+        ) from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link to itself
+        raise UsageError(
+            f"bench tune: {file} cannot be read and written: {error}; name another with --out"
+        ) from error
+    return table
+
+
+def on_rank_0(communicator: Communicator, make: Callable[[], _Made]) -> _Made | None:
+    """Return what `make` returns on rank 0, else None. **Collective.**
+
+    Raises
+    ------
+    UsageError
+        On all ranks: what `make` raised.
+    """
+    made, said = None, ""
+    if communicator.rank == 0:
+        try:
+            made = make()
+        except UsageError as error:
+            said = str(error)
+    told = communicator.bcast_object(said)
+    if told:
+        raise UsageError(told)
+    return made

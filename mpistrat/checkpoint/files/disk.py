@@ -1,0 +1,91 @@
+"""Write files so that they are on the disk completely before anything refers to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mpistrat.system.atomic_files import beside
+from mpistrat.system.file_locks import try_to_lock
+
+__all__ = ["alone", "make_folder", "remove_empty", "remove_files", "replace_whole", "sync"]
+
+_LOCK_S, _NAP_S = 5.0, 0.002
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """Give a file new content: at any time it has the old or the new one, also after a crash.
+
+    Nothing is left behind if that fails.
+    """
+    with beside(path) as own:
+        with own.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        own.replace(path)
+    sync(path.parent)
+
+
+def make_folder(path: Path) -> list[Path]:
+    """Make a folder and those above it; return the new ones, the innermost first."""
+    new: list[Path] = []
+    try:
+        for folder in (*reversed(path.parents), path):
+            if not folder.is_dir() and _is_made(folder):
+                new.insert(0, folder)
+                sync(folder.parent)
+    except OSError:
+        remove_empty(new)
+        raise
+    return new
+
+
+def _is_made(folder: Path) -> bool:
+    """Make a folder; tell whether it was not another process that made it just now."""
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in such a block for the folder.
+
+    Not for long, and not where the file system has no locks: it is only for tidiness.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # there are no locks here
+            try_to_lock(handle, _LOCK_S, _NAP_S)
+        yield
+    finally:
+        os.close(handle)
+
+
+def remove_empty(folders: list[Path]) -> None:
+    """Remove those folders that are empty."""
+    for folder in folders:
+        if folder.is_dir() and not any(folder.iterdir()):
+            os.rmdir(folder)
+
+
+def remove_files(folder: Path, pattern: str) -> None:
+    """Remove the files of a folder whose names match."""
+    for file in folder.glob(pattern):
+        file.unlink(missing_ok=True)

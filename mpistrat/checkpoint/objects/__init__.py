@@ -1,0 +1,1 @@
+"""What is saved: objects, the names that lead to them, and their parts."""

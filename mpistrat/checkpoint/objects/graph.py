@@ -1,0 +1,177 @@
+"""The objects that lead to what is saved, found from a `Checkpoint` by attributes and keys."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpistrat.checkpoint.files import plain_values
+from mpistrat.checkpoint.objects.children import Child, children_of
+from mpistrat.checkpoint.objects.leaves import STATE, array_part, encode_state, is_leaf, parts_of
+from mpistrat.checkpoint.objects.names import join
+from mpistrat.checkpoint.objects.parts import Part, Stateful
+from mpistrat.errors import UsageError
+
+__all__ = ["Graph", "Node", "build"]
+
+
+@dataclass
+class Node:
+    """An object on the way to what is saved, or a number.
+
+    Attributes
+    ----------
+    thing
+        The object.
+    path
+        One way to it, for names and messages.
+    parts
+        The tensors that it is, or has in its state.
+    state
+        Its ``state_dict()`` as JSON, or None.
+    value
+        A number as JSON, or None.
+    set_value
+        Puts another number in its place.
+    children
+        Nodes by the names that lead to them.
+    is_leaf
+        Whether it is saved, and not only what it leads to.
+    """
+
+    thing: Any
+    path: str
+    parts: tuple[Part, ...] = ()
+    state: dict[str, Any] | None = None
+    value: dict[str, Any] | None = None
+    set_value: Callable[[Any], None] | None = None
+    children: dict[str, int] = field(default_factory=dict)
+    is_leaf: bool = False
+
+    @property
+    def own_parts(self) -> tuple[Part, ...]:
+        """The tensors that are not in its state."""
+        return tuple(part for part in self.parts if not part.name.startswith(STATE))
+
+    def key(self, part: Part) -> str:
+        """Return the name of one of its tensors in the checkpoint."""
+        name = part.name.replace("~", "~0") if part in self.own_parts else part.name
+        return f"{self.path}/{name}" if name else self.path
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What an object leads to.
+
+    Attributes
+    ----------
+    nodes
+        The object itself first; those that lead to nothing are left out.
+    errors
+        What cannot be saved. It is not raised at once: the nodes tell which ranks have to hear of
+        it. Something may be of a type that cannot be saved, or have no name.
+    """
+
+    nodes: list[Node]
+    errors: list[Exception]
+
+    def check(self) -> list[Node]:
+        """Return the nodes, or raise the first error."""
+        if self.errors:
+            raise self.errors[0]
+        return self.nodes
+
+
+def build(top: Any) -> Graph:
+    """Find what `top` leads to. **Local.**"""
+    walk = _Walk(top)
+    nodes = walk.nodes
+    kept = _leading(nodes)
+    errors = walk.errors + [UsageError(why) for node, why in walk.nameless if node in kept]
+    numbers = {old: new for new, old in enumerate(sorted(kept | {0}))}
+    for node in numbers:
+        children = nodes[node].children
+        nodes[node].children = {n: numbers[c] for n, c in children.items() if c in numbers}
+    return Graph([nodes[node] for node in numbers], errors)
+
+
+class _Walk:
+    """Visits all that `top` leads to, each object once."""
+
+    def __init__(self, top: Any) -> None:
+        self.nodes = [Node(top, "")]
+        self.nameless: list[tuple[int, str]] = []
+        self.errors: list[Exception] = []
+        self._known = {id(top): 0}
+        # What the user named is walked first: numbers and arrays count there only.
+        self._named, self._others = deque([0]), deque[int]()
+        while self._named or self._others:
+            is_named = bool(self._named)
+            number = (self._named if is_named else self._others).popleft()
+            try:
+                for child in children_of(self.nodes[number].thing, is_named):
+                    self._visit(self.nodes[number], child)
+            except Exception as error:  # noqa: BLE001 - kept, see Graph
+                self.errors.append(error)
+
+    def _visit(self, node: Node, child: Child) -> None:
+        number = None if child.is_number else self._known.get(id(child.thing))
+        if number is None:
+            number = len(self.nodes)
+            self.nodes.append(Node(child.thing, join(node.path, child.name or "?")))
+            self._known[id(child.thing)] = number
+            try:
+                _fill(self.nodes[number], child)
+            except Exception as error:  # noqa: BLE001 - kept, see Graph
+                self.errors.append(error)
+            if not self.nodes[number].is_leaf:
+                (self._named if child.is_named else self._others).append(number)
+        if child.name is None or node.children.get(child.name, number) != number:
+            self.nameless.append((number, _nameless(node, child)))
+        else:
+            node.children[child.name] = number
+
+
+def _fill(node: Node, child: Child) -> None:
+    """Find out what is saved of an object."""
+    thing = child.thing
+    node.is_leaf = child.is_number or isinstance(thing, np.ndarray) or is_leaf(thing)
+    if child.is_number:
+        node.value, node.set_value = plain_values.encode(thing), child.set
+    elif isinstance(thing, np.ndarray):
+        node.parts = (array_part(thing, node.path),)
+    elif node.is_leaf:
+        node.parts = parts_of(thing)
+        if isinstance(thing, Stateful):
+            node.state, more = encode_state(thing.state_dict())
+            node.parts += tuple(more)
+
+
+def _nameless(node: Node, child: Child) -> str:
+    what = f"a {type(child.thing).__name__} in {node.path or 'the checkpoint'!r}"
+    if child.name is None:
+        return (
+            f"{what}, a {type(node.thing).__name__}, has no name in it that is a string or an"
+            " integer; keep it in a list, or in a dict with such keys"
+        )
+    return f"{what} has the name {child.name!r}, and so has another one; rename one of them"
+
+
+def _leading(nodes: list[Node]) -> set[int]:
+    """Return the nodes that are leaves or lead to one."""
+    parents: dict[int, list[int]] = {number: [] for number in range(len(nodes))}
+    for number, node in enumerate(nodes):
+        for child in node.children.values():
+            parents[child].append(number)
+    kept = {number for number, node in enumerate(nodes) if node.is_leaf}
+    waiting = deque(kept)
+    while waiting:
+        for parent in parents[waiting.popleft()]:
+            if parent not in kept:
+                kept.add(parent)
+                waiting.append(parent)
+    return kept

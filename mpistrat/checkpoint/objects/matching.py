@@ -1,0 +1,129 @@
+"""Match a program's objects with the names in a checkpoint."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpistrat.checkpoint.files.dtypes import as_dtype
+from mpistrat.checkpoint.objects.graph import Node
+from mpistrat.checkpoint.objects.leaves import STATE
+from mpistrat.checkpoint.objects.parts import Part
+from mpistrat.errors import UsageError
+
+__all__ = ["Matches", "match"]
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What is in both a program and a checkpoint, and what is in one of them only.
+
+    Attributes
+    ----------
+    parts
+        Tensors of the program, with their name in the checkpoint.
+    states
+        Objects that take a state, with their node in the checkpoint.
+    values
+        Numbers, with the number in the checkpoint.
+    missing
+        Paths of what the program has and the checkpoint has not.
+    unused
+        What the checkpoint has and the program has not.
+    """
+
+    parts: list[tuple[Part, str]]
+    states: list[tuple[Node, Mapping[str, Any]]]
+    values: list[tuple[Node, dict[str, Any]]]
+    missing: list[str]
+    unused: list[str]
+
+
+def match(nodes: Sequence[Node], index: Mapping[str, Any]) -> Matches:
+    """Match the objects of a program with those of a checkpoint.
+
+    Raises
+    ------
+    UsageError
+        A tensor has another shape or dtype in the checkpoint.
+    """
+    saved = index["nodes"]
+    pairs = _pairs(nodes, saved)
+    found = Matches([], [], [], [], [])
+    used: set[tuple[int, str]] = set()
+    for number, node in enumerate(nodes):
+        if node.is_leaf:
+            other = pairs.get(number)
+            entry = {} if other is None else saved[other]
+            took = _match_leaf(node, entry, index["tensors"], found)
+            used |= {(-1 if other is None else other, one) for one in took}
+    for number, entry in enumerate(saved):
+        for what in _contents(entry):
+            if (number, what) not in used:
+                found.unused.append(_label(saved, number, what))
+    return found
+
+
+def _pairs(nodes: Sequence[Node], saved: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """Walk both graphs from their first nodes along equal names."""
+    pairs, waiting = {0: 0}, deque([0])
+    while waiting:
+        number = waiting.popleft()
+        children = saved[pairs[number]].get("children", {})
+        for name, child in nodes[number].children.items():
+            if name in children and child not in pairs:
+                pairs[child] = children[name]
+                waiting.append(child)
+    return pairs
+
+
+def _match_leaf(
+    node: Node, entry: Mapping[str, Any], tensors: Mapping[str, Any], found: Matches
+) -> list[str]:
+    """Match one object; return which contents of its entry it takes."""
+    took, own = [], entry.get("tensors", {})
+    for part in node.own_parts:
+        if part.name in own:
+            key = own[part.name]
+            _check(node, part, tensors[key])
+            found.parts.append((part, key))
+            took.append(part.name)
+        else:
+            found.missing.append(node.key(part))
+    if node.state is not None:
+        if "state" in entry:
+            found.states.append((node, entry))
+            took += [STATE, *(name for name in own if name.startswith(STATE))]
+        else:
+            found.missing.append(f"the state of {node.path}")
+    if node.value is not None:
+        if "value" in entry:
+            found.values.append((node, entry["value"]))
+            took.append("value")
+        else:
+            found.missing.append(node.path)
+    return took
+
+
+def _check(node: Node, part: Part, entry: Mapping[str, Any]) -> None:
+    shape, dtype = tuple(entry["shape"]), as_dtype(entry["dtype"])
+    if shape != tuple(part.shape) or dtype != part.dtype:
+        raise UsageError(
+            f"{node.key(part)!r} has shape {tuple(part.shape)}, dtype {part.dtype}; the checkpoint"
+            f" has shape {shape}, dtype {dtype}; make it as it was, or under another name"
+        )
+
+
+def _contents(entry: Mapping[str, Any]) -> list[str]:
+    state = [STATE] if "state" in entry else []
+    return [*entry.get("tensors", {}), *state, *(["value"] if "value" in entry else [])]
+
+
+def _label(saved: Sequence[Mapping[str, Any]], number: int, what: str) -> str:
+    entry = saved[number]
+    if what in entry.get("tensors", {}):
+        return str(entry["tensors"][what])
+    names = {child: name for one in saved for name, child in one.get("children", {}).items()}
+    return f"the {what.strip(':')} of {names.get(number, number)!r}"

@@ -1,0 +1,192 @@
+"""Resolve the cluster from MPI: no addresses, no ports, no TF_CONFIG."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mpistrat.cluster.cluster_spec import ClusterSpec
+from mpistrat.cluster.resolvers.base import ClusterResolver, TFConfigClusterResolver, count_devices
+from mpistrat.cluster.topology import Topology
+from mpistrat.errors import ArgumentTypeError, ClusterError, UsageError
+from mpistrat.system.log import get_logger
+
+__all__ = ["MPIClusterResolver", "default_resolver"]
+
+_LOG = get_logger(__name__)
+
+
+def default_resolver(topology: Topology) -> ClusterResolver:
+    """Return the resolver of a strategy: MPI's ranks, or TF_CONFIG where there is only that."""
+    has_config = "TF_CONFIG" in os.environ
+    if topology.size == 1 and has_config:
+        return TFConfigClusterResolver()
+    if has_config:
+        _LOG.warning("TF_CONFIG is set but not used: MPI says who the workers are")
+    return MPIClusterResolver(topology=topology)
+
+
+class MPIClusterResolver(ClusterResolver):
+    """Give every MPI rank its role.
+
+    With ``num_ps=0`` each rank is a worker, of its rank as task id. Else rank 0 is the chief, the
+    last `num_ps` ranks are ps, and those between are the workers. A job of one rank is chief,
+    and threads play the other roles. After the ps come the evaluators, if there are any: they
+    take no part in training, and a job of one rank has none.
+
+    Parameters
+    ----------
+    comm
+        An mpi4py communicator; None for COMM_WORLD, or one process if there is no launcher.
+    num_ps
+        Parameter servers.
+    num_evaluators
+        Ranks that evaluate checkpoints beside the training; needs `num_ps`.
+    topology
+        The topology of `comm`, if it is known already.
+
+    Notes
+    -----
+    The first answer is **Collective** over `comm`: it exchanges the names of the machines (and
+    starts MPI if need be). The others are **Local**. The addresses are labels, host and rank: no
+    port is opened, and nothing can connect to them.
+
+    Raises
+    ------
+    ClusterError
+        By the first answer: the job has too few ranks for `num_ps` and `num_evaluators`.
+    """
+
+    def __init__(
+        self,
+        comm: Any = None,
+        num_ps: int = 0,
+        num_evaluators: int = 0,
+        *,
+        topology: Topology | None = None,
+    ) -> None:
+        super().__init__()
+        _check_number("num_ps", num_ps, "parameter servers")
+        _check_number("num_evaluators", num_evaluators, "evaluators")
+        if num_evaluators and not num_ps:
+            raise UsageError(
+                f"num_evaluators={num_evaluators} without num_ps; expected parameter servers, too:"
+                " where all ranks are workers, evaluate on rank 0"
+            )
+        self._comm = comm
+        self._num_ps, self._num_evaluators = num_ps, num_evaluators
+        self._known: tuple[Topology, ClusterSpec] | None = None
+        if topology is not None:
+            self._known = topology, _spec(topology.hostnames, num_ps, num_evaluators)
+
+    @property
+    def num_ps(self) -> int:
+        """Return the number of parameter servers."""
+        return self._num_ps
+
+    @property
+    def num_evaluators(self) -> int:
+        """Return the number of evaluators."""
+        return self._num_evaluators
+
+    @property
+    def comm(self) -> Any:
+        """Return the communicator of the ranks, as it was given."""
+        return self._comm
+
+    @property
+    def topology(self) -> Topology:
+        """Return where the ranks are."""
+        return self._resolve()[0]
+
+    def _resolve(self) -> tuple[Topology, ClusterSpec]:
+        if self._known is None:
+            topology = Topology.of(self._comm)
+            self._known = topology, _spec(topology.hostnames, self._num_ps, self._num_evaluators)
+        return self._known
+
+    def cluster_spec(self) -> ClusterSpec:
+        """Return the roles of all ranks, under labels of host and rank."""
+        return self._resolve()[1]
+
+    @property
+    def task_type(self) -> str | None:
+        """Return the role of this rank: 'chief', 'worker', 'ps' or 'evaluator'."""
+        return self._task_type or self._role()[0]
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """Return the index of this rank among those of its role."""
+        return self._role()[1] if self._task_id is None else self._task_id
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    def _role(self) -> tuple[str, int]:
+        topology, spec = self._resolve()
+        rank = topology.rank
+        if not self._num_ps:
+            return "worker", rank
+        if rank == 0:
+            return "chief", 0
+        before = 1
+        for job in ("worker", "ps"):
+            if rank < before + spec.num_tasks(job):
+                return job, rank - before
+            before += spec.num_tasks(job)
+        return "evaluator", rank - before
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """Return the label of a task, by default of this rank."""
+        spec = self.cluster_spec()
+        job = self.task_type if task_type is None else task_type
+        index = self.task_id if task_id is None else task_id
+        return self._url(spec.task_address(str(job), int(index or 0)), rpc_layer)
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: Any = None,
+    ) -> dict[str, int]:
+        """Return the number of devices of this rank by kind; other ranks are taken to be alike."""
+        return count_devices(self.topology.devices)
+
+
+def _check_number(name: str, value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(f"{name}={value!r}: expected a whole number")
+    if value < 0:
+        raise UsageError(f"{name}={value}: expected 0 or more {what}")
+
+
+def _spec(hostnames: tuple[str, ...], num_ps: int, num_evaluators: int) -> ClusterSpec:
+    labels = [f"{host}:{rank}" for rank, host in enumerate(hostnames)]
+    size = len(labels)
+    if not num_ps:
+        return ClusterSpec({"worker": labels})
+    if size == 1:  # threads of this process play the roles
+        return ClusterSpec({"chief": labels, "worker": labels, "ps": labels * num_ps})
+    least = num_ps + num_evaluators + 2
+    if size < least:
+        besides = f", {num_evaluators} evaluators" if num_evaluators else ""
+        raise ClusterError(
+            f"num_ps={num_ps} needs {least} ranks or more (a chief, a worker and {num_ps}"
+            f" ps{besides}), but the job has {size}; start it with mpirun -n {least} or more, or"
+            f" ask for fewer ps"
+        )
+    first_evaluator = size - num_evaluators
+    first_ps = first_evaluator - num_ps
+    jobs = {"chief": labels[:1], "worker": labels[1:first_ps]}
+    jobs["ps"] = labels[first_ps:first_evaluator]
+    return ClusterSpec({**jobs, "evaluator": labels[first_evaluator:]} if num_evaluators else jobs)

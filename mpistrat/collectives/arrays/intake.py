@@ -1,0 +1,189 @@
+"""Convert and check the arrays that users pass to collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from mpistrat.collectives.arrays import on_device
+from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.system.kernels import kernels, why_no_kernels
+from mpistrat.types import Array, ArrayLike
+
+__all__ = [
+    "are_alike",
+    "as_array",
+    "as_arrays",
+    "check_axis",
+    "check_out",
+    "cut",
+    "deliver",
+    "flat",
+    "landing",
+]
+
+_SUPPORTED: set[np.dtype[Any]] = {
+    np.dtype(name)
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
+}
+_NAMES = "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64, complex64 or complex128"
+
+
+def as_array(value: ArrayLike) -> Array:
+    """Return `value` as a NumPy array that can be sent, without a copy where that is possible.
+
+    Bools whose bytes are neither 0 nor 1 are copied; what is not 0 is true.
+
+    Parameters
+    ----------
+    value
+        A NumPy array or scalar, a Python number, a nested list of numbers, a host array of
+        another library (DLPack or ``__array__``), or an array on a GPU, which is copied.
+
+    Raises
+    ------
+    ArgumentTypeError
+        The dtype cannot be sent (objects, strings, long double, ...).
+    UsageError
+        The byte order is not this machine's.
+    """
+    array = value if type(value) is np.ndarray else _convert(value)
+    if array.dtype not in _SUPPORTED:
+        _check_dtype(array)
+    return array if array.dtype.kind != "b" else _plain_bools(array)
+
+
+def as_arrays(values: Iterable[ArrayLike]) -> list[Array]:
+    """Return each value as :func:`as_array` does."""
+    if isinstance(values, (list, tuple)):  # else each is taken in before the next one is made
+        found = list(values)
+        if are_alike(found) and found[0].dtype in _SUPPORTED and found[0].dtype.kind != "b":
+            return found
+    return [as_array(value) for value in values]
+
+
+def are_alike(values: list[Any]) -> bool:
+    """Tell whether there are values, all NumPy arrays that can be sent as they lie, and alike.
+
+    They are in C order, aligned, in this machine's byte order, of no subclass, and of dtypes with
+    the same number, which for those that can be sent means the same dtype. Without kernels nobody
+    gains from that, and the answer is no.
+    """
+    return why_no_kernels() is None and bool(kernels().are_alike(values))
+
+
+def cut(total: Array, like: list[Array]) -> list[Array]:
+    """Return views of the parts of `total`, one after the other, shaped as the arrays `like`."""
+    if why_no_kernels() is None:
+        parts: list[Array] = kernels().cut(total, like)
+        return parts
+    ends = list(accumulate(one.size for one in like))
+    return [
+        total[end - one.size : end].reshape(one.shape) for end, one in zip(ends, like, strict=True)
+    ]
+
+
+def _plain_bools(array: Array) -> Array:
+    """Return bools as bytes of 0 and 1: a view of other memory may hold any, and bits travel."""
+    numbers = array.view(np.uint8)
+    return array if numbers.max(initial=0) <= 1 else np.asarray(numbers != 0)
+
+
+def _convert(value: ArrayLike) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            "a masked array would lose its mask between ranks; send value.filled(...), or data"
+            " and mask as two arrays"
+        )
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError):
+            pass  # e.g. a dtype or device that DLPack cannot hand over: __array__ may
+        found = on_device.to_host(value)
+        if found is not None:
+            return found
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise ArgumentTypeError(
+            f"cannot make an array of a {type(value).__name__}: {error}; pass an array or a number"
+        ) from error
+
+
+def _check_dtype(array: Array) -> None:
+    dtype = array.dtype
+    if not dtype.isnative:
+        raise UsageError(
+            f"array of dtype {dtype.str} is not in this machine's byte order; expected a native"
+            " one: convert it with array.astype(array.dtype.newbyteorder('='))"
+        )
+    if dtype.name != "bfloat16":
+        raise ArgumentTypeError(
+            f"array of dtype {dtype} cannot be sent between ranks; expected {_NAMES}; convert it"
+            " with astype, or send Python objects with bcast_object or allgather_object"
+        )
+    _SUPPORTED.add(dtype)
+
+
+def check_axis(axis: int, ndim: int, what: str) -> int:
+    """Return `axis` counted from the front; raise `UsageError` if it is out of range."""
+    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+        raise ArgumentTypeError(f"{what}: axis={axis!r} is a {type(axis).__name__}; expected int")
+    if ndim == 0:
+        raise UsageError(f"{what}: a 0-d array has no axis; give it one with numpy.expand_dims")
+    if not -ndim <= axis < ndim:
+        raise UsageError(
+            f"{what}: axis={axis} is out of range for an array of {ndim} dimensions; expected"
+            f" {-ndim} to {ndim - 1}"
+        )
+    return int(axis) % ndim
+
+
+def flat(array: Array) -> Array:
+    """Return the elements in C order as one contiguous, aligned dimension: a view if possible."""
+    return array.ravel() if array.flags.aligned else array.flatten()
+
+
+def check_out(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> None:
+    """Raise unless `out` is None or an array that a result of `shape` and `dtype` can go to."""
+    if out is None:
+        return
+    if not isinstance(out, np.ndarray):
+        raise ArgumentTypeError(f"{what}: out is a {type(out).__name__}; expected a NumPy array")
+    if isinstance(out, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            f"{what}: out is a masked array, whose mask would hide the result; pass out.data"
+        )
+    if out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        raise UsageError(
+            f"{what}: out has shape {out.shape}, dtype {out.dtype}, writeable="
+            f"{out.flags.writeable}; expected a writeable array of shape {shape}, dtype {dtype}"
+        )
+
+
+def landing(out: Array | None, send: Array) -> Array:
+    """Return flat memory for the result of `send`: that of `out` where it fits, else new memory.
+
+    The two may be the same memory; if they only overlap, new memory is safe.
+    """
+    if out is None or out.dtype != send.dtype or not out.flags.carray:
+        return np.empty(send.size, send.dtype)
+    if np.may_share_memory(out, send) and out.ctypes.data != send.ctypes.data:
+        return np.empty(send.size, send.dtype)
+    return np.asarray(out).ravel()  # not of a subclass, such as a matrix, which stays 2-d
+
+
+def deliver(result: Array, out: Array | None) -> Array:
+    """Return `result` in `out`, if one was given."""
+    if out is None:
+        return result
+    if not np.may_share_memory(result, out):
+        out[...] = result
+    return out

@@ -1,0 +1,380 @@
+"""Collectives through MPI's own calls, by the buffer protocol; nothing is pickled.
+
+All calls are non-blocking, so that every wait has a deadline and Ctrl-C works. Arrays longer than
+``config.MAX_COUNT`` elements go in chunks, because some MPI libraries refuse counts of 2³¹ and
+more: reductions and broadcasts chunk by chunk, the gathering operations as one chunked transfer
+for each pair of ranks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpistrat import config
+from mpistrat.cluster import mpi as cluster_mpi
+from mpistrat.collectives import shutdown
+from mpistrat.collectives.backends import comm_split, mpi_symbols
+from mpistrat.collectives.backends.base import Ahead, Capabilities, FastCalls, Request, Steps
+from mpistrat.collectives.backends.shared import bootstrap
+from mpistrat.collectives.backends.shared.registered import private_memory
+from mpistrat.collectives.checking import deadlock
+from mpistrat.collectives.health.questions import Letters
+from mpistrat.errors import (
+    BackendUnavailableError,
+    CommunicationError,
+    CommunicationTimeoutError,
+)
+from mpistrat.system.liveness import udp
+from mpistrat.system.liveness.udp_watch import Watch, deaf, watched
+from mpistrat.system.liveness.ulfm import excused
+from mpistrat.tables.reductions import DTYPES
+from mpistrat.types import Array
+
+__all__ = ["MpiBackend"]
+
+_OPS = {
+    "sum": "SUM",
+    "prod": "PROD",
+    "min": "MIN",
+    "max": "MAX",
+    "and": "BAND",
+    "or": "BOR",
+    "xor": "BXOR",
+}
+_BOOL_OPS = {**_OPS, "sum": "BOR", "max": "BOR", "prod": "BAND", "min": "BAND"}
+_NOTICE_TAG, _DATA_TAG = 1, 2
+_NOTICE_BYTES = 2048
+
+
+class MpiBackend:
+    """Collectives over a private duplicate of an mpi4py communicator."""
+
+    name = "mpi"
+    fast: FastCalls | None = None
+    guards_next: bool | Ahead = False
+
+    def __init__(self, comm: Any) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._comm = comm
+        self.rank, self.size = comm.rank, comm.size
+        self._gate: Any = None
+        self._places: list[int] = []
+        self._watch: Watch | None = None
+        self._notices: deque[tuple[Any, bytes]] = deque()
+        by_size = {1: MPI.BYTE, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
+        self._moved = {**by_size, 16: MPI.C_DOUBLE_COMPLEX}
+        self.letters = Letters(comm, self._mpi) if self.may_thread else None
+
+    @classmethod
+    def unavailable(cls, comm: Any) -> str | None:
+        """Return why MPI cannot carry the data of `comm`."""
+        if cluster_mpi.is_mpi_comm(comm):
+            return None
+        if comm is not None:
+            return f"comm is a {type(comm).__name__}; expected an mpi4py communicator"
+        return "no launcher started this process and no comm was given; start it with mpirun"
+
+    @classmethod
+    def open(cls, comm: Any, timeout: float) -> MpiBackend:
+        """Duplicate `comm`, with a deadline: another rank may never come here."""
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.size > 1:
+            shutdown.install()
+        try:
+            duplicate, request = comm.Idup()
+        except MPI.Exception as error:
+            raise CommunicationError(
+                f"MPI cannot make another communicator on rank {comm.rank}/{comm.size}: {error};"
+                " close() strategies that are not used any more"
+            ) from error
+        end = time.monotonic() + timeout
+        creation = deadlock.Creation(comm.size) if comm.size == MPI.COMM_WORLD.size else None
+        while not request.Test():
+            if creation is not None:
+                creation.look()
+            if time.monotonic() > end:
+                raise CommunicationTimeoutError(
+                    f"rank {comm.rank}/{comm.size} waited {timeout:.0f} s for all ranks to make"
+                    " this strategy or communicator; make it on every rank of comm"
+                )
+            time.sleep(1e-4)
+        duplicate.Set_errhandler(MPI.ERRORS_RETURN)
+        return cls(duplicate)
+
+    def split(self, color: int | None, timeout: float) -> MpiBackend | None:
+        """Make a backend of the ranks that give the same `color`; None for those without one.
+
+        **Collective**; see comm_split.py for what happens at the deadline.
+        """
+        number = self._mpi.UNDEFINED if color is None else color
+        comm = comm_split.split(self._comm, number, timeout, self.letters is not None)
+        return None if comm == self._mpi.COMM_NULL else MpiBackend(comm)
+
+    def for_kernels(self, first_tag: int) -> list[int]:
+        """Describe MPI and this communicator to the kernels, which use tags from `first_tag` on.
+
+        Raises
+        ------
+        BackendUnavailableError
+            The kernels cannot call this MPI library.
+        """
+        if reason := mpi_symbols.why_not(self._mpi):
+            raise BackendUnavailableError(reason)
+        return mpi_symbols.describe(self._mpi, self._comm, first_tag)
+
+    @property
+    def may_thread(self) -> bool:
+        """Whether any thread may call MPI at any time."""
+        return bool(self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE)
+
+    def failure(self, code: int) -> CommunicationError:
+        """Return the error for what MPI returned in place of a message."""
+        return CommunicationError(
+            f"rank {self.rank}/{self.size}: MPI cannot finish a message"
+            f" ({self._mpi.Get_error_string(code)}); the process of a rank may have ended, look at"
+            " what the others say"
+        )
+
+    def capabilities(self) -> Capabilities:
+        """List what every MPI library offers."""
+        return Capabilities(("CPU",), DTYPES, frozenset(_OPS), in_place=True, asynchronous=False)
+
+    # ---------------------------------------------------------------------------- the gate
+
+    def open_gate(self, nbytes: int) -> tuple[Array, Array]:
+        """Set up a persistent all-gather: the cheapest exchange there is in MPI."""
+        self.watch(config.timeout_s())  # as nothing else does where MPI alone carries the calls
+        byte = self._mpi.BYTE
+        self._line = np.zeros(nbytes, np.uint8)
+        self._table = np.zeros((self.size, nbytes), np.uint8)
+        self._gate_buffers = ([self._line, nbytes, byte], [self._table, nbytes, byte])
+        try:
+            self._gate = self._comm.Allgather_init(*self._gate_buffers)
+        except NotImplementedError:  # MPI before version 4
+            self._gate = None
+        return self._line, self._table
+
+    def post(self) -> Request:
+        """Show this rank's line."""
+        if self._gate is None:
+            request: Request = self._comm.Iallgather(*self._gate_buffers)
+            return request
+        self._gate.Start()
+        started: Request = self._gate
+        return started
+
+    def announce(self, notice: bytes) -> None:
+        """Send the notice to all who live; it is small enough to leave without their help."""
+        for rank in self._listeners():
+            with excused(self._comm, self._mpi.Exception):
+                request = self._comm.Isend([notice, self._mpi.BYTE], rank, _NOTICE_TAG)
+                self._notices.append((request, notice))
+        while self._notices:
+            is_over = True  # also if its receiver has died
+            with excused(self._comm, self._mpi.Exception):
+                is_over = self._notices[0][0].Test()
+            if not is_over:
+                return
+            self._notices.popleft()
+
+    def heard(self) -> tuple[int, bytes] | None:
+        """Receive a notice, if one is there."""
+        status = self._mpi.Status()
+        message = None
+        with excused(self._comm, self._mpi.Exception):
+            message = self._comm.Improbe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status)
+        if message is None:
+            return None
+        buffer = bytearray(_NOTICE_BYTES)
+        source = status.Get_source()
+        message.Recv([buffer, self._mpi.BYTE], status)
+        return source, bytes(buffer[: status.Get_count(self._mpi.BYTE)])
+
+    def allocate(self, nbytes: int, is_shared: bool) -> Steps:
+        """Return private memory: there is no other."""
+        return private_memory(self, nbytes, is_shared)
+
+    def watch(self, timeout: float, near: Collection[int] = ()) -> None:
+        """Watch the processes of the other ranks but `near` (udp_watch.py). **Collective.**"""
+        if self.size == 1:
+            return
+        mine = np.array(divmod(udp.here(), 1 << 64), np.uint64)
+        table = np.empty(2 * self.size, np.uint64)
+        with bootstrap.kept(mine, table):
+            bootstrap.run(self.allgather(mine, table, [2] * self.size), timeout, self)
+        self._places = [high << 64 | low for high, low in table.reshape(-1, 2).tolist()]
+        mine_to_watch = watched(self._places, self.rank, near)
+        self._watch = Watch({rank: self._places[rank] for rank in mine_to_watch})
+
+    def lost(self, wait: int = 0) -> Sequence[int]:
+        """Return the ranks whose processes this one watches, and which have ended."""
+        return () if self._watch is None else self._watch.ended(wait)
+
+    def mark_lost(self, rank: int) -> None:
+        """Send that rank nothing more."""
+        if self._places:
+            udp.mark_ended(self._places[rank])
+
+    def _listeners(self) -> list[int]:
+        """Return whom to send notices: MPICH crashes if that goes to a process that has ended."""
+        if self._watch is not None:
+            self._watch.refresh()
+        out = deaf(self._places, self.rank, not cluster_mpi.outlives_ranks())
+        return [rank for rank in range(self.size) if rank not in {self.rank, *out}]
+
+    # -------------------------------------------------------------------------- reductions
+
+    def _operation(self, array: Array, op: str) -> tuple[Array, Any]:
+        """Return `array` and `op` as MPI knows them: bool travels as bytes of 0 and 1."""
+        if array.dtype == np.bool_:
+            return array.view(np.uint8), getattr(self._mpi, _BOOL_OPS[op])
+        return array, getattr(self._mpi, _OPS[op])
+
+    def allreduce(self, send: Array, recv: Array, op: str) -> Steps:
+        """MPI_Iallreduce by chunks."""
+        send, mpi_op = self._operation(send, op)
+        recv, _ = self._operation(recv, op)
+        is_in_place = send.ctypes.data == recv.ctypes.data
+        for part in _chunks(send.size):
+            source = self._mpi.IN_PLACE if is_in_place else send[part]
+            yield self._comm.Iallreduce(source, recv[part], mpi_op)
+
+    def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
+        """Reduce one by one."""
+        for one, total in zip(send, recv, strict=True):
+            yield from self.allreduce(one, total, op)
+
+    def reduce(self, send: Array, recv: Array | None, op: str, root: int) -> Steps:
+        """MPI_Ireduce by chunks."""
+        send, mpi_op = self._operation(send, op)
+        target = None if recv is None else self._operation(recv, op)[0]
+        is_in_place = target is not None and send.ctypes.data == target.ctypes.data
+        for part in _chunks(send.size):
+            source = self._mpi.IN_PLACE if is_in_place else send[part]
+            into = None if target is None else target[part]
+            yield self._comm.Ireduce(source, into, mpi_op, root)
+
+    def reduce_scatter(self, send: Array, recv: Array, counts: Sequence[int], op: str) -> Steps:
+        """MPI_Ireduce_scatter, or chunked reductions to each rank."""
+        if send.size > config.MAX_COUNT:
+            for root, piece in enumerate(_pieces(send, counts)):
+                yield from self.reduce(piece, recv if root == self.rank else None, op, root)
+            return
+        send, mpi_op = self._operation(send, op)
+        recv, _ = self._operation(recv, op)
+        yield self._comm.Ireduce_scatter(send, recv, list(counts), mpi_op)
+
+    # ---------------------------------------------------------------------------- movement
+
+    def _spec(self, array: Array, counts: Sequence[int] | None = None) -> list[Any]:
+        """Describe a buffer to mpi4py; what is only moved has a type by its size alone."""
+        data = array.view(np.uint8)
+        datatype = self._moved[array.dtype.itemsize]
+        if counts is None:
+            return [data, array.size, datatype]
+        return [data, list(counts), _offsets(counts), datatype]
+
+    def bcast(self, buffer: Array, root: int) -> Steps:
+        """MPI_Ibcast by chunks."""
+        for part in _chunks(buffer.size):
+            yield self._comm.Ibcast(self._spec(buffer[part]), root)
+
+    def allgather(self, send: Array, recv: Array, counts: Sequence[int]) -> Steps:
+        """MPI_Iallgatherv, or one chunked broadcast from each rank."""
+        if recv.size <= config.MAX_COUNT:
+            yield self._comm.Iallgatherv(self._spec(send), self._spec(recv, counts))
+            return
+        for root, piece in enumerate(_pieces(recv, counts)):
+            if root == self.rank:
+                piece[:] = send
+            yield from self.bcast(piece, root)
+
+    def gather(self, send: Array, recv: Array | None, counts: Sequence[int], root: int) -> Steps:
+        """MPI_Igatherv, or chunked messages."""
+        if sum(counts) <= config.MAX_COUNT:
+            into = None if recv is None else self._spec(recv, counts)
+            yield self._comm.Igatherv(self._spec(send), into, root)
+            return
+        if recv is None:
+            yield from self._transfer({root: send}, {})
+        else:
+            pieces = dict(enumerate(_pieces(recv, counts)))
+            pieces.pop(root)[:] = send
+            yield from self._transfer({}, pieces)
+
+    def scatter(self, send: Array | None, recv: Array, counts: Sequence[int], root: int) -> Steps:
+        """MPI_Iscatterv, or chunked messages."""
+        if sum(counts) <= config.MAX_COUNT:
+            source = None if send is None else self._spec(send, counts)
+            yield self._comm.Iscatterv(source, self._spec(recv), root)
+            return
+        if send is None:
+            yield from self._transfer({}, {root: recv})
+        else:
+            pieces = dict(enumerate(_pieces(send, counts)))
+            recv[:] = pieces.pop(root)
+            yield from self._transfer(pieces, {})
+
+    def alltoall(
+        self,
+        send: Array,
+        recv: Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        most: int | None = None,
+    ) -> Steps:
+        """MPI_Ialltoallv; chunked messages between two ranks if any rank's array is long."""
+        is_long = np.array([max(send.size, recv.size) > config.MAX_COUNT], np.uint8)
+        yield self._comm.Iallreduce(self._mpi.IN_PLACE, is_long, self._mpi.MAX)
+        if not is_long[0]:
+            source, target = self._spec(send, send_counts), self._spec(recv, recv_counts)
+            yield self._comm.Ialltoallv(source, target)
+            return
+        outgoing = dict(enumerate(_pieces(send, send_counts)))
+        incoming = dict(enumerate(_pieces(recv, recv_counts)))
+        incoming.pop(self.rank)[:] = outgoing.pop(self.rank)
+        yield from self._transfer(outgoing, incoming)
+
+    def _transfer(self, outgoing: dict[int, Array], incoming: dict[int, Array]) -> Steps:
+        """Send and receive pieces of any length, chunk by chunk, all pairs at once."""
+        requests = [
+            self._comm.Irecv(self._spec(piece[part]), rank, _DATA_TAG)
+            for rank, piece in incoming.items()
+            for part in _chunks(piece.size)
+        ]
+        requests += [
+            self._comm.Isend(self._spec(piece[part]), rank, _DATA_TAG)
+            for rank, piece in outgoing.items()
+            for part in _chunks(piece.size)
+        ]
+        yield from requests
+
+    def close(self) -> None:
+        """Free the duplicate."""
+        if self.letters is not None:
+            self.letters.close()
+        if self._gate is not None:
+            self._gate.Free()
+        self._comm.Free()
+
+
+def _chunks(count: int) -> Iterator[slice]:
+    for start in range(0, count, config.MAX_COUNT):
+        yield slice(start, min(start + config.MAX_COUNT, count))
+
+
+def _offsets(counts: Sequence[int]) -> list[int]:
+    return [0, *np.cumsum(counts[:-1]).tolist()]
+
+
+def _pieces(array: Array, counts: Sequence[int]) -> list[Array]:
+    starts = _offsets(counts)
+    return [array[s : s + n] for s, n in zip(starts, counts, strict=True)]

@@ -1,0 +1,1 @@
+"""Check that all ranks call the same: before data moves, at start, and in deadlocks."""

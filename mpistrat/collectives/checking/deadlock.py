@@ -1,0 +1,185 @@
+"""Detect ranks that use several communicators in different orders, instead of hanging.
+
+The gate sees an unequal order within its own communicator at once. But where rank 0 waits in a
+call of communicator A while rank 1 waits in one of B, no gate has anything to compare. So a rank
+that has waited for a while tells its peers, through every communicator that it has, where it
+waits and how many calls of each communicator it has made. A peer can then be certain:
+
+    rank r waits in call m of A, and I have made fewer calls of A: it waits for me;
+    I wait in call n of B, and rank r has made fewer calls of B: I wait for it.
+
+Neither can go on, whatever the other ranks do, and both raise `MismatchError`. What counts are the
+calls of one thread; communicators that another thread uses too are left to their deadlines.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.health.peers import cut, decode
+from mpistrat.errors import MismatchError, PeerLostError
+
+if TYPE_CHECKING:
+    from mpistrat.collectives.engine import Engine
+
+__all__ = ["Creation", "Program", "current"]
+
+SAY_AFTER_S = 2.0
+"""How long a wait may last before the peers are told of it."""
+
+CREATION = 1
+"""The number of what is no communicator yet: the creation of one over all ranks of the job."""
+
+_HEAD = struct.Struct("<qqq")
+_ENTRY = struct.Struct("<qq")
+_MOST_ENTRIES = 40
+
+
+class Place(NamedTuple):
+    """Where a rank waits: in call `number` of communicator `uid`, whose calls it has counted."""
+
+    uid: int
+    number: int
+    calls: dict[int, int]
+    text: str
+
+
+class Program:
+    """The communicators that one thread made, and so the order of its calls of them.
+
+    Attributes
+    ----------
+    creations
+        How many communicators over all ranks of the job it began to make.
+    """
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+        self.creations = 0
+
+    def add(self, engine: Engine) -> None:
+        """Take in a communicator's engine."""
+        self._engines.add(engine)
+
+    def progress(self, waiting: Engine | None = None) -> None:
+        """Advance the asynchronous calls of the other communicators: peers may wait for them."""
+        for engine in self._open():
+            if engine is not waiting:
+                engine.poll()
+
+    def has_pending(self, waiting: Engine) -> bool:
+        """Tell whether asynchronous calls of other communicators are under way."""
+        return any(engine is not waiting and engine.is_pending for engine in self._open())
+
+    def say(self, uid: int, number: int, what: str) -> None:
+        """Tell all peers that this rank waits in `what`."""
+        calls = list(self._calls().items())[:_MOST_ENTRIES]
+        head = _HEAD.pack(uid, number, len(calls))
+        text = cut(f"{what} at {fingerprint.caller()}", 400)
+        notice = head + b"".join(_ENTRY.pack(*entry) for entry in calls) + text.encode()
+        for engine in self._open():
+            engine.gate.peers.say_blocked(notice)
+
+    def check(self, uid: int, number: int, what: Callable[[], str]) -> None:
+        """Raise `MismatchError` if a peer and this rank wait for each other."""
+        if threading.get_ident() != self._thread:
+            return
+        mine = self._calls()
+        for engine in self._open():
+            engine.gate.peers.listen()
+            for rank, notice in sorted(engine.gate.peers.blocked.items()):
+                place = _unpack(notice)
+                waits_for_me = mine.get(place.uid, place.number) < place.number
+                if waits_for_me and place.calls.get(uid, number) < number:
+                    self.say(uid, number, what())  # so that the peer finds the same
+                    raise _tangled(engine, rank, place.text, what())
+
+    def check_processes(self, size: int, what: str) -> None:
+        """Raise `PeerLostError` if a rank's process has ended, which another communicator knows.
+
+        Only communicators of `size` ranks, so that their numbers are those of the job.
+        """
+        for engine in self._open():
+            gate = engine.gate
+            for rank in gate.backend.lost() if gate.size == size else ():
+                raise PeerLostError(
+                    f"{what} on rank {gate.rank}/{size} cannot finish: the process of rank {rank}"
+                    " has ended",
+                    rank=rank,
+                )
+
+    def _open(self) -> Iterator[Engine]:
+        for engine in list(self._engines):
+            gate = engine.gate
+            if gate.broken is None and not gate.closing and not engine.is_foreign:
+                yield engine
+
+    def _calls(self) -> dict[int, int]:
+        calls = {engine.gate.uid: engine.started for engine in self._open() if engine.gate.uid}
+        return {CREATION: self.creations, **calls}
+
+
+class Creation:
+    """The wait of one communicator's creation, in which all ranks of the job take part."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._program = current()
+        self._program.creations += 1
+        self._say_at = time.monotonic() + SAY_AFTER_S
+
+    def look(self) -> None:
+        """Raise if it cannot end: a process has ended, or a peer waits elsewhere for this rank."""
+        number = self._program.creations
+        self._program.check_processes(self._size, self._in_words())
+        self._program.progress()
+        self._program.check(CREATION, number, self._in_words)
+        if time.monotonic() > self._say_at:
+            self._say_at = float("inf")
+            self._program.say(CREATION, number, self._in_words())
+
+    def _in_words(self) -> str:
+        return "the making of a strategy or communicator"
+
+
+def _unpack(notice: bytes) -> Place:
+    uid, number, count = _HEAD.unpack_from(notice)
+    entries = range(_HEAD.size, _HEAD.size + count * _ENTRY.size, _ENTRY.size)
+    calls = dict(_ENTRY.unpack_from(notice, at) for at in entries)
+    text = decode(notice[_HEAD.size + count * _ENTRY.size :])
+    return Place(uid, number, calls, text)
+
+
+def _tangled(engine: Engine, rank: int, theirs: str, mine: str) -> MismatchError:
+    gate = engine.gate
+    calls = {gate.rank: f"{mine} at {fingerprint.caller()}", rank: theirs}
+    rows = [f"  rank {r}: {calls[r]}" for r in sorted(calls)]
+    return MismatchError(
+        "\n".join(
+            [
+                "two ranks wait for each other in calls of different communicators (seen on rank"
+                f" {gate.rank}/{gate.size}):",
+                *rows,
+                "all ranks must make and call their strategies and communicators in one order",
+            ]
+        ),
+        calls,
+    )
+
+
+_threads = threading.local()
+
+
+def current() -> Program:
+    """Return the calling thread's program."""
+    program: Program | None = getattr(_threads, "program", None)
+    if program is None:
+        program = _threads.program = Program()
+    return program

@@ -1,1 +1,0 @@
-"""What is known of past calls and of ranks that do not come: records, timelines, stacks."""

@@ -1,0 +1,318 @@
+"""The flight recorder: the last calls of a communicator, to read after an error.
+
+A call is recorded when the gate shows its line, and once more when it is over. The ring of records
+is the kernels' (kernels/gate), so that fast calls are recorded without Python; where there are no
+kernels it is one in Python. Both hold numbers; the texts that they stand for are kept here.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+from mpistrat import config
+from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.system.kernels import kernels, why_no_kernels
+
+__all__ = ["CallRecord", "Kind", "Recorder", "Ring", "kind_of", "text_number"]
+
+_STATES = ("under way", "done", "failed")
+_UNDER_WAY, _DONE, _FAILED = range(3)
+_SHOWN = 10  # of the last calls, after an error
+_DRAINED = 8192  # records of a ring that a timeline reads every half
+
+# The first texts have fixed numbers, which kernels/bindings/fast_allreduce.cc uses: its op, the
+# reductions in the order of its kOpNames, and the dtypes in the order of MpistratDtype.
+_TEXTS = [
+    *("", "allreduce"),
+    *("sum", "prod", "min", "max", "and", "or", "xor", "mean"),
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+]
+_NUMBERS = {text: number for number, text in enumerate(_TEXTS)}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One call of a communicator, as its flight recorder kept it.
+
+    Attributes
+    ----------
+    sequence
+        Number of the call, from 1; the same on all ranks.
+    op
+        Name of the method, such as ``"allreduce"``.
+    reduction
+        What it reduces with, such as ``"sum"``; None if it does not reduce.
+    dtype
+        Name of the dtype; ``"mixed"`` for lists of several; None if there is none.
+    nbytes
+        Bytes that this rank brought; for broadcasts those of the result.
+    label
+        What the call was made for, such as the strategy's method; or None.
+    start_ns, end_ns
+        When this rank came to it and when it was over, on the clock of ``time.monotonic_ns()``;
+        `end_ns` is None as long as it is under way.
+    state
+        ``"under way"``, ``"done"`` or ``"failed"``.
+    """
+
+    sequence: int
+    op: str
+    reduction: str | None
+    dtype: str | None
+    nbytes: int
+    label: str | None
+    start_ns: int
+    end_ns: int | None
+    state: str
+
+    def __str__(self) -> str:
+        """Return the call in a line, as the list of last calls shows it."""
+        what = ", ".join(text for text in (self.reduction, self.dtype) if text)
+        label = f" ({self.label})" if self.label else ""
+        if self.end_ns is None:
+            state = f"under way for {_seconds(time.monotonic_ns() - self.start_ns)}"
+        else:
+            ago = _seconds(time.monotonic_ns() - self.end_ns)
+            state = f"{self.state} in {_seconds(self.end_ns - self.start_ns)}, {ago} ago"
+        nbytes = f" of {self.nbytes} bytes" if self.nbytes else ""
+        return f"call {self.sequence}, {self.op}({what}){nbytes}{label}: {state}"
+
+
+def _seconds(nanoseconds: int) -> str:
+    for unit, nanos in (("s", 1e9), ("ms", 1e6)):
+        if nanoseconds >= nanos:
+            return f"{nanoseconds / nanos:.3g} {unit}"
+    return f"{nanoseconds / 1e3:.3g} us"
+
+
+class Kind(NamedTuple):
+    """What is computed once for all calls of a kind: digest, numbers of texts, bytes."""
+
+    digest: int
+    op: int
+    reduction: int
+    dtype: int
+    label: int
+    nbytes: int
+
+
+@lru_cache(maxsize=4096)
+def kind_of(signature: Signature, label: str | None) -> Kind:
+    """Return the digest of a call (see fingerprint.py), and how it is recorded."""
+    names = _dtype_names(signature.dtype)
+    return Kind(
+        fingerprint.digest(signature, label),
+        text_number(signature.op),
+        text_number(signature.reduction),
+        text_number(names[0] if len(names) == 1 else "mixed" if names else None),
+        text_number(label),
+        _nbytes(signature),
+    )
+
+
+def text_number(text: str | None) -> int:
+    """Return the number that stands for `text` in records."""
+    number = _NUMBERS.get(text or "")
+    if number is None:
+        with _lock:
+            number = _NUMBERS.get(text or "")
+            if number is None:
+                number = len(_TEXTS)
+                _TEXTS.append(text or "")
+                _NUMBERS[text or ""] = number
+    return number
+
+
+def _text(number: int) -> str | None:
+    return _TEXTS[number] or None
+
+
+def _dtype_names(dtype: Any) -> list[str]:
+    if dtype is None:
+        return []
+    dtypes = dtype if isinstance(dtype, tuple) else (dtype,)
+    return sorted({str(one) for one in dtypes})
+
+
+def _nbytes(signature: Signature) -> int:
+    """Return what the arrays of a signature hold, if it says so."""
+    dtype, shape = signature.dtype, signature.shape
+    if dtype is None or shape is None:
+        return 0
+    if isinstance(dtype, tuple):
+        return sum(math.prod(s) * d.itemsize for d, s in zip(dtype, shape, strict=True))
+    return int(math.prod(shape) * dtype.itemsize)
+
+
+class Ring(Protocol):
+    """A ring of records; see kernels/include/mpistrat/gate.h."""
+
+    @property
+    def count(self) -> int:
+        """How many calls have begun."""
+        ...
+
+    def begin(
+        self, sequence: int, nbytes: int, op: int, reduction: int, dtype: int, label: int
+    ) -> None:
+        """Record that a call begins; one that is still under way has succeeded."""
+        ...
+
+    def end(self, state: int) -> bool:
+        """Record how the call under way ended; tell whether `keep`'s reader should read now."""
+        ...
+
+    def read(self, first: int) -> list[tuple[int, ...]]:
+        """Return the records from number `first` on that are left."""
+        ...
+
+    def keep(self, start: int) -> None:
+        """Say that a reader needs all records from number `start` on; a negative one: none."""
+        ...
+
+
+class PythonRing:
+    """The ring where there are no kernels."""
+
+    def __init__(self, capacity: int) -> None:
+        self._rows: deque[list[int]] = deque(maxlen=max(2, capacity))
+        self._keep_from: int | None = None
+        self.count = 0
+
+    def begin(
+        self, sequence: int, nbytes: int, op: int, reduction: int, dtype: int, label: int
+    ) -> None:
+        """See `Ring`."""
+        self.end(_DONE)
+        now = time.monotonic_ns()
+        row = [self.count, sequence, now, 0, nbytes, op, reduction, dtype, label, _UNDER_WAY]
+        self._rows.append(row)
+        self.count += 1
+
+    def end(self, state: int) -> bool:
+        """See `Ring`."""
+        if self._rows and self._rows[-1][9] == _UNDER_WAY:
+            self._rows[-1][3] = time.monotonic_ns()
+            self._rows[-1][9] = state
+        waiting = 0 if self._keep_from is None else self.count - self._keep_from
+        return waiting > (self._rows.maxlen or 0) // 2
+
+    def read(self, first: int) -> list[tuple[int, ...]]:
+        """See `Ring`."""
+        return [tuple(row) for row in list(self._rows) if row[0] >= first]
+
+    def keep(self, start: int) -> None:
+        """See `Ring`."""
+        self._keep_from = None if start < 0 else start
+
+
+class Recorder:
+    """The records of one communicator, and who else wants them (timeline.py).
+
+    Attributes
+    ----------
+    ring
+        The ring, or None if no records are kept.
+    rank
+        Of the communicator.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self._size = rank, size
+        self._is_dumped = False
+        self._next = 0
+        self._sink: Sink | None = None
+        capacity = max(config.records(), _DRAINED if config.timeline() else 0)
+        self.ring: Ring | None = (
+            PythonRing(capacity) if why_no_kernels() else kernels().Records(capacity)
+        )
+
+    def begin(self, sequence: int, kind: Kind, nbytes: int | None) -> None:
+        """Record that a call begins."""
+        if self.ring is not None:
+            if self._sink is not None and self.ring.end(_DONE):
+                self.drain()
+            brought = kind.nbytes if nbytes is None else nbytes
+            self.ring.begin(sequence, brought, *kind[1:5])
+
+    def end(self, is_done: bool) -> None:
+        """Record that the call under way is over."""
+        if self.ring is not None:
+            self.ring.end(_DONE if is_done else _FAILED)
+
+    def stop(self) -> None:
+        """Keep no records from now on, nor those that there are."""
+        self.ring = None
+
+    def records(self) -> list[CallRecord]:
+        """Return what is left of the past calls, the oldest first."""
+        return [] if self.ring is None else [_record(row) for row in self.ring.read(0)]
+
+    def last(self) -> CallRecord | None:
+        """Return the last call, or None if there is no record of one."""
+        rows = [] if self.ring is None else self.ring.read(self.ring.count - 1)
+        return _record(rows[-1]) if rows else None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last call failed."""
+        last = self.last()
+        return last is not None and last.state == _STATES[_FAILED]
+
+    # ------------------------------------------------------------------------------ readers
+
+    def feed(self, sink: Sink) -> None:
+        """Hand every call to `sink` once it is over, from now on."""
+        if self.ring is not None:
+            self._sink = sink
+            self._next = self.ring.count
+            self.ring.keep(self._next)
+
+    def drain(self, is_end: bool = False) -> None:
+        """Hand on the calls that are over; at the end the one under way, too."""
+        if self.ring is None or self._sink is None:
+            return
+        with self._sink.lock:
+            for row in self.ring.read(self._next):
+                if row[9] == _UNDER_WAY and not is_end:
+                    break
+                self._sink.add(_record(row), self)
+                self._next = row[0] + 1
+            self.ring.keep(self._next)
+
+    def dump(self) -> str:
+        """Return the last calls in words, or "" if that was done before or there are none."""
+        last = [] if self._is_dumped else self.records()[-_SHOWN:]
+        if not last:
+            return ""
+        self._is_dumped = True
+        who = f"[mpistrat {self.rank}/{self._size}]"
+        rows = [f"{who}   {record}" for record in last]
+        return "\n".join([f"{who} the last calls of this communicator:", *rows, ""])
+
+
+class Sink(Protocol):
+    """Who takes every record."""
+
+    lock: Any
+
+    def add(self, record: CallRecord, recorder: Recorder) -> None:
+        """Take a call; the lock is held."""
+        ...
+
+
+def _record(row: tuple[int, ...]) -> CallRecord:
+    _, sequence, begin_ns, end_ns, nbytes, op, reduction, dtype, label, state = row
+    return CallRecord(
+        *(sequence, _text(op) or "", _text(reduction), _text(dtype), nbytes, _text(label)),
+        *(begin_ns, end_ns or None, _STATES[state]),
+    )

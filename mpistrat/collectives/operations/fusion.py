@@ -1,0 +1,195 @@
+"""Pack lists of arrays into few flat buckets, reduce those, and unpack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mpistrat import config
+from mpistrat.collectives.arrays import nan_rules
+from mpistrat.collectives.arrays.intake import (
+    are_alike,
+    as_arrays,
+    check_out,
+    cut,
+    deliver,
+    flat,
+    landing,
+)
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.errors import UsageError
+from mpistrat.tables.reductions import Carried, carried, combine, narrow, result_dtype, widened
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["allreduce_many", "buckets"]
+
+Outs: TypeAlias = Sequence[Array | None]
+
+
+def allreduce_many(
+    gate: Gate,
+    arrays: Sequence[ArrayLike],
+    op: str,
+    bucket_bytes: int | None,
+    out: Sequence[Array] | None,
+) -> Steps:
+    """See `Communicator.allreduce_many`."""
+    sources = as_arrays(arrays)
+    for dtype in dict.fromkeys(_dtypes(sources)):  # in order, each once
+        gate.require(op, dtype)
+    outs: Outs = [None] * len(sources) if out is None else list(out)
+    if out is not None:
+        _check_outs(sources, outs, op)
+    nbytes = config.fusion_bytes() if bucket_bytes is None else bucket_bytes
+    if not isinstance(nbytes, (int, np.integer)) or nbytes < 1:
+        raise UsageError(
+            f"allreduce_many: bucket_bytes={bucket_bytes!r}; expected a whole number above 0, or"
+            " None for MPISTRAT_FUSION_BYTES"
+        )
+    return _steps(gate, sources, op, nbytes, outs)
+
+
+def _dtypes(sources: list[Array]) -> tuple[np.dtype[Any], ...]:
+    if are_alike(sources):
+        return (sources[0].dtype,) * len(sources)
+    return tuple([source.dtype for source in sources])
+
+
+def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
+    if len(outs) != len(sources):
+        raise UsageError(f"allreduce_many: {len(sources)} arrays, {len(outs)} in out=")
+    for source, out in zip(sources, outs, strict=True):
+        check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce_many")
+
+
+def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:
+    shapes = tuple([source.shape for source in sources])
+    signature = Signature("allreduce_many", op, _dtypes(sources), shapes, bucket_bytes=nbytes)
+    if gate.checks:
+        return (yield from _by_pieces(gate, sources, op, signature, outs))
+    how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
+    plan = list(buckets(sources, op, nbytes))
+    packed = [_pack(sources, members, op) for members in plan]
+    if len(packed) == 1 and packed[0].nbytes <= gate.inline_bytes:
+        yield from gate.cross(signature, payload=packed[0])
+        totals = [combine(how[0].op, gate.payloads(packed[0]))]
+    else:
+        totals = packed
+        rules = [how[members[0]] for members in plan]
+        yield from gate.cross(signature, extra=any(map(nan_rules.flag, rules, packed)))
+        masks = [nan_rules.mask(gate, *pair) for pair in zip(rules, packed, strict=True)]
+        for rule, total, where in zip(rules, totals, masks, strict=True):
+            if total.size:
+                yield from gate.backend.allreduce(total, total, rule.op)
+            if where is not None:
+                yield from gate.backend.allreduce(where, where, "or")
+                nan_rules.put_back(total, where)
+    results = _unpack(sources, plan, totals, op, gate.size)
+    return [deliver(*pair) for pair in zip(results, outs, strict=True)]
+
+
+def _by_pieces(
+    gate: Gate, sources: list[Array], op: str, signature: Signature, outs: Outs
+) -> Steps:
+    """Reduce without packing: the backend reads the arrays where they lie, dtype by dtype."""
+    groups = _groups(gate, sources, op)
+    mine = [[sources[i] for i in members] for members in groups.values()]
+    sends = [_sends(own, how.dtype) for own, (how, _) in zip(mine, groups, strict=True)]
+    results: list[Array] = [np.empty(0)] * len(sources)
+    if not groups:
+        yield from gate.cross(signature)
+    for number, (key, members) in enumerate(groups.items()):
+        pieces = _landings(gate, sends[number], [outs[i] for i in members])
+        transfer = gate.backend.allreduce_pieces(sends[number], pieces, key[0].op)
+        if number == 0:
+            transfer = gate.guard(signature, transfer, is_all=len(groups) == 1)
+        yield from transfer
+        totals = _totals(gate, op, key, pieces, mine[number])
+        for i, total in zip(members, totals, strict=True):
+            results[i] = deliver(total, outs[i])
+    return results
+
+
+_Key: TypeAlias = tuple[Carried, np.dtype[Any]]
+
+
+def _groups(gate: Gate, sources: list[Array], op: str) -> dict[_Key, Sequence[int]]:
+    """Return what is reduced as one: indices by how that is done, and by the results' dtype."""
+    if are_alike(sources):
+        dtype = sources[0].dtype
+        return {(gate.carried(op, dtype), result_dtype(op, dtype)): range(len(sources))}
+    groups: dict[_Key, list[int]] = {}
+    for index, source in enumerate(sources):
+        key = gate.carried(op, source.dtype), result_dtype(op, source.dtype)
+        groups.setdefault(key, []).append(index)
+    return dict(groups)
+
+
+def _sends(sources: list[Array], dtype: np.dtype[Any]) -> list[Array]:
+    """Return `sources` in C order, as `dtype`: themselves, views or copies."""
+    if are_alike(sources) and sources[0].dtype == dtype:
+        return sources
+    return [flat(_as_dtype(source, dtype)) for source in sources]
+
+
+def _totals(gate: Gate, op: str, key: _Key, pieces: list[Array], like: list[Array]) -> list[Array]:
+    """Return the results, shaped as the arrays `like`; in one piece they are finished as one."""
+    how, dtype = key
+    if len(pieces) == 1:
+        return cut(narrow(op, pieces[0], dtype, gate.size, how), like)
+    shaped = [piece.reshape(one.shape) for piece, one in zip(pieces, like, strict=True)]
+    return [narrow(op, piece, dtype, gate.size, how) for piece in shaped]
+
+
+def _as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
+    return array if array.dtype == dtype else array.astype(dtype)
+
+
+def _landings(gate: Gate, sends: list[Array], outs: Outs) -> list[Array]:
+    """Return where results go: into `outs`, or one after the other into new memory."""
+    if outs and outs[0] is not None:
+        return [landing(out, send) for out, send in zip(outs, sends, strict=True)]
+    return [gate.results.lend(sum(send.nbytes for send in sends)).view(sends[0].dtype)]
+
+
+def buckets(sources: Sequence[Array], op: str, nbytes: int) -> Iterator[list[int]]:
+    """Yield lists of indices whose arrays go in one message, in order, by dtype of the sum."""
+    open_buckets: dict[np.dtype, tuple[list[int], int]] = {}
+    for index, source in enumerate(sources):
+        dtype = widened(op, source.dtype)
+        members, held = open_buckets.get(dtype, ([], 0))
+        more = source.size * dtype.itemsize
+        if members and held + more > nbytes:
+            yield members
+            members, held = [], 0
+        open_buckets[dtype] = ([*members, index], held + more)
+    yield from (members for members, _ in open_buckets.values())
+
+
+def _pack(sources: list[Array], members: list[int], op: str) -> Array:
+    dtype = widened(op, sources[members[0]].dtype)
+    packed = np.empty(sum(sources[i].size for i in members), dtype)
+    start = 0
+    for i in members:
+        packed[start : start + sources[i].size] = flat(sources[i])
+        start += sources[i].size
+    return packed
+
+
+def _unpack(
+    sources: list[Array], plan: list[list[int]], totals: list[Array], op: str, size: int
+) -> list[Array]:
+    results: list[Array] = [np.empty(0)] * len(sources)
+    for members, total in zip(plan, totals, strict=True):
+        start = 0
+        for i in members:
+            source = sources[i]
+            piece = total[start : start + source.size].reshape(source.shape)
+            dtype = result_dtype(op, source.dtype)
+            results[i] = np.asarray(narrow(op, piece, dtype, size)).copy()
+            start += source.size
+    return results

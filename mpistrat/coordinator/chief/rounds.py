@@ -1,0 +1,144 @@
+"""The synchronous queue: rounds of calls, one on each worker, which end together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
+from mpistrat.ps.transport.roles import Member
+
+__all__ = ["Rounds"]
+
+
+class Rounds:
+    """Calls that wait for a worker; as many of them as there are workers make a round.
+
+    Parameters
+    ----------
+    workers
+        All of the job. The call at a place of a round runs on the worker of that index; if that
+        has ended, on any other with as many replicas.
+
+    Notes
+    -----
+    Workers do not wait for each other: a call of the next round begins when the chief has let the
+    ps apply what those of this one gave.
+    """
+
+    max_staleness = None
+    concerns_all = True
+
+    def __init__(self, workers: Sequence[WorkerQueue]) -> None:
+        self._workers = workers
+        self._pending: deque[Call] = deque()  # of later rounds
+        self._members: list[Call] = []  # of this round, by their places
+        self._idle: dict[int, Call] = {}  # those among them that no worker has, by place
+        self._ended: dict[int, int | None] = {}  # by place: the number that counts, if any does
+        self._is_last = self._is_ending = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a round that has not been applied."""
+        return bool(self._members)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there is a call that no worker has."""
+        return bool(self._pending or self._idle)
+
+    @property
+    def may_give(self) -> bool:
+        """Whether a worker may get a call now."""
+        return bool(self._idle) or (bool(self._pending) and self._has_room)
+
+    @property
+    def _has_room(self) -> bool:
+        is_full = len(self._members) == len(self._workers)
+        return not (is_full or self._is_ending or self._has_failed)
+
+    @property
+    def _has_failed(self) -> bool:
+        return None in self._ended.values()
+
+    def add(self, call: Call) -> None:
+        """Take in a new call."""
+        self._pending.append(call)
+
+    def put_back(self, calls: Sequence[Call]) -> None:
+        """Take in calls that were begun by a worker that has ended."""
+        self._idle.update((call.place, call) for call in calls)
+
+    def drop(self) -> list[Call]:
+        """Forget the calls that no worker has, and return them; this round is void."""
+        dropped = [*self._idle.values(), *self._pending]
+        self._ended.update(dict.fromkeys(self._idle))
+        self._idle.clear()
+        self._pending.clear()
+        return dropped
+
+    def take_for(self, worker: WorkerQueue, chosen: Sequence[Call]) -> Call | None:
+        """Return a call of this round for a worker, or None."""
+        del chosen
+        self._fill()
+        mine = worker.member.task_id
+        places = [mine] if mine in self._idle else []
+        # Those of workers that have ended, also while its own waits for what one of them returns.
+        places += [place for place in self._idle if self._stands_in(worker, place)]
+        ready = (place for place in places if self._idle[place].is_ready)
+        place = next(ready, None)
+        return None if place is None else self._idle.pop(place)
+
+    def _stands_in(self, worker: WorkerQueue, place: int) -> bool:
+        """Tell whether a worker may do what that of a place, which has ended, would have done.
+
+        With more replicas or fewer it would take another share of the round's batch.
+        """
+        ended = self._workers[place]
+        return ended.is_lost and worker.member.num_replicas == ended.member.num_replicas
+
+    @property
+    def stranded(self) -> Member | None:
+        """A worker that has ended and for which none stands in, or None."""
+        left = [worker for worker in self._workers if not worker.is_lost]
+        for place, worker in enumerate(self._workers):
+            if worker.is_lost and not any(self._stands_in(other, place) for other in left):
+                return worker.member
+        return None
+
+    def _fill(self) -> None:
+        while self._pending and self._has_room:
+            call = self._pending.popleft()
+            call.place = len(self._members)
+            self._members.append(call)
+            self._idle[call.place] = call
+
+    def note(self, call: Call, number: int, is_good: bool) -> None:
+        """Note that a call has finished, under the number with which it was sent."""
+        if call.place >= 0:
+            self._ended[call.place] = number if is_good else None
+
+    def want_end(self) -> None:
+        """Let this round end without being full: somebody waits for all that was scheduled."""
+        self._is_last = True
+
+    def complete(self) -> list[int] | None:
+        """Return the numbers of the calls to apply if the round is complete, in their places.
+
+        None: it is not. A round with a function that has failed is void: an empty list. The next
+        round begins with :meth:`go_on`.
+        """
+        if not self._members or len(self._ended) < len(self._members):
+            return None
+        is_short = len(self._members) < len(self._workers) and not self._has_failed
+        if is_short and (self._pending or not self._is_last):
+            return None
+        self._is_ending = True
+        numbers = [self._ended[place] for place in sorted(self._ended)]
+        return [] if self._has_failed else [one for one in numbers if one is not None]
+
+    def go_on(self) -> None:
+        """Begin the next round."""
+        self._members.clear()
+        self._ended.clear()
+        self._is_last = self._is_ending = False

@@ -1,0 +1,1 @@
+"""Read and change variables that parameter servers keep: pulls and pushes."""

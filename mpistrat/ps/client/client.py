@@ -1,0 +1,226 @@
+"""`Client`: requests of a member to the parameter servers, pulls and pushes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mpistrat import config
+from mpistrat.errors import ClosedError, ContextError, MpistratError, PeerLostError
+from mpistrat.ps.transport.connections import Seat
+from mpistrat.ps.transport.push_buffers import Parcel, Rooms
+from mpistrat.ps.transport.stream import Stream
+
+__all__ = ["Client"]
+
+
+class Client:
+    """The connections of a chief or a worker to all ps.
+
+    Parameters
+    ----------
+    seat
+        Whose connections are used.
+
+    Notes
+    -----
+    Any thread may call it. To one ps everything goes in order, so a member reads what it has
+    changed before. A change is sent without waiting (:meth:`tell`); that it was made, and was
+    right, is known after the next answer or :meth:`flush`.
+    """
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self._lines = [_Line(seat.streams[one]) for one in seat.roster.ps]
+        self._rooms = [
+            Rooms(str(seat.me), partial(self.ask, ps), partial(self.ask, ps, "flush"))
+            for ps in range(len(self._lines))
+        ]
+        self._dropped: deque[tuple[int, int]] = deque()
+
+    @property
+    def num_ps(self) -> int:
+        """Number of parameter servers."""
+        return len(self._lines)
+
+    def tell(self, ps: int, operation: str, *arguments: Any) -> None:
+        """Send a change to a ps; returns when it has been sent, not when it has been made."""
+        line = self._lines[ps]
+        with line.held():
+            line.has_told = True
+            line.send(operation, arguments)
+
+    def parcel(self, ps: int, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Parcel:
+        """Return room for some rows, of that shape each, which a ps is to be told of."""
+        self._lines[ps].check()
+        return self._rooms[ps].parcel(count, shape, dtype)
+
+    def leave_rooms(self) -> None:
+        """Give back memory that this member and the ps have mapped; idempotent."""
+        for rooms in self._rooms:
+            rooms.close()
+
+    def drop_later(self, ps: int, key: int) -> None:
+        """Let go of a variable at the next request; for finalizers, which may run at any time."""
+        self._dropped.append((ps, key))
+
+    def _drop(self) -> None:
+        with suppress(IndexError):  # another thread may take them, too
+            while True:
+                ps, key = self._dropped.popleft()
+                self.tell(ps, "drop", key)
+
+    def ask(self, ps: int, operation: str, *arguments: Any) -> Any:
+        """Return what a ps answers.
+
+        Raises
+        ------
+        Exception
+            What it, or a change that was sent before, raised there.
+        CommunicationTimeoutError
+            No answer came within ``MPISTRAT_TIMEOUT``.
+        PeerLostError
+            The ps has ended.
+        ClosedError, ContextError
+            The strategy was closed, or this process was forked from the member.
+        """
+        if self._dropped:
+            self._drop()
+        line = self._lines[ps]
+        with line.held():
+            line.send(operation, arguments)
+            return line.answer()
+
+    def ask_all(self, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return the answers to several requests, by one message to each ps that gets any.
+
+        Parameters
+        ----------
+        requests
+            ``(ps, operation, arguments...)`` each.
+        """
+        if len(requests) == 1:
+            return [self.ask(*requests[0])]
+        grouped = _grouped(requests)
+        answers = self.ask_each({ps: ("all", list(found)) for ps, found in grouped.items()})
+        remaining = {ps: iter(found) for ps, found in answers.items()}
+        return [next(remaining[ps]) for ps, *_ in requests]
+
+    def tell_all(self, changes: Sequence[tuple[Any, ...]]) -> None:
+        """Send several changes, by one message to each ps that gets any."""
+        if len(changes) == 1:
+            self.tell(*changes[0])
+            return
+        for ps, found in _grouped(changes).items():
+            self.tell(ps, "tell_all", found)
+
+    def ask_each(self, requests: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        """Ask several ps at once: `requests` has an operation with its arguments for each."""
+        lines = [(ps, self._lines[ps]) for ps in sorted(requests)]
+        with ExitStack() as stack:
+            for _, line in lines:
+                stack.enter_context(line.held())
+            for ps, line in lines:
+                line.send(requests[ps][0], tuple(requests[ps][1:]))
+            return _all_or_error({ps: line.outcome() for ps, line in lines})
+
+    def settle(self, ps: int) -> None:
+        """Wait until what was sent to a ps is done, before what it keeps is read in place."""
+        if self._lines[ps].has_told:
+            self.ask(ps, "flush")
+
+    def flush(self) -> None:
+        """Wait until all changes that were sent are made; raise what went wrong with one."""
+        self._lines[0].check()
+        told = [ps for ps, line in enumerate(self._lines) if line.has_told]
+        if told:
+            self.ask_each(dict.fromkeys(told, ("flush",)))
+
+
+def _grouped(requests: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
+    """Return requests without their ps, by it."""
+    grouped: dict[int, list[tuple[Any, ...]]] = {}
+    for ps, *rest in requests:
+        grouped.setdefault(ps, []).append(tuple(rest))
+    return grouped
+
+
+def _all_or_error(outcomes: Mapping[int, tuple[list[Exception], Any]]) -> dict[int, Any]:
+    """Return the answers; or raise the first error, with the others as its cause."""
+    errors = [error for found, _ in outcomes.values() for error in found]
+    if len(errors) > 1:
+        others = "; ".join(f"{type(error).__name__}: {error}" for error in errors[1:])
+        raise errors[0] from MpistratError(f"it is not the only one: {others}")
+    if errors:
+        raise errors[0]
+    return {ps: answer for ps, (_, answer) in outcomes.items()}
+
+
+class _Line:
+    """The way to one ps; used by one thread at a time, who holds it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._lock = threading.Lock()
+        self.has_told = False
+        self._stream = stream
+        self._number = 0
+        self._pid = os.getpid()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other threads off within the block; raise in a process that may not use it.
+
+        It is told before the lock is waited for: in a forked process nobody may ever release it.
+        """
+        self.check()
+        with self._lock:
+            yield
+
+    def check(self) -> None:
+        """Raise unless this process may use it, and it is open."""
+        if os.getpid() != self._pid:
+            raise ContextError(
+                f"process {os.getpid()} was forked from process {self._pid}, whose connections to"
+                " the ps it cannot use; read variables before the fork and hand over the values"
+            )
+        if self._stream.fileno() < 0:
+            raise ClosedError("this strategy was closed; make a new one")
+
+    def send(self, operation: str, arguments: tuple[Any, ...]) -> None:
+        self.check()
+        self._number += 1
+        try:
+            self._stream.send((self._number, operation, *arguments), config.timeout_s())
+        except PeerLostError as error:
+            raise self._lost(error) from error
+
+    def answer(self) -> Any:
+        """Return the answer to what was sent last, or raise an error of those since then."""
+        return _all_or_error({0: self.outcome()})[0]
+
+    def outcome(self) -> tuple[list[Exception], Any]:
+        """Return errors and the answer; answers that nobody took are dropped."""
+        while True:
+            try:
+                number, errors, result = self._stream.receive(config.timeout_s(), "an answer")
+            except PeerLostError as error:
+                raise self._lost(error) from error
+            if number == self._number:
+                break
+        self.has_told = False
+        return errors, result
+
+    @staticmethod
+    def _lost(error: PeerLostError) -> PeerLostError:
+        return PeerLostError(
+            f"{error}, and its variables with it; end the job and start it again from the last"
+            " checkpoint",
+            error.rank,
+        )

@@ -1,0 +1,85 @@
+"""Push rows to the parameter servers that keep the parts of a table."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpistrat.ps.client.client import Client
+from mpistrat.ps.transport.push_buffers import Parcel
+from mpistrat.system.kernels import kernels, why_no_kernels
+from mpistrat.tables.row_ranges import RowRanges
+from mpistrat.tables.rows import check_result
+from mpistrat.types import Array
+
+__all__ = ["Push"]
+
+
+class Push:
+    """A change of some rows of a table.
+
+    Parameters
+    ----------
+    client
+        Of the member that makes it.
+    what
+        ``"add"``, ``"sub"``, ``"update"``, ``"mul"``, ``"div"``, ``"max"`` or ``"min"``.
+    ranges
+        The rows of each part.
+    """
+
+    def __init__(self, client: Client, what: str, ranges: RowRanges) -> None:
+        self._client, self._what, self._ranges = client, what, ranges
+
+    def tell(self, places: Sequence[tuple[int, int]], rows: Array, values: Array) -> None:
+        """Send each part its rows; returns when they are sent.
+
+        Parameters
+        ----------
+        places
+            The ps of each part, and its key there.
+        rows
+            Indices of shape [n], each a row of the table.
+        values
+            Shape [n, ...], of the table's dtype.
+        """
+        if why_no_kernels() is not None:
+            self._tell_routed(places, rows, values)
+            return
+        rows, values = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(values)
+        wrong, counts = kernels().count_rows(rows, self._ranges.edges)
+        check_result(wrong, "count_rows")
+        unsent: deque[tuple[int, int, Parcel]] = deque()
+        try:
+            for (ps, key), count in zip(places, counts, strict=True):
+                parcel = self._client.parcel(ps, count, values.shape[1:], values.dtype)
+                unsent.append((ps, key, parcel))
+            self._fill([parcel for *_, parcel in unsent], rows, values)
+            while unsent:
+                self._send(*unsent.popleft())
+        finally:
+            for *_, parcel in unsent:  # what was sent before may have gone wrong, and is told now
+                parcel.give_up()
+
+    def _send(self, ps: int, key: int, parcel: Parcel) -> None:
+        what = "add" if self._what == "sub" else self._what
+        if parcel.lent is not None:
+            self._client.tell(ps, "scatter_lent", key, what, parcel.lent)
+        elif parcel.rows.size:
+            self._client.tell(ps, "scatter", key, what, parcel.rows, parcel.values)
+
+    def _fill(self, parcels: Sequence[Parcel], rows: Array, values: Array) -> None:
+        native: Any = kernels()
+        negated = native.dtype_of(values) if self._what == "sub" else -1
+        columns = [one.rows for one in parcels], [one.values for one in parcels]
+        result = native.split_rows(rows, values, self._ranges.edges, *columns, negated)
+        check_result(result, "split_rows")
+
+    def _tell_routed(self, places: Sequence[tuple[int, int]], rows: Array, values: Array) -> None:
+        for (ps, key), route in zip(places, self._ranges.route(rows), strict=True):
+            if route.rows.size:
+                mine = route.take(values)
+                self._client.tell(ps, "scatter", key, self._what, route.rows, mine)

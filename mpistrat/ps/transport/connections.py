@@ -1,0 +1,92 @@
+"""`Seat`: one member's role in a job, and its connections to other members."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import combinations
+
+from mpistrat.errors import PeerLostError
+from mpistrat.ps.transport.roles import Member, Roster
+from mpistrat.ps.transport.stream import Stream
+
+__all__ = ["Seat", "embedded_seats"]
+
+
+_FAREWELL_S = 1.0  # how long who has failed waits for the others; some run long functions
+
+
+class Seat:
+    """A member of a job, connected to the others.
+
+    Parameters
+    ----------
+    me
+        Who this is.
+    roster
+        All members.
+    streams
+        The connections, by member.
+    uid
+        Of the job, the same for all of its members.
+    hang_up
+        Called once after the connections were closed, if they need more than that.
+    """
+
+    def __init__(
+        self,
+        me: Member,
+        roster: Roster,
+        streams: Mapping[Member, Stream],
+        uid: str,
+        hang_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.me, self.roster, self.uid = me, roster, uid
+        self._hang_up = hang_up
+        self.streams = dict(streams)
+
+    def fail(self, reason: str) -> None:
+        """Tell all others that this member cannot go on, wait shortly until they end, and close.
+
+        Nobody else may use the connections meanwhile.
+        """
+        listening = []
+        for member, stream in self.streams.items():
+            with suppress(PeerLostError):  # who has ended needs to be told nothing
+                stream.post((0, "fail", reason) if member.task_type == "ps" else ("fail", reason))
+                listening.append(stream)
+        end = time.monotonic() + _FAREWELL_S
+        while listening and time.monotonic() < end:
+            listening = [stream for stream in listening if not _has_ended(stream)]
+            time.sleep(0.001)
+        self.close()
+
+    def close(self) -> None:
+        """End all connections; who is at the other end sees this member end. Idempotent."""
+        for stream in self.streams.values():
+            stream.close()
+        self._hang_up()
+
+
+def embedded_seats(roster: Roster) -> dict[Member, Seat]:
+    """Return the seats of all members in one process, connected with each other. **Local.**"""
+    streams: dict[Member, dict[Member, Stream]] = {one: {} for one in roster.members}
+    for first, second in combinations(roster.members, 2):
+        if first.talks_to(second):
+            one, other = socket.socketpair()
+            streams[first][second] = Stream(one, str(second))
+            streams[second][first] = Stream(other, str(first))
+    uid = secrets.token_hex(8)
+    return {one: Seat(one, roster, streams[one], uid) for one in roster.members}
+
+
+def _has_ended(stream: Stream) -> bool:
+    try:
+        stream.flush()
+        stream.take()
+    except PeerLostError:
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""`CentralStorageStrategy`: variables once a node, or on one GPU."""

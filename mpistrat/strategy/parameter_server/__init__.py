@@ -1,0 +1,1 @@
+"""`ParameterServerStrategy`, its machinery, and functions on workers."""

@@ -1,0 +1,212 @@
+"""The machinery of `ParameterServerStrategy`: making variables, applying updates."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpistrat.cluster.devices import local_devices
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.backends.threads import ThreadComm, ThreadWorld
+from mpistrat.errors import ArgumentTypeError, ContextError
+from mpistrat.ps.client.client import Client
+from mpistrat.ps.server.placement import Placement
+from mpistrat.ps.server.update_message import Move
+from mpistrat.ps.transport.connections import Seat
+from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.parameter_server.round_share import InRound
+from mpistrat.strategy.replicas.gpu import GpuExtended
+from mpistrat.strategy.values import DistributedValues
+from mpistrat.strategy.variables import colocation
+from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.partitioning import partitioned
+from mpistrat.strategy.variables.remote import Label, ServedVariable
+from mpistrat.strategy.variables.sharded import ShardedVariable
+from mpistrat.strategy.variables.updating import RuleMove
+from mpistrat.tables.update_rules import Rule
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+
+__all__ = ["ParameterServerExtended"]
+
+
+class ParameterServerExtended(GpuExtended):
+    """The replicas of a worker, and variables on ps.
+
+    Parameters
+    ----------
+    strategy
+        The strategy that this belongs to.
+    seat
+        Of the chief or a worker.
+    partitioner
+        Divides variables, or None.
+    """
+
+    mirrors_variables = False
+
+    def __init__(
+        self, strategy: ParameterServerStrategy, seat: Seat, partitioner: Any = None
+    ) -> None:
+        alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+        super().__init__(strategy, alone, seat.me.devices or local_devices(None, 0))
+        self.client = Client(seat)
+        self._in_round: InRound | None = None
+        self._partitioner = partitioner
+        self._placement = Placement(self.client.num_ps)
+        self._keys = itertools.count(1)
+        self._known: weakref.WeakValueDictionary[int, ServedVariable] = (
+            weakref.WeakValueDictionary()
+        )
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """Devices that hold variables: those of the ps."""
+        return tuple(one.device for one in self.client.seat.roster.ps)
+
+    @property
+    def first_piece(self) -> int:
+        """Index of the first piece of a batch: a worker's are cut for its own replicas."""
+        return 0
+
+    def create_variable(self, **kwargs: Any) -> Any:
+        """Make a variable, or one in parts; each goes to the ps with the fewest bytes."""
+        self.communicator.gate.check_open()
+        if self.client.seat.me.task_type != "chief":
+            raise ContextError(
+                f"variable {kwargs.get('name') or 'Variable'!r} is made in a function on a worker;"
+                " make it on the chief, in strategy.scope() and before the function is scheduled"
+                " (what an optimizer keeps: optimizer.build(variables))"
+            )
+        return partitioned(self._make_all, kwargs, self._partitioner)
+
+    def _make_all(self, all_arguments: list[dict[str, Any]]) -> list[ServedVariable]:
+        """Make the parts of a variable: where their sizes are given, one is here at a time."""
+        if any("initial_value" not in arguments for arguments in all_arguments):
+            raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
+        plain: Iterable[Variable] = (Variable.plain(**arguments) for arguments in all_arguments)
+        sizes = list(map(_known_nbytes, all_arguments))
+        if None in sizes:
+            plain = list(plain)
+            sizes = [one.live().nbytes for one in plain]
+        beside = colocation.colocated_with()
+        servers = (
+            self._placement.place_parts(sizes)
+            if beside is None
+            else [_first(beside).label.ps] * len(sizes)
+        )
+        return [self._make(one, ps) for one, ps in zip(plain, servers, strict=True)]
+
+    def _make(self, plain: Variable, ps: int) -> ServedVariable:
+        """Move a variable of this process to a ps."""
+        key, value = next(self._keys), plain.live()
+        self.client.ask(ps, "make", key, value)
+        options = (plain.trainable, plain.synchronization, plain.aggregation)
+        label = Label(key, ps, plain.name, value.shape, value.dtype, *options)
+        variable = self.known_variable(label)
+        weakref.finalize(variable, self.client.drop_later, ps, key).atexit = False
+        return variable
+
+    def known_variable(self, label: Label) -> ServedVariable:
+        """Return this member's object for a variable of the job."""
+        found = self._known.get(label.key)
+        if found is None:
+            strategy: Any = self._strategy
+            found = self._known.setdefault(label.key, ServedVariable(strategy, label))
+        return found
+
+    def count_step(self, iterations: Any) -> int:
+        """Count a step of an optimizer on its ps; return how many there were before."""
+        if self._in_round is not None:
+            return self._in_round.count_step(iterations)
+        label = iterations.label
+        return int(self.client.ask(label.ps, "count_up", label.key))
+
+    def apply_rule(
+        self,
+        rule: Rule,
+        moves: Sequence[RuleMove],
+        step: int,
+        learning_rate: float,
+        iterations: Any,
+    ) -> None:
+        """Let the ps move variables: gradients travel, one message to each ps. **Local.**"""
+        told = [_told(rule, move, step, learning_rate) for move in moves]
+        if self._in_round is not None:
+            self._in_round.give(told)
+        else:
+            self.client.tell_all(told)
+
+    def work_in_rounds(self) -> None:
+        """Let an optimizer's steps on this worker be shares of one for the round."""
+        self._in_round = InRound(self.client)
+
+    def begin_call(self, number: int, place: int) -> None:
+        """Begin a function on this worker: by its number, and its place in a round."""
+        if self._in_round is not None:
+            self._in_round.begin(number, place)
+            before = self.client.seat.roster.workers[: max(place, 0)]
+            self.first_replica = sum(worker.num_replicas for worker in before)
+            self.bind(self._strategy)
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Replicas whose gradients are summed: of all workers of a round, or of this one."""
+        return self.num_replicas if self._in_round is None else self.num_replicas_of_all
+
+    @property
+    def num_replicas_of_all(self) -> int:
+        """Replicas of all workers."""
+        return sum(worker.num_replicas for worker in self.client.seat.roster.workers)
+
+    def check_covers_all(self, what: str) -> None:
+        """Refuse collectives in a round whose other replicas are on other workers."""
+        if self._in_round is not None:
+            raise ContextError(
+                f"{what} in a function of a synchronous round: workers do not wait for each other;"
+                " an optimizer's apply_gradients sums the gradients of the round; else return"
+                " values and combine them on the chief"
+            )
+
+    def end(self, has_lost: bool) -> None:
+        """Tell all ps that the job is over, and wait until they have heard it."""
+        self.client.ask_each(dict.fromkeys(range(self.client.num_ps), ("end", has_lost)))
+        self.leave()
+        self.client.seat.close()
+        self.communicator.close()
+
+    def leave(self) -> None:
+        """Give back memory that is mapped, which references in a circle would keep."""
+        self.client.leave_rooms()
+        for variable in list(self._known.values()):
+            variable.leave()
+
+
+def _known_nbytes(arguments: dict[str, Any]) -> Any:
+    """Return the size of a variable, or None if its arguments do not say it."""
+    shape, dtype = arguments.get("shape"), arguments.get("dtype")
+    return None if shape is None or dtype is None else math.prod(shape) * np.dtype(dtype).itemsize
+
+
+def _first(variable: Any) -> Any:
+    """Return the first part of a variable in parts."""
+    return variable.variables[0] if isinstance(variable, ShardedVariable) else variable
+
+
+def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[Any, ...]:
+    variable, slots, gradient = move
+    keys = {name: slot.label.key for name, slot in slots.items()}
+    rows = None
+    if isinstance(gradient, DistributedValues):
+        gradient = gradient.values[0]  # equal ones: the replicas' sum, in a copy for each
+    if isinstance(gradient, IndexedSlices):
+        gradient = gradient.summed()
+        rows, gradient = gradient.indices, gradient.values
+    what = Move(rule, keys, rows, gradient, step, learning_rate)
+    return variable.label.ps, "apply", variable.label.key, what

@@ -1,0 +1,69 @@
+"""Close a chief's strategies when the program ends, or tell the others that it failed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import TYPE_CHECKING
+
+from mpistrat.errors import CommunicationError
+from mpistrat.system.log import get_logger
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+
+__all__ = ["forget", "watch"]
+
+_LOG = get_logger(__name__)
+
+
+class _Open:
+    """The strategies of this process that were not closed."""
+
+    def __init__(self) -> None:
+        self.strategies: set[ParameterServerStrategy] = set()
+        self.owner = -1
+
+    def add(self, strategy: ParameterServerStrategy) -> None:
+        if self.owner != os.getpid():
+            self.owner = os.getpid()
+            self.strategies.clear()  # those of a parent that was forked
+            # After that of the communicators, and so run before it.
+            atexit.register(self.end)
+        self.strategies.add(strategy)
+
+    def end(self) -> None:
+        if self.owner != os.getpid():
+            return  # a forked child, which is no member of the job
+        for strategy in list(self.strategies):
+            reason = _failure(strategy)
+            if reason:
+                strategy.abandon(reason)
+                continue
+            try:
+                strategy.close()
+            except CommunicationError as error:
+                _LOG.warning("at the end of the program: %s", error)
+                strategy.abandon(str(error))
+
+    def forget(self, strategy: ParameterServerStrategy) -> None:
+        self.strategies.discard(strategy)
+
+
+_open = _Open()
+
+
+def watch(strategy: ParameterServerStrategy) -> None:
+    """Close `strategy` at the end of the program, if nobody has by then. **Local.**"""
+    _open.add(strategy)
+
+
+def forget(strategy: ParameterServerStrategy) -> None:
+    """Drop a strategy that was closed. **Local.**"""
+    _open.forget(strategy)
+
+
+def _failure(strategy: ParameterServerStrategy) -> str:
+    """Return the error that ends the program, which `shutdown` has noted, or nothing."""
+    gate = strategy.job.gate
+    return gate.broken or gate.peers.last_failure

@@ -1,0 +1,54 @@
+"""A worker's share of a synchronous round: gradients that the servers keep until its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpistrat.errors import ContextError, UsageError
+from mpistrat.ps.client.client import Client
+
+__all__ = ["InRound"]
+
+
+class InRound:
+    """A worker's part in rounds: the ps keep what it gives until all have given theirs.
+
+    Parameters
+    ----------
+    client
+        Of the worker.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._call, self._place = 0, -1
+        self._counted: set[int] = set()
+
+    def begin(self, call: int, place: int) -> None:
+        """Begin a function: by its number, and its place in the round, -1 if it is in none."""
+        self._call, self._place = call, place
+        self._counted.clear()
+
+    def count_step(self, iterations: Any) -> int:
+        """Let the round count one step of an optimizer; return how many there were before it."""
+        label = iterations.label
+        if self._place < 0:
+            raise ContextError(
+                "an optimizer's step in a function that is in no round, such as that of"
+                " create_per_worker_dataset; expected it in a function that was scheduled"
+            )
+        if label.key in self._counted:
+            raise UsageError(
+                f"a second step of the optimizer with {label.name!r} in one function of a"
+                " synchronous round; expected one, of all variables: add up their gradients, or"
+                " schedule a function for each step"
+            )
+        self._counted.add(label.key)
+        before = int(iterations.value())
+        self._client.tell(label.ps, "stage", self._call, label.key, None)
+        return before
+
+    def give(self, moves: Sequence[tuple[Any, ...]]) -> None:
+        """Give gradients: ``(ps, "apply", key, move)`` each."""
+        self._client.tell_all([(ps, "stage", self._call, key, move) for ps, _, key, move in moves])

@@ -1,0 +1,43 @@
+"""Tell whether the code runs in a function on a worker, and refuse collectives there."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.errors import ContextError
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+
+__all__ = ["refuse_collective", "working_for"]
+
+working_for: ContextVar[ParameterServerStrategy | None] = ContextVar(
+    "mpistrat_working_for", default=None
+)
+"""The strategy as the worker has it that this thread is, or None."""
+
+
+def refuse_collective(what: str, comm: Any = None, *, is_local: bool = False) -> None:
+    """Raise in a function on a worker, where the other ranks do not call the same.
+
+    Parameters
+    ----------
+    what
+        Is being made.
+    comm
+        Of which ranks; the program's own may be of this rank, or of workers that do call it.
+    is_local
+        Whether it can be made where threads play the roles.
+    """
+    strategy = working_for.get()
+    if strategy is None or comm is not None:
+        return
+    roster = strategy.extended.client.seat.roster
+    if is_local and not any(member.rank for member in roster.members):
+        return
+    raise ContextError(
+        f"{what} made in a function on {strategy.extended.client.seat.me}, where the other ranks"
+        " do not make theirs; make it on the chief, or on all ranks, before functions are"
+        " scheduled. In the function mpistrat.get_strategy() is the chief's strategy"
+    )

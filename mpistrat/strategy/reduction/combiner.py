@@ -1,0 +1,227 @@
+"""Combine values over all replicas: those of this rank and those of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.errors import UsageError
+from mpistrat.strategy.nest import flatten, is_nested, map_nest
+from mpistrat.strategy.reduction.along_axis import reduce_along
+from mpistrat.strategy.reduction.communication_options import CommunicationOptions
+from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
+from mpistrat.strategy.reduction.gathering import gather_local
+from mpistrat.strategy.reduction.reduce_op import ReduceOp
+from mpistrat.strategy.reduction.shared_sums import SharedSums
+from mpistrat.strategy.values import DistributedValues, Mirrored
+from mpistrat.tables.reductions import result_dtype
+from mpistrat.types import Array, Nest
+
+__all__ = ["Combiner"]
+
+
+_LABELS = {op: f"{op.value} over replicas" for op in ReduceOp}
+
+
+class _Labelled(AbstractContextManager[None]):
+    """Say in a block what a communicator's calls are made for."""
+
+    def __init__(self, communicator: Communicator, label: str) -> None:
+        self._communicator, self._label = communicator, label
+
+    def __enter__(self) -> None:
+        self._communicator.label = self._label
+
+    def __exit__(self, *exc: object) -> None:
+        self._communicator.label = None
+
+
+class Combiner:
+    """What strategies and variables use to combine values; contexts are checked by the callers.
+
+    Parameters
+    ----------
+    communicator
+        Over the ranks.
+    cross_device_ops
+        How values are combined.
+    num_local
+        Replicas on this rank.
+    options
+        Of calls that are given none.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        cross_device_ops: CrossDeviceOps,
+        num_local: int,
+        options: CommunicationOptions,
+    ) -> None:
+        self.communicator = communicator
+        self.cross_device_ops = cross_device_ops
+        self.num_local = num_local
+        self.options = options
+        is_default = type(cross_device_ops) is CollectiveAllReduce
+        self.is_uneven = False  # whether some ranks have one replica and others several
+        self._shared_sums = SharedSums(communicator)
+        self._sum = _Labelled(communicator, _LABELS[ReduceOp.SUM])
+        self._is_plain = is_default and num_local == 1 and communicator.size > 1
+
+    def check_op(self, reduce_op: ReduceOp | str) -> ReduceOp:
+        """Return the member that `reduce_op` names; other ranks hear of it if there is none."""
+        try:
+            return ReduceOp.of(reduce_op)
+        except UsageError as error:
+            self.communicator.refuse(error)
+
+    def labelled(self, op: ReduceOp) -> AbstractContextManager[None]:
+        """Say in a block that the communicator's calls reduce by `op`."""
+        return _Labelled(self.communicator, _LABELS[op])
+
+    def labelled_as(self, label: str) -> AbstractContextManager[None]:
+        """Say in a block what the communicator's calls are made for."""
+        return _Labelled(self.communicator, label)
+
+    def distributed(self, op: ReduceOp, value: Any) -> Any:
+        """Return `value` as the replicas' values: a bare one is that of the only local replica.
+
+        With several local replicas a bare value is one that all replicas share: its mean is
+        itself, and its sum is refused, since it is more likely a mistake.
+        """
+        if isinstance(value, DistributedValues) or self.num_local == 1:
+            return value
+        if op is ReduceOp.SUM:
+            raise UsageError(
+                f"A non-DistributedValues value {value!r} cannot be reduced with the given reduce"
+                f" op {op}; expected one value for each of the {self.num_local} replicas"
+                " of this rank, e.g. a result of run()"
+            )
+        return DistributedValues([value] * self.num_local)
+
+    def of_each_replica(self, leaf: Any) -> Any:
+        """Return what the local replicas handed over: one object of them all counts for each."""
+        if isinstance(leaf, DistributedValues) or self.num_local == 1:
+            return leaf
+        return DistributedValues([leaf] * self.num_local)
+
+    def reduce_one(self, op: ReduceOp, value: Any) -> Array:
+        """Combine one value over all replicas; a new array. **Collective.**"""
+        result: Array = self.reduce_nest(op, value, None)
+        return result
+
+    def reduce_nest(
+        self,
+        op: ReduceOp,
+        value: Nest,
+        options: CommunicationOptions | None,
+        label: str | None = None,
+        may_share: bool = False,
+    ) -> Nest:
+        """Combine each leaf over all replicas, packed; a nest of new arrays. **Collective.**
+
+        Or one of arrays in memory that ranks share (shared_sums.py), if it may be.
+        """
+        leaves, structure = flatten(value) if is_nested(value) else ([value], None)
+        label = label or _LABELS[op]
+        if structure is not None:  # leaves are matched by position, so the ranks must agree on it
+            label = f"{label}, nest {structure}"
+        with _Labelled(self.communicator, label):
+            results = self._reduce_leaves(op, leaves, options or self.options, may_share)
+        return results[0] if structure is None else structure.unflatten(results)
+
+    def _reduce_leaves(
+        self,
+        op: ReduceOp,
+        leaves: list[Any],
+        options: CommunicationOptions,
+        may_share: bool,
+    ) -> list[Array]:
+        ops = self.cross_device_ops
+        if type(ops) is CollectiveAllReduce:
+            return ops.totals(op, leaves, options, self._shared_sums if may_share else None)
+        pairs = [(leaf, None) for leaf in leaves]
+        return [one.values[0] for one in ops.batch_reduce(op, pairs, options)]
+
+    def sum_one(self, op: ReduceOp, value: Any) -> Array:
+        """Sum one value over all replicas; the short way where there is one. **Collective.**"""
+        if self._is_plain and not isinstance(value, DistributedValues):
+            with self._sum:
+                return self.communicator.allreduce(value, timeout=self.options.timeout_seconds)
+        total: Array = self.reduce_shared(op, value)
+        return total
+
+    def reduce_shared(self, op: ReduceOp, value: Nest) -> Nest:
+        """Do :meth:`reduce_nest` after applying the rule for bare values. **Collective.**"""
+        with self.communicator.checking():
+            value = map_nest(lambda leaf: self.distributed(op, leaf), value)
+        return self.reduce_nest(op, value, None)
+
+    def reduce_axis(
+        self,
+        op: ReduceOp,
+        value: Any,
+        axis: int | Sequence[int],
+        options: CommunicationOptions | None = None,
+        where: str = "",
+    ) -> Array:
+        """Combine one value over all replicas and along `axis` of each. **Collective.**"""
+        is_shared = self.num_local > 1 and not isinstance(value, DistributedValues)
+        values = value.values if isinstance(value, DistributedValues) else (value,)
+        if is_shared:
+            values *= self.num_local
+        with self.communicator.checking():
+            sums, counts = reduce_along(values, axis, op.value.lower())
+        dtype = as_array(values[0]).dtype
+        label = f"{_LABELS[op]} along axis {axis}{where}"
+        if op is ReduceOp.SUM:
+            total = self.reduce_nest(op, sums, options, label)
+            return np.asarray(total.astype(dtype, copy=False))
+        total, count = self.reduce_nest(ReduceOp.SUM, (sums, counts), options, label)
+        mean = np.true_divide(total, count)
+        return np.asarray(mean.astype(result_dtype("mean", dtype), copy=False))
+
+    def reduce_axes(self, op: ReduceOp, value: Nest, axis: int | Sequence[int]) -> Nest:
+        """Do :meth:`reduce_axis` for each leaf of a nest. **Collective.**"""
+        leaves, structure = flatten(value) if is_nested(value) else ([value], None)
+        where = "" if structure is None else f", nest {structure}"
+        results = [self.reduce_axis(op, leaf, axis, where=where) for leaf in leaves]
+        return results[0] if structure is None else structure.unflatten(results)
+
+    def gather(self, value: Any, axis: int, options: CommunicationOptions | None = None) -> Array:
+        """Concatenate one value over all replicas along `axis`. **Collective.**"""
+        is_shared = self.num_local > 1 and not isinstance(value, DistributedValues)
+        with self.communicator.checking():
+            mine, axis = gather_local(value, axis)
+            if is_shared and self.is_uneven:
+                raise UsageError(
+                    f"gather of a bare value on a rank with {self.num_local} replicas, while"
+                    " others have one; expected a value for each replica, e.g. a result of run()"
+                )
+        if is_shared:
+            return mine
+        if self.communicator.size == 1:
+            return mine
+        timeout = (options or self.options).timeout_seconds
+        return self.communicator.allgather(mine, axis, timeout=timeout)
+
+    def broadcast_first(self, value: Any) -> Array:
+        """Return rank 0's value on every rank. **Collective.**"""
+        return self.communicator.bcast(value, timeout=self.options.timeout_seconds)
+
+    def any_rank(self, flag: bool) -> bool:
+        """Tell whether `flag` is set on any rank. **Collective** if there are several."""
+        if self.communicator.size == 1:
+            return flag
+        timeout = self.options.timeout_seconds
+        return bool(self.communicator.allreduce(np.array(flag), "or", timeout=timeout))
+
+    def copies(self, value: Array) -> Mirrored:
+        """Return one array for each local replica, none of them shared."""
+        others = (value.copy() for _ in range(self.num_local - 1))
+        return Mirrored([value, *others])

@@ -1,0 +1,1 @@
+"""The replicas of one rank: their context, their threads, their GPUs."""

@@ -1,0 +1,196 @@
+"""`ReplicaContext`: what a replica function can ask and do while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.errors import ContextError, UsageError
+from mpistrat.strategy import context
+from mpistrat.strategy.nest import flatten, map_nest
+from mpistrat.strategy.reduction.communication_options import CommunicationOptions
+from mpistrat.strategy.reduction.reduce_op import ReduceOp
+from mpistrat.strategy.values import DistributedValues
+from mpistrat.types import Array, Nest
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+
+__all__ = ["ReplicaContext", "all_gather", "all_reduce", "check_equal"]
+
+
+class ReplicaContext:
+    """The replica that runs this code; get it with ``get_replica_context()``.
+
+    Parameters
+    ----------
+    strategy
+        The strategy that runs the replica.
+    local_index
+        Index among the replicas of this rank.
+    replica_id
+        Index among all replicas.
+
+    References
+    ----------
+    tf.distribute.ReplicaContext.
+    """
+
+    def __init__(self, strategy: Strategy, local_index: int, replica_id: int) -> None:
+        self._strategy = strategy
+        self.local_index = local_index
+        self._replica_id = replica_id
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy that runs this replica."""
+        return self._strategy
+
+    @property
+    def replica_id_in_sync_group(self) -> int:
+        """Index of this replica among all, from 0."""
+        return self._replica_id
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Number of replicas over all ranks."""
+        return self._strategy.num_replicas_in_sync
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The device of this replica, as a tuple of one."""
+        return (self._strategy.extended.worker_devices[self.local_index],)
+
+    def merge_call(
+        self,
+        merge_fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Stop all replicas of this rank, and run ``merge_fn(strategy, ...)`` once across them.
+
+        Parameters
+        ----------
+        merge_fn
+            Called in cross-replica context; the arguments of the replicas come merged, as
+            `PerReplica` where they differ.
+        args, kwargs
+            This replica's arguments.
+
+        Returns
+        -------
+        object
+            This replica's part of what `merge_fn` returned.
+        """
+        self._require_current()
+        return self._strategy.extended.hand_over(self, merge_fn, tuple(args), dict(kwargs or {}))
+
+    def all_reduce(
+        self,
+        reduce_op: ReduceOp | str,
+        value: Nest,
+        options: CommunicationOptions | None = None,
+    ) -> Nest:
+        """Combine `value` over all replicas; every replica gets the result.
+
+        **Collective** over all replicas, blocks. Lists are packed into few messages.
+
+        Parameters
+        ----------
+        reduce_op
+            SUM or MEAN, or the name in any case; equal on all replicas.
+        value
+            Nest of arrays; equal in structure, shapes and dtypes on all replicas.
+        options
+            Deadline and bucket size.
+
+        Returns
+        -------
+        nest
+            New arrays, owned by this replica. MEAN of integers is float64.
+
+        References
+        ----------
+        tf.distribute.ReplicaContext.all_reduce.
+        """
+        return self.merge_call(all_reduce, (reduce_op, value, options))
+
+    def all_gather(
+        self, value: Nest, axis: int, options: CommunicationOptions | None = None
+    ) -> Nest:
+        """Concatenate `value` of all replicas along `axis`, in replica order, on every replica.
+
+        **Collective** over all replicas, blocks. Lengths along `axis` may differ.
+
+        References
+        ----------
+        tf.distribute.ReplicaContext.all_gather.
+        """
+        return self.merge_call(all_gather, (value, axis, options))
+
+    def placed(self, value: Array) -> Any:
+        """Return an array that was read, where this replica computes: here it is."""
+        return value
+
+    def _require_current(self) -> None:
+        if context.get_replica_context() is not self:
+            raise ContextError(
+                f"this is the context of replica {self._replica_id}, which does not run now; call"
+                " get_replica_context() inside the replica function"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"ReplicaContext(replica {self._replica_id} of {self.num_replicas_in_sync},"
+            f" {self.devices[0]})"
+        )
+
+
+def all_reduce(
+    strategy: Strategy,
+    reduce_op: Any,
+    value: Nest,
+    options: Any = None,
+    covers_some: bool = False,
+    may_share: bool = False,
+) -> Nest:
+    """Combine what all replicas have handed over; or those of a worker, if they are `some`.
+
+    What only the library reads `may` be in memory that ranks `share` (shared_sums.py).
+    """
+    if not covers_some:
+        strategy.extended.check_covers_all("all_reduce")
+    combiner = strategy.extended.combiner
+    with combiner.communicator.checking():
+        check_equal("reduce_op", reduce_op)
+    op = combiner.check_op(reduce_op)
+    value = map_nest(combiner.of_each_replica, value)
+    result = combiner.reduce_nest(op, value, options, may_share=may_share)
+    return map_nest(combiner.copies, result)
+
+
+def all_gather(
+    strategy: Strategy, value: Nest, axis: Any, options: Any = None, covers_some: bool = False
+) -> Nest:
+    """Concatenate what all replicas have handed over; or those of a worker, as above."""
+    if not covers_some:
+        strategy.extended.check_covers_all("all_gather")
+    combiner = strategy.extended.combiner
+    with combiner.communicator.checking():
+        check_equal("axis", axis)
+
+    def gather(leaf: Any) -> Any:
+        mine = combiner.of_each_replica(leaf)
+        return combiner.copies(combiner.gather(mine, axis, options))
+
+    leaves, structure = flatten(value)
+    with combiner.labelled_as(f"gather of nest {structure}"):
+        return structure.unflatten([gather(leaf) for leaf in leaves])
+
+
+def check_equal(name: str, value: Any) -> None:
+    """Raise if what was merged of the replicas' arguments is one for each; variables are one."""
+    if isinstance(value, DistributedValues) and not getattr(value, "is_variable", False):
+        raise UsageError(
+            f"the replicas gave different {name}: {value.values}; expected equal ones"
+        )

@@ -1,0 +1,44 @@
+"""Keep threads for the next call, since starting one costs more than a short step."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+__all__ = ["run_in_lane"]
+
+
+class _Lane(threading.Thread):
+    """A thread that runs one function after another, and in between belongs to nobody."""
+
+    def __init__(self) -> None:
+        super().__init__(name="mpistrat-replica", daemon=True)
+        self.tasks: SimpleQueue[Callable[[], Callable[[], None]]] = SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            announce = self.tasks.get()()
+            _idle.append(self)  # before anyone is told, so that the next call finds it
+            announce()
+
+
+_idle: list[_Lane] = []
+os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
+
+
+def run_in_lane(task: Callable[[], Callable[[], None]]) -> None:
+    """Run `task` in a thread of its own, and then what it returned. **Local**, does not wait.
+
+    Parameters
+    ----------
+    task
+        Must not raise. It returns how to tell that it is over, called when the thread is free.
+    """
+    try:
+        lane = _idle.pop()
+    except IndexError:
+        lane = _Lane()
+    lane.tasks.put(task)

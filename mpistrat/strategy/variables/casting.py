@@ -1,0 +1,49 @@
+"""Cast values to a variable's dtype, unless more than precision would be lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.errors import UsageError
+from mpistrat.strategy.values import Delegate
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["fitting"]
+
+
+def fitting(value: ArrayLike, dtype: np.dtype[Any], what: str) -> Array:
+    """Return `value` as an array of `dtype`.
+
+    Parameters
+    ----------
+    value
+        To be assigned.
+    dtype
+        Of the variable.
+    what
+        Begins an error's message, with ``{}`` for the value.
+
+    Raises
+    ------
+    UsageError
+        It would lose more than precision.
+    """
+    if isinstance(value, Delegate):
+        value = value._read()
+    try:
+        if isinstance(value, int):  # a Python number has no dtype of its own
+            return np.array(value, dtype)
+        array = as_array(value)
+        if isinstance(value, (list, tuple)) and array.dtype.kind in "biu":
+            return np.array(value, dtype)
+        taken = array.astype(dtype, casting="same_kind", copy=False)
+        if dtype.kind in "iu" and array.itemsize > taken.itemsize and (taken != array).any():
+            raise OverflowError(f"values do not fit into {dtype}")
+        return taken
+    except (TypeError, OverflowError) as error:
+        raise UsageError(
+            f"{what.format(repr(value))} of dtype {dtype}: {error}; convert the value with astype"
+        ) from error

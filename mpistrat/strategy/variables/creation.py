@@ -1,0 +1,86 @@
+"""Make the variables of a strategy, on all ranks with rank 0's initial value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.strategy import context
+from mpistrat.strategy.context import Mode
+from mpistrat.strategy.values import select_replica
+from mpistrat.strategy.variables.base import Variable, check_initial
+from mpistrat.strategy.variables.mirrored import SyncOnReadVariable
+from mpistrat.strategy.variables.options import (
+    VariableAggregation,
+    VariableSynchronization,
+    check_options,
+)
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.extended import StrategyExtended
+    from mpistrat.types import Array
+
+__all__ = ["copies", "create", "create_merged"]
+
+_OWN = ("initial_value", "name")
+
+
+def create_merged(strategy: Strategy, **kwargs: Any) -> Variable:
+    """Make one variable for the calls that all replicas made; the first one's arguments count."""
+    return create(strategy, **select_replica(0, kwargs))
+
+
+def create(strategy: Strategy, **kwargs: Any) -> Variable:
+    """Make a variable as `strategy` wants it. **Collective** if it has several ranks."""
+    if "initial_value" not in kwargs:
+        raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
+    extended = strategy.extended
+    if not extended.mirrors_variables:
+        variable: Variable = Variable.plain(**kwargs)
+        variable.distribute_strategy = strategy
+        return variable
+    synchronization = kwargs.get("synchronization", VariableSynchronization.AUTO)
+    if synchronization is VariableSynchronization.NONE:
+        raise UsageError(
+            f"variable {kwargs.get('name') or 'Variable'!r}: `NONE` variable synchronization mode"
+            " is not supported by strategies with replicas; expected AUTO, ON_WRITE or ON_READ"
+        )
+    with extended.communicator.checking():
+        _check(kwargs, synchronization)
+    # The ranks must agree on how it behaves; the value and the name are rank 0's and their own.
+    options = {name: kwargs[name] for name in sorted(kwargs) if name not in _OWN}
+    with extended.combiner.labelled_as(f"Variable with {options}"):
+        value = _initial_value(strategy, kwargs)
+        if synchronization is VariableSynchronization.ON_READ:
+            return SyncOnReadVariable(strategy, copies(extended, value, kwargs))
+        return extended.new_variable(value, kwargs)
+
+
+def copies(extended: StrategyExtended, value: Array, options: dict[str, Any]) -> list[Variable]:
+    """Return a variable for each local replica, with rank 0's `value`. **Collective.**"""
+    options["initial_value"] = extended.combiner.broadcast_first(value)
+    return [_component(extended, index, **options) for index in range(extended.num_local_replicas)]
+
+
+def _check(kwargs: dict[str, Any], synchronization: VariableSynchronization) -> None:
+    """Check what `Variable` checks too, but before the other ranks are asked for anything."""
+    name, trainable = kwargs.get("name") or "Variable", kwargs.get("trainable")
+    aggregation = kwargs.get("aggregation", VariableAggregation.NONE)
+    check_options(name, synchronization, aggregation, trainable)
+
+
+def _initial_value(strategy: Strategy, kwargs: dict[str, Any]) -> Array:
+    """Take this rank's value out of the arguments, in the dtype and shape that they ask for."""
+    value, dtype = kwargs.pop("initial_value"), kwargs.get("dtype")
+    with strategy.extended.communicator.checking(), context.enter(Mode(strategy, None)):
+        array = as_array(value() if callable(value) else value)
+        check_initial(kwargs.get("name"), array, kwargs.pop("shape", None))
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def _component(extended: StrategyExtended, index: int, **kwargs: Any) -> Variable:
+    if index > 0:
+        kwargs["name"] = f"{kwargs.get('name') or 'Variable'}/replica_{index}"
+    return extended.new_copy(**kwargs)

@@ -1,0 +1,73 @@
+"""`VariableSynchronization` and `VariableAggregation`, with TensorFlow's names and values."""
+
+from __future__ import annotations
+
+import enum
+
+from mpistrat.errors import UsageError
+from mpistrat.strategy.reduction.reduce_op import ReduceOp
+
+__all__ = [
+    "VariableAggregation",
+    "VariableSynchronization",
+    "check_options",
+    "reduce_op_of",
+]
+
+
+class VariableSynchronization(enum.Enum):
+    """When the copies are brought together.
+
+    References
+    ----------
+    tf.VariableSynchronization.
+    """
+
+    AUTO = 0
+    NONE = 1
+    ON_WRITE = 2
+    ON_READ = 3
+
+
+class VariableAggregation(enum.Enum):
+    """How the replicas' values become one.
+
+    References
+    ----------
+    tf.VariableAggregation.
+    """
+
+    NONE = 0
+    SUM = 1
+    MEAN = 2
+    ONLY_FIRST_REPLICA = 3
+
+
+def reduce_op_of(aggregation: VariableAggregation) -> ReduceOp:
+    """Return the operation that combines the replicas' values: SUM for SUM, else MEAN."""
+    return ReduceOp.SUM if aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+
+
+def check_options(
+    name: str,
+    synchronization: VariableSynchronization,
+    aggregation: VariableAggregation,
+    trainable: bool | None,
+) -> bool:
+    """Raise on options that exclude each other; return whether the variable is trainable."""
+    if not isinstance(synchronization, VariableSynchronization):
+        raise UsageError(
+            f"variable {name!r}: synchronization={synchronization!r}; expected a"
+            " VariableSynchronization"
+        )
+    if not isinstance(aggregation, VariableAggregation):
+        raise UsageError(
+            f"variable {name!r}: aggregation={aggregation!r}; expected a VariableAggregation"
+        )
+    is_on_read = synchronization is VariableSynchronization.ON_READ
+    if is_on_read and trainable:
+        raise UsageError(
+            f"variable {name!r}: synchronization ON_READ is only for variables that are not"
+            " trainable; got trainable=True"
+        )
+    return not is_on_read if trainable is None else bool(trainable)

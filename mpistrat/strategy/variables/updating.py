@@ -1,0 +1,176 @@
+"""Update variables outside of replicas: copy by copy, or by an optimizer's rule."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mpistrat.strategy import context
+from mpistrat.strategy.context import Mode
+from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.values import DistributedValues, Mirrored, regroup, select_replica
+from mpistrat.tables.update_rules import Rule
+from mpistrat.types import Array
+
+if TYPE_CHECKING:
+    from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.variables.base import Variable
+
+__all__ = ["RuleMove", "Updating"]
+
+RuleMove: TypeAlias = tuple[Any, Mapping[str, Any], Any]
+"""A variable, an optimizer's slots of it by name, and its gradient."""
+
+
+class Updating:
+    """The members of a `StrategyExtended` that change variables."""
+
+    _strategy: Strategy
+    _devices: tuple[str, ...]
+    num_local_replicas: int
+
+    @abstractmethod
+    def require_cross_replica(self) -> None:
+        """Raise inside of ``run``."""
+
+    def update(
+        self,
+        var: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        group: bool = True,
+    ) -> Any:
+        """Call ``fn(copy, *args, **kwargs)`` for each copy of `var` on this rank. **Local.**
+
+        Parameters
+        ----------
+        var
+            A variable of this strategy.
+        fn
+            Changes the copy that it is given.
+        args, kwargs
+            Distributed values among them are replaced by those of the copy's replica.
+        group
+            False returns a tuple of the results, True merges them.
+        """
+        self.require_cross_replica()
+        results = self.update_components(var, fn, tuple(args), dict(kwargs or {}))
+        return regroup(results, Mirrored) if group else tuple(results)
+
+    def update_components(
+        self, var: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """Do :meth:`update` in any context; return the list of results."""
+        results = []
+        components = var.values if isinstance(var, DistributedValues) else (var,)
+        for index, component in enumerate(components):
+            mine, named = select_replica(index, args), select_replica(index, kwargs)
+            with context.enter(Mode(self._strategy, None, updating=index)):
+                results.append(fn(component, *mine, **named))
+        return results
+
+    def changing(self, what: str) -> AbstractContextManager[None]:
+        """Change variables in a block; ranks that have them in common wait for each other.
+
+        Parameters
+        ----------
+        what
+            Shown where ranks do different things.
+        """
+        del what  # here each rank has its own
+        return nullcontext()
+
+    def change_rows(
+        self,
+        var: Variable,
+        kept: Sequence[Variable],
+        change: Callable[..., None],
+        gradient: Any,
+    ) -> None:
+        """Change `var`, and what is kept with it, by a function that treats each row alike.
+
+        Parameters
+        ----------
+        var, kept
+            Variables of this strategy, of one shape.
+        change
+            Called as ``change(memory, gradient, *memory of kept)`` for each copy, or for the rows
+            of one that a rank sees to.
+        gradient
+            An array of their shape or `IndexedSlices`; a distributed one has one for each copy.
+        """
+
+        def move(variable: Variable, gradient: Any, *kept: Variable) -> None:
+            change(variable.live(), gradient, *(one.live() for one in kept))
+
+        self.update(var, move, (gradient, *kept))
+
+    def count_step(self, iterations: Any) -> int:
+        """Return how many steps an optimizer has done; count one, where several may do one."""
+        return int(iterations.value())
+
+    def apply_rule(
+        self,
+        rule: Rule,
+        moves: Sequence[RuleMove],
+        step: int,
+        learning_rate: float,
+        iterations: Any,
+    ) -> None:
+        """Move variables by an optimizer's rule.
+
+        Parameters
+        ----------
+        rule
+            The arithmetic.
+        moves
+            A variable, what the rule keeps of it by name, and its gradient, each.
+        step, learning_rate
+            As for ``Rule.apply``.
+        iterations
+            Set to `step`, unless :meth:`count_step` has counted.
+        """
+        with self.changing(f"step {step} of an optimizer"):
+            for variable, slots, gradient in moves:
+                change = _changer(rule, list(slots), step, learning_rate)
+                self.change_rows(variable, [*slots.values()], change, gradient)
+            iterations.assign(step)
+
+    def update_non_slot(
+        self,
+        colocate_with: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call `fn` once for each local replica, for state that belongs to no variable."""
+        self.require_cross_replica()
+        del colocate_with  # all of a rank's replicas hold such state
+        kwargs = dict(kwargs or {})
+        results = [
+            fn(*select_replica(index, tuple(args)), **select_replica(index, kwargs))
+            for index in range(self.num_local_replicas)
+        ]
+        return regroup(results, Mirrored)
+
+    def non_slot_devices(self, var_list: Sequence[Any]) -> tuple[str, ...]:
+        """Return the devices for state that belongs to no variable of `var_list`."""
+        del var_list
+        return self._devices
+
+
+def _changer(rule: Rule, names: list[str], step: int, rate: float) -> Callable[..., None]:
+    """Return what moves a variable's memory, given its gradient and the memory of its slots."""
+
+    def change(value: Array, gradient: Any, *slots: Array) -> None:
+        kept = dict(zip(names, slots, strict=True))
+        if isinstance(gradient, IndexedSlices):
+            once = gradient.summed()
+            rule.apply_rows(value, kept, once.indices, once.values, step, rate)
+        else:
+            rule.apply(value, kept, gradient, step, rate)
+
+    return change

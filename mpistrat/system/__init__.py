@@ -1,0 +1,1 @@
+"""Services of the operating system: logs, locks, files, compilers, other processes."""

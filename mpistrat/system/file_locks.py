@@ -1,0 +1,58 @@
+"""Lock files between processes, with a deadline."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from typing import IO, Any
+
+__all__ = ["try_to_lock", "try_to_share"]
+
+
+def try_to_lock(file: int | IO[Any], timeout_s: float, nap_s: float) -> bool:
+    """Lock an open file or folder until it is closed; tell whether that went in time. **Local.**
+
+    Only those who ask for the lock keep each other out.
+
+    Parameters
+    ----------
+    file
+        The descriptor, or what has one. Each opening of a file is a holder of its own.
+    timeout_s
+        Seconds to wait while another holds the lock; it is tried once at least.
+    nap_s
+        Seconds between two tries.
+
+    Raises
+    ------
+    OSError
+        The file system has no locks.
+    """
+    end = time.monotonic() + timeout_s
+    while not _has(file, fcntl.LOCK_EX):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(nap_s)
+    return True
+
+
+def try_to_share(file: int | IO[Any]) -> bool:
+    """Lock an open file together with others, who all keep `try_to_lock` out. **Local.**
+
+    It does not wait; False if somebody has the file for himself. `try_to_lock` on the same opening
+    changes this lock into its own, or, where others share it, gives it back.
+
+    Raises
+    ------
+    OSError
+        The file system has no locks.
+    """
+    return _has(file, fcntl.LOCK_SH)
+
+
+def _has(file: int | IO[Any], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Find out whether other processes still run: a probe a file."""

@@ -1,0 +1,1 @@
+"""One rank drives TensorFlow's strategy; the others get its results."""

@@ -1,0 +1,226 @@
+"""One rank drives TensorFlow's strategy; the others run the program and get its results.
+
+What only the driving rank has, such as what ``run`` returns, is an `Elsewhere` on the others. They
+wait in ``reduce``, ``gather``, ``on_driver`` and for the next batch of a dataset, asleep and
+without a deadline: what ends the wait too early is the end, or an error, of another rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.collectives import Communicator
+from mpistrat.errors import ArgumentTypeError, MpistratError, UsageError
+from mpistrat.tensorflow.backed.one_driver.remote_value import Elsewhere
+from mpistrat.tensorflow.errors import of_both, passed_on
+from mpistrat.tensorflow.private import driving as private_driving
+
+__all__ = ["Link", "stays_there"]
+
+_NEXT = "after a save of its own, all ranks' next call has to be one of the strategy's, or close()"
+
+
+class Link:
+    """How what the driving rank finds reaches the others.
+
+    Parameters
+    ----------
+    communicator
+        Between all ranks.
+    driver
+        The rank that drives.
+    """
+
+    def __init__(self, communicator: Communicator, driver: int) -> None:
+        self.communicator, self.driver = communicator, driver
+        _retrace()
+
+    @property
+    def is_driver(self) -> bool:
+        """Whether this rank drives."""
+        return self.communicator.rank == self.driver
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this thread runs what the other ranks do not, or TensorFlow does so for one."""
+        return id(self) in _alone()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Say so for this block. **Local.**"""
+        token = _here.set((*_here.get(), id(self)))
+        _anywhere.append(id(self))
+        try:
+            yield
+        finally:
+            _anywhere.remove(id(self))
+            _here.reset(token)
+
+    def told(self, what: str, make: Callable[[], Any], save: Any = None) -> Any:
+        """Return what `make` returns on the driving rank, or raise its error. **Collective.**
+
+        The others call nothing. Of distributed values they get an `Elsewhere`. They have to make
+        the same calls, but for saves, which may be of the driving rank alone.
+
+        Parameters
+        ----------
+        what
+            The call, in words.
+        make
+            What the driving rank calls; not once what is between the ranks is closed or broken.
+        save
+            Of a save, what tells it from others, equal on all ranks that make it; else None.
+        """
+        if self.is_alone:
+            return make()
+        self._check_place(what)
+        passed_on(self.communicator.gate.check_open)
+        if self.is_driver:
+            return self._tell(what, make, save)
+        value, error, text = self._awaited(what, save)
+        if text is not None:
+            whose = MpistratError(f"rank {self.driver}, which drives, raised this in {what}")
+            raise (error or MpistratError(f"{what} failed: {text}")) from whose
+        return tf.nest.map_structure(self._received, pickle.loads(value))
+
+    def meet(self, what: str) -> None:
+        """Wait for the other ranks, unless what is between them is closed or broken already."""
+        if not self.communicator.is_closed and self.communicator.gate.broken is None:
+            self.told(what, lambda: None)
+
+    def _awaited(self, what: str, save: Any) -> Any:
+        """Return what the driving rank says of a call, without its saves before."""
+        passed: list[str] = []
+        while True:
+            called, its_save, *outcome = self._bcast(None, f"waits in {what}", timeout=math.inf)
+            if its_save == save and (save is not None or called == what):
+                return outcome
+            if its_save is None:
+                raise self._differs(what, called, passed)
+            passed.append(called)
+
+    def _differs(self, what: str, called: str, passed: list[str]) -> Exception:
+        before = f" after {', '.join(passed)}" if passed else ""
+        error = UsageError(
+            f"rank {self.communicator.rank} waits in {what}, but rank {self.driver}, which drives,"
+            f" called {called}{before}; all ranks have to make the same calls in the same order."
+            " Only saving may be called where strategy.is_chief alone; what all ranks save has the"
+            " same name on all, and is saved by the same line of the program"
+        )
+        self.communicator.fail(error)
+        found: Exception = of_both(error)
+        return found
+
+    def _tell(self, what: str, make: Callable[[], Any], save: Any) -> Any:
+        may_be = "" if save is None else f"; {_NEXT}"
+        try:
+            with self.alone():
+                value = make()
+                sent = _pickled(what, tf.nest.map_structure(_sent, value))
+        except Exception as error:
+            if self.communicator.gate.broken is not None:  # the others know
+                raise
+            text = f"{type(error).__name__}: {error}"
+            self._bcast((what, save, None, _picklable(error), text), f"tells of {what}{may_be}")
+            raise
+        except BaseException as error:
+            self.communicator.fail(error)
+            raise
+        self._bcast((what, save, sent, None, None), f"tells of {what}{may_be}")
+        return value
+
+    def _bcast(self, message: Any, remark: str, timeout: float | None = None) -> Any:
+        gate = self.communicator.gate
+        gate.remark = remark
+        try:
+            return self.communicator.bcast_object(message, self.driver, timeout=timeout)
+        finally:
+            gate.remark = None
+
+    def _received(self, value: Any) -> Any:
+        return Elsewhere(self.driver) if isinstance(value, _Kept) else value
+
+    def _check_place(self, what: str) -> None:
+        replica = tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
+        if tf.executing_eagerly() and replica is None:
+            return
+        where = "what strategy.run calls" if replica is not None else "a tf.function"
+        raise of_both(
+            UsageError(
+                f"{what} inside of {where}, where rank {self.driver} drives and the"
+                " others wait; call it outside, or have the function called by"
+                " strategy.on_driver(function, ...), which gives all ranks its result"
+            )
+        )
+
+
+_here: ContextVar[tuple[int, ...]] = ContextVar("alone", default=())
+_anywhere: list[int] = []
+
+
+def _alone() -> Sequence[int]:
+    """Return the links that are alone for this thread.
+
+    Threads of TensorFlow's, for replicas and datasets, inherit nothing: they work for another one.
+    """
+    thread = threading.current_thread()
+    is_theirs = isinstance(thread, threading._DummyThread) or "tensorflow" in type(
+        thread
+    ).__module__.split(".")
+    return _anywhere if is_theirs else _here.get()
+
+
+@functools.cache
+def _retrace() -> None:
+    """Have functions traced again on a driving rank that is alone: there they may have more."""
+    private_driving.retrace_for_each(lambda: next(reversed(_alone()), None))
+
+
+class _Kept:
+    """Stands in a message for what stays on the driving rank."""
+
+
+def stays_there(structure: Any) -> Any:
+    """Return a nest of what is an `Elsewhere` on the ranks that are told."""
+    return tf.nest.map_structure(lambda _: _Kept(), structure)
+
+
+def _sent(value: Any) -> Any:
+    """Return what of a leaf is sent."""
+    if isinstance(value, tf.distribute.DistributedValues):
+        return _Kept()
+    return tf.convert_to_tensor(value) if isinstance(value, tf.Variable) else value
+
+
+def _pickled(what: str, value: Any) -> bytes:
+    """Return what is sent, or raise, before the others get any of it."""
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except Exception as error:
+        raise ArgumentTypeError(
+            f"{what}: its result cannot be sent to the other ranks ({error}); return tensors,"
+            " arrays or plain data"
+        ) from error
+    return data
+
+
+def _picklable(error: Exception) -> Exception | None:
+    """Return an error that can be raised elsewhere, too; None if it cannot travel."""
+    import cloudpickle
+
+    try:
+        found: Exception = pickle.loads(cloudpickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever its constructor does: its text is sent instead
+        return None
+    return found

@@ -1,0 +1,145 @@
+"""Saving with one driver: it writes the files, and the others wait."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.errors import UsageError
+from mpistrat.system.log import get_logger, warn_once
+from mpistrat.tensorflow.backed.one_driver.driving import Link
+from mpistrat.tensorflow.backed.one_driver.save_identity import Save
+from mpistrat.tensorflow.private import driving as private_driving
+
+__all__ = ["install", "model_by_driver"]
+
+_LOG = get_logger(__name__)
+
+
+@functools.cache
+def install() -> None:
+    """From now on only driving ranks write checkpoints and SavedModels. **Local.**"""
+    private_driving.wrap_writers(_checkpoint, _in_threads, model_by_driver, _beside)
+
+
+def model_by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what saves an object, its first argument: who waits writes nothing. **Collective.**"""
+
+    @functools.wraps(original)
+    def save(what: Any, *args: Any, **kwargs: Any) -> Any:
+        link = _link(what)
+        if link is None or link.is_alone:
+            return original(what, *args, **kwargs)
+        here: list[Any] = []
+        path = next(iter((*args, *kwargs.values())), None)
+        _told(link, Save.of_model(path), lambda: here.append(original(what, *args, **kwargs)))
+        return here[0] if here else None
+
+    return save
+
+
+def _told(link: Link, save: Save, write: Callable[[], Any]) -> Any:
+    """Have the driving rank write, and the others wait until all is there."""
+    is_broken = link.communicator.gate.broken is not None
+    if not (link.communicator.is_closed or (is_broken and link.is_driver)):
+        return link.told(save.what, write, save.key)
+    if link.is_driver:  # which may rescue what it has
+        return write()
+    text = f"{save.what} after strategy.close(): rank {link.driver}, which drove, writes it"
+    warn_once(_LOG, "saving after close", f"{text}, and no other rank waits until it is there")
+    return None
+
+
+# ----------------------------------------------------------------------------------- checkpoints
+
+
+def _checkpoint(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the one method by which tf.train.Checkpoint and its manager write."""
+
+    @functools.wraps(original)
+    def write(self: Any, file_prefix: Any, options: Any = None) -> Any:
+        link = _link(self)
+        if link is None or link.is_alone:
+            return original(self, file_prefix, options)
+        save = Save.of_checkpoint(file_prefix)
+        told = _told(link, save, lambda: _numbered(self, original(self, file_prefix, options)))
+        path, number = told or (None, None)
+        if not link.is_driver and path is not None:
+            private_driving.number(self, number)
+            _note(path, getattr(options, "experimental_write_callbacks", None) or ())
+        return path
+
+    return write
+
+
+def _numbered(checkpoint: Any, path: str) -> tuple[str, int | None]:
+    return path, private_driving.number_of(checkpoint)
+
+
+def _note(path: str, callbacks: Iterable[Any]) -> None:
+    """Let TensorFlow's managers know of a checkpoint; the user's callbacks ran where it is."""
+    with _nothing_beside():
+        for callback in callbacks:
+            if str(getattr(callback, "__module__", "")).startswith("tensorflow."):
+                callback(path)
+
+
+def _in_threads(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def checkpointer(self: Any) -> Any:
+        if _link(self) is not None:
+            raise UsageError(
+                "experimental_enable_async_checkpoint where one rank drives, and the others wait"
+                " until the checkpoint is there; leave this option out"
+            )
+        return original(self)
+
+    return checkpointer
+
+
+_is_silent: ContextVar[bool] = ContextVar("is_silent", default=False)
+
+
+@contextmanager
+def _nothing_beside() -> Iterator[None]:
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
+
+
+def _beside(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def write(*args: Any, **kwargs: Any) -> Any:
+        return None if _is_silent.get() else original(*args, **kwargs)
+
+    return write
+
+
+# ----------------------------------------------------------------------------- whose object it is
+
+
+def _link(what: Any) -> Link | None:
+    """Return the link of the strategy that an object was made in, or something in it."""
+    found = _strategy_link(what)
+    if found is not None:
+        return found
+    parts = tf.train.TrackableView(what).descendants() if _is_trackable(what) else ()
+    return next((link for part in parts if (link := _strategy_link(part)) is not None), None)
+
+
+def _is_trackable(what: Any) -> bool:
+    return hasattr(what, "_trackable_children")
+
+
+def _strategy_link(part: Any) -> Link | None:
+    strategy = getattr(part, "_distribute_strategy", None)
+    if callable(strategy):  # a weak reference
+        strategy = strategy()
+    return getattr(strategy, "_mpistrat_link", None)

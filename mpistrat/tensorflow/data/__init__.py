@@ -1,0 +1,1 @@
+"""``tf.data`` on several ranks: sharding, seeds, and whether all ranks read the same."""

@@ -1,0 +1,234 @@
+"""Check that all ranks read the same data in the same order, of which each takes its share.
+
+Rows are lost, and others come twice, where ranks read one data set in different orders: a
+generator that shuffles with NumPy, ``interleave(deterministic=False)``, a split without a seed. So
+digests of the batches are noted before they are divided, and compared at the end of each pass, and
+now and then before.
+
+Random augmentation is allowed: images may differ by rank if their labels agree. So the ranks have
+to agree in one component (such as the labels) whose rows are not all equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from mpistrat import config
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow.graph import digest_op
+from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.private import data as private_data
+
+__all__ = ["ADVICE", "DataAgreement", "agreement_of", "keep_agreement"]
+
+_LABEL = "comparing the data that ranks read"
+_NAME = "_mpistrat_agreement"
+
+ADVICE = (
+    "Make it the same on all ranks: give what shuffles or splits a seed"
+    " (keras.utils.set_random_seed(0), random_state=0, np.random.default_rng(0)), and interleave"
+    " and map deterministic=True; or let rank 0 make it for all:"
+    " data = strategy.communicator.bcast_object(data); or, if each rank is to have rows of its"
+    " own, use strategy.distribute_datasets_from_function. MPISTRAT_CHECKS=0 turns this check off"
+)
+"""What an error says of how ranks get the same data."""
+
+
+class DataAgreement:
+    """The comparison of one data set.
+
+    Parameters
+    ----------
+    dataset
+        What each rank reads whole.
+    communicator
+        Of the ranks that share it.
+    has_chance
+        Whether TensorFlow's random operations make some of the rows: then a data set of one
+        component, and components of floating-point numbers alone, are not compared.
+    may_augment
+        Whether it may change rows at random, by these operations or in Python: then one component
+        that agrees is enough. Else all have to.
+
+    Attributes
+    ----------
+    dataset
+        The same elements; to be read in place of `dataset`.
+    tensor
+        By which functions are given what is distributed of them.
+
+    Notes
+    -----
+    **Local.** For use where all ranks can take digests (:meth:`is_possible`).
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        communicator: Communicator,
+        has_chance: bool = False,
+        may_augment: bool = False,
+    ) -> None:
+        self._digests = digest_op.Digests(dataset)
+        self._communicator = communicator
+        self.dataset = self._digests.dataset
+        self.tensor: Any = None
+        is_floating = np.array([dtype.is_floating for dtype in self._digests.dtypes])
+        self._is_chance = is_floating if has_chance else np.zeros_like(is_floating)
+        self._may_augment = may_augment or has_chance
+        self._is_evidence = ~np.array(self._digests.is_structure)
+        self._settled, self._upto = 0, 0  # the last pass that was compared, and how far
+        self._is_off = has_chance and (len(is_floating) == 1 or bool(is_floating.all()))
+
+    @staticmethod
+    def is_possible(communicator: Communicator, is_wanted: bool) -> bool:
+        """Tell whether all ranks can take digests, and this is wanted. **Collective.**"""
+        if not config.checks():  # the same on all ranks
+            return False
+        return all(communicator.allgather_object(is_wanted and digest_op.is_available()))
+
+    @property
+    def newest(self) -> int:
+        """The number of the pass that began last here. **Local.**"""
+        return self._digests.newest().number
+
+    def compare(self, is_end: bool = False, number: int | None = None) -> None:
+        """Compare what the ranks have read of the newest pass since it was compared last.
+
+        Parameters
+        ----------
+        is_end
+            Whether it is over on all ranks, so that they should have read equally many batches.
+        number
+            The pass that is meant, as :attr:`newest` was while it was that. Nothing is compared
+            if another one has begun meanwhile on some rank. None for whichever is the newest.
+
+        Raises
+        ------
+        UsageError
+            On all ranks: their data differ.
+
+        Notes
+        -----
+        **Collective**, of 48 bytes a batch and component.
+        """
+        if self._is_off:
+            return
+        newest, count = self._digests.newest()
+        if newest != self._settled:
+            self._settled, self._upto = newest, 0
+        is_meant = number is None or number == newest
+        told = self._gathered(np.array([count, self._digests.components, self._upto, is_meant]))
+        if not told[:, 3].all():
+            return
+        self._check_counts(told, is_end)
+        first, shortest = int(told[:, 2].min()), int(told[:, 0].min())
+        if shortest <= first:
+            return
+        self._upto = shortest
+        mine = self._digests.read(newest, first, shortest - first)
+        is_wrong = self._differences(mine)  # by batch and component
+        is_varied = self._reduced(mine.is_varied, "max") > 0
+        wrong = is_wrong.any(axis=0) & is_varied
+        is_excused = self._may_augment and (is_varied & ~wrong & self._is_evidence).any()
+        if (wrong & ~self._is_chance).any() and not is_excused:
+            batch = first + int(np.argmax(is_wrong[:, wrong].any(axis=1)))
+            self._refuse(batch, newest)
+
+    def _differences(self, mine: digest_op.Marks) -> npt.NDArray[np.bool_]:
+        """Return where some rank has other data."""
+        exact = self._reduced(mine.digests, "max") != self._reduced(mine.digests, "min")
+        spread = self._reduced(mine.sums, "max") - self._reduced(mine.sums, "min")
+        allowed = self._reduced(mine.allowed, "max")
+        allowed = np.maximum(allowed, allowed.mean(axis=0))
+        found: npt.NDArray[np.bool_] = exact | (spread > allowed)
+        return found
+
+    def _gathered(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        with self._communicator.labelled(_LABEL):
+            return self._communicator.allgather(array[None])
+
+    def _reduced(self, array: npt.NDArray[Any], op: str) -> npt.NDArray[Any]:
+        with self._communicator.labelled(_LABEL):
+            return self._communicator.allreduce(array, op)
+
+    def _check_counts(self, told: npt.NDArray[Any], is_end: bool) -> None:
+        counts, components = told[:, :2].T.tolist()
+        if len(set(components)) > 1:
+            raise UsageError(
+                f"tensors in an element of the data set, by rank: {components}; expected the same"
+                f" data set on all ranks. {ADVICE}"
+            )
+        if is_end and len(set(counts)) > 1:
+            raise UsageError(
+                f"batches of the data set by rank: {counts}; expected equally many, since each"
+                f" rank takes its share of every batch. {ADVICE}"
+            )
+
+    def _refuse(self, batch: int, number: int) -> None:
+        """Raise, and say which rank differs from rank 0 in this batch. **Collective.**"""
+        mine = self._digests.read(number, batch, 1)
+        digests, sums = self._gathered(mine.digests), self._gathered(mine.sums)
+        is_other = (digests != digests[0]) | (abs(sums - sums[0]) > mine.allowed)
+        rank = int(np.argmax(is_other.any(axis=(1, 2))))
+        raise UsageError(
+            f"ranks read different data: batch {batch} is not the same on rank {rank} as on rank 0"
+            f" (the {batch} before it are). Each rank takes its share of one order of the rows, so"
+            f" that some are lost and others come twice. {ADVICE}"
+        )
+
+
+_by_tensor: WeakValueDictionary[int, DataAgreement] = WeakValueDictionary()
+
+
+def keep_agreement(distributed: Any, agreement: DataAgreement) -> None:
+    """Let a distributed data set, once it is whole, have its comparison. **Local.**"""
+    setattr(distributed, _NAME, agreement)
+    # Kept, so that no other tensor gets its id while there is the agreement.
+    agreement.tensor = private_data.variant_of(private_data.own_dataset(distributed))
+    _by_tensor[id(agreement.tensor)] = agreement
+
+
+def agreement_of(distributed: Any) -> DataAgreement | None:
+    """Return the comparison of a distributed data set, if there is one. **Local.**"""
+    found: DataAgreement | None = getattr(distributed, _NAME, None)
+    return found
+
+
+class _Iteration:
+    """Compares at the end of an iterator of Python's, if no other pass has begun meanwhile."""
+
+    def __init__(self, agreement: DataAgreement) -> None:
+        self._agreement, self._number = agreement, 0
+
+    def note(self) -> None:
+        """Note which pass this is, after its first element. **Local.**"""
+        self._number = self._number or self._agreement.newest
+
+    def end(self) -> None:
+        """Compare. **Collective.**"""
+        self._agreement.compare(is_end=True, number=self._number)
+
+
+def _begun(distributed: Any) -> _Iteration | None:
+    agreement = agreement_of(distributed)
+    return None if agreement is None else _Iteration(agreement)
+
+
+def _after_function(inputs: Sequence[Any]) -> None:
+    """Compare what a ``tf.function`` has read of data sets that it was given. **Collective.**"""
+    if not _by_tensor:
+        return
+    found = (_by_tensor.get(id(tensor)) for tensor in inputs)
+    for agreement in [one for one in found if one is not None]:
+        agreement.compare()
+
+
+private_data.on_passes(_begun)
+private_api.after_functions(_after_function)

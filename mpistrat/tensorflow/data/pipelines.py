@@ -1,0 +1,51 @@
+"""Stop input pipelines as soon as nobody reads from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.private import data as private_data
+
+__all__ = ["made_untuned", "untuned"]
+
+
+def untuned(dataset: Any) -> Any:
+    """Return the dataset without TensorFlow's search for the best parallelism. **Local.**
+
+    The thread that searches sleeps for longer and longer, and holds up whoever drops an iterator
+    of a strategy in the meantime: after 2 s of data for up to 8 s (TensorFlow 2.21), and all other
+    ranks with it. Without it ``tf.data.AUTOTUNE`` stands for one call a core, at most 16. Who
+    wants it sets ``autotune.enabled`` of ``tf.data.Options``.
+    """
+    if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
+        return dataset  # in a graph nobody knows what options it has
+    if dataset.options().autotune.enabled is not None:
+        return dataset
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
+def made_untuned(dataset_fn: Callable[..., Any], prefetches: bool = False) -> Callable[..., Any]:
+    """Return a function that makes the same dataset, `untuned`; if so, with an element ahead."""
+
+    @wraps(dataset_fn)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        dataset = untuned(dataset_fn(*args, **kwargs))
+        is_ours = prefetches and isinstance(dataset, tf.data.Dataset)
+        return dataset.prefetch(1) if is_ours else dataset
+
+    return make
+
+
+private_data.wrap_device_datasets(untuned)  # these only hand on what has been made
+
+# An iterator of a strategy that is dropped frees its dataset first, and then waits for the thread
+# that reads from it (TensorFlow 2.21, ~MultiDeviceIterator). Keras drops one after its first batch
+# in each `fit` and `evaluate`: one in about a thousand crashed on a busy machine.
+private_data.keep_datasets_of_iterators()
+private_data.tell_iterators_apart()

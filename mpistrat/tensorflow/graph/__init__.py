@@ -1,0 +1,1 @@
+"""Collectives in TensorFlow's graphs: operations, their order, XLA."""

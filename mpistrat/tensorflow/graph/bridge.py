@@ -1,0 +1,270 @@
+"""Collectives of TensorFlow's tensors, in eager code and in graphs.
+
+In a graph they are stateful, so that they run in the order in which they were traced. The native
+operation (native_op.py) carries those whose results have the shape of their tensors;
+``tf.numpy_function`` carries the others, and all where that operation cannot be had.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpistrat import config
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.health.interrupts import heeding
+from mpistrat.collectives.work import Work
+from mpistrat.errors import ClosedError
+from mpistrat.tensorflow.errors import of_both, passed_on
+from mpistrat.tensorflow.graph import xla_call
+from mpistrat.tensorflow.graph.ordering import in_order
+from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape, Start, check_dtypes
+from mpistrat.tensorflow.private import graph as private_graph
+from mpistrat.types import Array
+
+__all__ = ["Bridge"]
+
+_OF_A_MEAN = "of a mean"  # what a call is made for that a rank with a sum must not join
+_PACKED_BYTES, _MOST_PACKED = 16 << 10, 1000
+_NUM_FORMS = 61  # of packed lists; a prime, so that rows seldom come out alike
+
+
+class Bridge:
+    """The collectives of one strategy. All methods are **Collective** if they do not say Local.
+
+    Parameters
+    ----------
+    communicator
+        What carries them.
+    options
+        A ``tf.distribute.experimental.CommunicationOptions``, or None.
+
+    Attributes
+    ----------
+    is_native
+        Whether its graphs run where the native operation can be had.
+    """
+
+    is_native = True
+
+    def __init__(self, communicator: Communicator, options: Any = None) -> None:
+        self.communicator = communicator
+        self._options = options or tf.distribute.experimental.CommunicationOptions()
+        self._bytes_per_pack = self._options.bytes_per_pack or config.fusion_bytes()
+        self._timeout = self._options.timeout_seconds
+        self._others: dict[tuple[int, float | None], Bridge] = {}  # kept: graphs refer to them
+        self._sums = {
+            "sum": self._all_reduce("sum"),
+            "mean": self._all_reduce("mean"),
+            "sum of a mean": self._all_reduce("sum", _OF_A_MEAN),
+        }
+        self._first_values = self._same_shape(self._start_broadcast)
+        self._next_values = self._same_shape(self._start_short_broadcast)
+
+    @property
+    def rank(self) -> int:
+        """Index of this rank."""
+        return self.communicator.rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.communicator.size
+
+    def under(self, options: Any) -> Bridge:
+        """Return the bridge of calls with these options, where they have any. **Local.**"""
+        key = (options.bytes_per_pack, options.timeout_seconds)
+        if key == (0, None):
+            return self
+        if key not in self._others:
+            self._others[key] = type(self)(self.communicator, self._options.merge(options))
+        return self._others[key]
+
+    def require_open(self) -> None:
+        """Raise unless the strategy can still be used. **Local.**"""
+        if self.communicator.is_closed:
+            raise of_both(ClosedError("this strategy was closed; make a new one"))
+
+    def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
+        """Combine each tensor over the ranks; shapes and dtypes are equal on all.
+
+        A "sum of a mean" is a sum that the caller divides: only ranks that all do so may meet.
+        In a graph there is one collective for each ``bytes_per_pack``, the last tensors first:
+        of gradients, these are the first that backpropagation has.
+        """
+        if self.size == 1:
+            return list(tensors)
+        results: dict[int, tf.Tensor] = {}
+        for members in self._packs(tensors):
+            found = self._sums[op]([tensors[i] for i in members])
+            results.update(zip(members, found, strict=True))
+        return [results[i] for i in range(len(tensors))]
+
+    def _all_reduce(self, op: str, made_for: str | None = None) -> SameShape:
+        def start(sources: list[Array], results: list[Array]) -> Finish | None:
+            with self.communicator.labelled(made_for):
+                return start_now(sources, results)
+
+        def start_now(sources: list[Array], results: list[Array]) -> Finish | None:
+            if len(sources) == 1:
+                return self._start_one(sources[0], results[0], op)
+            arrays = tuple((source.dtype, source.shape) for source in sources)
+            if arrays in packed:
+                return self._start_packed(sources, results, op, packed[arrays])
+            pack = self._bytes_per_pack
+            work = self.communicator.iallreduce_many(sources, op, bucket_bytes=pack, out=results)
+
+            def finish(timeout: float | None) -> None:
+                work.wait(timeout)
+                if _may_be_packed(sources) and len(packed) < _MOST_PACKED:
+                    packed[arrays] = 1 + zlib.crc32(repr(arrays).encode()) % _NUM_FORMS
+
+            return finish
+
+        packed: dict[Any, int] = {}  # short lists that were equal on all ranks once; in what form
+        if made_for is not None:
+            return self._same_shape(start)
+        return self._same_shape(start_now, _Native(self.communicator, op))
+
+    def _same_shape(self, start: Start, native: _Native | None = None) -> SameShape:
+        return SameShape(start, self._timeout, native, self.is_native)
+
+    def _start_one(self, source: Array, result: Array, op: str) -> Finish | None:
+        begun = self.communicator.allreduce_soon(source, op, out=result)
+        return begun.wait if isinstance(begun, Work) else None
+
+    def _start_packed(
+        self, sources: list[Array], results: list[Array], op: str, num_rows: int
+    ) -> Finish | None:
+        """Copy short arrays together: less work than a list of them, whose shapes are compared.
+
+        Lists that differ in their shapes alone are told apart by the rows of what is reduced.
+        """
+        size = sum(source.size for source in sources)
+        shape = (num_rows, -(-size // num_rows))
+        send, total = np.zeros(shape, sources[0].dtype), np.empty(shape, sources[0].dtype)
+        np.concatenate([np.ravel(one) for one in sources], out=send.reshape(-1)[:size])
+        finish = self._start_one(send, total, op)
+        sums = total.reshape(-1)
+
+        def deliver(timeout: float | None) -> None:
+            if finish is not None:
+                finish(timeout)
+            start = 0
+            for result in results:
+                result[...] = sums[start : start + result.size].reshape(result.shape)
+                start += result.size
+
+        if finish is not None:
+            return deliver
+        deliver(None)
+        return None
+
+    def _packs(self, tensors: Sequence[tf.Tensor]) -> Iterator[list[int]]:
+        """Yield lists of indices, one for each collective."""
+        limit = float("inf") if tf.executing_eagerly() else self._bytes_per_pack
+        members: list[int] = []
+        held = 0
+        for index in reversed(range(len(tensors))):
+            nbytes = (tensors[index].shape.num_elements() or 0) * tensors[index].dtype.size
+            if members and held + nbytes > limit:
+                yield members
+                members, held = [], 0
+            members.append(index)
+            held += nbytes
+        if members:
+            yield members
+
+    def all_gather(self, tensor: tf.Tensor, axis: int = 0, of_mean: bool = False) -> tf.Tensor:
+        """Put the ranks' tensors side by side; shapes may differ along `axis`.
+
+        With `of_mean` the caller makes a mean of them, and so do all ranks.
+        """
+        if self.size == 1:
+            return tensor
+        shape = tensor.shape.as_list() if tensor.shape.rank is not None else None
+        if shape:
+            shape[axis] = None
+
+        def run(array: Array) -> Array:
+            if array.dtype == object:  # strings
+                rows = self.communicator.allgather_object(array, timeout=self._timeout)
+                return np.concatenate(rows, axis)
+            return self.communicator.allgather(array, axis, timeout=self._timeout)
+
+        def run_for_mean(array: Array) -> Array:
+            with self.communicator.labelled(_OF_A_MEAN):
+                return run(array)
+
+        return _call(run_for_mean if of_mean else run, tensor, tf.TensorShape(shape))
+
+    def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
+        """Return rank 0's tensor; the others' has its shape and dtype.
+
+        Whether it has that dtype is checked if the tensor `is_new`, not one of a variable.
+        """
+        if self.size == 1:
+            return tensor
+        if tensor.dtype == tf.string:
+            return _call(self._broadcast_objects, tensor, tensor.shape)
+        return (self._first_values if is_new else self._next_values)([tensor])[0]
+
+    def _broadcast_objects(self, array: Array) -> Array:
+        # A tensor without dimensions comes as bytes.
+        told = self.communicator.bcast_object(array, timeout=self._timeout)
+        return np.asarray(told, object)
+
+    def _start_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
+        return self.communicator.ibcast(sources[0], out=results[0]).wait
+
+    def _start_short_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
+        """Ride in an all-reduce of bytes, which begins sooner; the others' zeros change no bit."""
+        if sources[0].nbytes > _PACKED_BYTES:
+            return self._start_broadcast(sources, results)
+        mine, result = _bytes(sources[0]), _bytes(results[0])
+        return self._start_one(mine if self.rank == 0 else np.zeros_like(mine), result, "or")
+
+
+class _Native:
+    """An all-reduce of one tensor, begun by native code."""
+
+    def __init__(self, communicator: Communicator, op: str) -> None:
+        self._communicator, self._op = communicator, op
+
+    def how(self, array: Array) -> tuple[int, int, int] | None:
+        """See `Native`."""
+        return self._communicator.allreduce_natively(array, self._op)
+
+    def carry_on(self, status: int, sequence: int, source: Array, result: Array) -> Finish:
+        """See `Native`."""
+        work = self._communicator.carry_on(status, sequence, source, self._op, result)
+        return work.wait
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8).reshape(*array.shape, array.itemsize)
+
+
+def _may_be_packed(sources: Sequence[Array]) -> bool:
+    is_one_dtype = all(source.dtype == sources[0].dtype for source in sources)
+    return is_one_dtype and sum(source.nbytes for source in sources) <= _PACKED_BYTES
+
+
+def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
+    """Call `run` with the tensor's array, now or when the graph runs."""
+    if not tf.executing_eagerly() and private_graph.in_xla():
+        xla_call.refuse("whose result's shape is known when it runs only, as that of a gather is")
+
+    if tensor.dtype != tf.string:
+        check_dtypes([tensor.dtype.as_numpy_dtype])
+    checked = partial(passed_on, heeding, run)
+    if tf.executing_eagerly():
+        return tf.convert_to_tensor(checked(tensor.numpy()))
+    (result,) = in_order(lambda: [tf.numpy_function(checked, [tensor], tensor.dtype)])
+    result.set_shape(shape)
+    return result

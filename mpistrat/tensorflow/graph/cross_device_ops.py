@@ -1,0 +1,180 @@
+"""Combine the replicas' values: first those of this rank, then over the ranks by MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.private import api as private_api
+
+__all__ = ["RankAllReduce"]
+
+Pairs = Sequence[tuple[Any, Any]]
+_SUMS = {"mean": "sum of a mean"}  # of what the ranks cannot take a mean of
+
+
+class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
+    """Sums and means over the devices of this rank, and over all ranks.
+
+    Parameters
+    ----------
+    bridge
+        The collectives between ranks.
+    local
+        How values are combined over the devices of this rank; None for sums on the host. An
+        ``accumulation_fn`` of a ``ReductionToOneDevice`` gets the values of all ranks' replicas,
+        as it gets those of all replicas in one process: they are gathered for it. It is not asked
+        where TensorFlow does not ask it: for int32, and for results that go to a CPU alone.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        local: tf.distribute.CrossDeviceOps | None = None,
+    ) -> None:
+        super().__init__()
+        self._bridge = bridge
+        self._local = local
+        self._accumulates = bridge.size > 1 and _has_accumulation_fn(local)
+        self._on_host = self if local is None else RankAllReduce(bridge)
+
+    @property
+    def _num_between_graph_workers(self) -> int:
+        return self._bridge.size
+
+    def of(self, value: Any, destinations: Any) -> RankAllReduce:
+        """Return what reduces a value to `destinations`, if it is not reduced in a batch."""
+        if self._local is None or not isinstance(value, tf.distribute.DistributedValues):
+            return self._on_host
+        return self._on_host if private_api.on_host(value, destinations) else self
+
+    def reduce_implementation(
+        self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any
+    ) -> Any:
+        """Reduce a batch of one."""
+        pair = (per_replica_value, destinations)
+        return self.batch_reduce_implementation(reduce_op, [pair], options)[0]
+
+    def batch_reduce_implementation(
+        self, reduce_op: Any, value_destination_pairs: Pairs, options: Any
+    ) -> list[Any]:
+        """Reduce tensors packed into few messages, and IndexedSlices as rows."""
+        bridge = self._bridge.under(options)
+        with tf.device("CPU:0"):
+            values = [value for value, _ in value_destination_pairs]
+            is_mean = reduce_op == tf.distribute.ReduceOp.MEAN
+            results = self._reduced(bridge, values, options, "mean" if is_mean else "sum")
+            if is_mean:
+                results = list(map(self._divided, values, results))
+        places = [place for _, place in value_destination_pairs]
+        return [private_api.placed(*pair) for pair in zip(results, places, strict=True)]
+
+    def _reduced(self, bridge: Bridge, values: Sequence[Any], options: Any, op: str) -> list[Any]:
+        """Return the sums of all values; or where the ranks can take a mean, the ranks' mean."""
+        with bridge.communicator.checking():
+            local = [self._local_sum(value, options) for value in values]
+        found: dict[int, Any] = {}
+        for kind in (op, _SUMS[op]) if op in _SUMS else (op,):
+            members = [i for i, value in enumerate(values) if self._how(value, op) == kind]
+            totals = bridge.all_reduce([local[i] for i in members], kind)
+            found.update(zip(members, totals, strict=True))
+        return [
+            found[i] if i in found else self._of_all_rows(bridge, rows, is_mean=op == "mean")
+            for i, rows in enumerate(local)
+        ]
+
+    def _how(self, value: Any, op: str) -> str | None:
+        """Return what the ranks do with a value; None if they gather it.
+
+        A mean is taken by the ranks, so that a rank that wants a sum is told; of integers it has
+        another dtype, and is a sum that is divided here, which says so for the same reason.
+        """
+        if self._asks(value) or any(map(_is_sparse, value.values)):
+            return None
+        return op if value.values[0].dtype.is_floating else _SUMS.get(op, op)
+
+    def _divided(self, value: Any, result: Any) -> Any:
+        """Divide by the number of values that are in a result, as far as the ranks have not."""
+        ranks = 1 if self._how(value, "mean") == "mean" else self._bridge.size
+        number = len(value.values) * ranks
+        return result if number == 1 else private_api.divided(result, number)
+
+    def _asks(self, value: Any) -> bool:
+        """Whether a function of the user's combines the values of all ranks."""
+        if not self._accumulates or _is_int32(value):
+            return False
+        return not any(map(_is_sparse, value.values))
+
+    def _of_all_rows(self, bridge: Bridge, rows: Any, is_mean: bool) -> Any:
+        """Return the slices of all replicas, or what the user's function makes of their values."""
+        if _is_sparse(rows):
+            return _all_rows(bridge, rows, is_mean)
+        local: Any = self._local
+        gathered = bridge.all_gather(rows, of_mean=is_mean)
+        values = tf.unstack(gathered, rows.shape[0] * bridge.size)
+        with tf.device(local.reduce_to_device or "CPU:0"):
+            return local.accumulation_fn(values)
+
+    def _local_sum(self, value: Any, options: Any) -> Any:
+        """Return the sum on this rank, or the rows of which a function of all is to be taken."""
+        if self._asks(value):
+            return tf.stack(value.values)
+        if len(value.values) == 1:
+            return value.values[0]
+        if self._local is None or _is_int32(value):
+            return private_api.summed(value.values)
+        total = self._local.reduce(tf.distribute.ReduceOp.SUM, value, value, options)
+        return total.values[0] if isinstance(total, tf.distribute.DistributedValues) else total
+
+    def broadcast_implementation(self, tensor: Any, destinations: Any) -> Any:
+        """Copy to the devices of this rank."""
+        return private_api.placed(tensor, destinations)
+
+    def _gather_implementation(
+        self, per_replica_value: Any, destinations: Any, axis: int, options: Any
+    ) -> Any:
+        with tf.device("CPU:0"):
+            with self._bridge.communicator.checking():
+                mine = _concatenated(per_replica_value.values, axis)
+            result = self._bridge.under(options).all_gather(mine, axis)
+        return private_api.placed(result, destinations)
+
+
+def _all_rows(bridge: Bridge, slices: tf.IndexedSlices, is_mean: bool) -> tf.IndexedSlices:
+    """Return the rows of all ranks; equal indices stand for sums."""
+    values = bridge.all_gather(slices.values, of_mean=is_mean)
+    indices = bridge.all_gather(slices.indices)
+    return tf.IndexedSlices(values, indices, slices.dense_shape)
+
+
+def _concatenated(values: Sequence[Any], axis: int) -> tf.Tensor:
+    """Return the values of this rank end to end, if they can be gathered at all."""
+    for value in values:
+        if _is_sparse(value):
+            raise NotImplementedError(
+                "gather of tf.IndexedSlices; expected tensors, such as tf.convert_to_tensor(value)"
+            )
+        if value.shape.rank is not None and axis not in range(value.shape.rank):
+            raise UsageError(
+                f"gather along axis={axis} of a tensor of shape {value.shape}; expected a tensor"
+                " with at least one dimension, and an axis from 0 to its last"
+            )
+    return tf.concat(values, axis)
+
+
+def _has_accumulation_fn(local: tf.distribute.CrossDeviceOps | None) -> bool:
+    """Tell whether values are combined by a function of the user's, which may be no sum."""
+    kind = tf.distribute.ReductionToOneDevice
+    return isinstance(local, kind) and local.accumulation_fn is not kind().accumulation_fn
+
+
+def _is_int32(value: Any) -> bool:
+    return bool(getattr(value.values[0], "dtype", None) == tf.int32)
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, tf.IndexedSlices)

@@ -1,0 +1,312 @@
+"""The operation ``MpistratCall``: pass the memory of tensors to Python without a copy.
+
+kernels/tf/call_op.cc is compiled against the TensorFlow that is installed, when it is first used
+(5 to 10 s), since a compiled operation loads in that very version only. Where that cannot be done,
+:func:`load` says why, once, and ``tf.numpy_function`` does the same work with copies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import platform
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from mpistrat import config
+from mpistrat.collectives.health.interrupts import foreign
+from mpistrat.errors import BackendUnavailableError, CommunicationError
+from mpistrat.system import compiled
+from mpistrat.system.log import get_logger, warn_once
+
+__all__ = [
+    "Bytes",
+    "Shape",
+    "UnknownKeyError",
+    "add_native",
+    "call",
+    "has_workers",
+    "load",
+    "opened",
+    "register",
+    "remove_native",
+]
+
+_LOG = get_logger(__name__)
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Rest: TypeAlias = Callable[[], None]
+Shape: TypeAlias = tuple[int, ...]
+Callback: TypeAlias = Callable[[int, list[Bytes], list[Bytes], list[Shape]], Rest | None]
+CarryOn: TypeAlias = Callable[[int, int, int, Bytes, Bytes, Shape], Rest]
+
+
+class UnknownKeyError(LookupError):
+    """What a callback raises for a key that was not given out in this process."""
+
+
+# ---------------------------------------------------------------------------- what callers use
+
+
+def load() -> ModuleType | None:
+    """Return the module of the compiled operation, or None where there cannot be one. **Local.**
+
+    Notes
+    -----
+    The first call of a process compiles or loads it. None without a word if
+    ``MPISTRAT_TF_NATIVE=0``, else with a warning that says why.
+    """
+    with _lock:
+        return _load()
+
+
+def has_workers() -> bool:
+    """Whether the program has connected to machines that have none of this process's Python.
+
+    There is no native operation there either, and every function that the program makes is sent to
+    them, also what is never called there: **Local**.
+    """
+    names = [device.name for device in tf.config.list_logical_devices()]
+    return any("/job:" in name and "/job:localhost/" not in name for name in names)
+
+
+def register(callback: Callback, carry_on: CarryOn | None = None) -> None:
+    """Set what every operation of this process calls. **Local.**
+
+    Parameters
+    ----------
+    callback
+        Called with the key, and the memory of the inputs (read-only) and of the outputs as flat
+        arrays of bytes, and their shapes. The memory is TensorFlow's own, and valid only until
+        the call is over.
+        It returns None, or what is left to do: a function that TensorFlow's threads need not wait
+        for. A short call inside a ``tf.function`` begins on one of these threads, so what may
+        last, such as a wait for other ranks, belongs into that function.
+
+        It runs on any thread. UnknownKeyError becomes FailedPreconditionError, ValueError and
+        TypeError InvalidArgumentError, CommunicationError AbortedError, and every other
+        exception InternalError, each with its text.
+    carry_on
+        Called in its place for what a native function has begun (:func:`add_native`): with the
+        key, the function's status, the number that it gave, the two arrays and their shape.
+    """
+    global _callback, _carry_on
+    _callback, _carry_on = callback, carry_on
+
+
+def add_native(key: int, function: int, state: int, kind: int) -> None:
+    """Name a native function that begins calls of one tensor with `key`. **Local.**
+
+    Parameters
+    ----------
+    key
+        Of the calls.
+    function
+        Address of a MpistratTfNative (kernels/tf/call_op.cc).
+    state, kind
+        What it is given; the memory must stay until :func:`remove_native` returns.
+    """
+    _library.mpistrat_tf_add_native(
+        *(ctypes.c_int64(key), ctypes.c_void_p(function), ctypes.c_void_p(state)),
+        ctypes.c_int64(kind),
+    )
+
+
+def remove_native(key: int) -> None:
+    """Forget the native function of `key`, once it does not run any more. **Local.**"""
+    _library.mpistrat_tf_remove_native(ctypes.c_int64(key))
+
+
+def call(key: int, tensors: Sequence[Any]) -> list[Any]:
+    """Run the callback on `tensors`, now or, inside a ``tf.function``, whenever the graph runs.
+
+    Returns
+    -------
+    list of tf.Tensor
+        As many, of the same dtypes and shapes, with what the callback wrote.
+
+    Raises
+    ------
+    BackendUnavailableError
+        There is no compiled operation here; see :func:`load`.
+    tf.errors.OpError
+        The callback raised something; inside a ``tf.function``, it is raised by that.
+    """
+    module = load()
+    if module is None:
+        raise BackendUnavailableError("the native TensorFlow operation is not available here")
+    # Eager code waits in any case, and only its own thread can see Ctrl-C.
+    in_place = tf.executing_eagerly()
+    run = partial(foreign, module.mpistrat_call) if in_place else module.mpistrat_call
+    try:
+        results = run(tensors, key=key, in_place=in_place)
+    except tf.errors.CancelledError as error:
+        interrupt: BaseException | None = _thread.__dict__.pop("interrupt", None)
+        raise interrupt or error from None
+    return list(results) if tensors else []
+
+
+# ----------------------------------------------------------------------- what the operation calls
+
+_lock = threading.Lock()
+_thread = threading.local()
+_callback: Callback | None = None
+_carry_on: CarryOn | None = None
+_library: Any = None
+_numbers = itertools.count()
+_rests: dict[int, Rest] = {}
+
+# As in call_op.cc.
+_DONE, _INVALID, _ABORTED, _INTERNAL, _UNKNOWN_KEY, _CANCELLED, _UNFINISHED = range(7)
+_NOT_BEGUN = -1
+
+
+class _Call(ctypes.Structure):
+    _fields_ = (
+        ("key", ctypes.c_int64),
+        ("num", ctypes.c_int64),
+        ("inputs", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("outputs", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("nbytes", ctypes.POINTER(ctypes.c_int64)),
+        ("rest", ctypes.c_int64),
+        ("error", ctypes.c_void_p),
+        ("error_bytes", ctypes.c_int64),
+        ("status", ctypes.c_int64),
+        ("sequence", ctypes.c_int64),
+        ("ndims", ctypes.POINTER(ctypes.c_int64)),
+        ("shapes", ctypes.POINTER(ctypes.c_int64)),
+        ("outcome", ctypes.c_int64),
+    )
+
+
+def _begin(pointer: Any) -> None:
+    this = pointer.contents
+    try:
+        this.outcome = _INTERNAL  # from now on this is not done again
+        rest = _started(this)
+        if rest is None:
+            this.outcome = _DONE
+            return
+        this.rest = next(_numbers)
+        _rests[this.rest] = rest
+        this.outcome = _UNFINISHED
+    except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
+        this.outcome = _tell(error, this)
+
+
+def _started(this: _Call) -> Rest | None:
+    if _callback is None:
+        raise UnknownKeyError
+    sizes = this.nbytes[: this.num]
+    inputs = list(map(_view, this.inputs[: this.num], sizes))
+    for array in inputs:
+        array.flags.writeable = False
+    outputs = list(map(_view, this.outputs[: this.num], sizes))
+    shapes = _shapes(this)
+    if this.status == _NOT_BEGUN or _carry_on is None:
+        return _callback(this.key, inputs, outputs, shapes)
+    return _carry_on(this.key, this.status, this.sequence, inputs[0], outputs[0], shapes[0])
+
+
+def _shapes(this: _Call) -> list[Shape]:
+    ndims = this.ndims[: this.num]
+    ends = itertools.accumulate(ndims)
+    return [tuple(this.shapes[end - n : end]) for n, end in zip(ndims, ends, strict=True)]
+
+
+def _finish(pointer: Any) -> None:
+    this = pointer.contents
+    try:
+        this.outcome = _INTERNAL
+        _rests.pop(this.rest)()
+        this.outcome = _DONE
+    except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
+        this.outcome = _tell(error, this)
+
+
+# An array type of a fitting length would have to be made for each length, which takes 20 µs.
+_Memory = ctypes.c_ubyte * (1 << 62)
+
+
+def _view(address: int, nbytes: int) -> Bytes:
+    memory: Any = _Memory.from_address(address)
+    return np.frombuffer(memory, np.uint8, nbytes)
+
+
+def _tell(error: BaseException, this: _Call) -> int:
+    """Write the text of an exception to where the operation looks for it; return its outcome."""
+    text = f"{type(error).__name__}: {error}".replace("\0", " ").encode(errors="replace")
+    whole = text[: this.error_bytes - 1].decode(errors="ignore").encode()  # no half character
+    ctypes.memmove(this.error, whole + b"\0", len(whole) + 1)
+    if not isinstance(error, Exception):
+        _thread.interrupt = error
+        return _CANCELLED
+    outcomes = {
+        UnknownKeyError: _UNKNOWN_KEY,
+        ValueError: _INVALID,
+        TypeError: _INVALID,
+        CommunicationError: _ABORTED,
+    }
+    found = (outcome for kind, outcome in outcomes.items() if isinstance(error, kind))
+    return next(found, _INTERNAL)
+
+
+_Step = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Call))
+_STEPS = (_Step(_begin), _Step(_finish))  # kept: the operation has their addresses
+
+
+# -------------------------------------------------------------------------------------- loading
+
+
+@functools.cache
+def _load() -> ModuleType | None:
+    found = opened(
+        "call_op.cc", "collectives of TensorFlow go through tf.numpy_function, with copies"
+    )
+    if found is None:
+        return None
+    global _library
+    module, _library = found
+    _library.mpistrat_tf_register(*_STEPS, ctypes.c_int64(config.TF_INLINE_BYTES))
+    return module
+
+
+def opened(name: str, otherwise: str) -> tuple[ModuleType, Any] | None:
+    """Compile and load a file of kernels/tf; return its operations and its functions. **Local.**
+
+    None without a word if ``MPISTRAT_TF_NATIVE=0``, else with a warning that says why, and what
+    happens `otherwise`.
+    """
+    if not config.tf_native():
+        return None
+    try:
+        file = str(_compiled(_source(name)))
+        return tf.load_op_library(file), ctypes.CDLL(file)
+    except (BackendUnavailableError, OSError, tf.errors.OpError) as error:
+        warn_once(_LOG, f"native operation {name}", f"{otherwise}: {error}")
+        return None
+
+
+def _compiled(source: Path) -> Path:
+    flags = [*tf.sysconfig.get_compile_flags(), "-O2", "-DNDEBUG", "-w"]
+    versions = [tf.version.VERSION, tf.version.GIT_VERSION]
+    machine = [platform.machine(), *platform.libc_ver()]
+    return compiled.shared_object(
+        source, [*flags, *tf.sysconfig.get_link_flags()], " ".join(versions + machine)
+    )
+
+
+def _source(name: str) -> Path:
+    """Find a file: in the package if it was installed, beside it in a checkout."""
+    package = Path(config.__file__).parent
+    places = [folder / "kernels" / "tf" / name for folder in (package, package.parent)]
+    return next((place for place in places if place.exists()), places[0])

@@ -1,0 +1,118 @@
+"""The operation ``MpistratRows``: gather rows of NumPy arrays in place.
+
+A tensor of an array is a copy of all of it (TensorFlow 2.21 makes two where its memory does not
+begin at a multiple of 64), on each rank and in each fit. kernels/tf/rows_op.cc is compiled on
+first use, as call_op.cc is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpistrat.tensorflow.graph import native_op
+from mpistrat.types import Array
+
+__all__ = ["InPlace"]
+
+_numbers = itertools.count(secrets.randbits(60))  # a graph of another process finds none of ours
+_lock = threading.Lock()
+
+
+class InPlace:
+    """Arrays whose rows a dataset gathers; **Local**.
+
+    Parameters
+    ----------
+    arrays
+        NumPy's, or TensorFlow's values, each with rows, its first axis. The former are read while
+        datasets run: who changes one changes what comes next. Those that cannot be read in place
+        are copied to tensors.
+    """
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        self._library = _load() if any(map(_fits, arrays)) else None
+        here = [self._library is not None and _fits(one) for one in arrays]
+        self._arrays = {
+            next(_numbers): np.ascontiguousarray(one)
+            for one, is_here in zip(arrays, here, strict=True)
+            if is_here
+        }
+        keys = iter(self._arrays)
+        self._keys = [next(keys) if is_here else None for is_here in here]
+        pairs = zip(arrays, here, strict=True)
+        self.tensors = tuple(_tensor(one) for one, is_here in pairs if not is_here)
+        self._offer()
+
+    def _offer(self) -> None:
+        if self._library is None:
+            return
+        _, library = self._library
+        for key, array in self._arrays.items():
+            count = array.shape[0]
+            numbers = (ctypes.c_int64(n) for n in (count, array.nbytes // max(count, 1)))
+            address = ctypes.c_void_p(array.ctypes.data)
+            library.mpistrat_tf_add_rows(ctypes.c_int64(key), address, *numbers)
+
+    def rows(
+        self, indices: tf.Tensor, tensors: Sequence[Any], gather: Callable[..., Any] = tf.gather
+    ) -> list[Any]:
+        """Return the rows of each array in the order of `indices`, a vector of int64.
+
+        `tensors` are those of this object, as they come out of a dataset of them; ``gather(tensor,
+        indices)`` takes their rows.
+        """
+        others = iter(tensors)
+        return [
+            gather(next(others), indices) if key is None else self._gathered(key, indices)
+            for key in self._keys
+        ]
+
+    def _gathered(self, key: int, indices: tf.Tensor) -> tf.Tensor:
+        array = self._arrays[key]
+        module, _ = self._library  # type: ignore[misc] # there are no keys without it
+        return module.mpistrat_rows(
+            indices, dtype=tf.as_dtype(array.dtype), key=key, row=array.shape[1:]
+        )
+
+    def keep_for(self, dataset: tf.data.Dataset) -> None:
+        """Keep the arrays as long as `dataset`, which its iterators keep; then let go of them."""
+        if self._library is not None:
+            # Not at exit: pipelines may run until the process ends.
+            weakref.finalize(dataset, _forget, self._library[1], self._arrays).atexit = False
+
+
+def _fits(array: Any) -> bool:
+    """Whether an array has plain numbers, in rows."""
+    is_array = isinstance(array, np.ndarray) and array.ndim > 0
+    return is_array and array.dtype.kind in "biufc" and array.dtype.isnative
+
+
+def _tensor(array: Any) -> Any:
+    return tf.convert_to_tensor(array) if isinstance(array, np.ndarray) else array
+
+
+def _forget(library: Any, arrays: dict[int, Array]) -> None:
+    for key in arrays:
+        library.mpistrat_tf_forget_rows(ctypes.c_int64(key))
+    arrays.clear()
+
+
+def _load() -> tuple[ModuleType, Any] | None:
+    with _lock:
+        return _loaded()
+
+
+@functools.cache
+def _loaded() -> tuple[ModuleType, Any] | None:
+    return native_op.opened("rows_op.cc", "Keras copies arrays on each rank")

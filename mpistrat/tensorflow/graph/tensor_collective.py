@@ -1,0 +1,180 @@
+"""Collectives whose results have the shapes and dtypes of their tensors, without copies."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.health.interrupts import heeding
+from mpistrat.tensorflow.errors import passed_on, translated
+from mpistrat.tensorflow.graph import native_op, xla_call
+from mpistrat.tensorflow.graph.ordering import in_order
+from mpistrat.tensorflow.private import graph as private_graph
+from mpistrat.types import Array
+
+__all__ = ["Finish", "Native", "SameShape", "Start", "check_dtypes"]
+
+Finish: TypeAlias = Callable[[float | None], Any]
+Start: TypeAlias = Callable[[list[Array], list[Array]], Finish | None]
+Dtypes: TypeAlias = tuple[Any, ...]
+
+
+class Native(Protocol):
+    """How native code begins what a collective of one tensor does."""
+
+    def how(self, array: Array) -> tuple[int, int, int] | None:
+        """Return a function, its state and its kind (native_op.py) for arrays like this one."""
+        ...
+
+    def carry_on(self, status: int, sequence: int, source: Array, result: Array) -> Finish:
+        """Take over what it has begun; return what waits for its end."""
+        ...
+
+
+_keys = itertools.count(1)
+_meanings: dict[int, tuple[weakref.ref[SameShape], Dtypes]] = {}
+
+
+class SameShape:
+    """A collective of lists of tensors; calling it is **Collective**.
+
+    Parameters
+    ----------
+    start
+        Starts it with arrays, the tensors' own memory, and with those of the results;
+        returns what waits for its end, given a deadline in seconds, or None if it is over.
+    timeout
+        Seconds that it may take; None for MPISTRAT_TIMEOUT.
+    native
+        The same for native code, if there is such a thing; it must not refer to this object.
+    is_native
+        Whether graphs run where the native operation can be had.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        timeout: float | None,
+        native: Native | None = None,
+        is_native: bool = True,
+    ) -> None:
+        self._start, self._timeout, self._native = start, timeout, native
+        self._is_native = is_native
+        self._keys: dict[Dtypes, int] = {}
+
+    def __call__(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return the results, now or when the graph runs."""
+        key = self._key(tensors)
+        in_xla = not tf.executing_eagerly() and private_graph.in_xla()
+        has_native = self._is_native and native_op.load() is not None
+        if not has_native and not in_xla:
+            return in_order(partial(self._by_numpy, tensors))
+        native_op.register(_run, _carry_on)
+        call = xla_call.call if in_xla else native_op.call
+        try:
+            return in_order(partial(call, key, tensors))
+        except tf.errors.OpError as error:
+            raise translated(error) from None
+
+    def _key(self, tensors: Sequence[tf.Tensor]) -> int:
+        """Return a number that stands for this collective of tensors of these dtypes."""
+        dtypes = tuple(tensor.dtype.as_numpy_dtype for tensor in tensors)
+        key = self._keys.get(dtypes)
+        if key is None:
+            check_dtypes(dtypes)
+            key = self._keys[dtypes] = next(_keys)
+            _meanings[key] = weakref.ref(self), dtypes
+            # Not at exit: graphs may run until the communicator is closed, which comes later.
+            weakref.finalize(self, _meanings.pop, key).atexit = False
+            self._tell_native(key, dtypes)
+        return key
+
+    def _tell_native(self, key: int, dtypes: Dtypes) -> None:
+        if self._native is None or len(dtypes) != 1 or native_op.load() is None:
+            return
+        how = self._native.how(np.empty(0, dtypes[0]))
+        if how is not None:
+            native_op.add_native(key, *how)
+            # Before the state goes, which is the communicator's.
+            weakref.finalize(self, native_op.remove_native, key)
+
+    def begin(self, sources: list[Array], results: list[Array]) -> Callable[[], Any] | None:
+        """Start it; return what waits for its end, unless that is here."""
+        finish = passed_on(self._start, sources, results)
+        return None if finish is None else partial(passed_on, heeding, finish, self._timeout)
+
+    def carry_on(
+        self, status: int, sequence: int, source: Array, result: Array
+    ) -> Callable[[], Any]:
+        """Take over what native code has begun; return what waits for its end."""
+        if self._native is None:
+            raise AssertionError("only what has a native way is begun by native code")
+        finish = passed_on(self._native.carry_on, status, sequence, source, result)
+        return partial(passed_on, heeding, finish, self._timeout)
+
+    def _by_numpy(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        def run(*arrays: Array) -> list[Array]:
+            results: list[Array] = [np.empty(array.shape, array.dtype) for array in arrays]
+            finish = self.begin([np.asarray(array) for array in arrays], results)
+            if finish is not None:
+                finish()
+            return results
+
+        if tf.executing_eagerly():
+            return [tf.convert_to_tensor(one) for one in run(*(one.numpy() for one in tensors))]
+        found = tf.numpy_function(run, tensors, [tensor.dtype for tensor in tensors])
+        for result, tensor in zip(found, tensors, strict=True):
+            result.set_shape(tensor.shape)
+        return list(found)
+
+
+def check_dtypes(dtypes: Iterable[Any]) -> None:
+    """Raise `ArgumentTypeError` unless tensors of these dtypes can be sent. **Local.**"""
+    for dtype in dtypes:
+        passed_on(as_array, np.empty(0, dtype))
+
+
+def _run(
+    key: int,
+    sources: list[native_op.Bytes],
+    results: list[native_op.Bytes],
+    shapes: list[native_op.Shape],
+) -> Callable[[], Any] | None:
+    """Do what the native operation with `key` is for."""
+    collective, dtypes = _meaning(key)
+    arrays = [list(map(_array, memories, dtypes, shapes)) for memories in (sources, results)]
+    return collective.begin(*arrays)
+
+
+def _carry_on(
+    key: int,
+    status: int,
+    sequence: int,
+    source: native_op.Bytes,
+    result: native_op.Bytes,
+    shape: native_op.Shape,
+) -> Callable[[], Any]:
+    """Take over what native code has begun for `key`."""
+    collective, (dtype,) = _meaning(key)
+    arrays = (_array(memory, dtype, shape) for memory in (source, result))
+    return collective.carry_on(status, sequence, *arrays)
+
+
+def _array(memory: native_op.Bytes, dtype: Any, shape: native_op.Shape) -> Array:
+    array: Array = memory.view(dtype).reshape(shape)
+    return array
+
+
+def _meaning(key: int) -> tuple[SameShape, Dtypes]:
+    reference, dtypes = _meanings.get(key, (lambda: None, ()))
+    collective = reference()
+    if collective is None:
+        raise native_op.UnknownKeyError(f"the strategy of call {key} is gone")
+    return collective, dtypes

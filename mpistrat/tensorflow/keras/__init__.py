@@ -1,0 +1,1 @@
+"""Hooks into Keras: what its `fit`, `evaluate` and `predict` do on several ranks."""

@@ -1,0 +1,207 @@
+"""Keras on arrays: each rank copies the rows of its own part of a batch only.
+
+Keras shuffles and batches the rows' indices and then gathers the rows; what a strategy divides are
+batches of rows. Here it divides batches of indices, in the same way, and the rows are gathered
+after that.
+
+With a seed of TensorFlow's, Keras shuffles each epoch, and each fit, in one and the same way.
+Ranks need to have one, but of a program that sets none each epoch has an order of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mpistrat import config
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow.data import seeds
+from mpistrat.tensorflow.data.agreement import ADVICE
+from mpistrat.tensorflow.data.digests import Digest, digests_of
+from mpistrat.tensorflow.data.sharding import not_compared
+from mpistrat.tensorflow.graph.rows_op import InPlace
+from mpistrat.tensorflow.keras.batch_order import agree_on_batches
+from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.private import data as private_data
+from mpistrat.tensorflow.strategies.kinds import is_over_ranks
+
+__all__ = ["for_strategy", "own_rows"]
+
+_SLICING = "keras.src.trainers.data_adapters.array_slicing"
+_strategy: ContextVar[Any] = ContextVar("strategy", default=None)
+
+
+def for_strategy(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the making of an iterator over epochs: its data are for this strategy."""
+
+    def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+        with _data_for(distribute_strategy):
+            original(self, distribute_strategy, *args, **kwargs)
+        if is_over_ranks(distribute_strategy):
+            agree_on_batches(self.data_adapter, distribute_strategy.communicator)
+
+    return init
+
+
+@contextmanager
+def _data_for(strategy: Any) -> Iterator[None]:
+    token = _strategy.set(strategy)
+    try:
+        yield
+    finally:
+        _strategy.reset(token)
+
+
+def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what makes a dataset of arrays; for strategies over ranks it is a distributed one."""
+
+    def get_tf_dataset(self: Any) -> Any:
+        strategy = _strategy.get()
+        if not is_over_ranks(strategy):
+            return original(self)
+        rows = _sliceable(self._inputs)
+        _check(self, rows, strategy.communicator)
+        if not all(map(_can_be_taken, _numbered(rows)[1])):
+            return original(self)  # such as ragged ones
+        seed = seeds.common_order(strategy.communicator) if self._shuffle else None
+        with not_compared():  # the arrays have been, and the order has one seed
+            indices = strategy.experimental_distribute_dataset(_indices(self, original, seed))
+        mine = _gathered(rows, private_data.own_dataset(indices))
+        return strategy.extended.distribute_prefetched(mine)
+
+    return get_tf_dataset
+
+
+def _check(adapter: Any, rows: Any, communicator: Communicator) -> None:
+    """Raise `UsageError` on all ranks unless they have the same rows. **Collective.**"""
+    digests = _digests(rows) if config.checks() else []
+    told = communicator.allgather_object((adapter._num_samples, adapter._batch_size, digests))
+    for what, numbers in zip(("rows", "batch_size"), zip(*told, strict=True), strict=False):
+        if len(set(numbers)) > 1:
+            raise UsageError(
+                f"{what} by rank: {list(numbers)}; expected the same on all ranks, since each rank"
+                " takes its share of what all have: give every rank all rows, or rows of its own"
+                " by strategy.distribute_datasets_from_function"
+            )
+    if adapter._num_samples == 0:
+        raise UsageError("arrays with 0 rows; expected at least one to train or predict with")
+    _compare([digests for *_, digests in told])
+
+
+def _digests(inputs: Any) -> list[Digest]:
+    _, arrays = _numbered(inputs)
+    return [digest for array in arrays for digest in digests_of(array)]
+
+
+def _compare(told: list[list[Digest]]) -> None:
+    """Raise on all ranks alike if some rank has another array, or another order of its rows."""
+    for rank, digests in enumerate(told):
+        pairs = itertools.zip_longest(told[0], digests)
+        wrong = (i for i, (a, b) in enumerate(pairs) if not (a and b and a.is_close(b)))
+        index = next(wrong, None)
+        if index is not None:
+            raise UsageError(
+                f"array {index} of the data is not the same on rank {rank} as on rank 0"
+                f" ({_name(digests, index)}, {_name(told[0], index)}); expected equal rows in one"
+                f" order, since each rank takes its share of them. {ADVICE}"
+            )
+
+
+def _name(digests: list[Digest], index: int) -> str:
+    return digests[index].text if index < len(digests) else "none"
+
+
+def _sliceable(inputs: Any) -> Any:
+    """Return what Keras makes of the arrays before it takes rows of them."""
+    found = sys.modules[_SLICING].convert_to_sliceable(inputs, target_backend="tensorflow")
+    return sys.modules["keras.src.tree"].lists_to_tuples(found)
+
+
+def _indices(adapter: Any, original: Callable[..., Any], seed: int | None) -> tf.data.Dataset:
+    """Return the batches that `adapter` would give if each row were its own index.
+
+    With a seed they are in an order that is another one whenever they are iterated over.
+    """
+    inputs, shuffle = adapter._inputs, adapter._shuffle
+    adapter._inputs = np.arange(adapter._num_samples)
+    adapter._shuffle = shuffle if seed is None else False
+    try:
+        batches = original(adapter)
+    finally:
+        adapter._inputs, adapter._shuffle = inputs, shuffle
+    return batches if seed is None else _in_order(batches, shuffle, adapter._num_samples, seed)
+
+
+def _in_order(batches: tf.data.Dataset, shuffle: Any, count: int, seed: int) -> tf.data.Dataset:
+    """Shuffle within batches, or over all of them."""
+    with private_api.no_global_seed():
+        draws = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2, True)
+    if shuffle == "batch":
+        return tf.data.Dataset.zip((batches, draws)).map(_shuffled)
+    found = draws.take(1).flat_map(lambda draw: batches.map(_places(draw, count)))
+    return found.with_options(batches.options())
+
+
+def _shuffled(batch: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
+    return tf.random.experimental.stateless_shuffle(batch, draw)
+
+
+def _places(draw: tf.Tensor, count: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return what tells where each of `count` indices is in the order that was drawn."""
+    seed = tf.cast(draw, tf.uint32)  # of 32 bits each
+
+    def places(batch: tf.Tensor) -> tf.Tensor:
+        found = tf.random.experimental.index_shuffle(batch, seed, count - 1)
+        return tf.ensure_shape(found, batch.shape)
+
+    return places
+
+
+def _gathered(rows: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
+    numbers, leaves = _numbered(rows)
+    arrays = InPlace(leaves)
+
+    def take(mine: tf.Tensor, *tensors: Any) -> Any:
+        return tf.nest.map_structure(arrays.rows(mine, tensors, _taken).__getitem__, numbers)
+
+    # As inputs, not as constants of the function, which would be copies.
+    copies = [tf.data.Dataset.from_tensors(one).repeat() for one in arrays.tensors]
+    found = tf.data.Dataset.zip(indices, *copies).map(take, tf.data.AUTOTUNE)
+    arrays.keep_for(found)
+    return found.prefetch(tf.data.AUTOTUNE)
+
+
+def _numbered(rows: Any) -> tuple[Any, list[Any]]:
+    """Return `rows` with a number for each array; and the arrays in the order of the numbers."""
+    arrays: list[Any] = []
+
+    def number(one: Any) -> int | None:
+        if isinstance(one, (tuple, list, dict)) and not _is_sparse(one):
+            return None
+        arrays.append(one)
+        return len(arrays) - 1
+
+    return sys.modules["keras.src.tree"].traverse(number, rows), arrays
+
+
+def _can_be_taken(array: Any) -> bool:
+    return isinstance(array, (np.ndarray, tf.Tensor)) or _is_sparse(array)
+
+
+def _is_sparse(array: Any) -> bool:
+    """Whether this is what Keras makes of a sparse array; it has three tensors."""
+    return isinstance(array, sys.modules[_SLICING].TensorflowSparseWrapper)
+
+
+def _taken(array: Any, indices: tf.Tensor) -> Any:
+    if _is_sparse(array):
+        return sys.modules[_SLICING].slice_tensorflow_sparse_wrapper(array, indices)
+    return tf.gather(array, indices)

@@ -1,0 +1,39 @@
+"""Add to Keras's counters atomically where several workers count at the same time.
+
+Keras adds by reading, adding and assigning, so that of two workers one may be lost: metrics would
+see too few rows, and an optimizer too few steps. A server adds in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.strategies.kinds import has_servers
+
+__all__ = ["in_one_piece"]
+
+
+def in_one_piece(name: str, is_stateless: Callable[[], bool]) -> Callable[[Any], Any]:
+    """Return what makes a method of Keras's variables, ``assign_add`` or so, TensorFlow's.
+
+    Only where `ParameterServerStrategy` is the current one, and not while `is_stateless` says that
+    Keras only tries what a function would do.
+    """
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def assign(self: Any, value: Any) -> Any:
+            variable = self._value
+            if is_stateless() or not (
+                has_servers(tf.distribute.get_strategy()) and private_api.is_one_resource(variable)
+            ):
+                return original(self, value)
+            change = tf.cast(tf.convert_to_tensor(value), variable.dtype)
+            return getattr(variable, name)(tf.broadcast_to(change, variable.shape))
+
+        return assign
+
+    return wrap

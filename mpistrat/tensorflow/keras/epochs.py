@@ -1,0 +1,72 @@
+"""Hook Keras's epochs: predict in the data's order, and compare data between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.data import sharding
+from mpistrat.tensorflow.data.agreement import agreement_of
+from mpistrat.tensorflow.strategies.kinds import is_over_ranks
+
+__all__ = ["compared_at_end", "compared_now_and_then", "in_data_order"]
+
+_EARLY, _EVERY = 16, 1000  # steps of an epoch after which data are compared before its end
+_PASS = "_mpistrat_pass"  # of an epoch's iterator: the number of its pass over the data
+
+
+def in_data_order(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Model.predict``: ranks divide rows, not files, whose order would be another one."""
+
+    def predict(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = self.distribute_strategy
+        if not is_over_ranks(strategy):
+            return original(self, x, *args, **kwargs)
+        with sharding.in_order():
+            return original(self, sharding.divided_again(x, strategy), *args, **kwargs)
+
+    return predict
+
+
+def compared_now_and_then(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the generator of an epoch's steps; ranks compare their data between some of them."""
+
+    def enumerate_iterator(self: Any) -> Iterator[Any]:
+        agreement = agreement_of(self._distributed_dataset)
+        if agreement is None:
+            yield from original(self)
+            return
+        setattr(self, _PASS, None)
+        due = _EARLY
+        for number, step in enumerate(original(self)):
+            steps = number * self.steps_per_execution
+            if number == 1:  # the first call has read of this pass, and nobody else's
+                setattr(self, _PASS, agreement.newest)
+            if steps >= due:
+                agreement.compare(number=getattr(self, _PASS))
+                due = (steps // _EVERY + 1) * _EVERY
+            yield step
+
+    return enumerate_iterator
+
+
+def compared_at_end(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the context of an epoch's steps, which notices the end of the data."""
+
+    @contextmanager
+    def catch_stop_iteration(self: Any) -> Iterator[None]:
+        is_end = False
+        with original(self):
+            try:
+                yield
+            except (StopIteration, tf.errors.OutOfRangeError):
+                is_end = True
+                raise
+        agreement = agreement_of(self._distributed_dataset)
+        if agreement is not None:
+            agreement.compare(is_end, getattr(self, _PASS, None))
+
+    return catch_stop_iteration

@@ -1,0 +1,62 @@
+"""Clip and check Keras's gradients after their sum over the replicas.
+
+The functions wrap methods of Keras (see hooks.py), and leave other strategies to them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.strategies.kinds import our_replica
+
+__all__ = ["clip_sums", "finite_on_all", "sum_once"]
+
+_sums = threading.local()
+
+
+def finite_on_all(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Skip a step on all replicas if one has overflowed.
+
+    Keras looks at gradients before they are summed: replicas that disagree would step apart.
+    """
+
+    def check_finite(self: Any, grads: Any) -> Any:
+        mine = original(self, grads)
+        context = our_replica()
+        if context is None:
+            return mine
+        overflows = context.all_reduce("sum", tf.cast(tf.logical_not(mine), tf.int32))
+        return tf.equal(overflows, 0)
+
+    return check_finite
+
+
+def clip_sums(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Clip the gradients of the whole batch; Keras would clip each replica's before the sum."""
+
+    def clip(self: Any, grads: Any) -> Any:
+        limits = (self.clipnorm, self.global_clipnorm, self.clipvalue)
+        if not any(limits) or our_replica() is None:
+            return original(self, grads)
+        pairs = self._all_reduce_sum_gradients([(grad, None) for grad in grads])
+        _sums.clipped = original(self, [total for total, _ in pairs])
+        return _sums.clipped
+
+    return clip
+
+
+def sum_once(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave what was summed to be clipped as it is."""
+
+    def all_reduce(self: Any, grads_and_vars: Any) -> Any:
+        pairs = list(grads_and_vars)
+        # Told by identity: an error may have come between the clipping and here.
+        clipped, _sums.clipped = getattr(_sums, "clipped", ()), ()
+        are_summed = list(map(id, clipped)) == [id(grad) for grad, _ in pairs]
+        return pairs if are_summed else original(self, pairs)
+
+    return all_reduce

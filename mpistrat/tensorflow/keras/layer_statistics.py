@@ -1,0 +1,188 @@
+"""Average the statistics of layers, such as moving means, over all replicas.
+
+Keras leaves each replica its own in ``BatchNormalization``: each rank would predict and save
+something else. A moving mean moves by a part of the way to the batch's, so that the mean over the
+replicas after a step is what a mean in each assignment would have given. It is taken at the end of
+a ``strategy.run`` that has written some, by one all-reduce; a replica counts as much as it has
+rows of the batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.graph import written_variables
+from mpistrat.tensorflow.keras import row_weights
+from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.strategies.kinds import our_replica
+
+__all__ = ["averaged", "initialized", "made_by_layer", "moments_of_rows", "note_assignment"]
+
+_LABEL = (
+    "the mean of what layers such as BatchNormalization keep of their batches: call the layer in"
+    " the same steps on all ranks, with an empty batch where there are no rows, or put the"
+    " condition into a tf.function"
+)
+_MARK = "_mpistrat_is_statistic"  # of Keras's variables, and of what is in them
+
+
+class _Local(threading.local):
+    handles: dict[int, Any] | None = None  # that were written eagerly in this replica's step
+
+
+_local = _Local()
+
+
+# ---------------------------------------------------------------------- which variables these are
+
+
+def made_by_layer(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Layer.add_weight``: mark what a layer changes by itself, with no rule for replicas.
+
+    What is synchronized by other means is equal on all replicas already, and so are an optimizer's
+    variables, which layers do not make. A state of an RNN is no weight, and each replica's own.
+    """
+
+    def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
+        variable = original(self, *args, **kwargs)
+        is_trained = kwargs.get("trainable", True) or getattr(self, "synchronized", False)
+        is_float = tf.as_dtype(variable.dtype).is_floating
+        if is_float and not is_trained and variable.aggregation == "none":
+            setattr(variable, _MARK, True)
+            _mark(variable)
+        return variable
+
+    return add_weight
+
+
+def initialized(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Variable._initialize``, which may come later than ``add_weight``."""
+
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        _mark(self)
+
+    return initialize
+
+
+def _mark(variable: Any) -> None:
+    value = variable._value
+    if getattr(variable, _MARK, False) and isinstance(value, tf.distribute.DistributedValues):
+        setattr(value, _MARK, True)
+
+
+def _is_marked(value: Any) -> bool:
+    return _MARK in getattr(value, "__dict__", ())  # TensorFlow's getattr may read the variable
+
+
+def moments_of_rows(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``BatchNormalization._moments``: a replica without rows takes the moving ones.
+
+    The mean of no rows is no number, and neither would be the gradients of all replicas.
+    """
+
+    def moments(self: Any, inputs: Any, mask: Any) -> Any:
+        found = original(self, inputs, mask)
+        if self.synchronized or our_replica() is None or inputs.shape[0]:
+            return found
+        moving = (self.moving_mean, self.moving_variance)
+        is_empty = tf.equal(tf.size(inputs), 0)
+        return tuple(
+            tf.where(is_empty, tf.cast(kept.value, moment.dtype), moment)
+            for kept, moment in zip(moving, found, strict=True)
+        )
+
+    return moments
+
+
+# ------------------------------------------------------------------------ what a step has written
+
+
+def note_assignment(value: Any) -> None:
+    """Note that a replica assigns to a variable now, if it does so eagerly. **Local.**"""
+    is_here = tf.executing_eagerly() and not tf.distribute.in_cross_replica_context()
+    if _local.handles is not None and is_here and _is_marked(value):
+        _note([value.handle])
+
+
+def _note_call(function: bytes, inputs: Any) -> None:
+    """Note what a function writes that is called eagerly."""
+    if _local.handles is not None and inputs:
+        _note(written_variables.inputs_of_function(function.decode(), inputs))
+
+
+def _note(handles: list[Any]) -> None:
+    if _local.handles is not None:
+        _local.handles.update((id(handle), handle) for handle in handles)
+
+
+private_api.watch_functions(_note_call)
+
+
+@contextmanager
+def averaged() -> Iterator[None]:
+    """Average in the end what a replica's function has written in the block. To be entered by all.
+
+    **Collective** if there is such a thing, and **Local** else.
+    """
+    if _local.handles is not None:  # in a step of a replica already
+        yield
+        return
+    _local.handles, first = {}, written_variables.number_of_operations()
+    try:
+        yield
+        handles = [*_local.handles.values(), *written_variables.handles_in_graph(first)]
+    finally:
+        _local.handles = None
+    found = [variable for handle in handles if (variable := _statistic(handle)) is not None]
+    if found:
+        with _told():
+            for dtype in dict.fromkeys(variable.dtype for variable in found):
+                _average([variable for variable in found if variable.dtype == dtype])
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Let a mismatch in this block say what it is about, where the block calls collectives now."""
+    context = our_replica()
+    extended = context.strategy.extended
+    if not tf.executing_eagerly() or len(extended.worker_devices) > 1:
+        yield  # replicas of one rank take turns: the label of one would be another's
+        return
+    with extended.bridge.communicator.labelled(_LABEL):
+        yield
+
+
+def _statistic(handle: Any) -> Any:
+    """Return the variable with this handle of this replica, if it is one to be averaged here."""
+    container: Any = getattr(handle, "_distributed_container", lambda: None)()
+    context = our_replica()
+    if context is None or not _is_marked(container):
+        return None
+    is_own = container.distribute_strategy is context.strategy and container.handle is handle
+    return container if is_own else None
+
+
+def _average(variables: list[Any]) -> None:
+    """Give variables of one dtype their means over all replicas."""
+    values = [variable.read_value() for variable in variables]
+    mine = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
+    means = tf.split(_mean(mine), [value.shape.num_elements() for value in values])
+    for variable, value, mean in zip(variables, values, means, strict=True):
+        variable.assign(tf.reshape(mean, value.shape))
+
+
+def _mean(mine: tf.Tensor) -> tf.Tensor:
+    """Return the mean of the replicas' tensors, each weighted by its rows."""
+    context, share = tf.distribute.get_replica_context(), row_weights.current()
+    if share is None:
+        return context.all_reduce("mean", mine)
+    share = tf.reshape(tf.cast(share, mine.dtype), [1])
+    weighted = tf.where(share > 0, mine * share, 0)  # the mean of no rows is no number
+    total = context.all_reduce("sum", tf.concat([weighted, share], axis=0))
+    return tf.where(total[-1:] > 0, total[:-1], mine)

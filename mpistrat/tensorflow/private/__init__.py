@@ -1,0 +1,1 @@
+"""TensorFlow's private modules; no file outside this folder touches them."""

@@ -1,0 +1,247 @@
+"""TensorFlow's private modules for datasets; see `api`."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.private.api import load
+
+__all__ = [
+    "batch_size_of",
+    "cardinality_in",
+    "component_dtypes",
+    "dataset_of",
+    "file_of_cache",
+    "functions_of",
+    "graph_of",
+    "inputs_of",
+    "keep_datasets_of_iterators",
+    "on_passes",
+    "original_dataset",
+    "own_dataset",
+    "replace_own_dataset",
+    "seeds_of",
+    "tell_iterators_apart",
+    "variant_of",
+    "wrap_dataset_seeds",
+    "wrap_device_datasets",
+    "wrapped",
+]
+
+_modules = load(
+    {
+        "data.ops.multi_device_iterator_ops": (
+            "OwnedMultiDeviceIterator",
+            "_create_device_dataset",
+            "gen_dataset_ops",
+        ),
+        "data.ops.dataset_ops": ("UnaryUnchangedStructureDataset", "_VariantDataset"),
+        "distribute.input_lib": (
+            "DistributedDataset",
+            "DistributedDatasetAndIteratorSpec",
+            "DistributedIteratorBase",
+            "_should_use_multi_device_iterator",
+        ),
+        "data.util.random_seed": ("get_seed",),
+    }
+)
+
+
+def own_dataset(distributed: Any) -> Any:
+    """Return what a DistributedDataset of one worker a process has for this one."""
+    (dataset,) = distributed._cloned_datasets
+    return dataset
+
+
+def variant_of(dataset: Any) -> Any:
+    """Return the tensor by which functions are given a dataset."""
+    return dataset._variant_tensor
+
+
+def component_dtypes(dataset: Any) -> list[Any]:
+    """Return the dtypes of the tensors that an element is inside of TensorFlow."""
+    return list(dataset._flat_structure["output_types"])
+
+
+def batch_size_of(dataset: Any) -> int:
+    """Return the size of a batch, as TensorFlow finds it in the dataset's graph, or -1."""
+    return int(tf.raw_ops.ComputeBatchSize(input_dataset=dataset._variant_tensor))
+
+
+def wrapped(dataset: Any, operation: Callable[..., Any], **attributes: Any) -> Any:
+    """Return the dataset of equal elements that an operation makes of `dataset`."""
+    variant = operation(dataset._variant_tensor, **attributes, **dataset._flat_structure)
+    kind: Any = _modules["data.ops.dataset_ops"].UnaryUnchangedStructureDataset
+    return kind(dataset, variant)
+
+
+def replace_own_dataset(distributed: Any, dataset: Any) -> None:
+    """Let a DistributedDataset of one worker a process have another dataset of equal elements."""
+    distributed._cloned_datasets = [dataset]
+
+
+def graph_of(dataset: Any) -> Any:
+    """Return a dataset's graph, a GraphDef; None if TensorFlow cannot tell it, as of 2 GB."""
+    ignored = 1  # state that is not in the graph stays where it is, in this process
+    try:
+        text = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=dataset._variant_tensor, external_state_policy=ignored
+        ).numpy()
+    except tf.errors.OpError:
+        return None
+    return tf.compat.v1.GraphDef.FromString(text)
+
+
+def dataset_of(graph: Any, like: Any) -> Any:
+    """Return the dataset of a graph; its elements and options are those of another one."""
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
+    kind: Any = _modules["data.ops.dataset_ops"]._VariantDataset
+    return kind(variant, like.element_spec).with_options(like.options())
+
+
+def cardinality_in(graph: Any, node: str, at_least: int) -> int:
+    """Return how many elements a node of a dataset's graph gives, if need be by reading it.
+
+    It is not read beyond `at_least`, and has one string an element.
+    """
+    part = tf.compat.v1.GraphDef()
+    part.CopyFrom(graph)
+    for one in part.node:
+        if one.op == "_Retval":
+            one.input[0] = node
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=part.SerializeToString())
+    found: Any = _modules["data.ops.dataset_ops"]._VariantDataset(
+        variant, tf.TensorSpec([], tf.string)
+    )
+    number = int(found.cardinality())
+    if number == tf.data.INFINITE_CARDINALITY:
+        return at_least
+    return number if number >= 0 else sum(1 for _ in found.take(at_least))
+
+
+def wrap_device_datasets(wrap: Callable[[Any], Any]) -> None:
+    """Change what strategies' iterators make for each device from the dataset of a process."""
+    iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
+    make = iterators._create_device_dataset
+    iterators._create_device_dataset = lambda *args, **kwargs: wrap(make(*args, **kwargs))
+
+
+def keep_datasets_of_iterators() -> None:
+    """Make strategies' iterators keep the dataset that TensorFlow makes of theirs, till last."""
+    iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
+    operations, kind, made = iterators.gen_dataset_ops, iterators.OwnedMultiDeviceIterator, _Made()
+    start, init = operations.multi_device_iterator_init, kind.__init__
+
+    def noted(dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        made.dataset = dataset
+        return start(dataset, *args, **kwargs)
+
+    @functools.wraps(init)
+    def keeping(self: Any, *args: Any, **kwargs: Any) -> None:
+        made.dataset = None  # an iterator of another kind may have made one
+        try:
+            init(self, *args, **kwargs)
+            self._mpistrat_dataset = made.dataset  # the last of its attributes
+        finally:
+            made.dataset = None
+
+    operations.multi_device_iterator_init, kind.__init__ = noted, keeping
+
+
+def tell_iterators_apart() -> None:
+    """Let functions be traced anew for distributed iterators that work in another way.
+
+    TensorFlow 2.21 takes iterators for equal if their elements are, so that a function that was
+    traced for one kind fails with the other, or does not see the end of its data.
+    """
+    inputs: Any = _modules["distribute.input_lib"]
+    spec = inputs.DistributedDatasetAndIteratorSpec
+    serialize, check = spec._serialize, spec.sanity_check_type
+
+    def kind(self: Any) -> tuple[bool, bool]:
+        is_multi_device = inputs._should_use_multi_device_iterator(self._options)
+        return is_multi_device, bool(self._enable_get_next_as_optional)
+
+    def with_kind(self: Any) -> Any:
+        return (*serialize(self), *kind(self))
+
+    def checked(self: Any, other: Any) -> None:
+        check(self, other)
+        if kind(self) != kind(other):
+            raise ValueError(f"iterators of different kinds: {self} and {other}")
+
+    spec._serialize, spec.sanity_check_type = with_kind, checked
+
+
+def on_passes(begin: Callable[[Any], Any]) -> None:
+    """Call `begin` with each distributed dataset that Python begins to iterate over.
+
+    It returns None, or an object whose ``note()`` is called after each element, and whose
+    ``end()`` when the iterator has nothing left.
+    """
+    inputs: Any = _modules["distribute.input_lib"]
+    start, get = inputs.DistributedDataset.__iter__, inputs.DistributedIteratorBase.__next__
+
+    def beginning(self: Any) -> Any:
+        iteration = begin(self) if tf.executing_eagerly() else None
+        found = start(self)
+        found._mpistrat_iteration = iteration
+        return found
+
+    def ending(self: Any) -> Any:
+        iteration = getattr(self, "_mpistrat_iteration", None)
+        if iteration is None or not tf.executing_eagerly():
+            return get(self)
+        try:
+            found = get(self)
+        except StopIteration:
+            iteration.end()
+            raise
+        iteration.note()
+        return found
+
+    inputs.DistributedDataset.__iter__ = beginning
+    inputs.DistributedIteratorBase.__next__ = ending
+
+
+class _Made(threading.local):
+    """The dataset that this thread has made an iterator of just now."""
+
+    dataset: Any = None
+
+
+def original_dataset(distributed: Any) -> Any:
+    """Return the data set that was distributed."""
+    return distributed._original_dataset
+
+
+def wrap_dataset_seeds(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace what gives seeds to data sets that are random."""
+    seeds: Any = _modules["data.util.random_seed"]
+    seeds.get_seed = wrap(seeds.get_seed)
+
+
+def inputs_of(dataset: Any) -> Any:
+    """Return the data sets that one is made of."""
+    return dataset._inputs()
+
+
+def functions_of(dataset: Any) -> list[str]:
+    """Return the names of the functions that a data set calls, without those of its inputs."""
+    return [own.function.name.decode() for own in dataset._functions()]
+
+
+def file_of_cache(dataset: Any) -> str:
+    """Return the file's name of a data set that caches in one; "" of any other one."""
+    name = getattr(dataset, "_filename", None) if "Cache" in type(dataset).__name__ else None
+    return "" if name is None else (tf.get_static_value(name) or b"").decode()
+
+
+def seeds_of(dataset: Any) -> list[Any]:
+    """Return the two seeds of a random data set, tensors; None for those that it has not."""
+    return [getattr(dataset, name, None) for name in ("_seed", "_seed2")]

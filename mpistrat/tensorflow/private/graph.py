@@ -1,0 +1,129 @@
+"""TensorFlow's private modules for graphs and XLA; see `api`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.private.api import load
+
+__all__ = [
+    "arguments_of",
+    "converted",
+    "functions_of",
+    "in_xla",
+    "is_compiled",
+    "is_function",
+    "is_nested_in_xla",
+    "nodes_of",
+    "resolve_resources",
+    "set_flag",
+    "with_body",
+    "wrap_seeds",
+    "xla_custom_call",
+]
+
+_FUNCTION = "eager.polymorphic_function.polymorphic_function"
+_modules = load(
+    {
+        "autograph.core.ag_ctx": ("control_status_ctx",),
+        "autograph.impl.api": ("tf_convert",),
+        "eager.context": ("get_function_def",),
+        _FUNCTION: ("Function",),
+        "framework.auto_control_deps": ("register_acd_resource_resolver",),
+        "framework.random_seed": ("get_seed",),
+        "ops.control_flow_util": ("GraphOrParentsInXlaContext", "InXlaContext"),
+    }
+)
+_XLA = "tensorflow.compiler.tf2xla.python.xla"
+
+
+def resolve_resources(touch: Callable[[Any, Any, Any], bool]) -> None:
+    """Have `touch` add resources to those that an operation reads and writes, from now on.
+
+    It is called with each operation of a function that was traced, and these sets; it returns
+    whether it has changed them. Operations that write to one resource run in their order.
+    """
+    _modules["framework.auto_control_deps"].register_acd_resource_resolver(touch)
+
+
+def set_flag(operation: Any, name: str) -> None:
+    """Give an operation of a graph an attribute that is true."""
+    operation._set_attr(name, tf.compat.v1.AttrValue(b=True))
+
+
+def nodes_of(function: str) -> Any:
+    """Return the nodes of a function that was traced, by its name; none of one that was not."""
+    try:
+        return _modules["eager.context"].get_function_def(function).node_def
+    except tf.errors.NotFoundError:
+        return ()
+
+
+def arguments_of(function: str) -> list[str]:
+    """Return the names of the arguments of a function that was traced, in their order."""
+    try:
+        definition = _modules["eager.context"].get_function_def(function)
+    except tf.errors.NotFoundError:
+        return []
+    return [argument.name for argument in definition.signature.input_arg]
+
+
+def functions_of(node: Any) -> Iterator[str]:
+    """Yield the names of the functions that a node may call."""
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        for one in value.list.func:
+            yield one.name
+
+
+def wrap_seeds(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace what gives random operations their two seeds, from the one of the operation."""
+    seeds: Any = _modules["framework.random_seed"]
+    seeds.get_seed = wrap(seeds.get_seed)
+
+
+def is_function(value: Any) -> bool:
+    """Whether a value is a ``tf.function``."""
+    return isinstance(value, _modules[_FUNCTION].Function)
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether XLA compiles a ``tf.function``."""
+    return bool(function._jit_compile)
+
+
+def with_body(function: Any, body: Callable[..., Any]) -> Any:
+    """Return a ``tf.function`` with the options of another, that traces `body`."""
+    return function._clone(python_function=body)
+
+
+def converted(body: Callable[..., Any]) -> Any:
+    """Return what AutoGraph makes of a Python function, if it is on where this is called."""
+    status = _modules["autograph.core.ag_ctx"].control_status_ctx()
+    return _modules["autograph.impl.api"].tf_convert(body, status)
+
+
+def in_xla() -> bool:
+    """Whether what is traced now is compiled by XLA."""
+    graph = tf.compat.v1.get_default_graph()
+    return bool(_modules["ops.control_flow_util"].GraphOrParentsInXlaContext(graph))
+
+
+def is_nested_in_xla() -> bool:
+    """Whether that is a branch, a loop or a function inside of what XLA compiles.
+
+    The graph around a compiled function is where TensorFlow notes that it is one.
+    """
+    outer = getattr(tf.compat.v1.get_default_graph(), "outer_graph", None)
+    return outer is None or not _modules["ops.control_flow_util"].InXlaContext(outer)
+
+
+def xla_custom_call(target: str, operands: Any, specs: Any, config: str) -> Any:
+    """Add a call of what was registered under the name `target`; return its results."""
+    xla = importlib.import_module(_XLA)  # slow to import, and rarely needed
+    return xla.custom_call_v2(target, operands, specs, config, has_side_effect=True)

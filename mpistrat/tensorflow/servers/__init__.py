@@ -1,0 +1,1 @@
+"""Parameter servers of TensorFlow's on MPI ranks: tasks, servers, evaluators."""

@@ -1,0 +1,1 @@
+"""The strategies, a file each, and the members that they share."""

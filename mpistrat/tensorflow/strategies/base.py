@@ -1,0 +1,124 @@
+"""`RankStrategy`: the base of strategies with replicas on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.cluster.devices import named_devices
+from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
+from mpistrat.tensorflow import shared_files, thread_pools
+from mpistrat.tensorflow.data import seeds
+from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.strategies.extended import RankExtended
+from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
+from mpistrat.tensorflow.strategies.strategy_members import RankMembers
+
+__all__ = ["RankStrategy", "agree"]
+
+
+class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: ignore[misc]
+    """A strategy with one replica for each device of each rank.
+
+    Parameters
+    ----------
+    devices
+        This rank's devices; equal in number on all ranks; default its GPUs, or one CPU.
+    cross_device_ops, options
+        How values are combined over replicas.
+    comm, backend
+        As of `Communicator`.
+    cluster_resolver
+        What the strategy shows as its resolver.
+
+    Notes
+    -----
+    **Collective** over `comm`.
+    """
+
+    _collective_key_base = 0  # MirroredExtended asks for it
+
+    def __init__(
+        self,
+        devices: Sequence[str] | None = None,
+        cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
+        *,
+        comm: Any = None,
+        backend: str = "auto",
+        options: Any = None,
+        cluster_resolver: Any = None,
+    ) -> None:
+        communicator = Communicator(comm, backend)
+        if communicator.size > 1:
+            thread_pools.share_cores(communicator)  # before TensorFlow is asked for its devices
+        with communicator.checking():
+            _check(cross_device_ops, options)
+            names = (
+                self._default_devices()
+                if devices is None
+                else _local_devices(devices, communicator.rank)
+            )
+        bridge = Bridge(communicator, options)
+        agree(communicator, len(names))
+        super().__init__(
+            self._make_extended(
+                bridge, names, cross_device_ops=cross_device_ops, cluster_resolver=cluster_resolver
+            )
+        )
+
+    def _default_devices(self) -> list[str]:
+        """Return this process's GPUs, or one CPU."""
+        gpus = tf.config.list_logical_devices("GPU")
+        return [device.name for device in gpus] or ["CPU:0"]
+
+    def _make_extended(self, bridge: Bridge, devices: Sequence[str], **how: Any) -> Any:
+        """Return the machinery."""
+        return RankExtended(self, bridge, devices, **how)
+
+    def close(self) -> None:
+        """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
+        self.communicator.close()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.communicator.end(error)
+
+
+def agree(communicator: Communicator, count: int) -> None:
+    """Prepare ranks with `count` local devices for one strategy. **Collective.**"""
+    counts = communicator.allgather_object(count)
+    if len(set(counts)) > 1:
+        raise UsageError(
+            f"numbers of local devices by rank: {counts}; TensorFlow's replicas have to be"
+            " equally many on all ranks: give devices= of equal length"
+        )
+    seeds.agree_on_seed(communicator)
+    if communicator.size > 1:
+        shared_files.install(communicator)
+
+
+def _check(cross_device_ops: Any, options: Any) -> None:
+    if cross_device_ops is not None and not isinstance(
+        cross_device_ops, tf.distribute.CrossDeviceOps
+    ):
+        raise UsageError(
+            f"cross_device_ops={cross_device_ops!r}; expected a tf.distribute.CrossDeviceOps,"
+            " such as tf.distribute.ReductionToOneDevice()"
+        )
+    kind = type(tf.distribute.experimental.CommunicationOptions())  # the public name makes another
+    if options is not None and not isinstance(options, kind):
+        raise UsageError(
+            f"communication_options={options!r}; expected"
+            " tf.distribute.experimental.CommunicationOptions(...)"
+        )
+
+
+def _local_devices(devices: Sequence[str], rank: int) -> list[str]:
+    """Return names as TensorFlow takes them."""
+    names = [name.split("/")[-1].removeprefix("device:") for name in named_devices(devices, rank)]
+    known = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
+    if not set(names) <= set(known):
+        raise UsageError(f"devices={names}: TensorFlow has {', '.join(known)} in this process")
+    return names

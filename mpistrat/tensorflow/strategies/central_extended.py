@@ -1,0 +1,70 @@
+"""The machinery of variables that a rank has once, whatever its number of replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.graph.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.strategies.extended_members import OverRanks
+from mpistrat.tensorflow.strategies.first_replica_reads import read_alike
+from mpistrat.tensorflow.strategies.initial_values import first_value
+
+__all__ = ["CentralExtended"]
+
+
+class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[misc]
+    """TensorFlow's central storage of this rank's devices, joined over the ranks by MPI.
+
+    Parameters
+    ----------
+    strategy
+        What it is made for.
+    bridge
+        The collectives between ranks.
+    compute_devices
+        Of this rank, one replica each; equal in number on all ranks.
+    parameter_device
+        Where variables are; None for the only GPU, or the CPU.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        bridge: Bridge,
+        compute_devices: Sequence[str],
+        parameter_device: str | None,
+    ) -> None:
+        self.bridge = bridge
+        super().__init__(
+            strategy, compute_devices=list(compute_devices), parameter_device=parameter_device
+        )
+        self.experimental_enable_get_next_as_optional = True
+        self._cross_device_ops = RankAllReduce(bridge)
+        self.name_task()
+
+    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        self.bridge.require_open()
+        if self.bridge.size > 1:
+            initial, dtype = kwargs["initial_value"], kwargs.get("dtype")
+            device = self.parameter_devices[0]
+            kwargs["initial_value"] = first_value(self.bridge, initial, dtype, device)
+        if kwargs.get("synchronization") == tf.VariableSynchronization.ON_READ:
+            return self._create_on_read(next_creator, **kwargs)
+        return super()._create_variable(next_creator, **kwargs)
+
+    def _create_on_read(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        """Return a part of it for each replica, such as of a metric: they are summed when read."""
+
+        def parts(**kwargs: Any) -> list[tf.Variable]:
+            with tf.device(self.parameter_devices[0]):
+                first = next_creator(**kwargs)
+                kwargs["initial_value"] = first.read_value
+                return [first, *(next_creator(**kwargs) for _ in self.worker_devices[1:])]
+
+        found = private_api.distributed_variable(self._container_strategy(), parts, **kwargs)
+        return read_alike(found) if self.bridge.size > 1 else found

@@ -1,0 +1,45 @@
+"""Variables that differ by replica and are read as the first replica's of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.private import api as private_api
+
+__all__ = ["FirstOfAll", "OfRank0", "read_alike"]
+
+
+class OfRank0:
+    """What ``ON_READ`` with ``ONLY_FIRST_REPLICA`` is on several ranks: equal on all of them.
+
+    It stands before a class of TensorFlow's, which would give each rank its own first replica's
+    value. Reading it across replicas is **Collective**.
+    """
+
+    _distribute_strategy: Any
+    _get_replica: Callable[[int], Any]
+
+    def _get_cross_replica(self) -> tf.Tensor:
+        mine = tf.convert_to_tensor(self._get_replica(0))
+        return self._distribute_strategy.extended.bridge.broadcast(mine, is_new=False)
+
+    def value(self) -> tf.Tensor:
+        """Return rank 0's first value, or in a replica its own."""
+        if private_api.reads_across_replicas(self._distribute_strategy):
+            return self._get_cross_replica()
+        return super().value()  # type: ignore[misc]
+
+
+class FirstOfAll(OfRank0, private_api.SyncOnReadVariable):  # type: ignore[misc]
+    """Such a variable of a mirrored strategy."""
+
+
+def read_alike(variable: Any) -> Any:
+    """Return a variable that is being made; all ranks will read the same of it. **Local.**"""
+    is_on_read = isinstance(variable, private_api.SyncOnReadVariable)
+    if is_on_read and variable.aggregation == tf.VariableAggregation.ONLY_FIRST_REPLICA:
+        variable.__class__ = FirstOfAll
+    return variable

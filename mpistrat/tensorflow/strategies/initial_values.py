@@ -1,0 +1,61 @@
+"""Choose the first value of a new variable: rank 0's on all ranks, or this rank's own.
+
+While one rank saves, Keras and TensorFlow make variables of their own: a counter of saves, or an
+optimizer to look at its attributes. The other ranks make none then, and so cannot take part; the
+values are constants, which all ranks have.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import tensorflow as tf
+
+from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.private import api as private_api
+
+__all__ = ["first_value", "made_alone"]
+
+
+class _Local(threading.local):
+    is_alone = False
+
+
+_local = _Local()
+
+
+def made_alone(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function whose variables begin with what each rank computes for itself."""
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before, _local.is_alone = _local.is_alone, True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _local.is_alone = before
+
+    return call
+
+
+def first_value(
+    bridge: Bridge, initial_value: Any, dtype: Any, device: str
+) -> Callable[[], tf.Tensor]:
+    """Return what makes a variable's first value: rank 0's, on all ranks. **Local.**
+
+    What it returns is **Collective**, unless the variable is made in a function of `made_alone`.
+    """
+
+    def value() -> tf.Tensor:
+        found = initial_value() if callable(initial_value) else initial_value
+        with tf.device(device):
+            mine = tf.convert_to_tensor(private_api.checkpointed_value(found), dtype=dtype)
+            return mine if _local.is_alone else bridge.broadcast(mine)
+
+    return value
+
+
+private_api.wrap_save_counters(made_alone)

@@ -1,0 +1,34 @@
+"""`OneDeviceStrategy`: one replica, on one device of this rank."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.backends.threads import ThreadComm, ThreadWorld
+from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
+
+__all__ = ["OneDeviceStrategy"]
+
+
+class OneDeviceStrategy(OlderMembers, distribute.OneDeviceStrategy):  # type: ignore[misc]
+    """TensorFlow's strategy of one replica on `device`; other ranks have nothing to do with it.
+
+    Parameters
+    ----------
+    device
+        Such as ``"CPU:0"``, or ``"/cpu:0"`` as TensorFlow writes it.
+
+    References
+    ----------
+    tf.distribute.OneDeviceStrategy.
+    """
+
+    @cached_property
+    def communicator(self) -> Communicator:
+        """Collectives of this process alone. **Local.**"""
+        return Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to free. **Local.**"""

@@ -1,0 +1,68 @@
+"""Divide the cores of a machine among TensorFlow's thread pools of its ranks.
+
+TensorFlow starts a thread for each core in every process. Ranks on one machine would have several
+times as many threads as there are cores, which wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+
+import tensorflow as tf
+
+from mpistrat.collectives import Communicator
+from mpistrat.system import cores
+from mpistrat.system.log import get_logger, warn_once
+from mpistrat.tensorflow.private import api as private_api
+
+__all__ = ["share_cores"]
+
+_LOG = get_logger(__name__)
+
+_LEAST_BETWEEN = 2
+"""Threads that start operations: one may be in a ``tf.numpy_function`` that waits for a rank."""
+
+
+def share_cores(communicator: Communicator) -> None:
+    """Give this rank's pools as many threads as its part of the machine's cores. **Collective.**
+
+    What the program or the environment has set stays. TensorFlow must not have been used yet: it
+    reads the sizes when it starts.
+    """
+    mine, topology = cores.usable(), communicator.topology
+    masks = communicator.allgather_object(mine)
+    host = topology.hostnames[topology.rank]
+    local = [mask for mask, one in zip(masks, topology.hostnames, strict=True) if one == host]
+    if len(local) > 1:
+        share = cores.fair_share(mine, local, cores.quota())
+        if share < len(mine):
+            _set_pools(share, f"{len(local)} ranks on {host} with {len(mine)} cores for this one")
+
+
+def _set_pools(share: int, why: str) -> None:
+    pools = tf.config.threading
+    has_intra = _is_set(pools.get_intra_op_parallelism_threads(), "TF_NUM_INTRAOP_THREADS")
+    has_inter = _is_set(pools.get_inter_op_parallelism_threads(), "TF_NUM_INTEROP_THREADS")
+    try:
+        if not has_intra:
+            pools.set_intra_op_parallelism_threads(share)
+            if share == 1:  # a thread that spins, waiting for work, has the core of one that works
+                private_api.stop_spinning()
+        if not has_inter:
+            pools.set_inter_op_parallelism_threads(max(_LEAST_BETWEEN, share))
+    except RuntimeError:  # it has started
+        warn_once(
+            _LOG,
+            "threads too late",
+            f"{why}: TensorFlow, in use before the strategy, has threads for all cores on each"
+            " rank, which is slow; make the strategy first, or begin with"
+            f" tf.config.threading.set_intra_op_parallelism_threads({share})",
+        )
+        return
+    if not (has_intra and has_inter):
+        text = f"{why}: TensorFlow computes with {share} threads here; to have others, set"
+        warn_once(_LOG, "threads", f"{text} tf.config.threading before the strategy", "INFO")
+
+
+def _is_set(threads: int, variable: str) -> bool:
+    return threads != 0 or bool(os.environ.get(variable))
