@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 
 import mpistrat
-from mpistrat.testing.leftovers import remove_segments
+from mpistrat.testing.launching.leftovers import remove_segments
 
 pytest_plugins = ["mpistrat.testing.plugin", "pytester"]
 
@@ -19,12 +19,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let pytest-xdist hand out the files in their order, not those of few tests last.
 
     No example has a time limit of its own. The tests are about built-in tunings, whatever this
-    user has tuned.
+    user has tuned. Programs that tests start may import test files, and so the helpers.
     """
     config.option.loadscopereorder = False
     hypothesis.settings.register_profile("untimed", deadline=None)
     hypothesis.settings.load_profile("untimed")
     os.environ["MPISTRAT_TUNING"] = str(Path(__file__).with_name("no_such_tuning.json"))
+    here, paths = str(Path(__file__).parent), os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if here not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, *paths]))
 
 
 @pytest.hookimpl(tryfirst=True)

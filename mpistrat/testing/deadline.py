@@ -1,4 +1,4 @@
-"""Deadlines for what pytest runs in its own process: a hang is a failure with a message."""
+"""Fail a test of pytest's own process at its deadline, with the stacks of its threads."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mpistrat.testing import spool
-from mpistrat.testing.mpirun import LauncherError, find_launcher
-from mpistrat.testing.running import RankOutput, RunningJob
-from mpistrat.testing.spool import Task
-from mpistrat.testing.watch import TaskResult, TaskWatch
+from mpistrat.testing.launching.mpirun import LauncherError, find_launcher
+from mpistrat.testing.launching.running_job import RankOutput, RunningJob
+from mpistrat.testing.tasks import spool
+from mpistrat.testing.tasks.spool import Task
+from mpistrat.testing.tasks.watch import TaskResult, TaskWatch
 
 __all__ = ["MpiJob", "TaskResult"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpistrat.testing.mpirun import Launcher, LauncherError, find_launcher
-from mpistrat.testing.running import RankOutput, RunningJob
+from mpistrat.testing.launching.mpirun import Launcher, LauncherError, find_launcher
+from mpistrat.testing.launching.running_job import RankOutput, RunningJob
 
 __all__ = [
     "JobResult",

@@ -1,4 +1,4 @@
-"""The layouts that contract tests run on: a number of ranks, and of local devices on each."""
+"""The layouts that conformance tests run on: ranks, and local devices on each rank."""
 
 from __future__ import annotations
 

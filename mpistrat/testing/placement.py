@@ -1,7 +1,8 @@
-"""Where a test runs: in pytest's own process, or in a job of how many ranks."""
+"""Decide where a test runs: in pytest's own process, or in a job of so many ranks."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Placement:
     Attributes
     ----------
     file
-        The test file; the cases of one size in its folder share a job, but for files alone.
+        The test file.
     ranks
         Size of the job; 0: no job, pytest's own process.
     timeout_s
@@ -49,6 +50,20 @@ class Placement:
     ranks: int
     timeout_s: float
     is_alone: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder whose cases of one size share a job, except files that are alone.
+
+        It is the nearest with a conftest.py, so that folders below it share its jobs.
+        """
+        return _folder_of_jobs(self.file.parent)
+
+
+@functools.cache
+def _folder_of_jobs(folder: Path) -> Path:
+    above = (folder, *folder.parents)
+    return next((one for one in above if (one / "conftest.py").exists()), folder)
 
 
 def _check_marker(

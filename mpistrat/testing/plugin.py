@@ -12,7 +12,8 @@ Use it by ``pytest_plugins = ["mpistrat.testing.plugin"]`` in a conftest.py. The
 
 Such a body passes when it passes on every rank. It may take parametrized values (they are pickled
 and sent), no fixtures. Tests of one folder and size share a job, and run one after the other; with
-``alone=True`` those of one file and size do, after all others of the folder.
+``alone=True`` those of one file and size do, after all others of the folder. Folders below one
+that has a conftest.py count as that one.
 Without MPI these tests fail; MPISTRAT_TESTS_WITHOUT_MPI=1 skips them instead.
 """
 
@@ -27,8 +28,7 @@ import pytest
 
 from mpistrat.testing.deadline import deadline
 from mpistrat.testing.job import TaskResult
-from mpistrat.testing.jobs import Jobs
-from mpistrat.testing.mpirun import LauncherError
+from mpistrat.testing.launching.mpirun import LauncherError
 from mpistrat.testing.placement import (
     SIZE_PARAMETER,
     arguments,
@@ -36,6 +36,7 @@ from mpistrat.testing.placement import (
     placement,
     without_mpi,
 )
+from mpistrat.testing.tasks.job_pool import Jobs
 
 _LAST_RESORT_S = 180.0
 """Added to a test's deadline; then pytest itself ends, with every thread's stack."""
@@ -73,12 +74,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of a job next to each other; else keep the order."""
-    paths = dict.fromkeys(path for item in items for path in (item.path.parent, item.path))
+    paths = dict.fromkeys(path for item in items for path in (placement(item).folder, item.path))
     order = {path: i for i, path in enumerate(paths)}
 
     def key(item: pytest.Item) -> tuple[int, bool, int, int]:
         place = placement(item)
-        return order[item.path.parent], place.is_alone, order[item.path], place.ranks
+        return order[place.folder], place.is_alone, order[item.path], place.ranks
 
     items.sort(key=key)
 

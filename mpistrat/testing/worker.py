@@ -15,10 +15,10 @@ import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpistrat.testing import spool
-from mpistrat.testing.importing import load_test_module
-from mpistrat.testing.rank import rank_from_environment
-from mpistrat.testing.spool import Outcome, Task
+from mpistrat.testing.launching.rank import rank_from_environment
+from mpistrat.testing.tasks import spool
+from mpistrat.testing.tasks.importing import load_test_module
+from mpistrat.testing.tasks.spool import Outcome, Task
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -2,10 +2,10 @@
 
 import pytest
 
+from helpers.one_gpu import OneGpuConformance
 from mpistrat import CentralStorageStrategy
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.testing.strategies.one_gpu import OneGpuConformance
 
 
 class TestOneGpu(OneGpuConformance):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import mpistrat
+from helpers.coordination import Cast, on_chief
 from mpistrat import Variable
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.intake import as_array
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.optimizers import SGD
-from mpistrat.testing.coordination import Cast, on_chief
 
 
 @pytest.fixture(autouse=True)

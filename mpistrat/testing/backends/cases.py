@@ -1,4 +1,4 @@
-"""What the parts of the conformance class for backends share: the hook, and how a body runs."""
+"""Base class of the conformance classes for backends: how a test body gets its ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that every rank can compute for every rank, and what collectives must make of them.
+"""Inputs that each rank can compute for every rank, and the results expected of collectives.
 
 The numbers are small whole ones, so that sums and products of a few ranks are exact in every
 dtype, half types too: results are compared bit by bit.

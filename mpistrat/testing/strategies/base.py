@@ -1,6 +1,6 @@
-"""What the conformance classes of strategies share: the hook, and values to compare with.
+"""Base class of the conformance classes for strategies, and helpers to compare values.
 
-The classes are in the modules ``strategy_*``, one an area. A number in a test's name is that of
+The classes are in the modules beside this one, one an area. A number in a test's name is that of
 the behaviour (b) or example (e) in the project's contract. Expected values are closed forms in
 the number of replicas and the replica's id, so they hold for every layout.
 """
@@ -14,8 +14,8 @@ import numpy as np
 
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.values import PerReplica
+from mpistrat.testing.launching.rank import rank_from_environment
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.rank import rank_from_environment
 
 __all__ = ["StrategyConformance", "distribute", "equal", "local_ids", "rank_in", "together"]
 

@@ -1,0 +1,186 @@
+"""One program on the ranks of one mpirun, from launch to the end of its last process."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpistrat.testing.launching import processes, rank
+from mpistrat.testing.launching.mpirun import find_launcher
+
+__all__ = ["RankOutput", "RunningJob"]
+
+
+@dataclass(frozen=True)
+class RankOutput:
+    """What one rank wrote."""
+
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both streams as one text, stdout first."""
+        return self.stdout + self.stderr
+
+
+class RunningJob:
+    """A program on `ranks` ranks under mpirun; ended, with all it started, by :meth:`close`.
+
+    Parameters
+    ----------
+    argv
+        What would stand after ``python``: a script, ``-m module`` or ``-c code``, and arguments.
+    ranks
+        Number of ranks.
+    env
+        Environment variables to set on top of this process's own.
+    cwd
+        Working directory; default: this process's.
+    options
+        Further options of mpirun.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        ranks: int,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        launcher = find_launcher()
+        self.ranks = ranks
+        self.folder = Path(tempfile.mkdtemp(prefix="mpistrat-job-"))
+        self._alive = (self.folder / rank.ALIVE_FILE).open("wb")
+        fcntl.flock(self._alive, fcntl.LOCK_EX)
+        self._token, mark = processes.new_token()
+        marks = {processes.TOKEN_VARIABLE: mark, "PYTHONUNBUFFERED": "1"}
+        with (self.folder / "mpirun.out").open("wb") as output:
+            program = [sys.executable, rank.__file__, str(self.folder), *argv]
+            self._mpirun = subprocess.Popen(
+                [*launcher.command(ranks, options), *program],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=launcher.environment() | dict(env or {}) | marks,
+                cwd=cwd,
+                start_new_session=True,
+            )
+
+    def poll(self) -> int | None:
+        """Return mpirun's exit status, or None while it runs."""
+        return self._mpirun.poll()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for mpirun to end, at most `timeout_s` seconds; return whether it did."""
+        try:
+            self._mpirun.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def pids(self) -> dict[int, int]:
+        """Return the process id of every rank that has started, by rank."""
+        files = ((i, self.folder / f"rank{i}.pid") for i in range(self.ranks))
+        return {i: int(text) for i, file in files if file.exists() and (text := file.read_text())}
+
+    def output_sizes(self) -> tuple[tuple[int, int], ...]:
+        """Return how many bytes each rank has written to stdout and stderr."""
+        files = (self._files(i) for i in range(self.ranks))
+        return tuple((_size(out), _size(err)) for out, err in files)
+
+    def outputs(self, since: Sequence[tuple[int, int]] | None = None) -> tuple[RankOutput, ...]:
+        """Return what each rank wrote after an earlier :meth:`output_sizes`, by default all."""
+        starts = since or [(0, 0)] * self.ranks
+        return tuple(
+            RankOutput(*map(_text, self._files(i), start)) for i, start in enumerate(starts)
+        )
+
+    def wait_for(
+        self, word: str, ranks: Iterable[int] | None = None, timeout_s: float = 40.0
+    ) -> list[str]:
+        """Wait for a line with `word` on the stdout of each of `ranks`, by default of all.
+
+        Lines count once they are whole: ``print(1, 2)`` writes its arguments one by one.
+
+        Returns
+        -------
+        list of str
+            The first such line of each.
+
+        Raises
+        ------
+        TimeoutError
+            One has written none after `timeout_s` seconds, or when mpirun ended. It says who, and
+            what all have written.
+        """
+        wanted = list(range(self.ranks) if ranks is None else ranks)
+        end = time.monotonic() + timeout_s
+        while True:
+            has_ended = self.poll() is not None
+            outputs = self.outputs()
+            found = {rank: _line_with(word, outputs[rank].stdout) for rank in wanted}
+            missing = [rank for rank, line in found.items() if line is None]
+            if not missing:
+                return [line for line in found.values() if line is not None]
+            if has_ended or time.monotonic() > end:
+                raise TimeoutError(
+                    f"no line with {word!r} of ranks {missing}"
+                    f" {'until mpirun ended' if has_ended else f'in {timeout_s:g} s'}; got"
+                    f" {[one.text for one in outputs]}, and of mpirun: {self.launcher_output()}"
+                )
+            time.sleep(0.02)
+
+    def launcher_output(self) -> str:
+        """Return what mpirun itself wrote."""
+        return _text(self.folder / "mpirun.out", 0)
+
+    def _files(self, index: int) -> tuple[Path, Path]:
+        return self.folder / f"rank{index}.out", self.folder / f"rank{index}.err"
+
+    def dump_stacks(self, patience_s: float = 1.0) -> None:
+        """Make every live rank write its Python stacks to its stderr."""
+        before = self.output_sizes()
+        pids = self.pids()
+        alive = {i: pid for i, pid in pids.items() if processes.is_alive(pid)}
+        processes.send(alive.values(), signal.SIGUSR1, self._token)
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            time.sleep(0.05)  # before the first look as well: a dump takes several writes
+            now = self.output_sizes()
+            if all(now[i][1] > before[i][1] for i in alive):
+                break
+
+    def end(self, grace_s: float = 2.0) -> None:
+        """End mpirun, the ranks and whatever they started; return when they are gone."""
+        processes.end_all(self._token, [self._mpirun.pid, *self.pids().values()], grace_s)
+        self.wait(5.0)
+
+    def close(self) -> None:
+        """End the job if it still runs and remove its files (idempotent)."""
+        if not self._alive.closed:
+            self.end()
+            self._alive.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _line_with(word: str, text: str) -> str | None:
+    lines = text.splitlines(keepends=True)
+    return next((line[:-1] for line in lines if word in line and line.endswith("\n")), None)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _text(file: Path, start: int) -> str:
+    return file.read_bytes()[start:].decode(errors="replace") if file.exists() else ""

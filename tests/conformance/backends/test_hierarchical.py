@@ -1,0 +1,56 @@
+"""Shared memory and rings of messages: jobs of three and four ranks on pretended nodes of two."""
+
+import contextlib
+
+import pytest
+
+from helpers.pretend.nodes import pretended_nodes
+from mpistrat.testing.backends.cases import setting
+from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
+from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
+from mpistrat.testing.placement import takes_long, with_all
+
+_SOME = ("bool", "int8", "float16", "bfloat16", "float32", "complex128")
+
+
+@pytest.mark.mpi(ranks=4 if with_all() else 3)
+class TestHierarchical(BackendConformance):
+    """Three ranks on nodes of two and one, four on two and two."""
+
+    sizes = (3, 4) if with_all() else (3,)
+    moved_dtypes = DTYPES_BY_SIZE
+
+    def run(self, size, body):
+        with pretended_nodes(2), job_communicator(size) as comm:
+            if comm is not None:
+                run_body(comm, "hierarchical", body)
+
+
+@takes_long()
+@pytest.mark.mpi(ranks=4)
+class TestRings(TestHierarchical):
+    """The same with rings for all but the least arrays."""
+
+    sizes = (4,)
+    dtypes = _SOME
+
+    def run(self, size, body):
+        sizes = {"RING_BYTES": 32, "RING_MOST_BYTES": 2048, "SHORT_BYTES": 0}
+        with contextlib.ExitStack() as stack:
+            for name, value in sizes.items():
+                stack.enter_context(setting(name, value))
+            super().run(size, body)
+
+
+@pytest.mark.mpi(ranks=3)
+class TestNodesOfOneRank(BackendConformance):
+    """No shared memory at all, and rings for all but the least arrays."""
+
+    sizes = (3,)
+    dtypes = _SOME
+    moved_dtypes = DTYPES_BY_SIZE
+
+    def run(self, size, body):
+        with pretended_nodes(1), setting("RING_BYTES", 32), job_communicator(size) as comm:
+            if comm is not None:
+                run_body(comm, "hierarchical", body)

@@ -1,0 +1,139 @@
+"""Jobs with parameter servers that end, well or badly: real programs, looked at from outside."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import mpistrat
+from helpers.strategy_job import SOON_S, START_S
+from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import takes_long
+
+PROGRAM = """
+import os, signal, sys, threading, time
+import numpy as np
+import mpistrat as ms
+from mpistrat.cluster_resolver import MPIClusterResolver
+
+resolver = MPIClusterResolver(num_ps=2)
+if os.environ.get("LEAVES") == f"{resolver.task_type}{resolver.task_id}":
+    threading.Timer(0.5, os._exit, [int(os.environ["STATUS"])]).start()
+if resolver.task_type in ("worker", "ps"):
+    ms.Server(resolver).join()
+    print(resolver.task_type, resolver.task_id, "is done")
+    sys.exit(0)
+strategy = ms.ParameterServerStrategy(resolver)
+if "ALONE" in os.environ:
+    with strategy.scope():
+        v = ms.Variable(np.zeros(4))
+    print(v.assign_add(np.ones(4)).numpy().tolist())
+    exec(os.environ["ALONE"])
+    sys.exit(0)
+coordinator = ms.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    v = ms.Variable(np.zeros(4), name="v")
+
+def add(x):
+    v.assign_add(np.full(4, x))
+
+def kill(number):
+    if ms.coordinator.experimental_get_current_worker_index() == 1:
+        os.kill(os.getpid(), number)
+    time.sleep(1.0)  # so that worker 1 gets one, too
+
+def leave():
+    os._exit(3)
+
+for i in range(100):
+    coordinator.schedule(add, args=(1.0,))
+"""
+
+
+def run(body, **env):
+    root = str(Path(mpistrat.__file__).parents[1])
+    path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    result = run_job(["-c", PROGRAM + body], 5, 40.0, env={"PYTHONPATH": path, **env})
+    assert not result.timed_out, result.output
+    assert result.duration_s < SOON_S + START_S, result.output
+    return result
+
+
+def check_failed(result, words, silent=()):
+    """Check that the job failed, and that each rank but those that died says why."""
+    assert result.returncode != 0, result.output
+    for rank, output in enumerate(result.ranks):
+        if rank not in silent:
+            assert words in output.stderr, f"rank {rank} says nothing of it\n{result.output}"
+
+
+@pytest.mark.parametrize("close", ["", pytest.param("strategy.close()", marks=takes_long())])
+def test_at_the_end_of_the_chiefs_program_all_ranks_end_well(close):
+    result = run("coordinator.join()\nprint(v.numpy().tolist())\n" + close).check()
+    assert result.ranks[0].stdout == "[100.0, 100.0, 100.0, 100.0]\n"
+    roles = ["worker 0", "worker 1", "ps 0", "ps 1"]
+    assert [one.stdout for one in result.ranks[1:]] == [f"{role} is done\n" for role in roles]
+    assert not any(one.stderr for one in result.ranks), result.output
+
+
+@pytest.mark.parametrize("node_size", ["0", pytest.param("2", marks=takes_long())])
+@pytest.mark.parametrize("close", ["strategy.close()", pytest.param("", marks=takes_long())])
+def test_a_strategy_without_a_coordinator_ends_its_workers_too(close, node_size):
+    result = run("", ALONE=close, MPISTRAT_NODE_SIZE=node_size).check()
+    assert result.ranks[0].stdout == "[1.0, 1.0, 1.0, 1.0]\n"
+    assert [one.stdout for one in result.ranks[1:3]] == [
+        "worker 0 is done\n",
+        "worker 1 is done\n",
+    ]
+    assert not any(one.stderr for one in result.ranks), result.output
+
+
+@takes_long()
+def test_a_worker_that_does_not_end_is_named_and_nobody_waits_for_it():
+    body = "coordinator.join()\ncoordinator.schedule(time.sleep, args=(1000,))\nstrategy.close()"
+    result = run(body, MPISTRAT_TIMEOUT="2")
+    check_failed(result, "worker 0 (rank 1) has been in function sleep", silent=(1, 2))
+
+
+@takes_long()
+def test_the_chief_need_not_join():
+    run("print('over')").check()
+
+
+@pytest.mark.parametrize("node_size", ["0", pytest.param("2", marks=takes_long())])
+def test_an_exception_of_the_chief_ends_all_ranks(node_size):
+    result = run("raise RuntimeError('the chief said so')", MPISTRAT_NODE_SIZE=node_size)
+    check_failed(result, "the chief said so")
+
+
+def test_an_uncaught_error_of_a_function_ends_all_ranks():
+    result = run("coordinator.schedule(lambda: 1 / 0)\ncoordinator.join()")
+    check_failed(result, "ZeroDivisionError: division by zero")
+    assert "CoordinatorError: function <lambda> failed on worker" in result.ranks[0].stderr
+
+
+@takes_long()
+def test_the_chief_leaves_without_a_word():
+    """Some launchers end the whole job at once; nobody may hang."""
+    assert run("coordinator.join()\nleave()").returncode != 0
+
+
+@pytest.mark.parametrize("how", [pytest.param("leave", marks=takes_long()), "kill"])
+def test_a_worker_dies(how):
+    function = "leave" if how == "leave" else "kill, args=(signal.SIGKILL,)"
+    body = f"coordinator.schedule({function})\n" * 2 + "coordinator.join()"
+    result = run("coordinator.join()\n" + body)
+    assert result.returncode != 0
+
+
+@pytest.mark.parametrize("status", ["0", pytest.param("3", marks=takes_long())])
+@pytest.mark.parametrize("member", [pytest.param("worker1", marks=takes_long()), "ps1"])
+def test_a_member_leaves_in_the_middle(member, status):
+    """Most launchers then end the job at once; else every rank says whom it lost."""
+    body = """
+for i in range(100_000):
+    coordinator.schedule(add, args=(1.0,))
+coordinator.join()
+time.sleep(10)
+"""
+    assert run(body, LEAVES=member, STATUS=status).returncode != 0

@@ -1,0 +1,275 @@
+"""The plugin: bodies on ranks, and what is shown when a rank fails, hangs or dies."""
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpistrat.testing.layouts import LAYOUTS, Layout
+from mpistrat.testing.placement import takes_long
+
+pytestmark = takes_long()
+_turns: list[int] = []
+
+
+@pytest.mark.mpi(ranks=[1, 2, 3, 4])
+def test_body_runs_on_every_rank() -> None:
+    comm = MPI.COMM_WORLD
+    assert comm.allreduce(1) == comm.size
+    assert sorted(comm.allgather(os.getpid())) == sorted(set(comm.allgather(os.getpid())))
+
+
+@pytest.mark.mpi(ranks=[2, 3])
+@pytest.mark.parametrize("scale", [1, 10])
+def test_sizes_and_values_multiply(scale: int) -> None:
+    assert MPI.COMM_WORLD.allreduce(scale) in (2 * scale, 3 * scale)
+
+
+@pytest.mark.mpi(ranks=2)
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_tests_of_one_file_and_size_share_a_job(turn: int) -> None:
+    assert _turns == list(range(turn))  # what earlier tests left in this process
+    _turns.append(turn)
+
+
+class Pair:
+    """A class of the test file travels to the ranks, and is the same class there."""
+
+    def __init__(self, left: int, right: int) -> None:
+        self.left, self.right = left, right
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("array", "function", "pair"), [(np.arange(3.0), lambda x: x + 1, Pair(1, 2))]
+)
+def test_any_value_travels(
+    array: np.ndarray, function: Callable[[np.ndarray], np.ndarray], pair: Pair
+) -> None:
+    np.testing.assert_array_equal(function(array), [1.0, 2.0, 3.0])
+    assert isinstance(pair, Pair)
+    assert pair.right == MPI.COMM_WORLD.size
+
+
+class TestMethods:
+    """Methods run on a new instance on each rank."""
+
+    word = "here"
+
+    @pytest.mark.mpi(ranks=2)
+    def test_method(self) -> None:
+        assert self.word == "here"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_layout_decides_where(layout: Layout) -> None:
+    assert MPI.COMM_WORLD.size == layout.ranks
+    assert (
+        layout.replicas == layout.ranks * layout.devices == layout.ranks * len(layout.device_names)
+    )
+
+
+HEADER = "import os, signal, time\nimport pytest\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
+NEXT = "\n@pytest.mark.mpi(ranks=2)\ndef test_next(): assert comm.allreduce(1) == 2\n"
+
+
+def outcome(inner: pytest.Pytester, code: str, **expected: int) -> pytest.RunResult:
+    inner.makepyfile(HEADER + code + NEXT)
+    result = inner.runpytest_subprocess("--import-mode=importlib", "-rA", timeout=60)
+    result.assert_outcomes(passed=expected.pop("passed", 1), **expected)
+    return result
+
+
+def test_failure_on_one_rank_shows_its_traceback(inner: pytest.Pytester) -> None:
+    code = """
+@pytest.mark.mpi(ranks=2)
+def test_one_fails():
+    print(f"said by {comm.rank}")
+    assert comm.rank != 1, "the message"
+"""
+    outcome(inner, code, failed=1).stdout.fnmatch_lines(
+        [
+            "===== rank 0 of 2: passed =====",
+            "said by 0",
+            "===== rank 1 of 2: failed =====",
+            "Traceback (most recent call last):",
+            "*AssertionError: the message",
+            "assert 1 != 1",
+            "said by 1",
+        ],
+        consecutive=False,
+    )
+
+
+def test_a_rank_left_waiting_by_a_failure_does_not_use_up_the_deadline(
+    inner: pytest.Pytester,
+) -> None:
+    code = """
+from mpistrat.testing.tasks import watch
+watch._FAILURE_GRACE_S = 0.5
+
+@pytest.mark.mpi(ranks=2, timeout_s=50)
+def test_one_fails():
+    if comm.rank == 0: raise ValueError("early")
+    comm.recv(source=0)
+"""
+    result = outcome(inner, code, failed=1)
+    result.stdout.fnmatch_lines(["*since a rank failed; still in the test: rank 1 of 2*"])
+    result.stdout.fnmatch_lines(["*ValueError: early"])
+    assert result.duration < 30
+
+
+@pytest.mark.parametrize("polls", [1000, 1], ids=["soon", "once looks are rare"])
+def test_hang_shows_the_stacks_of_all_ranks(inner: pytest.Pytester, polls: int) -> None:
+    code = f"""
+from mpistrat.testing.tasks import spool
+spool._IDLE_AFTER = {polls}
+
+def stuck_here():
+    comm.recv(source=comm.rank)
+
+@pytest.mark.mpi(ranks=2, timeout_s=1)
+def test_hangs(): stuck_here()
+"""
+    outcome(inner, code, failed=1).stdout.fnmatch_lines(
+        [
+            "deadline of 1 s passed; still in the test: rank 0, 1 of 2",
+            "===== rank 0 of 2: did not finish =====",
+            "*in stuck_here",
+            "===== rank 1 of 2: did not finish =====",
+            "*in stuck_here",
+        ]
+    )
+
+
+def test_a_slow_import_does_not_use_up_the_deadline(inner: pytest.Pytester) -> None:
+    code = """
+import time
+time.sleep(1.5)
+
+@pytest.mark.mpi(ranks=2, timeout_s=1)
+def test_is_quick(): assert comm.size == 2
+"""
+    outcome(inner, code, passed=2)
+
+
+@pytest.mark.parametrize("death", ["os._exit(7)", "os._exit(0)", "os.kill(os.getpid(), 9)"])
+def test_death_of_a_rank_is_a_failure(inner: pytest.Pytester, death: str) -> None:
+    code = f"""
+@pytest.mark.mpi(ranks=2)
+def test_dies():
+    if comm.rank == 1: {death}
+    comm.recv(source=1)
+"""
+    result = outcome(inner, code, failed=1)
+    result.stdout.re_match_lines(
+        [r"the process of rank .*of 2 ended in the test|mpirun ended with status"]
+    )
+    assert result.duration < 20
+
+
+def test_skip_needs_all_ranks(inner: pytest.Pytester) -> None:
+    code = """
+@pytest.mark.mpi(ranks=2)
+def test_all(): pytest.skip("not here")
+@pytest.mark.mpi(ranks=2)
+def test_some():
+    if comm.rank == 0: pytest.skip("not me")
+"""
+    result = outcome(inner, code, failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["===== rank 0 of 2: skipped =====", "not me"])
+    result.stdout.fnmatch_lines(["SKIPPED*not here"])
+
+
+def test_work_left_over_is_a_warning(inner: pytest.Pytester) -> None:
+    code = """
+@pytest.mark.mpi(ranks=2)
+def test_leaves_a_bad_exit():
+    import atexit
+    atexit.register(os._exit, 5)
+"""
+    result = outcome(inner, code, passed=2, warnings=1)
+    result.stdout.fnmatch_lines(["*job of 2 ranks ended with status * after its last test*"])
+
+
+def test_fixtures_cannot_travel(inner: pytest.Pytester) -> None:
+    code = "@pytest.mark.mpi\ndef test_with_fixture(tmp_path): pass\n"
+    outcome(inner, code, failed=1).stdout.fnmatch_lines(["*uses the fixture tmp_path;*"])
+
+
+def test_unknown_marker_argument_is_an_error(inner: pytest.Pytester) -> None:
+    code = "@pytest.mark.mpi(size=2)\ndef test_wrong(): pass\n"
+    result = outcome(inner, code, passed=0, errors=1)
+    result.stdout.fnmatch_lines(["*got () {'size': 2}; expected ranks=*"])
+
+
+@pytest.mark.parametrize(("allowed", "outcomes"), [("0", {"failed": 2}), ("1", {"skipped": 2})])
+def test_without_mpirun(
+    inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, allowed: str, outcomes: dict[str, int]
+) -> None:
+    monkeypatch.setenv("MPISTRAT_TESTS_WITHOUT_MPI", allowed)
+    code = """
+from mpistrat.testing.launching import mpirun
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    monkeypatch.setattr(mpirun.sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+@pytest.mark.mpi
+def test_needs_mpi(): pass
+"""
+    result = outcome(inner, code, passed=0, **outcomes)
+    result.stdout.fnmatch_lines(["*found no mpirun in *"])
+
+
+def test_order_groups_files_and_sizes(inner: pytest.Pytester) -> None:
+    code = """
+@pytest.mark.mpi(ranks=[3, 2])
+@pytest.mark.parametrize("x", [0, 1])
+def test_a(x): pass
+def test_here(): pass
+"""
+    inner.makepyfile(HEADER + code)
+    result = inner.runpytest_subprocess("--collect-only", "-q", timeout=60)
+    names = [line.rpartition("::")[2] for line in result.outlines if "::" in line]
+    assert names[0] == "test_here"
+    assert [name.partition("ranks")[2][:1] for name in names[1:]] == ["2", "2", "3", "3"]
+
+
+WHO = """
+import os
+from pathlib import Path
+import pytest
+
+@pytest.mark.mpi({})
+def test_who(): Path(__file__).with_suffix(f".{{os.getpid()}}").touch()
+"""
+
+
+def test_files_of_a_folder_share_jobs_while_there_is_room(inner: pytest.Pytester) -> None:
+    sizes = ["2", "3", "2", "4", "2", "2, alone=True", "2"]
+    inner.makepyfile(**{f"test_{i}": WHO.format(size) for i, size in enumerate(sizes)})
+    inner.runpytest_subprocess("--import-mode=importlib").assert_outcomes(passed=len(sizes))
+
+    def job(number: int) -> set[str]:
+        """Return the processes that the test of a file ran in."""
+        return {file.suffix for file in inner.path.glob(f"test_{number}.*")} - {".py"}
+
+    assert [len(job(number)) for number in range(7)] == [2, 3, 2, 4, 2, 2, 2]
+    assert job(0) == job(2)
+    assert not job(2) & job(4), "there is no room beside the job of four"
+    assert job(4) == job(6), "who is alone comes last"
+    assert not job(5) & job(6)
+
+
+def test_folders_below_one_conftest_share_jobs(inner: pytest.Pytester) -> None:
+    for folder in ("a", "b", "c"):
+        inner.mkdir(folder).joinpath("test_it.py").write_text(WHO.format(2))
+    inner.path.joinpath("b", "conftest.py").touch()
+    inner.runpytest_subprocess("--import-mode=importlib").assert_outcomes(passed=3)
+    jobs = [
+        {file.suffix for file in inner.path.glob(f"{one}/test_it.*")} - {".py"} for one in "abc"
+    ]
+    assert jobs[0] == jobs[2]
+    assert not jobs[0] & jobs[1]

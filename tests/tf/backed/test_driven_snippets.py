@@ -1,0 +1,77 @@
+"""Differential snippets where one rank drives TensorFlow's strategy, and as slices on 3 ranks."""
+
+from pathlib import Path
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from helpers.tf.cases import Case, compare  # noqa: E402
+from helpers.tf.driven_snippets import check_by_driver, check_driven  # noqa: E402
+from helpers.tf.process import four_cpus  # noqa: E402
+from helpers.tf.two_processes import snippets  # noqa: E402
+from mpistrat.testing.placement import takes_long  # noqa: E402 - TensorFlow may be missing
+
+four_cpus()
+
+pytestmark = takes_long()
+DIFFERENTIAL = Path(__file__).parents[1] / "differential"
+
+NOT_DRIVEN = {
+    "test_accumulation_functions",  # of a strategy that is made with one
+    "test_b61_what_has_no_files_is_not_sharded_by_file",  # asks how many ranks there are
+}
+# Only the driving rank can run these for all: a function that calls them, a replica that fails.
+BY_DRIVER = {
+    "reduce": [
+        "test_b32_axes_in_a_graph",
+        "test_b33_unequal_lengths_in_a_graph",
+        "test_b36_not_in_a_replica",
+    ],
+    "gather": [
+        "test_b42_b47_unequal_lengths_in_a_graph",
+        "test_b44_sparse_slices_are_refused_in_a_replica",
+        "test_b45_not_in_a_replica",
+    ],
+    "input": [
+        "test_an_iterator_in_a_graph",
+        "test_b63_as_input_signature",
+        "test_b63_element_spec",
+        "test_b67_in_a_graph",
+    ],
+    "run": ["test_results_of_replicas_that_raise", "test_runs_do_not_nest"],
+}
+ON_THREE = ["test_b30_ops_by_member_and_name", "test_b31_b32_axes", "test_b33_unequal_lengths"]
+
+
+def of(file):
+    return snippets(DIFFERENTIAL / f"test_{file}.py")
+
+
+def driven():
+    return [
+        (file, name)
+        for file in ("reduce", "gather", "input")
+        for name in of(file)
+        if name not in NOT_DRIVEN and name not in BY_DRIVER[file]
+    ]
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+@pytest.mark.parametrize(("file", "name"), driven())
+def test_on_all_ranks(file, name):
+    check_driven(of(file)[name])
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+@pytest.mark.parametrize(
+    ("file", "name"), [(file, name) for file, names in BY_DRIVER.items() for name in names]
+)
+def test_on_the_driving_rank(file, name):
+    check_by_driver(of(file)[name])
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=60)
+@pytest.mark.parametrize("name", ON_THREE)
+def test_slices_on_three_ranks(name):
+    compare(Case(3, 1, "Backed"), of("reduce")[name])

@@ -1,0 +1,241 @@
+"""What ranks print and log comes once: Keras's bars and tables, TensorFlow's start."""
+
+import contextlib
+import csv
+import io
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+
+import mpistrat  # noqa: E402 - TensorFlow may be missing
+import mpistrat.tensorflow as distribute  # noqa: E402
+from helpers.tf.cases import drop  # noqa: E402
+from helpers.tf.process import four_cpus  # noqa: E402
+from mpistrat.errors import CommunicationError  # noqa: E402
+from mpistrat.testing.launcher import run_job  # noqa: E402
+
+four_cpus()
+
+X = np.random.default_rng(0).normal(size=(24, 4)).astype("float32")
+
+TRAINING = ("fit", "evaluate", "predict")
+
+
+def made(strategy):
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        layers = [keras.layers.Dense(3), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+        model = keras.Sequential([keras.Input((4,)), *layers])
+        model.compile("adam", "mse", run_eagerly=True)
+    return model
+
+
+def world_folder(strategy):
+    return Path(strategy.communicator.bcast_object(tempfile.mkdtemp()))
+
+
+def files_in(folder):
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def run(model, call, *args, **how):
+    data = (X,) if call == "predict" else (X, X[:, :1])
+    return getattr(model, call)(*data, *args, batch_size=12, **how)
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.parametrize("call", TRAINING)
+def test_bars_are_rank_0s_unless_the_program_wants_them(call):
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        model = made(strategy)
+        told = {}
+        for verbose in ("default", "auto", 0, 1, 2):
+            with contextlib.redirect_stdout(io.StringIO()) as shown:
+                run(model, call, **({} if verbose == "default" else {"verbose": verbose}))
+            told[verbose] = bool(shown.getvalue())
+        is_chief = strategy.is_chief
+        assert told == {"auto": is_chief, "default": is_chief, 0: False, 1: True, 2: True}
+
+
+class Params(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.verbose = self.params["verbose"]
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_callbacks_are_told_and_lists_of_ones_own_are_made():
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        model = made(strategy)
+        seen = Params()
+        run(model, "fit", callbacks=[seen])
+        assert seen.verbose == ("auto" if strategy.is_chief else 0)
+        own = keras.callbacks.CallbackList(
+            [seen], False, True, model, verbose=1, epochs=1, steps=2
+        )
+        assert own.params["verbose"] == 1
+        assert keras.callbacks.CallbackList([seen]).callbacks == [seen]
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.parametrize("append", [False, True])
+@pytest.mark.parametrize("who", ["all", "chief"])
+def test_a_csv_logger_writes_each_line_once(append, who):
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        model, file = made(strategy), world_folder(strategy) / "log.csv"
+        for _ in range(2):
+            logger = keras.callbacks.CSVLogger(file, append=append)
+            callbacks = [logger] if who == "all" or strategy.is_chief else []
+            run(model, "fit", epochs=2, verbose=0, callbacks=callbacks)
+            with file.open() as table:  # rank 0's is whole once fit returns, on all ranks
+                rows = [row["epoch"] for row in csv.DictReader(table)]
+            assert logger.filename == str(file)
+            strategy.communicator.barrier()
+        assert rows == (["0", "1"] * 2 if append else ["0", "1"])
+
+
+class Summaries:
+    """What the callback needs of tf.summary, without the package tensorboard."""
+
+    experimental = tf.summary.experimental
+    create_file_writer = staticmethod(tf.summary.create_file_writer)
+    record_if = staticmethod(tf.summary.record_if)
+    trace_on = staticmethod(tf.summary.trace_on)
+    trace_export = staticmethod(tf.summary.trace_export)
+    graph = staticmethod(tf.summary.graph)
+
+    @staticmethod
+    def scalar(name, data, step=None):
+        return tf.summary.write(name, tf.convert_to_tensor(data), step=step)
+
+    histogram = image = scalar
+
+
+class OwnBoard(keras.callbacks.TensorBoard):
+    """A subclass that writes on its own."""
+
+    summary = Summaries
+
+    def on_epoch_end(self, epoch, logs=None):
+        super().on_epoch_end(epoch, logs)
+        with self._train_writer.as_default(epoch):
+            self.wrote = self.summary.scalar("own", 1.0)
+        self._val_writer.flush()
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.parametrize("where", ["in", "out"])
+def test_a_tensorboard_writes_one_file_of_each_kind(where):
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        model, folder = made(strategy), world_folder(strategy)
+        how = {"write_images": True, "update_freq": "batch", "write_steps_per_second": True}
+        board = OwnBoard(folder, histogram_freq=1, **how)
+        fit = {"epochs": 2, "verbose": 0, "validation_data": (X, X[:, :1])}
+        if where == "in":
+            with strategy.scope():
+                run(model, "fit", callbacks=[board], **fit)
+        else:
+            run(model, "fit", callbacks=[board], **fit)
+        assert bool(board.wrote) == strategy.is_chief
+        names = files_in(folder)
+        assert [name.split("/")[0] for name in names] == ["train", "validation"]
+        events = tf.compat.v1.train.summary_iterator(str(folder / names[0]))
+        tags = [value.tag for event in events for value in event.summary.value]
+        assert tags.count("epoch_loss") == tags.count("own") == 2
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_a_trace_is_rank_0s():
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        model, folder = made(strategy), world_folder(strategy)
+        board = OwnBoard(folder, profile_batch=1)
+        run(model, "fit", verbose=0, callbacks=[board])
+        traces = [name for name in files_in(folder) if name.endswith(".xplane.pb")]
+        assert len(traces) == 1
+
+
+class Slow(keras.callbacks.Callback):
+    """Takes longer than a wait may last, on rank 0 alone."""
+
+    def __init__(self, patch, limit, seconds):
+        super().__init__()
+        self.patch, self.limit, self.seconds = patch, limit, seconds
+
+    def on_train_end(self, logs=None):
+        self.patch.setenv("MPISTRAT_TIMEOUT", self.limit)
+        if self.model.distribute_strategy.is_chief:
+            time.sleep(self.seconds)
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=90)
+def test_the_end_of_fit_is_waited_for_longer():
+    with pytest.MonkeyPatch.context() as patch, distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        model = made(strategy)
+        run(model, "fit", verbose=0, callbacks=[Slow(patch, "1", 4)])
+        patch.undo()
+        assert strategy.communicator.allgather_object(1) == [1] * strategy.communicator.size
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=90)
+def test_a_callback_that_does_not_return_is_told():
+    def train():
+        run(model, "fit", verbose=0, callbacks=[Slow(patch, "0.1", 5)])
+        assert strategy.is_chief  # for which what the others gave is still there
+        strategy.communicator.barrier()
+
+    strategy = distribute.MirroredStrategy(["CPU:0"])
+    model = made(strategy)
+    told = r"(?s)the end of fit: .*on_train_end.*(ranks that did not come: 0;|gave up)"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CommunicationError, match=told):
+        train()
+    drop(strategy)
+
+
+PROGRAM = """
+import sys
+{first}
+import mpistrat.tensorflow as distribute
+import keras, numpy as np
+
+strategy = distribute.MirroredStrategy(["CPU:0"])
+with strategy.scope():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+model.fit(np.ones((8, 4)), np.ones((8, 1)), verbose={verbose})
+"""
+
+
+def written(ranks, first="", verbose="'auto'", **settings):
+    root = str(Path(mpistrat.__file__).parents[1])
+    path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    program = PROGRAM.format(first=first, verbose=verbose)
+    environment = {"PYTHONPATH": path, **settings}
+    return run_job(["-c", program], ranks, 60, environment).check().ranks
+
+
+@pytest.mark.deadline(120)
+def test_other_ranks_start_in_silence_and_a_line_says_how_to_hear_them(monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    first, *others = written(3)
+    assert "oneDNN" in first.stderr or "cpu_feature_guard" in first.stderr
+    assert first.stderr.count("to see the other ranks': verbose=1, TF_CPP_MIN_LOG_LEVEL=0") == 1
+    assert first.stdout
+    for other in others:
+        assert "oneDNN" not in other.stderr
+        assert "cpu_feature_guard" not in other.stderr
+        assert "to see the other" not in other.stderr
+        assert other.stdout == ""
+
+
+@pytest.mark.deadline(120)
+def test_who_asks_hears_all_ranks():
+    for rank in written(2, verbose="1", TF_CPP_MIN_LOG_LEVEL="0"):
+        assert "oneDNN" in rank.stderr or "cpu_feature_guard" in rank.stderr
+        assert "to see the other" not in rank.stderr
+        assert rank.stdout

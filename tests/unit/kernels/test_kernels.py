@@ -1,0 +1,121 @@
+"""The C++ kernels' own tests, compiled and run plainly and under sanitizers.
+
+They need nothing of Python or MPI; each is a program that prints what is wrong and exits with 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mpistrat.testing.placement import takes_long, with_all
+
+KERNELS = Path(__file__).parents[3] / "kernels"
+SOURCES = sorted(
+    file
+    for layer in ("simd", "gate", "calls", "shm", "mpi", "wire", "rows", "store")
+    for file in KERNELS.glob(f"{layer}/*.cc")
+)
+TESTS = sorted(KERNELS.glob("tests/*_test.cc"))
+
+# -ffp-contract=off: the instruction sets agree on every bit only without fused multiply-adds.
+# -g1: lines for the reports; more would take a third longer to compile.
+FLAGS = ["-std=c++17", "-g1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-pthread"]
+BUILDS = {
+    "plain": ["-O3" if with_all() else "-O1"],  # takes half as long; users have -O3
+    "thread": ["-O1", "-fsanitize=thread"],
+    "address,undefined": [
+        "-O0",  # half the time of compiling, and more than that of running
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=undefined",
+    ],
+}
+# A third of the time where arrays of 100 kB come and go: clear what is noted of their memory, and
+# do not map it anew, for which all processors have to be told.
+ENVIRONMENT = {**os.environ, "TSAN_OPTIONS": "clear_shadow_mmap_threshold=4000000"}
+COMPILE_S = 300
+RUN_S = 120
+
+Builder = Callable[[str], list[Path]]
+
+
+def compiler() -> list[str]:
+    """Return $CXX with its arguments or the usual compiler; skip the test if there is none."""
+    names = [os.environ.get("CXX", ""), "c++", "g++", "clang++"]
+    for command in map(shlex.split, names):
+        if command and shutil.which(command[0]):
+            return command
+    pytest.skip(f"found no C++ compiler: neither $CXX nor any of {', '.join(names[1:])}")
+
+
+def run(command: list[str | Path], deadline_s: float) -> None:
+    """Run `command`; fail with all that it said if it does, or if it takes too long."""
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=ENVIRONMENT,
+            timeout=deadline_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        said = (error.stdout or b"").decode(errors="replace")
+        pytest.fail(f"{command[0]} was stopped after {deadline_s} s:\n{said}", pytrace=False)
+    if done.returncode != 0:
+        text = f"{shlex.join(map(str, command))} exited with {done.returncode}:\n{done.stdout}"
+        pytest.fail(text, pytrace=False)
+
+
+def compile_object(build: str, source: Path, folder: Path) -> Path:
+    target = folder / f"{source.parent.name}_{source.stem}.o"
+    include = f"-I{KERNELS / 'include'}"
+    run([*compiler(), *FLAGS, *BUILDS[build], include, "-c", source, "-o", target], COMPILE_S)
+    return target
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    """Return a function that gives the kernels' object files of a build, compiled once."""
+
+    @cache
+    def build_objects(build: str) -> list[Path]:
+        compiler()  # skips here, not in a thread
+        folder = tmp_path_factory.mktemp("kernels")
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(lambda source: compile_object(build, source, folder), SOURCES))
+
+    return build_objects
+
+
+# Reductions and rows alone have no threads, and are slow under that sanitizer.
+CASES = [
+    pytest.param(
+        build, test, id=f"{build}-{test.stem}", marks=() if build == "plain" else takes_long()
+    )
+    for build in BUILDS
+    for test in TESTS
+    if build != "thread" or not test.stem.startswith(("simd_", "rows_"))
+]
+
+
+@pytest.mark.deadline(280)  # compiling takes most of it, on a machine with other work
+@pytest.mark.parametrize(("build", "test"), CASES)
+def test_kernels(build: str, test: Path, objects: Builder, tmp_path: Path) -> None:
+    libraries = objects(build)
+    main = compile_object(build, test, tmp_path)
+    program = tmp_path / test.stem
+    system = ["-lrt"] if sys.platform == "linux" else []  # shm_open, in an old C library
+    run([*compiler(), *FLAGS, *BUILDS[build], main, *libraries, "-o", program, *system], COMPILE_S)
+    run([program], RUN_S)

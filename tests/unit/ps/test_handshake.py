@@ -1,0 +1,100 @@
+"""The handshake by which the members of a job connect: only members are let in."""
+
+import socket
+import threading
+from contextlib import suppress
+
+import pytest
+
+from mpistrat.errors import CommunicationTimeoutError, PeerLostError
+from mpistrat.ps.transport.handshake import Door, knock
+from mpistrat.ps.transport.roles import Member
+
+LONG_S = 20.0
+ME, PEER = Member("ps", 0, 3), Member("worker", 1, 7)
+
+
+def connect(door, shown=b""):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.connect(door.name)
+    sock.sendall(shown)
+    return sock
+
+
+def is_closed(sock):
+    sock.settimeout(LONG_S)
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_peers_come_in_whoever_else_stands_in_the_door():
+    with Door(2) as door:
+        silent = [connect(door), connect(door, door.token), connect(door, b"\0")]
+        wrong = connect(door, bytes(16) + (7).to_bytes(4, "little"))
+        other = connect(door, door.token + (8).to_bytes(4, "little"))
+        connect(door).close()
+        peer = knock(door.name, door.token, 7, ME, LONG_S)
+        found = door.let_in({7: PEER}, LONG_S)
+        assert list(found) == [7]
+        peer.sendall(b"hello")
+        assert found[7].recv(5) == b"hello"
+        assert is_closed(wrong)
+        assert is_closed(other)
+    assert all(map(is_closed, silent))
+    found[7].close()
+    peer.close()
+
+
+def test_a_crowd_of_strangers_keeps_nobody_out():
+    with Door(1) as door:
+        crowd = []
+        is_over = threading.Event()
+
+        def come():
+            with suppress(OSError):  # when the door is gone
+                while not is_over.is_set() and len(crowd) < 300:
+                    crowd.append(connect(door))
+
+        stranger = threading.Thread(target=come)
+        stranger.start()
+        peers = []
+        knocking = threading.Thread(
+            target=lambda: peers.append(knock(door.name, door.token, 7, ME, LONG_S))
+        )
+        knocking.start()
+        found = door.let_in({7: PEER}, LONG_S)
+        is_over.set()
+        assert list(found) == [7]
+    stranger.join(LONG_S)
+    knocking.join(LONG_S)
+    for sock in [*crowd, *peers, *found.values()]:
+        sock.close()
+
+
+def test_who_does_not_come_is_named():
+    with Door(1) as door, pytest.raises(CommunicationTimeoutError, match=r"worker 1 \(rank 7\)"):
+        door.let_in({7: PEER}, 0.05)
+
+
+def test_a_member_that_has_ended_is_named():
+    with Door(1) as door:
+        pass
+    with pytest.raises(PeerLostError, match=r"ps 0 \(rank 3\) has ended") as caught:
+        knock(door.name, door.token, 7, ME, LONG_S)
+    assert caught.value.rank == 3
+
+
+def test_a_member_that_accepts_nobody_is_named():
+    with Door(1) as door:
+        crowd = []
+
+        def fill():
+            while len(crowd) < 10_000:
+                crowd.append(knock(door.name, door.token, 7, ME, 0.05))
+
+        with pytest.raises(CommunicationTimeoutError, match=r"ps 0 \(rank 3\)"):
+            fill()
+    for sock in crowd:
+        sock.close()
