@@ -28,7 +28,7 @@ def _kernels() -> Extension:
     headers = sorted(str(path) for path in Path("kernels").glob("**/*.h"))
     return Extension(
         "mpistrat._kernels",
-        sources=sorted(str(path) for path in Path("kernels").glob("[!t]*/*.cc")),
+        sources=sorted(str(path) for path in Path("kernels").glob("[!t]*/**/*.cc")),
         depends=headers,
         include_dirs=[
             "kernels/include",

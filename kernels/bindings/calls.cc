@@ -5,8 +5,8 @@
 #include <sched.h>
 
 #include "fast_allreduce.h"
+#include "flight_recorder.h"
 #include "numpy_api.h"
-#include "records.h"
 
 namespace nb = nanobind;
 

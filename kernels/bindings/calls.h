@@ -1,16 +1,18 @@
 #ifndef MPISTRAT_BINDINGS_CALLS_H_
 #define MPISTRAT_BINDINGS_CALLS_H_
 
+// The Python class Calls, the base of Node and Wire.
+
 #include <nanobind/nanobind.h>
 
 #include <map>
 
-#include "calls_handle.h"
+#include "../calls/call_state.h"
 
 namespace mpistrat {
 
 // What a node and a wire have in common for Python: calls with NumPy arrays.
-struct __attribute__((visibility("hidden"))) Calls : CallsHandle {
+struct __attribute__((visibility("hidden"))) Calls : CallState {
   nanobind::object held, records_object;
   std::map<int64_t, nanobind::object> queued;  // by number, until they are over
 

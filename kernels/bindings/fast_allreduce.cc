@@ -6,9 +6,9 @@
 
 #include <cstddef>
 
+#include "../calls/fast_path.h"
 #include "mpistrat/simd.h"
 #include "numpy_api.h"
-#include "short_way.h"
 
 namespace mpistrat {
 namespace {
@@ -23,7 +23,7 @@ struct FastAllreduce {
   PyObject_HEAD;
   vectorcallfunc vectorcall;
   PyObject *calls_object, *general, *digest, *finish, *lose;
-  ShortWay way;
+  FastPath path;
 };
 
 int user_type_num = -1, user_dtype = -1;
@@ -85,7 +85,7 @@ bool can(int op, int dtype) {
 }
 
 // What the array is for a fingerprint. No byte of it is left undefined.
-Kind kind_of(const CallsHandle& calls, const Arguments& call) {
+Kind kind_of(const CallState& calls, const Arguments& call) {
   Kind kind;
   std::memset(&kind, 0, sizeof kind);
   kind.label = calls.label;
@@ -100,11 +100,11 @@ enum Claim { kClaimed, kRefused, kRaised };
 
 // Claim the calls, with the fingerprint of this one at hand; Python is asked once for each kind.
 Claim claim_with_digest(FastAllreduce* self, const Arguments& call, int64_t* digest) {
-  CallsHandle* calls = self->way.calls;
+  CallState* calls = self->path.calls;
   if (!claim(calls)) return kRefused;
   if (!calls->has_digests) return kClaimed;
   const Kind kind = kind_of(*calls, call);
-  if (self->way.find_digest(kind, digest)) return kClaimed;
+  if (self->path.find_digest(kind, digest)) return kClaimed;
   calls->is_busy = false;  // while Python runs, other threads may, too
   PyObject* found = PyObject_CallFunctionObjArgs(
       self->digest, reinterpret_cast<PyObject*>(call.array), call.op_text, nullptr);
@@ -113,11 +113,11 @@ Claim claim_with_digest(FastAllreduce* self, const Arguments& call, int64_t* dig
   Py_DECREF(found);
   if (PyErr_Occurred()) return kRaised;
   if (!claim(calls)) return kRefused;
-  self->way.learn_digest(kind, *digest);
+  self->path.learn_digest(kind, *digest);
   return kClaimed;
 }
 
-int wait(CallsHandle* calls, int64_t nbytes) {
+int wait(CallState* calls, int64_t nbytes) {
   int status = MPISTRAT_WAITING;
   if (nbytes <= kHoldGilBytes) status = calls->wait(kHoldGilNs);
   if (status == MPISTRAT_WAITING) {
@@ -146,7 +146,7 @@ PyObject* finish(FastAllreduce* self, const Arguments& call, int status, int64_t
   return nullptr;
 }
 
-bool may_begin(const CallsHandle& calls) { return calls.is_ready && !calls.is_busy; }
+bool may_begin(const CallState& calls) { return calls.is_ready && !calls.is_busy; }
 
 PyObject* call_general(FastAllreduce* self, const Arguments& call, PyObject* out) {
   PyObject* const arguments[] = {reinterpret_cast<PyObject*>(call.array), call.op_text, out};
@@ -162,13 +162,13 @@ PyObject* carry_out(FastAllreduce* self, const Arguments& call, int dtype, PyObj
   const Claim claimed = claim_with_digest(self, call, &digest);
   if (claimed == kRaised) return nullptr;
   if (claimed == kRefused) return call_general(self, call, out);  // another thread was faster
-  CallsHandle* calls = self->way.calls;
+  CallState* calls = self->path.calls;
   void* const recv = PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
   const int64_t nbytes = PyArray_NBYTES(call.array);
-  self->way.begin({call.op, dtype, PyArray_DATA(call.array), recv, nbytes}, digest);
+  self->path.begin({call.op, dtype, PyArray_DATA(call.array), recv, nbytes}, digest);
   const int64_t sequence = calls->call.record.sequence;
   const int status = wait(calls, nbytes);
-  self->way.note(status);
+  self->path.note(status);
   return status == MPISTRAT_DONE ? Py_NewRef(out) : finish(self, call, status, sequence, out);
 }
 
@@ -176,7 +176,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   auto* self = reinterpret_cast<FastAllreduce*>(object);
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   Arguments call;
-  if (may_begin(*self->way.calls) && parse(args, nargs, kwnames, &call) && is_plain(call.array) &&
+  if (may_begin(*self->path.calls) && parse(args, nargs, kwnames, &call) && is_plain(call.array) &&
       (call.out == Py_None || fits(call.out, call.array))) {
     const int dtype = dtype_of(reinterpret_cast<PyObject*>(call.array));
     if (can(call.op, dtype)) {
@@ -191,18 +191,18 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   return PyObject_Vectorcall(self->general, args, nargsf, kwnames);
 }
 
-// (array, op) -> (function, state, kind), or None: see allreduce_now in short_way.h.
+// (array, op) -> (function, state, kind), or None: see allreduce_now in fast_path.h.
 PyObject* native(PyObject* object, PyObject* const* args, Py_ssize_t nargs) {
   auto* self = reinterpret_cast<FastAllreduce*>(object);
   Arguments call;
   if (!parse(args, nargs, nullptr, &call) || nargs != 2) Py_RETURN_NONE;
   const int dtype = dtype_of(args[0]);
   // Without a thread of their own, calls are made by threads that Python knows of.
-  if (!can(call.op, dtype) || !self->way.calls->may_detach) Py_RETURN_NONE;
+  if (!can(call.op, dtype) || !self->path.calls->may_detach) Py_RETURN_NONE;
   const int64_t kind =
       packed_kind(call.op, dtype, PyArray_TYPE(call.array), PyArray_ITEMSIZE(call.array));
   return Py_BuildValue("KKL", reinterpret_cast<unsigned long long>(&allreduce_now),
-                       reinterpret_cast<unsigned long long>(&self->way),
+                       reinterpret_cast<unsigned long long>(&self->path),
                        static_cast<long long>(kind));
 }
 
@@ -288,7 +288,7 @@ bool init_fast_allreduce() {
   return fast_type && out_name && op_name && timeout_name;
 }
 
-PyObject* make_fast_allreduce(PyObject* calls_object, CallsHandle* calls, PyObject* general,
+PyObject* make_fast_allreduce(PyObject* calls_object, CallState* calls, PyObject* general,
                               PyObject* digest, PyObject* finish, PyObject* lose) {
   PyObject* object = fast_type->tp_alloc(fast_type, 0);
   if (!object) return nullptr;
@@ -299,7 +299,7 @@ PyObject* make_fast_allreduce(PyObject* calls_object, CallsHandle* calls, PyObje
   self->digest = Py_NewRef(digest);
   self->finish = Py_NewRef(finish);
   self->lose = Py_NewRef(lose);
-  self->way.calls = calls;
+  self->path.calls = calls;
   return object;
 }
 

@@ -7,7 +7,7 @@
 
 #include <Python.h>
 
-#include "calls_handle.h"
+#include "../calls/call_state.h"
 
 namespace mpistrat {
 
@@ -22,7 +22,7 @@ bool init_fast_allreduce();
 // finish    (status, array, op, out) -> result: ends a call that did not end soon, or not well.
 // lose      (sequence, error, array, out): told of each error of `finish`, before it is raised. An
 //           interrupt may come before `finish` has done anything.
-PyObject* make_fast_allreduce(PyObject* calls_object, CallsHandle* calls, PyObject* general,
+PyObject* make_fast_allreduce(PyObject* calls_object, CallState* calls, PyObject* general,
                               PyObject* digest, PyObject* finish, PyObject* lose);
 
 // Tell which NumPy type number has `dtype`, of those that NumPy itself does not know.

@@ -8,11 +8,11 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
+#include "array_lists.h"
 #include "calls.h"
 #include "fast_allreduce.h"
-#include "lists.h"
+#include "flight_recorder.h"
 #include "mpistrat/shm.h"
-#include "records.h"
 #include "store.h"
 #include "wire.h"
 
@@ -76,7 +76,7 @@ NB_MODULE(_kernels, m) {
   m.def("dtype_of", [](nb::handle array) { return mpistrat::dtype_of(array.ptr()); });
   mpistrat::bind_records(m);
   mpistrat::bind_calls(m);
-  mpistrat::bind_lists(m);
+  mpistrat::bind_array_lists(m);
   nb::class_<Node, Calls>(m, "Node")
       .def(nb::init<nb::object, size_t, int, int, int>())
       .def_prop_ro("address", [](Node& self) { return reinterpret_cast<size_t>(self.node); })

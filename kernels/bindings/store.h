@@ -1,6 +1,8 @@
 #ifndef MPISTRAT_BINDINGS_STORE_H_
 #define MPISTRAT_BINDINGS_STORE_H_
 
+// The Python class Store, and functions on rows of tables.
+
 #include <nanobind/nanobind.h>
 
 namespace mpistrat {

@@ -1,6 +1,8 @@
 #ifndef MPISTRAT_BINDINGS_WIRE_H_
 #define MPISTRAT_BINDINGS_WIRE_H_
 
+// The Python class Wire, the calls over several nodes.
+
 #include <nanobind/nanobind.h>
 
 namespace mpistrat {

@@ -1,6 +1,8 @@
 #ifndef MPISTRAT_CALLS_CALLS_H_
 #define MPISTRAT_CALLS_CALLS_H_
 
+// The base of nodes and wires: one call at a time, and a queue of them.
+
 #include "queue.h"
 
 // What a node and a wire derive from; they halt the queue before they are destroyed.

@@ -11,8 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kTurnNs = 2'000'000;  // so long it may take until the thread makes way
-constexpr std::chrono::microseconds kPatience(200);  // for one who waits at once to come
+constexpr uint64_t kDriveNs = 2'000'000;                // how long the thread may take to give way
+constexpr std::chrono::microseconds kWaiterGrace(200);  // for one who waits at once to come
 
 uint64_t since(Clock::time_point start) {
   return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
@@ -135,10 +135,10 @@ void Queue::run() {
   while (!shared.stops) {
     if (!is_wanted()) {
       shared.changed.wait(lock, is_wanted);
-      shared.changed.wait_for(lock, kPatience, [&] { return !is_wanted(); });
+      shared.changed.wait_for(lock, kWaiterGrace, [&] { return !is_wanted(); });
       continue;
     }
-    drive(&lock, kTurnNs);
+    drive(&lock, kDriveNs);
   }
 }
 

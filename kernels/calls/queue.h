@@ -1,10 +1,10 @@
 #ifndef MPISTRAT_CALLS_QUEUE_H_
 #define MPISTRAT_CALLS_QUEUE_H_
 
-// Calls that go on while their rank computes: a thread carries on with the first one, and begins
-// each other as soon as the one before is over. It needs nothing of Python, and so never waits for
-// the interpreter's lock. It runs from the first call on that is handed to it. Who waits for a
-// call drives it himself, so that nobody has to wake anybody.
+// The queue of calls that go on while their rank computes: a thread carries on with the first one,
+// and begins each other as soon as the one before is over. It needs nothing of Python, and so never
+// waits for the interpreter's lock. It runs from the first call on that is handed to it. Who waits
+// for a call drives it himself, so that nobody has to wake anybody.
 //
 // If the ranks' calls differ, or a call is the first step of several, the queue is held: there is
 // more to do before what follows begins, which it does when its owner says so.

@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_MPI_MESSAGES_H_
 #define MPISTRAT_MPI_MESSAGES_H_
 
-// Messages under way, by the MPI library that the process has loaded.
+// Send and receive by the MPI library that the process has loaded, without its header.
 //
 // Nothing of MPI is known when this is compiled: not its header, and so not what its handles are.
 // They are ints in MPICH and its descendants, and pointers in Open MPI and in the standard ABI.

@@ -1,3 +1,5 @@
+// Check that MPI can be called without its header, by a message to oneself.
+
 #include <cstring>
 
 #include "messages.h"

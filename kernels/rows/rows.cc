@@ -1,11 +1,11 @@
-// Rows of tables that nobody else uses meanwhile.
+// Read, replace and add to rows of a table in private memory.
 
 #include "mpistrat/rows.h"
 
 #include <cstring>
 
-#include "adding.h"
-#include "ahead.h"
+#include "prefetch.h"
+#include "row_updates.h"
 
 namespace mpistrat {
 namespace {

@@ -1,23 +1,24 @@
 #ifndef MPISTRAT_SHM_LAYOUT_H_
 #define MPISTRAT_SHM_LAYOUT_H_
 
-// What lies where in the shared memory of a node. Every flag has one writer, and a cache line of
-// its own: readers never slow each other down, and no lock is needed.
+// The layout of a node's shared memory. Every flag has one writer, and a cache line of its own:
+// readers never slow each other down, and no lock is needed.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "../common/cache_line.h"
+#include "../common/futex_wait.h"
 #include "mpistrat/shm.h"
 
 namespace mpistrat {
 
-constexpr size_t kCacheLine = 64;
 constexpr size_t kPage = 4096;
 constexpr int64_t kMaxChunk = 256 << 10;
 constexpr int64_t kRing = 2 << 20, kShortRing = 1 << 20;
 constexpr int64_t kShortSlots = 4, kShortSlot = 2 << 10;
-constexpr int64_t kOfferBytes = 128 << 10;
+constexpr int64_t kAddressBytes = 128 << 10;
 
 // A rank's line. The first word is the flag: whoever has read `sequence` (acquire) may read the
 // rest, which was written before it (release).
@@ -35,12 +36,6 @@ struct alignas(kCacheLine) Control {
   Line lines[2];
   // Steps of data that this rank has published, over all calls.
   alignas(kCacheLine) std::atomic<uint64_t> published;
-};
-
-// The bell of a node: who has waited for long sleeps on it, and who publishes rings it.
-struct alignas(kCacheLine) Bell {
-  std::atomic<uint32_t> sleepers;
-  alignas(kCacheLine) std::atomic<uint32_t> rings;
 };
 
 // A rank's buffers.
@@ -64,7 +59,7 @@ struct alignas(kCacheLine) Bell {
 struct alignas(kPage) Buffers {
   uint8_t ring[kRing];  // what this rank brings, and what it has reduced for the others
   uint8_t short_slots[kShortSlots][kShortSlot];
-  uint8_t offer[kOfferBytes];  // where its arrays are (offers.h)
+  uint8_t addresses[kAddressBytes];  // where its arrays are (address_exchange.h)
 };
 // The three slots, the last of which may begin where the end is too near for the longest one.
 static_assert(kShortRing >= 4 * kMaxChunk && kRing >= kShortRing, "slots in use are not written");
@@ -80,7 +75,7 @@ struct Memory {
   }
   // As bytes: its ring, and then its short slots.
   uint8_t* buffers_of(int rank, int size) {
-    static_assert(offsetof(Buffers, short_slots) == kRing, "Turns takes them for its end");
+    static_assert(offsetof(Buffers, short_slots) == kRing, "SlotRing takes them for its end");
     return reinterpret_cast<uint8_t*>(buffers(size) + rank);
   }
   static size_t bytes(int size) {

@@ -3,59 +3,59 @@
 #include <cstring>
 
 #include "../calls/calls.h"
-#include "caches.h"
+#include "cache_size.h"
 
 namespace mpistrat {
 
 Node::Node(Memory* memory, int rank, int size, int num_cpus)
     : cache_bytes_(last_level_cache_bytes(num_cpus)),
-      place_{},
+      view_{},
       waiting_(&memory->bell, size > num_cpus),
       sources_(static_cast<size_t>(size)),
       targets_(static_cast<size_t>(size)),
       peers_(static_cast<size_t>(size)),
       table_(static_cast<size_t>(size) * MPISTRAT_LINE_BYTES) {
-  place_.memory = memory;
-  place_.rank = rank;
-  place_.size = size;
-  place_.regions = &regions_;
-  place_.remote = &remote_;
-  place_.sources = sources_.data();
-  place_.targets = targets_.data();
-  place_.peers = peers_.data();
-  place_.scratch = scratch_->bytes;
+  view_.memory = memory;
+  view_.rank = rank;
+  view_.size = size;
+  view_.regions = &regions_;
+  view_.peer_memory = &peer_memory_;
+  view_.sources = sources_.data();
+  view_.targets = targets_.data();
+  view_.peers = peers_.data();
+  view_.scratch = scratch_->bytes;
   for (int kind = 0; kind < MPISTRAT_NUM_KINDS; ++kind)
     for (bool halves : {false, true}) tune(kind, halves, {});
 }
 
 void Node::begin(const MpistratSpec& spec) {
   spec_ = spec;
-  std::memcpy(&place_.sequence, line_, sizeof place_.sequence);
+  std::memcpy(&view_.sequence, line_, sizeof view_.sequence);
   const bool is_half = spec_.dtype == MPISTRAT_FLOAT16 || spec_.dtype == MPISTRAT_BFLOAT16;
-  place_.tuning = tunings_[spec_.kind][is_half];
-  place_.apart_stream_bytes = apart_stream_bytes_[spec_.kind][is_half];
-  place_.ways = is_timed_[spec_.kind][is_half] ? ways_[is_half][spec_.is_list != 0] : nullptr;
+  view_.tuning = tunings_[spec_.kind][is_half];
+  view_.apart_stream_bytes = apart_stream_bytes_[spec_.kind][is_half];
+  view_.choices = is_timed_[spec_.kind][is_half] ? choices_[is_half][spec_.is_list != 0] : nullptr;
   step_ = 0;
   next_ = 0;
   is_published_ = is_consuming_ = false;
   switch (spec_.kind) {
     case MPISTRAT_ALLREDUCE:
     case MPISTRAT_REDUCE:
-      exchange_ = &data_.emplace<Reduction>(spec_, place_);
+      exchange_ = &data_.emplace<Reduction>(spec_, view_);
       break;
     case MPISTRAT_REDUCE_SCATTER:
-      exchange_ = &data_.emplace<Pulled<ReduceScatter>>(spec_, place_);
+      exchange_ = &data_.emplace<PeerReadExchange<ReduceScatter>>(spec_, view_);
       break;
     case MPISTRAT_BCAST:  // whose slots are filled and read at the same time, which is as fast
-      exchange_ = &data_.emplace<Spread>(spec_, place_);
+      exchange_ = &data_.emplace<Spread>(spec_, view_);
       break;
     case MPISTRAT_ALLGATHER:
     case MPISTRAT_GATHER:
-      exchange_ = &data_.emplace<Pulled<Spread>>(spec_, place_);
+      exchange_ = &data_.emplace<PeerReadExchange<Spread>>(spec_, view_);
       break;
     case MPISTRAT_SCATTER:
     case MPISTRAT_ALLTOALL:
-      exchange_ = &data_.emplace<Pulled<Blocks>>(spec_, place_);
+      exchange_ = &data_.emplace<PeerReadExchange<Blocks>>(spec_, view_);
       break;
     default:
       spec_.crosses = 1;
@@ -66,24 +66,25 @@ void Node::begin(const MpistratSpec& spec) {
 void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   const auto choose = [](int64_t given, int64_t built_in) { return given > 0 ? given : built_in; };
   const auto line = static_cast<int64_t>(kCacheLine);
-  const int64_t chunk_bytes = place_.size == 2 ? kTuning.chunk_bytes : kTuning.chunk_bytes / 2;
+  const int64_t chunk_bytes =
+      view_.size == 2 ? kDefaultTuning.chunk_bytes : kDefaultTuning.chunk_bytes / 2;
   // More than two ranks' arrays are reduced as soon from slots as by reading.
   const bool reduces = kind == MPISTRAT_ALLREDUCE || kind == MPISTRAT_REDUCE_SCATTER;
-  int64_t remote_bytes = reduces && place_.size > 2 ? INT64_MAX : kTuning.remote_bytes;
+  int64_t remote_bytes = reduces && view_.size > 2 ? INT64_MAX : kDefaultTuning.remote_bytes;
   // Where nothing is given for all-reduces, the ranks find out; two ranks, whether to read, too.
   is_timed_[kind][halves] =
-      kind == MPISTRAT_ALLREDUCE && place_.size > 1 && tuning.remote_bytes == 0;
-  if (is_timed_[kind][halves] && place_.size == 2) remote_bytes = kReadBytes;
+      kind == MPISTRAT_ALLREDUCE && view_.size > 1 && tuning.remote_bytes == 0;
+  if (is_timed_[kind][halves] && view_.size == 2) remote_bytes = kReadBytes;
   // Past the caches as soon as all ranks' sources and results together fill them.
-  const int64_t filling = cache_bytes_ > 0 ? cache_bytes_ / (2 * place_.size) : INT64_MAX;
+  const int64_t filling = cache_bytes_ > 0 ? cache_bytes_ / (2 * view_.size) : INT64_MAX;
   apart_stream_bytes_[kind][halves] =
-      choose(tuning.stream_bytes, std::min(filling, kTuning.stream_bytes));
+      choose(tuning.stream_bytes, std::min(filling, kDefaultTuning.stream_bytes));
   tunings_[kind][halves] = {
       // Whole cache lines, and so whole elements.
       std::clamp(choose(tuning.chunk_bytes, chunk_bytes) / line * line, line, kMaxChunk),
-      std::min(choose(tuning.flat_bytes, kTuning.flat_bytes), kMaxChunk / 4),
-      choose(tuning.whole_bytes, kTuning.whole_bytes),
-      choose(tuning.stream_bytes, kTuning.stream_bytes),
+      std::min(choose(tuning.flat_bytes, kDefaultTuning.flat_bytes), kMaxChunk / 4),
+      choose(tuning.whole_bytes, kDefaultTuning.whole_bytes),
+      choose(tuning.stream_bytes, kDefaultTuning.stream_bytes),
       choose(tuning.remote_bytes, remote_bytes),
   };
 }
@@ -101,7 +102,7 @@ MpistratStatus Node::advance(uint64_t budget_ns) {
     }
     if (!consume(budget_ns)) return MPISTRAT_WAITING;
     if (spec_.kind == MPISTRAT_CROSS) fill_table();
-    place_.turns.end();
+    view_.slot_ring.end();
     end_step();
   }
   return MPISTRAT_DONE;
@@ -110,72 +111,72 @@ MpistratStatus Node::advance(uint64_t budget_ns) {
 // Consume the step in hand; returns whether it is done. Others wait for it, so it goes on for as
 // long as the budget allows.
 bool Node::consume(uint64_t budget_ns) {
-  exchange_->consume(place_, step_);
+  exchange_->consume(view_, step_);
   if (!exchange_->is_partial) return true;
   is_consuming_ = true;
   const uint64_t start = now_ns();
-  while (exchange_->is_partial && now_ns() - start < budget_ns) exchange_->consume(place_, step_);
+  while (exchange_->is_partial && now_ns() - start < budget_ns) exchange_->consume(view_, step_);
   return !exchange_->is_partial;
 }
 
 void Node::end_step() {
   ++step_;
-  ++place_.counter;
+  ++view_.counter;
   next_ = 0;
   is_published_ = is_consuming_ = false;
 }
 
 void Node::publish() {
-  place_.turns.begin(exchange_->slot_bytes(place_, step_), exchange_->lap_bytes);
-  exchange_->produce(place_, step_);
+  view_.slot_ring.begin(exchange_->slot_bytes(view_, step_), exchange_->lap_bytes);
+  exchange_->produce(view_, step_);
   if (is_line_step()) {
     show_line();
   } else {
-    place_.memory->controls()[place_.rank].published.store(place_.counter + 1);
+    view_.memory->controls()[view_.rank].published.store(view_.counter + 1);
   }
   is_published_ = true;
   waiting_.ring();
 }
 
 void Node::show_line() {
-  Line& mine = place_.memory->controls()[place_.rank].lines[place_.sequence & 1];
-  std::memcpy(mine.rest, line_ + sizeof place_.sequence, sizeof mine.rest);
+  Line& mine = view_.memory->controls()[view_.rank].lines[view_.sequence & 1];
+  std::memcpy(mine.rest, line_ + sizeof view_.sequence, sizeof mine.rest);
   if (spec_.kind == MPISTRAT_CROSS)
     std::memcpy(mine.payload, line_ + MPISTRAT_HEAD_BYTES,
                 static_cast<size_t>(spec_.payload_bytes));
-  mine.sequence.store(place_.sequence);
+  mine.sequence.store(view_.sequence);
 }
 
 bool Node::has_come(int rank) const {
-  if (rank == place_.rank) return true;
-  const Control& control = place_.memory->controls()[rank];
-  if (is_line_step()) return control.lines[place_.sequence & 1].sequence.load() == place_.sequence;
-  return control.published.load() > place_.counter;
+  if (rank == view_.rank) return true;
+  const Control& control = view_.memory->controls()[rank];
+  if (is_line_step()) return control.lines[view_.sequence & 1].sequence.load() == view_.sequence;
+  return control.published.load() > view_.counter;
 }
 
 bool Node::have_all_come() {
-  while (next_ < place_.size && has_come(next_)) ++next_;
-  return next_ == place_.size;
+  while (next_ < view_.size && has_come(next_)) ++next_;
+  return next_ == view_.size;
 }
 
 bool Node::do_lines_agree() {
   // What this rank has shown, and not what it would show now: Python may have noted a failure
   // since.
-  const Line& mine = place_.line(place_.rank, place_.sequence);
-  for (int rank = 0; rank < place_.size; ++rank) {
-    const Line& line = place_.line(rank, place_.sequence);
-    if (std::memcmp(line.rest, mine.rest, MPISTRAT_AGREED_BYTES - sizeof place_.sequence) != 0)
+  const Line& mine = view_.line(view_.rank, view_.sequence);
+  for (int rank = 0; rank < view_.size; ++rank) {
+    const Line& line = view_.line(rank, view_.sequence);
+    if (std::memcmp(line.rest, mine.rest, MPISTRAT_AGREED_BYTES - sizeof view_.sequence) != 0)
       return false;
   }
   return true;
 }
 
 void Node::fill_table() {
-  for (int rank = 0; rank < place_.size; ++rank) {
-    const Line& line = place_.line(rank, place_.sequence);
+  for (int rank = 0; rank < view_.size; ++rank) {
+    const Line& line = view_.line(rank, view_.sequence);
     uint8_t* row = table_.data() + rank * MPISTRAT_LINE_BYTES;
-    std::memcpy(row, &place_.sequence, sizeof place_.sequence);
-    std::memcpy(row + sizeof place_.sequence, line.rest, sizeof line.rest);
+    std::memcpy(row, &view_.sequence, sizeof view_.sequence);
+    std::memcpy(row + sizeof view_.sequence, line.rest, sizeof line.rest);
     if (spec_.kind == MPISTRAT_CROSS)
       std::memcpy(row + MPISTRAT_HEAD_BYTES, line.payload,
                   static_cast<size_t>(spec_.payload_bytes));
@@ -208,13 +209,13 @@ void mpistrat_node_close(MpistratNode* node) { delete node; }
 MpistratCalls* mpistrat_node_calls(MpistratNode* node) { return node; }
 
 void mpistrat_token(MpistratNode* node, uint64_t* address, uint64_t* value) {
-  const uint64_t* token = node->remote().token();
+  const uint64_t* token = node->peer_memory().token();
   *address = reinterpret_cast<uint64_t>(token);
   *value = *token;
 }
 
 int mpistrat_has_token(int32_t pid, uint64_t address, uint64_t value) {
-  return mpistrat::Remote::has(pid, address, value);
+  return mpistrat::PeerMemory::has(pid, address, value);
 }
 
 void mpistrat_reach(MpistratNode* node, const int32_t* pids) { node->reach(pids); }

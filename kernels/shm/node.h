@@ -1,6 +1,8 @@
 #ifndef MPISTRAT_SHM_NODE_H_
 #define MPISTRAT_SHM_NODE_H_
 
+// One rank's end of a node: begin a collective, and advance it by steps.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,14 +10,14 @@
 #include <variant>
 #include <vector>
 
+#include "../common/futex_wait.h"
+#include "algorithm_choice.h"
+#include "data_movement.h"
 #include "exchange.h"
-#include "movement.h"
 #include "mpistrat/shm.h"
-#include "pulled.h"
+#include "peer_read/peer_memory.h"
+#include "peer_read/peer_read_exchange.h"
 #include "reduction.h"
-#include "remote.h"
-#include "waiting.h"
-#include "ways.h"
 
 namespace mpistrat {
 
@@ -24,20 +26,20 @@ class Node {
  public:
   Node(Memory* memory, int rank, int size, int num_cpus);
 
-  int size() const { return place_.size; }
+  int size() const { return view_.size; }
   uint8_t* line() { return line_; }
   const uint8_t* table() const { return table_.data(); }
   Regions& regions() { return regions_; }
   int add_region(void* const* bases, size_t nbytes) {
-    return regions_.add(bases, place_.size, place_.rank, nbytes);
+    return regions_.add(bases, view_.size, view_.rank, nbytes);
   }
-  Remote& remote() { return remote_; }
-  void reach(const int32_t* pids) { remote_.open(pids, place_.size); }
+  PeerMemory& peer_memory() { return peer_memory_; }
+  void reach(const int32_t* pids) { peer_memory_.open(pids, view_.size); }
   void tune(int kind, bool halves, const MpistratTuning& tuning);
 
   bool has_gone_past() const {
     const Reduction* last = std::get_if<Reduction>(&data_);
-    return last && last->way() == Ways::kPast;
+    return last && last->algorithm() == AlgorithmChoice::kStreamed;
   }
 
   void begin(const MpistratSpec& spec);
@@ -55,15 +57,15 @@ class Node {
   void fill_table();
 
   int64_t cache_bytes_;
-  Place place_;
-  Waiting waiting_;
+  NodeView view_;
+  FutexWait waiting_;
   Regions regions_;
-  Remote remote_;
+  PeerMemory peer_memory_;
   MpistratTuning tunings_[MPISTRAT_NUM_KINDS][2];  // by kind; of half types, or of the others
   int64_t apart_stream_bytes_[MPISTRAT_NUM_KINDS][2] = {};
   bool is_timed_[MPISTRAT_NUM_KINDS][2] = {};
   // Of all-reduces: of half types or others, of lists or of single arrays, by what is registered.
-  Ways ways_[2][2][4];
+  AlgorithmChoice choices_[2][2][4];
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
   std::vector<Peer> peers_;
@@ -76,7 +78,8 @@ class Node {
 
   // The call under way.
   MpistratSpec spec_ = {};
-  std::variant<Exchange, Reduction, Spread, Pulled<ReduceScatter>, Pulled<Spread>, Pulled<Blocks>>
+  std::variant<Exchange, Reduction, Spread, PeerReadExchange<ReduceScatter>,
+               PeerReadExchange<Spread>, PeerReadExchange<Blocks>>
       data_;
   Exchange* exchange_ = nullptr;
   int64_t step_ = 0;

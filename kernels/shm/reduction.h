@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_SHM_REDUCTION_H_
 #define MPISTRAT_SHM_REDUCTION_H_
 
-// allreduce and reduce.
+// allreduce, reduce and reduce_scatter on one node.
 //
 // Short arrays are *flat*: every rank that wants the result reduces all of it, in one step. The
 // shortest ride in the lines. Long ones are cut in chunks, and each chunk in one slice a rank:
@@ -13,25 +13,27 @@
 // passes between the ranks stays in the shared cache.
 //
 // Of registered arrays (regions.h) the copies in, or out, or both are left out. If not all are
-// registered, but each rank can read the others' arrays where they are (offers.h), it reduces its
-// slice of all of them to its own result, then copies the others' slices from their results. Two
-// ranks find out by themselves whether that pays, and any number of them whether to fill slots past
-// the caches does (ways.h).
+// registered, but each rank can read the others' arrays where they are (address_exchange.h), it
+// reduces its slice of all of them to its own result, then copies the others' slices from their
+// results. Two ranks find out by themselves whether that pays, and any number of them whether to
+// fill slots past the caches does (algorithm_choice.h).
 
+#include "algorithm_choice.h"
 #include "exchange.h"
-#include "pulling.h"
-#include "ways.h"
+#include "peer_read/transfers.h"
 
 namespace mpistrat {
 
 class Reduction : public Exchange {
  public:
-  Reduction(const MpistratSpec& spec, const Place& place);
-  int64_t slot_bytes(const Place& place, int64_t step) const override;
-  void produce(const Place& place, int64_t step) override;
-  void consume(const Place& place, int64_t step) override;
-  Ways::Way way() const {
-    return pulls_ ? Ways::kRead : plan_.goes_past ? Ways::kPast : Ways::kSlots;
+  Reduction(const MpistratSpec& spec, const NodeView& view);
+  int64_t slot_bytes(const NodeView& view, int64_t step) const override;
+  void produce(const NodeView& view, int64_t step) override;
+  void consume(const NodeView& view, int64_t step) override;
+  AlgorithmChoice::Algorithm algorithm() const {
+    return reads_peers_          ? AlgorithmChoice::kRead
+           : plan_.streams_slots ? AlgorithmChoice::kStreamed
+                                 : AlgorithmChoice::kSlots;
   }
 
  private:
@@ -44,28 +46,28 @@ class Reduction : public Exchange {
   bool wants(int rank) const { return spec_.kind == MPISTRAT_ALLREDUCE || rank == spec_.root; }
   int64_t offset(int64_t chunk) const { return chunk * chunk_bytes_; }
 
-  void bring_or_offer(const Place& place, int64_t step);
-  bool may_pull(const Place& place) const;
-  void choose_stream(const Place& place);
+  void bring_or_publish(const NodeView& view, int64_t step);
+  bool may_read_peers(const NodeView& view) const;
+  void choose_stream(const NodeView& view);
   bool is_apart() const;
-  void plan(const Place& place);
-  void prepare(const Place& place, int64_t step);
-  void look(const Place& place);
+  void plan(const NodeView& view);
+  void prepare(const NodeView& view, int64_t step);
+  void look(const NodeView& view);
   void go_by_slots();
-  void reduce_chunk(const Place& place, int64_t chunk);
-  void pull(const Place& place, int64_t step);
+  void reduce_chunk(const NodeView& view, int64_t chunk);
+  void read_peers(const NodeView& view, int64_t step);
   int64_t slice_begin(int of) const;
-  void reduce_flat(const Place& place);
-  void bring(const Place& place, int64_t chunk);
-  void reduce_slice(const Place& place, int64_t chunk);
-  void reduce_whole(const Place& place, int64_t chunk);
-  void take(const Place& place, int64_t chunk);
-  const uint8_t* source(const Place& place, int64_t chunk, int of, Slice part);
+  void reduce_flat(const NodeView& view);
+  void bring(const NodeView& view, int64_t chunk);
+  void reduce_slice(const NodeView& view, int64_t chunk);
+  void reduce_whole(const NodeView& view, int64_t chunk);
+  void take(const NodeView& view, int64_t chunk);
+  const uint8_t* source(const NodeView& view, int64_t chunk, int of, Slice part);
   template <class Function>
   void for_each_part(int64_t chunk, Slice all, Function function);
-  void reduce_to_all(const Place& place, int64_t chunk, Slice part);
-  void reduce_to_result(const Place& place, int64_t chunk, Slice part, uint8_t* result);
-  void reduce(const Place& place, void* const* to, int num_to, const void* const* from,
+  void reduce_to_all(const NodeView& view, int64_t chunk, Slice part);
+  void reduce_to_result(const NodeView& view, int64_t chunk, Slice part, uint8_t* result);
+  void reduce(const NodeView& view, void* const* to, int num_to, const void* const* from,
               int64_t nbytes, int stream) const;
 
   const MpistratSpec& spec_;
@@ -74,39 +76,39 @@ class Reduction : public Exchange {
   int size_;
   bool is_whole_ = false, is_inline_ = false, is_flat_ = false;
   bool reads_in_place_ = false, writes_in_place_ = false;
-  bool pulls_ = false, can_read_ = false;
-  Ways::Plan plan_ = {};
+  bool reads_peers_ = false, can_read_ = false;
+  AlgorithmChoice::Plan plan_ = {};
   bool plans_late_ = false;               // when it is known which arrays are registered
-  Ways* ways_ = nullptr;                  // of calls with as many of them, if they are timed
+  AlgorithmChoice* choice_ = nullptr;     // of calls with as many of them, if they are timed
   uint64_t spent_ns_ = 0, began_ns_ = 0;  // before all ranks were there, and when they were
   int64_t before_ = 0;                    // steps before the first chunk
   int stream_ = 0;
-  Offers offers_;
-  PulledReduction reduction_;
-  PulledCopy copy_;
+  AddressExchange addresses_;
+  PeerReadReduction reduction_;
+  PeerReadCopy copy_;
 };
 
 // reduce_scatter: every rank reduces its own block, from slots that are cut in one part a rank.
 class ReduceScatter : public Exchange {
  public:
-  ReduceScatter(const MpistratSpec& spec, const Place& place);
-  int64_t slot_bytes(const Place& place, int64_t) const override {
-    return place.size * part_bytes_;
+  ReduceScatter(const MpistratSpec& spec, const NodeView& view);
+  int64_t slot_bytes(const NodeView& view, int64_t) const override {
+    return view.size * part_bytes_;
   }
-  void produce(const Place& place, int64_t step) override;
-  void consume(const Place& place, int64_t step) override;
+  void produce(const NodeView& view, int64_t step) override;
+  void consume(const NodeView& view, int64_t step) override;
 
-  // What Pulled needs (pulled.h).
+  // What PeerReadExchange needs.
   Pieces* send() { return &send_; }
   Pieces* recv() { return &recv_; }
-  int64_t most_bytes(const Place& place) const;
-  bool pull(const Place& place);
+  int64_t most_bytes(const NodeView& view) const;
+  bool read_peers(const NodeView& view);
 
  private:
   const MpistratSpec& spec_;
   Pieces send_, recv_;
   int64_t part_bytes_;
-  PulledReduction reduction_;
+  PeerReadReduction reduction_;
 };
 
 }  // namespace mpistrat

@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_SHM_REGIONS_H_
 #define MPISTRAT_SHM_REGIONS_H_
 
-// Memory that all ranks of a node have mapped, besides the node's own.
+// Registered memory: regions that all ranks of a node have mapped, besides the node's own.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which instruction set is used: the best that the processor has, unless a test selects another.
+// Choose the instruction set: the best that the processor has, unless a test selects another.
 
 #include <atomic>
 #include <cstring>

@@ -1,4 +1,5 @@
-// No include guard: each instruction set includes this once, with three macros that say which.
+// The kernels, and their table by operation and dtype. No include guard: each instruction set
+// includes this once, with three macros that say which.
 //   MPISTRAT_ISA           the namespace that keeps its code apart from the others'
 //   MPISTRAT_ISA_NAME      what mpistrat_simd_name calls it
 //   MPISTRAT_VECTOR_BYTES  the width of its vectors
@@ -13,7 +14,7 @@ namespace {
 
 // clang-format off: the order matters.
 #include "impl_codecs.h"
-#include "impl_halves.h"
+#include "impl_half_codecs.h"
 #include "impl_ops.h"
 #include "impl_results.h"
 // clang-format on

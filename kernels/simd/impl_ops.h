@@ -1,4 +1,4 @@
-// No include guard: part of impl_kernels.h. The operations on packs.
+// The operations (sum, max, ...) on packs. Part of impl_kernels.h: no include guard.
 //   combine  two packs into one
 //   finish   the last pack, before it is divided and stored
 

@@ -1,4 +1,4 @@
-// No include guard: part of impl_kernels.h. Where packs of results go, and what is fetched ahead.
+// Store packs of results, and prefetch. Part of impl_kernels.h: no include guard.
 
 constexpr size_t kAhead = 2048;  // how far memory is fetched before it is used
 

@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_SIMD_KERNEL_TABLE_H_
 #define MPISTRAT_SIMD_KERNEL_TABLE_H_
 
-// What each instruction set offers, and who is in use.
+// The kernels of an instruction set, by operation and dtype, and the set that is in use.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The C functions: which kernel runs on which piece, and who writes past the caches.
+// mpistrat_reduce and mpistrat_copy: choose the kernel for each piece, and what is written past the
+// caches.
 
 #include <algorithm>
 #include <cstring>

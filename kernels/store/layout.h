@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_STORE_LAYOUT_H_
 #define MPISTRAT_STORE_LAYOUT_H_
 
-// What lies where in a store's memory: the header, the marks of all buffers, the buffers' data.
+// The layout of a store's memory: the header, the marks of all buffers, the buffers' data.
 
 #include <atomic>
 #include <cstddef>
@@ -18,10 +18,10 @@ constexpr size_t kHugePage = 2 << 20;      // where large data begin, for those 
 constexpr size_t kMostBlockBytes = 16384;  // of several rows; marks are a thousandth of the data
 
 // Tells of a block of rows in one buffer which change wrote to it last, from before its first
-// word; `turn` is odd while one writes.
+// word; `sequence` is odd while one writes.
 struct Mark {
   std::atomic<uint64_t> change;
-  std::atomic<uint64_t> turn;
+  std::atomic<uint64_t> sequence;
 };
 
 struct Header {

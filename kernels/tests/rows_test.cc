@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "check.h"
-#include "reference.h"
+#include "helpers/check.h"
+#include "helpers/reference.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
-#include "check.h"
-#include "shm_ranks.h"
-#include "values.h"
+#include "helpers/check.h"
+#include "helpers/shm_ranks.h"
+#include "helpers/values.h"
 
 namespace {
 

@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "check.h"
-#include "dtypes.h"
-#include "shm_cases.h"
-#include "shm_ranks.h"
-#include "values.h"
+#include "helpers/check.h"
+#include "helpers/reduction_cases.h"
+#include "helpers/shm_cases.h"
+#include "helpers/shm_ranks.h"
+#include "helpers/values.h"
 
 namespace {
 

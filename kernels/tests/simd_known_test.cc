@@ -1,4 +1,4 @@
-// Reductions that can be checked by hand, copies, and what there is not.
+// Reductions that can be checked by hand, copies, and operations that no dtype has.
 
 #include <cmath>
 #include <cstdint>
@@ -6,9 +6,9 @@
 #include <random>
 #include <vector>
 
-#include "check.h"
+#include "helpers/check.h"
+#include "helpers/reference.h"
 #include "mpistrat/simd.h"
-#include "reference.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "check.h"
-#include "reference.h"
+#include "helpers/check.h"
+#include "helpers/reference.h"
 
 namespace {
 

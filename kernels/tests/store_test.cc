@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "check.h"
+#include "helpers/check.h"
 #include "mpistrat/types.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // The collectives over several nodes, with threads as ranks and queues in place of MPI: every kind,
-// placement and way, other ways from call to call, random delays, calls that differ, and messages
-// that fail.
+// placement and algorithm, other algorithms from call to call, random delays, calls that differ,
+// and messages that fail.
 
 #include "mpistrat/wire.h"
 
@@ -12,11 +12,11 @@
 #include <string>
 #include <thread>
 
-#include "dtypes.h"
-#include "fake_mpi.h"
+#include "helpers/fake_mpi.h"
+#include "helpers/reduction_cases.h"
+#include "helpers/values.h"
+#include "helpers/wire_ranks.h"
 #include "mpistrat/simd.h"
-#include "values.h"
-#include "wire_ranks.h"
 
 namespace {
 

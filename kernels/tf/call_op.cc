@@ -79,7 +79,7 @@ struct MpistratTfCall {
 
 extern "C" typedef void (*MpistratTfStep)(MpistratTfCall* call);
 
-// A tensor, as native functions see it (kernels/bindings/short_way.h).
+// A tensor, as native functions see it (kernels/calls/fast_path.h).
 struct MpistratTfArray {
   const void* input;
   void* output;

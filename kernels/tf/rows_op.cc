@@ -1,4 +1,5 @@
-// MpistratRows: rows of an array of Python's, gathered into a tensor without a copy of the array.
+// MpistratRows: a TensorFlow operation that gathers rows of a NumPy array without copying the
+// array.
 //
 // Python compiles and loads this file (mpistrat/tensorflow/graph/rows_op.py) and registers arrays
 // under keys; the operation gets a key as an attribute, so that a graph holds no address. An array

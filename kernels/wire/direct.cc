@@ -31,11 +31,11 @@ void Direct::begin(const MpistratSpec& spec, int64_t most_bytes) {
 // all-to-all, nobody hears from all at once.
 void Direct::begin_blocks(const MpistratSpec& spec) {
   list_blocks(spec);
-  for (int step = 1; step < links_.places.size; ++step) {
+  for (int step = 1; step < links_.topology.size; ++step) {
     const int from = peer(-step), to = peer(step);
     exchange(incoming_[static_cast<size_t>(from)], from, outgoing_[static_cast<size_t>(to)], to);
   }
-  script_.call(keep_own, this, links_.places.rank);
+  script_.call(keep_own, this, links_.topology.rank);
   script_.await_all();
   if (received_) script_.call(store, this, 0);
 }
@@ -51,7 +51,7 @@ void Direct::list_blocks(const MpistratSpec& spec) {
   }
   received_ = to ? nullptr : scratch_.take(received);
   if (!to) to = received_;
-  const bool is_root = links_.places.rank == spec.root;
+  const bool is_root = links_.topology.rank == spec.root;
   if (spec.kind == MPISTRAT_GATHER) {
     incoming_ = is_root ? cut(to, spec.recv_bytes) : only(spec.root, to, 0);
     outgoing_ = only(spec.root, from, sent);
@@ -66,13 +66,13 @@ void Direct::list_blocks(const MpistratSpec& spec) {
 
 Direct::Blocks Direct::cut(uint8_t* data, const int64_t* nbytes) const {
   Blocks blocks;
-  for (int rank = 0; rank < links_.places.size; data += nbytes[rank++])
+  for (int rank = 0; rank < links_.topology.size; data += nbytes[rank++])
     blocks.push_back({data, nbytes[rank]});
   return blocks;
 }
 
 Direct::Blocks Direct::only(int rank, uint8_t* data, int64_t nbytes) const {
-  Blocks blocks(static_cast<size_t>(links_.places.size), {nullptr, 0});
+  Blocks blocks(static_cast<size_t>(links_.topology.size), {nullptr, 0});
   blocks[static_cast<size_t>(rank)] = {data, nbytes};
   return blocks;
 }
@@ -95,7 +95,7 @@ void Direct::store(void* self, int) {
 // Each step doubles the blocks that a rank has: its own, the next one's, the next two's (Bruck).
 // They lie in that order until all are there.
 void Direct::begin_allgather(const int64_t* nbytes) {
-  const int size = links_.places.size;
+  const int size = links_.topology.size;
   std::vector<int64_t> starts{0};
   for (int ahead = 0; ahead < size; ++ahead) starts.push_back(starts.back() + nbytes[peer(ahead)]);
   const auto blocks = [&](int first, int end) -> Block {
@@ -104,8 +104,8 @@ void Direct::begin_allgather(const int64_t* nbytes) {
   };
   scratch_.reset(starts.back());
   received_ = scratch_.take(starts.back());
-  own_start_ = blocks(size - links_.places.rank, size).count;
-  send_.copy_out(0, received_, nbytes[links_.places.rank]);
+  own_start_ = blocks(size - links_.topology.rank, size).count;
+  send_.copy_out(0, received_, nbytes[links_.topology.rank]);
   for (int have = 1; have < size; have *= 2) {
     const int more = std::min(have, size - have);
     exchange(blocks(have, have + more), peer(have), blocks(0, more), peer(-have));
@@ -140,8 +140,8 @@ void Direct::wrote(int message) {
 }
 
 int Direct::peer(int distance) const {
-  const int size = links_.places.size;
-  return (links_.places.rank + distance + size) % size;
+  const int size = links_.topology.size;
+  return (links_.topology.rank + distance + size) % size;
 }
 
 }  // namespace mpistrat::wire

@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_WIRE_DIRECT_H_
 #define MPISTRAT_WIRE_DIRECT_H_
 
-// Calls of messages from rank to rank, whatever nodes they are on: gather, scatter and all-to-all,
+// Collectives by messages from rank to rank, on any nodes: gather, scatter and all-to-all,
 // in which every byte crosses the wire once anyway, and the all-gather of short arrays, in as few
 // steps as there can be.
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "links.h"
+#include "pipeline/segment_flow.h"
 #include "script.h"
-#include "turn.h"
 
 namespace mpistrat::wire {
 

@@ -29,11 +29,11 @@ void NodeCall::begin(MpistratCalls* node) {
   mpistrat_begin(node, &spec);
 }
 
-Links::Links(const MpistratMpi& mpi, MpistratNode* node_of, const Places& places_of)
-    : places(places_of),
+Links::Links(const MpistratMpi& mpi, MpistratNode* node_of, const Topology& topology_of)
+    : topology(topology_of),
       node(node_of ? mpistrat_node_calls(node_of) : nullptr),
-      lane(places.has_lane() ? Stops::of(places, places.local) : Stops{places.index, {}}),
-      leaders(Stops::of(places, 0)),
+      lane(topology.has_lane() ? Stops::of(topology, topology.local) : Stops{topology.index, {}}),
+      leaders(Stops::of(topology, 0)),
       messages(mpi) {}
 
 void Links::begin_node_call() {

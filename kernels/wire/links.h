@@ -1,16 +1,16 @@
 #ifndef MPISTRAT_WIRE_LINKS_H_
 #define MPISTRAT_WIRE_LINKS_H_
 
-// What a rank reaches its peers through: its node's memory, and messages to the other nodes.
+// A rank's connections: the shared memory of its node, and messages to the other nodes.
 
 #include <cstdint>
 #include <vector>
 
+#include "../common/pieces.h"
 #include "../mpi/messages.h"
-#include "../shm/pieces.h"
+#include "algorithms.h"
 #include "mpistrat/shm.h"
-#include "places.h"
-#include "routes.h"
+#include "topology.h"
 
 namespace mpistrat::wire {
 
@@ -43,9 +43,9 @@ class NodeCall {
 
 class Links {
  public:
-  Links(const MpistratMpi& mpi, MpistratNode* node_of, const Places& places_of);
+  Links(const MpistratMpi& mpi, MpistratNode* node_of, const Topology& topology_of);
 
-  const Places& places;
+  const Topology& topology;
   MpistratCalls* const node;  // null if this rank is alone on its machine
   const Stops lane, leaders;  // `lane` has no ranks where this rank has no lane
   Messages messages;

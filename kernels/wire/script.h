@@ -1,8 +1,8 @@
 #ifndef MPISTRAT_WIRE_SCRIPT_H_
 #define MPISTRAT_WIRE_SCRIPT_H_
 
-// What a rank does on the wire, in order: written down first, then carried out as far as is
-// possible whenever messages have come in. It keeps its memory for the next one.
+// A script: the messages and reductions of one rank, in order. It is written first, then run as far
+// as is possible whenever messages have come in. It keeps its memory for the next one.
 
 #include <cstddef>
 #include <cstdint>

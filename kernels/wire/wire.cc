@@ -5,61 +5,61 @@
 #include <new>
 
 #include "../calls/calls.h"
-#include "../shm/waiting.h"
+#include "../common/futex_wait.h"
 
 namespace mpistrat::wire {
 namespace {
 
-constexpr int64_t kMostDepth = 16;  // turns under way: hides the time of a message and its answer
+constexpr int64_t kMostDepth = 16;  // segments in flight: hides a message's round trip
 constexpr int64_t kLeastDepth = 4;
-constexpr int64_t kFlyingBytes = 32 << 20;  // of each rank, in all turns together
+constexpr int64_t kFlyingBytes = 32 << 20;  // of each rank, in flight
 
 constexpr uint64_t kAtOnceNs = 200'000;  // at most, for what is possible at once
 
-constexpr int64_t kMostRingBytes = 4 << 20;  // a turn's memory is some blocks of it for each node
+constexpr int64_t kMostRingBytes = 4 << 20;  // a segment's memory is some such blocks a node
 
 // What can be carried of what was asked for.
 MpistratWireTuning possible(MpistratWireTuning tuning) {
-  tuning.short_bytes = std::clamp<int64_t>(tuning.short_bytes, 0, Crossing::kMostBytes / 2);
+  tuning.short_bytes = std::clamp<int64_t>(tuning.short_bytes, 0, HeaderExchange::kMostBytes / 2);
   tuning.ring_bytes = std::clamp<int64_t>(tuning.ring_bytes, 1, kMostRingBytes);
   tuning.ring_most_bytes = std::clamp(tuning.ring_most_bytes, tuning.ring_bytes, kMostRingBytes);
   tuning.max_count = std::max<int64_t>(tuning.max_count, 1);
   return tuning;
 }
 
-int depth_of(const Places& places, const MpistratWireTuning& tuning) {
-  const int64_t turn = tuning.ring_most_bytes * places.num_nodes();
-  return static_cast<int>(std::clamp(kFlyingBytes / turn, kLeastDepth, kMostDepth));
+int depth_of(const Topology& topology, const MpistratWireTuning& tuning) {
+  const int64_t segment_bytes = tuning.ring_most_bytes * topology.num_nodes();
+  return static_cast<int>(std::clamp(kFlyingBytes / segment_bytes, kLeastDepth, kMostDepth));
 }
 
 }  // namespace
 
 Wire::Wire(const MpistratMpi& mpi, MpistratNode* node, int rank, int size, const int32_t* node_of,
            const MpistratWireTuning& tuning)
-    : places_(rank, size, node_of),
+    : topology_(rank, size, node_of),
       tuning_(possible(tuning)),
-      depth_(depth_of(places_, tuning_)),
+      depth_(depth_of(topology_, tuning_)),
       first_tag_(mpi.first_tag),
-      links_(mpi, node, places_),
-      crossing_(links_, mpi.first_tag),
-      segments_(places_, tuning_),
+      links_(mpi, node, topology_),
+      header_exchange_(links_, mpi.first_tag),
+      segments_(topology_, tuning_),
       direct_(links_, mpi.first_tag + 1) {}
 
 void Wire::tune(const MpistratWireTuning& tuning) {
   tuning_ = possible(tuning);
-  depth_ = depth_of(places_, tuning_);
+  depth_ = depth_of(topology_, tuning_);
 }
 
 void Wire::begin(const MpistratSpec& spec) {
   spec_ = spec;
   status_ = MPISTRAT_WAITING;
   is_for_all_ = false;
-  idling_.begin();
+  backoff_.begin();
   if (is_short()) {
     begin_short();
   } else if (spec_.crosses || spec_.kind == MPISTRAT_CROSS) {
     phase_ = Phase::kCross;
-    crossing_.begin(spec_);
+    header_exchange_.begin(spec_);
   } else {
     begin_data();
   }
@@ -76,14 +76,14 @@ int Wire::advance(uint64_t budget_ns) {
     if (is_over) return status_;
     const uint64_t waited = now_ns() - start;
     if (links_.num_events() != events) {
-      idling_.moved();
+      backoff_.moved();
       if (waited < std::max(budget_ns, kAtOnceNs)) continue;
     }
     if (waited >= budget_ns) return MPISTRAT_WAITING;
     if (links_.is_node_busy() && !has_messages()) {
       links_.advance_node(budget_ns - waited);
     } else {
-      idling_.pause(budget_ns - waited);
+      backoff_.pause(budget_ns - waited);
     }
   }
 }
@@ -91,12 +91,12 @@ int Wire::advance(uint64_t budget_ns) {
 // Go as far as is possible without waiting; returns whether the call is over.
 bool Wire::go_on() {
   if (phase_ == Phase::kShort || phase_ == Phase::kCross) {
-    if (!crossing_.advance()) return false;
-    if (crossing_.is_mismatch()) {
+    if (!header_exchange_.advance()) return false;
+    if (header_exchange_.is_mismatch()) {
       status_ = MPISTRAT_MISMATCH;
       phase_ = Phase::kOver;
     } else if (phase_ == Phase::kShort) {
-      deliver(crossing_.result());
+      deliver(header_exchange_.result());
     } else if (spec_.kind == MPISTRAT_CROSS) {
       phase_ = Phase::kOver;
     } else {
@@ -133,9 +133,9 @@ bool Wire::is_direct() const {
 void Wire::begin_short() {
   phase_ = Phase::kShort;
   if (spec_.kind == MPISTRAT_BCAST) {
-    crossing_.begin_bcast(spec_);
+    header_exchange_.begin_bcast(spec_);
   } else {
-    crossing_.begin_reduce(spec_, Arithmetic::of(spec_));
+    header_exchange_.begin_reduce(spec_, Arithmetic::of(spec_));
   }
 }
 
@@ -154,7 +154,7 @@ void Wire::begin_reduction() {
   const Arithmetic how = Arithmetic::of(spec_);
   const int64_t each = how.result_itemsize(), count = nbytes() / each;
   const Pieces send(spec_.send, spec_.num_send), recv(spec_.recv, spec_.num_recv);
-  Flow* flow;
+  SegmentFlow* flow;
   if (spec_.kind == MPISTRAT_ALLREDUCE) {
     segments_.begin_shared(count, each);
     flow = &flow_.emplace<Reduction>(links_, how, send, recv);
@@ -169,7 +169,7 @@ void Wire::begin_reduction() {
     if (spec_.kind == MPISTRAT_REDUCE) {
       segments_.begin_rooted(count, each, spec_.root);
     } else {
-      counts_.assign(spec_.send_bytes, spec_.send_bytes + places_.size);
+      counts_.assign(spec_.send_bytes, spec_.send_bytes + topology_.size);
       for (int64_t& n : counts_) n /= each;
       segments_.begin_owned(counts_.data(), each);
     }
@@ -182,12 +182,12 @@ void Wire::begin_copies() {
   const Pieces send(spec_.send, spec_.num_send), recv(spec_.recv, spec_.num_recv);
   int from = 0;
   if (spec_.kind == MPISTRAT_BCAST) {
-    from = places_.node_of[static_cast<size_t>(spec_.root)];
+    from = topology_.node_of[static_cast<size_t>(spec_.root)];
     segments_.begin_rooted(nbytes(), 1, spec_.root);
   } else {
     segments_.begin_owned(spec_.recv_bytes, 1);
   }
-  Flow* flow = &flow_.emplace<Copies>(links_, 1, send, recv, from);
+  SegmentFlow* flow = &flow_.emplace<Copies>(links_, 1, send, recv, from);
   pipeline_.begin(flow, &segments_, depth_, first_tag_ + 1, MPISTRAT_NUM_TAGS - 1);
 }
 
@@ -196,10 +196,10 @@ void Wire::deliver(const uint8_t* total) {
   Pieces recv(spec_.recv, spec_.num_recv);
   int64_t start = 0;
   const bool is_rooted = spec_.kind == MPISTRAT_REDUCE || spec_.kind == MPISTRAT_BCAST;
-  const bool is_root = places_.rank == spec_.root;
+  const bool is_root = topology_.rank == spec_.root;
   if (is_rooted && is_root != (spec_.kind == MPISTRAT_REDUCE)) return;
   if (spec_.kind == MPISTRAT_REDUCE_SCATTER)
-    for (int rank = 0; rank < places_.rank; ++rank) start += spec_.send_bytes[rank];
+    for (int rank = 0; rank < topology_.rank; ++rank) start += spec_.send_bytes[rank];
   recv.copy_in(0, total + start, recv.nbytes(), false);
 }
 

@@ -1,18 +1,20 @@
 #ifndef MPISTRAT_WIRE_WIRE_H_
 #define MPISTRAT_WIRE_WIRE_H_
 
+// The collectives over several nodes: choose how a call goes, and advance it.
+
 #include <atomic>
 #include <cstdint>
 #include <variant>
 #include <vector>
 
-#include "crossing.h"
+#include "../common/poll_backoff.h"
 #include "direct.h"
-#include "flows.h"
-#include "idling.h"
+#include "header_exchange.h"
 #include "links.h"
 #include "mpistrat/wire.h"
-#include "pipeline.h"
+#include "pipeline/collective_flows.h"
+#include "pipeline/pipeline.h"
 
 namespace mpistrat::wire {
 
@@ -22,9 +24,9 @@ class Wire {
   Wire(const MpistratMpi& mpi, MpistratNode* node, int rank, int size, const int32_t* node_of,
        const MpistratWireTuning& tuning);
 
-  int size() const { return places_.size; }
-  uint8_t* line() { return crossing_.line(); }
-  const uint8_t* table() const { return crossing_.table(); }
+  int size() const { return topology_.size; }
+  uint8_t* line() { return header_exchange_.line(); }
+  const uint8_t* table() const { return header_exchange_.table(); }
 
   void tune(const MpistratWireTuning& tuning);
   void begin(const MpistratSpec& spec);
@@ -47,16 +49,16 @@ class Wire {
   bool go_on();
   void deliver(const uint8_t* total);
 
-  const Places places_;
+  const Topology topology_;
   MpistratWireTuning tuning_;
-  int depth_;  // turns under way at a time
+  int depth_;  // segments in flight at a time
   const int first_tag_;
   Links links_;
-  Crossing crossing_;
+  HeaderExchange header_exchange_;
   Segments segments_;
   Pipeline pipeline_;
   Direct direct_;
-  Idling idling_;
+  PollBackoff backoff_;
 
   // The call under way.
   MpistratSpec spec_ = {};

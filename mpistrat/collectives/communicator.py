@@ -122,7 +122,7 @@ class Communicator(Calls):
         Returns
         -------
         tuple of int, or None
-            A function and its first two arguments (`allreduce_now` in kernels/bindings), valid for
+            A function and its first two arguments (`allreduce_now` in kernels/calls), valid for
             as long as this communicator exists; None where the backend has no such thing, or not
             for this op and dtype.
 

@@ -64,9 +64,9 @@ typedef struct {
   int32_t root;
   int32_t num_send;
   int32_t num_recv;
-  int32_t payload_bytes;      // of the line, that the others are to see
-  int32_t is_list;            // not 0: of many arrays, for the choice of a way; equal on all ranks
-  int64_t divisor;            // of reductions: above 1, the result is divided by it
+  int32_t payload_bytes;  // of the line, that the others are to see
+  int32_t is_list;        // not 0: of many arrays, for the choice of algorithm; equal on all ranks
+  int64_t divisor;        // of reductions: above 1, the result is divided by it
   const MpistratPiece* send;  // every rank's, except that bcast and scatter read the root's only
   const MpistratPiece* recv;  // every rank's, except that reduce and gather write the root's only
   // Bytes by rank of the blocks that `send` or `recv` consist of, in rank order.

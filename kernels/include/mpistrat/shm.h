@@ -42,8 +42,9 @@ int mpistrat_has_token(int32_t pid, uint64_t address, uint64_t value);  // 1 if 
 void mpistrat_reach(MpistratNode* node, const int32_t* pids);           // by rank
 
 // Where one way of doing things gives way to another; 0: the built-in figure. Ranks whose
-// all-reduces have 0 for remote_bytes time them and take the fastest way (ways.h): two from 1 KiB
-// on, more from where arrays are too long for one step (flat_bytes).
+// all-reduces have 0 for remote_bytes time them and take the fastest algorithm
+// (algorithm_choice.h): two from 1 KiB on, more from where arrays are too long for one step
+// (flat_bytes).
 typedef struct {
   int64_t chunk_bytes;   // what of a long array is exchanged in one step
   int64_t flat_bytes;    // all ranks' bytes up to here: one step, every rank reduces all

@@ -41,7 +41,8 @@ class NodeSearch:
         trial = Trial[Tuning](
             self._bench, lambda way: self._backend.tune({name: way}), call, halves=call != name
         )
-        is_timed = call == "allreduce"  # these find out by themselves (kernels/shm/ways.h)
+        # these find out by themselves (kernels/shm/algorithm_choice.h)
+        is_timed = call == "allreduce"
         best = Tuning(remote_bytes=NEVER) if is_timed else Tuning()
         for nbytes in _CHUNKS:
             best = trial.better(4 * _MIB, best, replace(best, chunk_bytes=nbytes))

@@ -153,7 +153,7 @@ def test_chunks_of_any_size_are_whole_elements():
 
 @pytest.mark.mpi(ranks=[2, 3])
 def test_ranks_that_all_reduce_go_on_finding_out_by_themselves():
-    """A table that says when to read, or never to, would end that (kernels/shm/ways.h)."""
+    """A table that says when to read, or never to, would end that (algorithm_choice.h)."""
     from mpi4py import MPI
 
     few = {"_CHUNKS": (65536,), "_FLAT": (4096,), "_WHOLE": (16384,), "_STREAM": (1 << 20,)}
@@ -279,7 +279,7 @@ def check_around(comm, nbytes, dtype):
 
 @pytest.mark.mpi(ranks=3)
 def test_the_wires_sizes_decide_how_it_gathers():
-    """Around a ring or in fewer steps; kernels/tests/direct_test.cc sees which of them it is."""
+    """Around a ring or in fewer steps; wire_direct_test.cc sees which of them it is."""
     from mpi4py import MPI
 
     with pretended_nodes(1), Communicator(MPI.COMM_WORLD, "hierarchical") as comm:

@@ -144,7 +144,7 @@ def test_a_list_of_parts_that_follow_one_another():
 
 @pytest.mark.mpi(ranks=[2])
 def test_ranks_of_whom_one_has_parts_that_follow_one_another_go_the_same_ways():
-    """Two ranks count their calls alike to agree on the way; ways.h."""
+    """Two ranks count their calls alike to agree on the way; algorithm_choice.h."""
     with Communicator(world(), "shm") as comm:
         mine = np.full(200_000, comm.rank + 1.0)
         parts = np.split(mine, [90_000])

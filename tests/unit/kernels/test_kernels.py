@@ -22,8 +22,8 @@ from mpistrat.testing.placement import takes_long, with_all
 KERNELS = Path(__file__).parents[3] / "kernels"
 SOURCES = sorted(
     file
-    for layer in ("simd", "gate", "calls", "shm", "mpi", "wire", "rows", "store")
-    for file in KERNELS.glob(f"{layer}/*.cc")
+    for layer in ("common", "simd", "gate", "calls", "shm", "mpi", "wire", "rows", "store")
+    for file in KERNELS.glob(f"{layer}/**/*.cc")
 )
 TESTS = sorted(KERNELS.glob("tests/*_test.cc"))
 

@@ -1,4 +1,4 @@
-"""Find out whether ranks may read each other's private memory (kernels/shm/remote.h).
+"""Find out whether ranks may read each other's private memory (kernels/shm/peer_read).
 
 Linux lets a process read another one's memory if it could trace it: same user, same PID namespace,
 and no stricter rule (``kernel.yama.ptrace_scope`` above 0, seccomp). Every rank tries on every

@@ -1,4 +1,4 @@
-"""Long private arrays, which the ranks of a node read where they are (kernels/shm/pulling.h)."""
+"""Long private arrays, which the ranks of a node read where they are (kernels/shm/peer_read)."""
 
 import ctypes
 import mmap

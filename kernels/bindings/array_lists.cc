@@ -1,0 +1,67 @@
+#include "array_lists.h"
+
+#include "numpy_api.h"
+
+namespace nb = nanobind;
+
+namespace mpistrat {
+namespace {
+
+PyArrayObject* as_array(nb::handle object) {
+  return reinterpret_cast<PyArrayObject*>(object.ptr());
+}
+
+// In C order and native byte order, aligned, and of no subclass.
+bool is_plain(nb::handle object) {
+  return PyArray_CheckExact(object.ptr()) && PyArray_ISCARRAY_RO(as_array(object));
+}
+
+// Whether there are arrays, all plain ones, with the same number of a dtype.
+bool are_alike(const nb::list& arrays) {
+  if (arrays.size() == 0 || !is_plain(arrays[0])) return false;
+  const int type_num = PyArray_TYPE(as_array(arrays[0]));
+  for (nb::handle item : arrays)
+    if (!is_plain(item) || PyArray_TYPE(as_array(item)) != type_num) return false;
+  return true;
+}
+
+// A view of `flat` from element `start` on, of the shape of `like`.
+nb::object part(PyArrayObject* flat, npy_intp start, PyArrayObject* like) {
+  PyArray_Descr* dtype = PyArray_DESCR(flat);
+  char* data = PyArray_BYTES(flat) + start * PyArray_ITEMSIZE(flat);
+  Py_INCREF(dtype);  // the new array takes it
+  PyObject* view =
+      PyArray_NewFromDescr(&PyArray_Type, dtype, PyArray_NDIM(like), PyArray_DIMS(like), nullptr,
+                           data, PyArray_FLAGS(flat), nullptr);
+  if (!view) throw nb::python_error();
+  nb::object owned = nb::steal(view);
+  Py_INCREF(flat);  // the view takes it
+  if (PyArray_SetBaseObject(as_array(owned), reinterpret_cast<PyObject*>(flat)))
+    throw nb::python_error();
+  return owned;
+}
+
+// Views of the parts of `flat`, one after the other, of the shapes of the arrays `like`.
+nb::list cut(nb::handle flat_object, const nb::list& like) {
+  if (!is_plain(flat_object)) throw nb::type_error("expected a flat NumPy array");
+  PyArrayObject* flat = as_array(flat_object);
+  nb::list parts;
+  npy_intp start = 0;
+  for (nb::handle item : like) {
+    if (!PyArray_Check(item.ptr())) throw nb::type_error("expected NumPy arrays");
+    const npy_intp size = PyArray_SIZE(as_array(item));
+    if (size > PyArray_SIZE(flat) - start) throw nb::value_error("expected as many elements");
+    parts.append(part(flat, start, as_array(item)));
+    start += size;
+  }
+  return parts;
+}
+
+}  // namespace
+
+void bind_array_lists(nb::module_& module) {
+  module.def("are_alike", &are_alike);
+  module.def("cut", &cut);
+}
+
+}  // namespace mpistrat
