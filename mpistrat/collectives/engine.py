@@ -21,12 +21,31 @@ __all__ = ["Engine"]
 _SPINS = 50  # tests in a row before the core is offered to others
 _GLANCE_EVERY = 256  # tests of a user who does not wait
 _LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
+_LOOK_S = 0.02  # between these looks, where works end meanwhile
+_WAY_NAPS = 20  # naps, before a thread that waits takes the lock, for others to take it first
 _NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
 _NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
 _STAY_S = 2e-3  # at first, and
 _SLEEP_S = 0.02  # at most, where the backend itself can wait
 _ANSWER_S = 1.0  # how long peers have to say that they wait too
 _GIVE_UP_TRIES = 8  # each is lost to one more interrupt at most
+
+
+class _Wanted:
+    """A count of the threads that are in its blocks."""
+
+    def __init__(self) -> None:
+        self._inside: deque[None] = deque()  # appending to it and popping are atomic
+
+    @property
+    def count(self) -> int:
+        return len(self._inside)
+
+    def __enter__(self) -> None:
+        self._inside.append(None)
+
+    def __exit__(self, *exception: object) -> None:
+        self._inside.pop()
 
 
 class Engine:
@@ -47,7 +66,7 @@ class Engine:
         self._program.add(self)
         self._queue: deque[Work[Any]] = deque()
         self._lock = threading.RLock()  # several threads may wait for works of their own
-        self._entrance = threading.RLock()  # a thread that is to begin a call goes first
+        self._wanted = _Wanted()  # the lock, by threads that do not have it yet, or only now
 
     @property
     def started(self) -> int:
@@ -88,7 +107,7 @@ class Engine:
 
         Whoever lets fast calls begin has the lock, so that none does in between.
         """
-        with self._entrance, self._lock:
+        with self._wanted, self._lock:
             if is_counted and self._fast is not None:
                 self._fast.is_ready = False
                 if self._fast.is_busy and not self._queue:
@@ -164,11 +183,19 @@ class Engine:
 
     def detach(self, work: Work[Any]) -> None:
         """Let the backend carry on with `work` by itself, if it is the first one and can be."""
-        with self._lock:
-            if self._queue and self._queue[0] is work:
+        if not self._is_first(work):
+            return
+        with self._wanted, self._lock:
+            if self._is_first(work):
                 detach = getattr(work.request, "detach", None)
                 if detach is not None:
                     detach()
+
+    def _is_first(self, work: Work[Any]) -> bool:
+        try:
+            return self._queue[0] is work
+        except IndexError:
+            return False
 
     def poll(self) -> bool:
         """Advance the first work; return whether it is over.
@@ -204,15 +231,23 @@ class Engine:
 
     def _stay(self, work: Work[Any], seconds: float) -> bool:
         """Let the backend itself wait for up to `seconds`; return whether it can."""
-        with self._entrance:  # else the one that waits would take the lock again and again
-            pass
-        with self._lock:  # for all of it: only one thread may drive the backend
+        self._give_way(work)
+        if work.done:
+            return False
+        with self._wanted, self._lock:  # for all of it: only one thread may drive the backend
             request = self._queue[0].request if self._queue else None
             sleep = getattr(request, "sleep", None)
             if sleep is None or work.done or self._program.has_pending(self):
                 return False
             sleep(seconds)
             return True
+
+    def _give_way(self, work: Work[Any]) -> None:
+        """Let others have the lock first: a thread that waits takes it again and again."""
+        for _ in range(_WAY_NAPS):
+            if work.done or not self._wanted.count:
+                return
+            time.sleep(_NAP_S)
 
     def wait(self, work: Work[Any], timeout: float | None) -> None:
         """Run until `work` is over."""
@@ -234,11 +269,16 @@ class Engine:
     def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
         limit = config.timeout_s() if timeout is None else timeout
         start = time.monotonic()
-        waited, say_at = 0.0, deadlock.SAY_AFTER_S
+        looked_at = waited = 0.0
+        say_at = deadlock.SAY_AFTER_S
         while not work.done:
-            if self._pause(work, waited):
-                continue
+            has_ended = self._pause(work, waited)
             waited = time.monotonic() - start
+            if work.done:
+                return
+            if has_ended and waited - looked_at < _LOOK_S:
+                continue
+            looked_at = waited
             self._look_up(waited, limit)
             if waited > say_at and not self.is_foreign:
                 say_at = float("inf")
@@ -252,13 +292,14 @@ class Engine:
         """
         is_long = waited > _NAP_AFTER_S
         if self._stay(work, _SLEEP_S if is_long else _STAY_S):
+            os.sched_yield()  # it may have returned at once
             return self.poll()
         if is_long:
             time.sleep(_NAP_S)
             return self.poll()
         for _ in range(_LOOK_EVERY):
             os.sched_yield()
-            if self.poll():
+            if work.done or self.poll():
                 return True
         return False
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpistrat.collectives import Communicator
+from mpistrat.errors import UsageError
 from mpistrat.system.log import get_logger
 from mpistrat.tensorflow.data import dataset_parts
 
@@ -26,7 +27,7 @@ class _Told(NamedTuple):
     """What a rank sees of a cache."""
 
     own_s: float | None  # when its own file was completed; None if it is not there
-    program_s: float | None  # when the one of the program's name was
+    program_s: float | None  # the same, if it has the program's name, as one process's file has
     may_judge: bool  # whether it is seen for the first time, or was complete before
 
 
@@ -53,17 +54,19 @@ def drop_stale(dataset: Any, communicator: Communicator, name: str, has_own: boo
     """
     paths = dataset_parts.cache_files_of(dataset)
     own = [f"{path}.{name}" if has_own else path for path in paths]
-    mine = [_told(*pair) for pair in zip(own, paths, strict=True)]
+    mine = [_told(path, has_own) for path in own]
     everyone = communicator.allgather_object(mine)
     for path, *told in zip(own, *everyone, strict=False):  # equally many of equal data sets
         is_stale = _is_stale(told)
-        if is_stale and has_own and told[communicator.rank].own_s is not None:
-            _remove(path)
+        with communicator.checking():
+            if is_stale and has_own and told[communicator.rank].own_s is not None:
+                _remove(path)
         _was_complete[path] = not is_stale and all(one.own_s is not None for one in told)
 
 
-def _told(own: str, program: str) -> _Told:
-    return _Told(_completed(own), _completed(program), _was_complete.get(own, True))
+def _told(path: str, has_own: bool) -> _Told:
+    own_s = _completed(path)
+    return _Told(own_s, None if has_own else own_s, _was_complete.get(path, True))
 
 
 def _completed(path: str) -> float | None:
@@ -89,5 +92,11 @@ def _remove(path: str) -> None:
     """Remove the files of a cache, the index first: without it the others are not used."""
     data = Path(path).parent.glob(f"{glob.escape(Path(path).name)}.data-*")
     for file in [Path(f"{path}.index"), *data]:
-        file.unlink(missing_ok=True)
-        _LOG.info("removed %s: a cached file that belongs to it was removed or made anew", file)
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"a cached file of another run cannot be removed: {error}; it does not belong to"
+                f" those of the other ranks. Remove all files {path}* or give cache() another name"
+            ) from error
+        _LOG.warning("removed %s: a cached file that belongs to it was removed or made anew", file)

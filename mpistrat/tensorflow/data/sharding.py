@@ -199,13 +199,14 @@ def _give_caches(distributed: Any, dataset: Any, name: str, in_memory: bool = Tr
     paths, memories = _caches(graph)
     for path in paths:
         path.string_val[0] += f".{name}".encode()
-    has_memory = _exchange(memories, kept.get(name)) if in_memory else True
+    key = name, len(memories)  # the cache may be zipped with others
+    has_memory = _exchange(memories, kept.get(key)) if in_memory else True
     mended = private_data.dataset_of(graph, own)
     private_data.replace_own_dataset(distributed, mended)
     if not has_memory:
         # The first one owns the memory: kept as long as the data set lives, not replaced by those
         # that only use it, since its end is the end of what is cached.
-        setattr(cache, _KEPT, {**kept, name: mended})
+        setattr(cache, _KEPT, {**kept, key: mended})
 
 
 def _caches(graph: Any) -> tuple[list[Any], list[Any]]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from mpistrat.system.log import get_logger
+from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.graph import native_op
 from mpistrat.tensorflow.private import data as private_data
 
@@ -61,7 +61,13 @@ class Marks(NamedTuple):
 def is_available() -> bool:
     """Whether digests can be taken here; compiles the operation if need be. **Local.**"""
     if native_op.has_workers():
-        _LOG.info("ranks do not compare the data that they read: it is given to other machines")
+        warn_once(
+            _LOG,
+            "no digests for machines of TensorFlow's",
+            "ranks do not compare the data that they read: TensorFlow is connected to other"
+            " machines, where the operation is not known",
+            "INFO",
+        )
         return False
     with _lock:
         return _loaded() is not None
@@ -177,7 +183,11 @@ def _is_native() -> bool:
     """Whether TensorFlow finds the size of a batch through ours, which it knows by its name."""
     module, _ = _opened()
     batches = tf.data.Dataset.range(2).batch(2)
-    return private_data.batch_size_of(_wrapped(module, batches, key=next(_numbers))) == 2
+    try:
+        return private_data.batch_size_of(_wrapped(module, batches, key=next(_numbers))) == 2
+    except tf.errors.OpError as error:
+        _LOG.info("digests are taken by a filter: %s", error)
+        return False
 
 
 def _opened() -> tuple[ModuleType, Any]:

@@ -203,7 +203,7 @@ def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
         if _is_built(self):
             return None
         known = _known_batch(iterator.data_adapter)
-        if known is not None:
+        if known is not None and not _needs_length(self, known):
             return original(self, None, known)
         batch = _first_batch(iterator)
         data_batch = tf.nest.map_structure(
@@ -227,6 +227,13 @@ def _known_batch(adapter: Any) -> Any:
         one is None or (hasattr(one, "shape") and hasattr(one, "dtype")) for one in leaves
     )
     return None if batch is None or not has_forms else tf.nest.pack_sequence_as(batch, leaves)
+
+
+def _needs_length(model: Any, batch: Any) -> bool:
+    """Tell whether a layer keeps a state for each row, whose number is not known of `batch`."""
+    shapes = [tf.TensorShape(one.shape) for one in tf.nest.flatten(batch) if one is not None]
+    is_known = all(shape.rank == 0 or (shape.rank and shape[0] is not None) for shape in shapes)
+    return not is_known and any(getattr(one, "stateful", False) for one in model._flatten_layers())
 
 
 def _unless_optional(value: Any) -> Any:

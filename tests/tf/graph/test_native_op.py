@@ -1,6 +1,7 @@
 """The compiled operation: TensorFlow's own memory, errors with their text, no thread blocked.
 
-It is compiled once for the file (10 s); what compiling can do wrong is in unit/system/test_compiled.py.
+It is compiled once for the file (10 s); what compiling can do wrong is in
+unit/system/test_compiled.py.
 """
 
 import functools
