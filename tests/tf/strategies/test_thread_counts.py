@@ -41,7 +41,9 @@ def threads_of(ranks, how="", **settings):
     environment = {"PYTHONPATH": path, "MPISTRAT_LOG": "INFO", **settings}
     result = run_job(["-c", PROGRAM, how], ranks, 60, environment).check()
     sizes = [tuple(map(int, rank.stdout.split())) for rank in result.ranks]
-    lines = [line for line in result.ranks[0].stderr.splitlines() if "tensorflow.thread_pools" in line]
+    lines = [
+        line for line in result.ranks[0].stderr.splitlines() if "tensorflow.thread_pools" in line
+    ]
     return sizes, lines
 
 
