@@ -1,4 +1,4 @@
-"""What all optimizers share: gradients are summed over the replicas, then every copy moves."""
+"""The base of all optimizers: sum gradients over the replicas, then update every copy."""
 
 from __future__ import annotations
 

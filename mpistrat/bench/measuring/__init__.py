@@ -1,1 +1,1 @@
-"""What all cases share: problems with known answers, the clock, records."""
+"""Parts of all cases: problems with known answers, the clock, records."""

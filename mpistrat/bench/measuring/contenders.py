@@ -1,4 +1,4 @@
-"""What a row compares: backends of mpistrat, peers, and a copy of the same bytes."""
+"""The sides of a row: backends of mpistrat, peers, and a copy of the same bytes."""
 
 from __future__ import annotations
 

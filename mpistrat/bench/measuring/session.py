@@ -1,4 +1,4 @@
-"""What a benchmark keeps open: a communicator a backend, and the peers."""
+"""The communicators of a benchmark, one for each backend, and its peers."""
 
 from __future__ import annotations
 

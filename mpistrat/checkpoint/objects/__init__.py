@@ -1,1 +1,1 @@
-"""What is saved: objects, the names that lead to them, and their parts."""
+"""The saved objects, the names that lead to them, and their parts."""

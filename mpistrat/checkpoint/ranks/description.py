@@ -1,4 +1,4 @@
-"""What a rank is going to save, as it tells the other ranks."""
+"""Describe to the other ranks the values that this one is going to save."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which calls wait, which worker has which, and their results; callers hold its lock."""
+"""Keep account of scheduled calls: waiting, given to a worker, finished; callers hold the lock."""
 
 from __future__ import annotations
 

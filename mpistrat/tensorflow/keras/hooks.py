@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any
@@ -29,6 +28,7 @@ from mpistrat.tensorflow.keras import (
     row_weights,
 )
 from mpistrat.tensorflow.keras.assignments import assigned
+from mpistrat.tensorflow.keras.building import built_from_own_batch
 from mpistrat.tensorflow.keras.compile_scope import compiled_in_scope
 from mpistrat.tensorflow.keras.counters import in_one_piece
 from mpistrat.tensorflow.keras.epochs import compared_at_end, compared_now_and_then, in_data_order
@@ -62,7 +62,7 @@ def install() -> None:
     _replace(compiled.CompileLoss, "call", _loss_of_outputs)
     _reduce_over_ranks(trainer)
     _replace(sys.modules["keras.src.trainers.trainer"].Trainer, "compile", compiled_in_scope)
-    _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", _symbolic_build)
+    _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", built_from_own_batch)
     _take_data(trainer)
     _replace(trainer.TensorFlowTrainer, "_make_function", _steps_on_workers)
     _replace(trainer.TensorFlowTrainer, "make_predict_function", _predictions_on_workers)
@@ -191,69 +191,6 @@ def all_rows(strategy: Any, value: Any) -> tf.Tensor:
     """Return the rows in the order of the data: the ranks' first replicas have the first ones."""
     local = strategy.experimental_local_results(value)
     return tf.concat([strategy.extended.bridge.all_gather(one) for one in local], axis=0)
-
-
-def _symbolic_build(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Build from this rank's batch: the ranks' may differ in length, which have no mean."""
-
-    def build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
-        strategy = self.distribute_strategy
-        if iterator is None or not (is_over_ranks(strategy) or has_servers(strategy)):
-            return original(self, iterator, data_batch)
-        if _is_built(self):
-            return None
-        known = _known_batch(iterator.data_adapter)
-        if known is not None and not _needs_length(self, known):
-            return original(self, None, known)
-        batch = _first_batch(iterator)
-        data_batch = tf.nest.map_structure(
-            lambda one: strategy.experimental_local_results(one)[0], batch
-        )
-        return original(self, None, data_batch)
-
-    return build
-
-
-def _known_batch(adapter: Any) -> Any:
-    """Return what is known of batches of a generator or PyDataset without reading one; or None.
-
-    An iterator would read ahead: of a generator that can be read once, and of what the workers of
-    a PyDataset have made. Keras loses such batches, and errors with them, in one process, too.
-    """
-    peeked = getattr(adapter, "_first_batches", None)
-    batch = peeked[0] if peeked else getattr(adapter, "_output_signature", None)
-    leaves = [_unless_optional(one) for one in tf.nest.flatten(batch)]
-    has_forms = all(
-        one is None or (hasattr(one, "shape") and hasattr(one, "dtype")) for one in leaves
-    )
-    return None if batch is None or not has_forms else tf.nest.pack_sequence_as(batch, leaves)
-
-
-def _needs_length(model: Any, batch: Any) -> bool:
-    """Tell whether a layer keeps a state for each row, whose number is not known of `batch`."""
-    shapes = [tf.TensorShape(one.shape) for one in tf.nest.flatten(batch) if one is not None]
-    is_known = all(shape.rank == 0 or (shape.rank and shape[0] is not None) for shape in shapes)
-    return not is_known and any(getattr(one, "stateful", False) for one in model._flatten_layers())
-
-
-def _unless_optional(value: Any) -> Any:
-    return None if isinstance(value, tf.OptionalSpec) else value  # so Keras has it for None
-
-
-def _first_batch(iterator: Any) -> Any:
-    step = next((step for _, _, step in iterator), iter(()))
-    with suppress(StopIteration):
-        return next(step)
-    raise UsageError(
-        "a dataset without a batch; expected at least one to train or evaluate with. Look for a"
-        " filter that keeps nothing, or an iterator that has been used up"
-    )
-
-
-def _is_built(model: Any) -> bool:
-    parts = (model._compile_metrics, model._compile_loss, model.optimizer)
-    layers = model._flatten_layers()
-    return all(part is None or part.built for part in (*layers, *parts))
 
 
 def scaled_by_share(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""How members read what the parameter servers keep: in place where they can."""
+"""Reads of values that parameter servers keep: in place on one machine, else by messages."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,6 @@
 """The benchmark of collectives: sizes, formulas, answers, repeats and records."""
 
 import json
-import math
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +13,6 @@ from mpistrat.testing.threads import run_ranks
 
 pytest.importorskip("typer")
 
-from mpistrat.bench.cases import fused
 from mpistrat.bench.collectives_grid import make_grid
 from mpistrat.bench.measuring import expected_results
 from mpistrat.bench.measuring.bandwidth import algbw_gbps, busbw_gbps
@@ -30,7 +28,6 @@ from mpistrat.bench.measuring.contenders import (
 from mpistrat.bench.measuring.expected_results import OPS, Task
 from mpistrat.bench.measuring.problem import make_problem
 from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.resnet50_shapes import gradient_shapes
 from mpistrat.bench.measuring.row import Heading, Row, run_row
 from mpistrat.bench.measuring.session import open_session
 from mpistrat.bench.measuring.timing import Timing
@@ -376,28 +373,3 @@ def test_side_that_is_wrong_on_one_rank_is_wrong():
         side = Side(label, partial(int), partial(bool))
         row = run_row(Heading("case", task()), [side], [], session, Budget(1, 0.001))
     assert row.correct == [False]
-
-
-# ----------------------------------------------------------------------------------- fused
-
-
-def test_gradients_of_resnet50():
-    shapes = gradient_shapes()
-    assert len(shapes) == 161
-    assert sum(map(math.prod, shapes)) == 25_557_032
-    assert sum(len(shape) == 4 for shape in shapes) == 53
-    assert shapes[0] == (7, 7, 3, 64)
-    assert shapes[-2:] == [(2048, 1000), (1000,)]
-
-
-def test_list_and_flat_array_have_the_same_content(monkeypatch):
-    shapes = gradient_shapes()[:12]
-    monkeypatch.setattr(fused, "gradient_shapes", lambda: shapes)
-    many, flat = fused.problems(0, 1)
-    assert [array.shape for array in many.arrays] == shapes
-    assert many.task.nbytes == flat.task.nbytes == 4 * sum(map(math.prod, shapes))
-    np.testing.assert_array_equal(np.concatenate([a.ravel() for a in many.arrays]), flat.send)
-    with Communicator() as communicator:
-        call = backend_call(communicator, many)
-        assert many.is_right(call)
-        assert not many.is_right(lambda: call()[::-1])
