@@ -21,6 +21,7 @@ CASES = {
     "gradients": "mpistrat.bench.cases.gradients",
     "ps": "mpistrat.bench.cases.ps",
     "rows": "mpistrat.bench.cases.rows",
+    "steps": "mpistrat.bench.cases.steps",
     "tune": "mpistrat.bench.cases.tune",
     "overhead": "mpistrat.bench.cases.overhead",
     "variables": "mpistrat.bench.cases.variables",
