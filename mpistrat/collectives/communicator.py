@@ -70,8 +70,8 @@ class Communicator(Calls):
     """
 
     def __init__(self, comm: Any = None, backend: str = "auto") -> None:
-        self._backend, refusal = open_backend(comm, backend)
-        self._gate = Gate(self._backend)
+        self._backend, self._control, refusal = open_backend(comm, backend)
+        self._gate = Gate(self._backend, self._control)
         self._engine = Engine(self._gate)
         self._label: str | None = None
         self._at_risk: tuple[Array, Array] | None = None
@@ -307,6 +307,7 @@ class Communicator(Calls):
             if gate.broken is None:
                 self.iclose().wait(timeout)
                 self._backend.close()
+                self._control.close()
                 shutdown.forget(self)
         except CommunicationError as error:
             gate.break_off(error)  # the peers that go on must not wait for this rank

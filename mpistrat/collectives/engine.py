@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from mpistrat import config
-from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.backends.base import SleepingRequest, Steps
 from mpistrat.collectives.checking import deadlock
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import interrupts
@@ -127,7 +127,7 @@ class Engine:
 
     def _may_leave(self) -> bool:
         """Tell whether the backend may begin calls: all that are pending are its own."""
-        can_queue = self.gate.checks and self._fast is not None and self._fast.may_queue
+        can_queue = self.gate.carries_headers and self._fast is not None and self._fast.may_queue
         return can_queue and (not self._queue or self._queue[-1].is_ahead)
 
     def _wait_for_fast_call(self) -> None:
@@ -186,10 +186,8 @@ class Engine:
         if not self._is_first(work):
             return
         with self._wanted, self._lock:
-            if self._is_first(work):
-                detach = getattr(work.request, "detach", None)
-                if detach is not None:
-                    detach()
+            if self._is_first(work) and isinstance(work.request, SleepingRequest):
+                work.request.detach()
 
     def _is_first(self, work: Work[Any]) -> bool:
         try:
@@ -236,10 +234,11 @@ class Engine:
             return False
         with self._wanted, self._lock:  # for all of it: only one thread may drive the backend
             request = self._queue[0].request if self._queue else None
-            sleep = getattr(request, "sleep", None)
-            if sleep is None or work.done or self._program.has_pending(self):
+            if not isinstance(request, SleepingRequest):
                 return False
-            sleep(seconds)
+            if work.done or self._program.has_pending(self):
+                return False
+            request.sleep(seconds)
             return True
 
     def _give_way(self, work: Work[Any]) -> None:

@@ -188,4 +188,4 @@ def _have_all_left(communicators: list[Communicator]) -> bool:
 
 def _gone(communicator: Communicator) -> set[int]:
     gate = communicator.gate
-    return {*gate.peers.leaving, *gate.peers.ended, *gate.backend.lost()}
+    return {*gate.peers.leaving, *gate.peers.ended, *gate.peers.lost()}

@@ -1,23 +1,39 @@
 """The protocol of a backend: it moves and reduces flat arrays, and no more.
 
-Shapes, axes, dtypes, fingerprints, deadlines and errors are settled above it, so a backend stays
-small. Every operation is a generator of *requests*: it starts a transfer, yields the request, and
-is resumed once ``request.Test()`` was true. That makes the same code serve blocking and
-asynchronous calls, and leaves every wait (and its deadline) to one loop in engine.py.
+Shapes, axes, dtypes, fingerprints, deadlines and errors are settled above it, and what ranks tell
+each other besides the data is its control (control.py), so a backend stays small. Every transfer
+is a generator of *requests*: it starts, yields the request, and is resumed once
+``request.Test()`` was true. That makes the same code serve blocking and asynchronous calls, and
+leaves every wait (and its deadline) to one loop in engine.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from mpistrat.types import Array
 
-__all__ = ["HEAD_BYTES", "Ahead", "Backend", "Capabilities", "LinesDiffer", "Request", "Steps"]
+if TYPE_CHECKING:
+    from mpistrat.collectives.backends.fast_path import FastCalls
+
+__all__ = [
+    "HEAD_BYTES",
+    "Backend",
+    "Capabilities",
+    "Header",
+    "HeadersDiffer",
+    "QueuedHeader",
+    "QueuedRequest",
+    "Request",
+    "SleepingRequest",
+    "Steps",
+]
 
 HEAD_BYTES = 32
-"""Length of the four words of a gate line (gate.py), without the payload behind them.
+"""Length of the four words of a header (checking/headers.py), without the payload behind them.
 
 MPISTRAT_HEAD_BYTES of kernels/include/mpistrat/calls.h.
 """
@@ -27,21 +43,46 @@ class Request(Protocol):
     """A transfer under way; mpi4py's requests are such objects."""
 
     def Test(self) -> bool:  # noqa: N802 - MPI's spelling, so that MPI requests fit as they are
-        """Make progress; return True once the transfer is complete.
-
-        A request may also have ``sleep(seconds)``, which does the same, but lets up to that time
-        pass, without the GIL, while nothing can be done; and ``detach()``, after which the
-        transfer advances by itself.
-        """
+        """Make progress; return True once the transfer is complete."""
         ...
+
+
+# Classes to inherit, not protocols: the engine asks for them in each wait, and `isinstance` of a
+# class takes a hundredth of the time.
+class SleepingRequest(ABC):
+    """A request that can wait by itself: the engine lets it, instead of asking again and again."""
+
+    __slots__ = ()
+
+    def Test(self) -> bool:  # noqa: N802 - see Request
+        """Make progress; return True once the transfer is complete."""
+        return self.sleep(0.0)
+
+    @abstractmethod
+    def sleep(self, seconds: float) -> bool:
+        """Do the same, and let up to `seconds` pass, without the GIL, while it waits."""
+
+    def detach(self) -> None:  # noqa: B027 - most need not do anything
+        """Let the transfer advance by itself from now on, if that is possible."""
+
+
+class QueuedRequest(SleepingRequest):
+    """The request of a transfer that its backend begins by itself (see `QueuedHeader`)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def holds_others(self) -> bool:
+        """Whether those behind it wait for ``FastCalls.resume``, now that it is over."""
 
 
 Steps: TypeAlias = Generator[Request, None, Any]
 """A collective under way: yields what it waits for, returns its result."""
 
 
-class LinesDiffer(Exception):  # noqa: N818 - no error yet: the gate finds out what it means
-    """Raised by a transfer that carried the gate's lines, and found that they differ."""
+class HeadersDiffer(Exception):  # noqa: N818 - no error yet: the gate finds out what it means
+    """Raised by a transfer that carried headers, and found that they differ."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +107,11 @@ class Capabilities:
         Whether reductions are NumPy's down to the last case: half types accumulate in float32 and
         round once, integers wrap, NaN wins minima and maxima, and ``"mean"`` is an op. What
         MPI libraries leave open is settled above backends without it (reductions.py,
-        nan_rules.py).
-    checks
-        Whether a transfer can carry the gate's lines itself (see ``guards_next``).
+        operations/exact_reduction.py).
+    carries_headers
+        Whether a transfer can carry the headers of the call that it is part of: such a backend
+        takes one more argument with each transfer, ``header=`` (a `Header`), and brings the
+        control whose headers these are.
     """
 
     devices: tuple[str, ...]
@@ -78,18 +121,18 @@ class Capabilities:
     asynchronous: bool
     processes: bool = True
     exact: bool = False
-    checks: bool = False
+    carries_headers: bool = False
 
 
-class Ahead(NamedTuple):
-    """How a transfer shows itself that its backend begins, as soon as the one before it is over.
+class QueuedHeader(NamedTuple):
+    """What is shown of a transfer that its backend begins, as soon as the one before it is over.
 
     Attributes
     ----------
     digest, extra
-        What stands in its line (gate.py).
+        What stands in its header (checking/headers.py).
     nbytes, texts
-        What is recorded of it (recorder.py).
+        What is recorded of it (health/recorder.py).
     holds
         Whether none begins after it until ``FastCalls.resume``: there is more to do for its call.
     """
@@ -101,90 +144,12 @@ class Ahead(NamedTuple):
     holds: bool
 
 
-class FastCalls(Protocol):
-    """The state of calls that a backend can make without the gate's and the engine's Python.
+Header: TypeAlias = bool | QueuedHeader
+"""Whether a transfer carries this rank's header, which is filled in.
 
-    Attributes
-    ----------
-    is_ready
-        Whether such calls may be made: the communicator is open and sound, and nothing is queued.
-    label
-        A number for what the calls are made for (recorder.py).
-    has_digests
-        Whether calls are compared between the ranks.
-    may_queue
-        Whether transfers can be left to the backend (see ``Backend.guards_next``).
-    is_busy
-        Whether one is under way (or any other call of the backend).
-    is_under_way
-        Whether one is under way.
-    fast_calls
-        How many were made.
-    """
-
-    is_ready: bool
-    label: int
-    may_queue: bool
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    @property
-    def is_under_way(self) -> bool: ...
-
-    has_digests: bool
-
-    @property
-    def fast_calls(self) -> int: ...
-
-    def allreduce(
-        self,
-        general: Callable[..., Any],
-        digest: Callable[[Array, str], int],
-        finish: Callable[[int, Array, str, Array], Any],
-        lose: Callable[[int, BaseException, Array, Array], None],
-    ) -> Callable[..., Any]:
-        """Return a callable in place of ``communicator.allreduce`` or ``allreduce_soon``.
-
-        Parameters
-        ----------
-        general
-            That method; called for all that is not the common case.
-        digest
-            Gives the fingerprint of a call from its array and op.
-        finish
-            Ends a call that did not end soon, or well, from its status, array, op and result.
-        lose
-            Told of each error of `finish` before it is raised, which may be an interrupt that
-            kept `finish` from doing anything: its call's number, the error, array and result.
-        """
-        ...
-
-    def natively(
-        self, callable_: Callable[..., Any], array: Array, op: str
-    ) -> tuple[int, int, int] | None:
-        """Return how native code makes the calls of what :meth:`allreduce` has returned.
-
-        None if it cannot; see ``Communicator.allreduce_natively``. Of a call that is not over then
-        `callable_` has a method ``end`` (status, sequence, array, op, out).
-        """
-        ...
-
-    def resume(self) -> None:
-        """Let transfers begin again that wait after one that holds, or differs between ranks."""
-        ...
-
-    def drop(self) -> None:
-        """Forget the queued calls that have not begun, and no longer advance what has."""
-        ...
-
-    def record_in(self, ring: Any) -> None:
-        """Record the calls in `ring` (recorder.py) from now on; None: no more."""
-        ...
-
-    def carry_on(self, status: int, *arrays: Array) -> Steps:
-        """Go on with a call that did not end soon, or whose lines differ; keeps its arrays."""
-        ...
+With a `QueuedHeader` the backend begins the transfer by itself, and fills the header in then; the
+transfer's request is a `QueuedRequest`.
+"""
 
 
 class Backend(Protocol):
@@ -194,10 +159,6 @@ class Backend(Protocol):
     ----------
     fast
         The state of calls that take a shorter way, or None.
-    guards_next
-        Set before a transfer that is to carry the gate's line; its backend has to say `checks`.
-        With an `Ahead`, the backend begins it by itself and fills in the line; the request of such
-        a transfer has `holds_others`, which tells at its end whether `FastCalls.resume` is due.
 
     All arrays are one-dimensional, C-contiguous, native-endian and on the host; `counts` are
     elements by rank. All ranks have agreed on the call before a transfer starts. ``recv`` and
@@ -208,36 +169,9 @@ class Backend(Protocol):
     rank: int
     size: int
     fast: FastCalls | None
-    guards_next: bool | Ahead
 
     def capabilities(self) -> Capabilities:
         """Tell what this backend can do here."""
-        ...
-
-    def open_gate(self, nbytes: int) -> tuple[Array, Array]:
-        """Set up the exchange of gate lines; called once.
-
-        Returns
-        -------
-        tuple
-            This rank's line (uint8, shape (nbytes,)), to be filled in before each ``post``, and
-            the table of all ranks' lines (uint8, shape (size, nbytes)).
-        """
-        ...
-
-    def post(self) -> Request:
-        """Show this rank's line to all ranks; when complete, the table holds every rank's.
-
-        **Collective**, and never more than one at a time.
-        """
-        ...
-
-    def announce(self, notice: bytes) -> None:
-        """Send a short out-of-band notice (at most 2 kB) to every other rank; never blocks."""
-        ...
-
-    def heard(self) -> tuple[int, bytes] | None:
-        """Return the next notice that came in as (rank, notice), or None."""
         ...
 
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
@@ -247,23 +181,12 @@ class Backend(Protocol):
         """
         ...
 
-    def lost(self, wait: int = 0) -> Sequence[int]:
-        """Return the ranks whose processes are known to have ended.
-
-        `wait` is another number for each wait, as those that last are looked into.
-        """
-        ...
-
-    def mark_lost(self, rank: int) -> None:
-        """Take note that another rank knows this one's process to have ended."""
-        ...
-
     def allreduce(self, send: Array, recv: Array, op: str) -> Steps:
         """Reduce `send` over all ranks into every rank's `recv` (may be the same array)."""
         ...
 
     def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
-        """Reduce lists of arrays of one dtype as one array; for backends that `checks`.
+        """Reduce lists of arrays of one dtype as one array; asked of those that carry headers.
 
         All are in C order, of any shape; `recv` may be as many arrays, or one for all.
         """
@@ -308,5 +231,5 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what the backend holds; all ranks have agreed to it."""
+        """Free what the backend holds but its control; all ranks have agreed to it."""
         ...

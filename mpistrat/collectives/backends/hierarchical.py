@@ -25,10 +25,10 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives.backends.base import Capabilities, Steps
+from mpistrat.collectives.backends.control import Liveness
 from mpistrat.collectives.backends.mpi import MpiBackend
 from mpistrat.collectives.backends.nodes import Nodes
 from mpistrat.collectives.backends.shared import bootstrap, tuning_table
-from mpistrat.collectives.backends.shared.liveness import Liveness
 from mpistrat.collectives.backends.shared.registered import private_memory
 from mpistrat.collectives.backends.shared.tuning import Tunings, WireTuning, wire_from_entry
 from mpistrat.collectives.backends.shm import ShmBackend
@@ -63,7 +63,8 @@ class HierarchicalBackend(ShmBackend):
         wire: Any,
         tuning: WireTuning,
     ) -> None:
-        super().__init__(mpi, wire, Liveness((), mpi.rank))  # who is here is the node's to watch
+        near = None if node is None else node.control.liveness
+        super().__init__(mpi, wire, _NodesLiveness(nodes.mates, near, mpi.control.liveness))
         self.nodes, self._shm = nodes, node
         self.tune_wire(tuning)
         weakref.finalize(self, wire.halt)  # at the latest before MPI is finalized
@@ -102,6 +103,7 @@ class HierarchicalBackend(ShmBackend):
             opened = local if node is None else node
             if opened is not None:
                 opened.close()
+                opened.control.close()
             raise BackendUnavailableError(next(text for text in texts if text))
         return cls(mpi, nodes, node, wire, WireTuning(*figures))
 
@@ -119,24 +121,28 @@ class HierarchicalBackend(ShmBackend):
         can = super().capabilities()
         return can if self._mpi.may_thread else replace(can, asynchronous=False)
 
-    # ---------------------------------------------------------------------------- the gate
-
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
         """Return private memory: the slices of a node are reduced in its own."""
         return private_memory(self, nbytes, is_shared)
 
-    def lost(self, wait: int = 0) -> Sequence[int]:
-        """Return the ranks whose processes have ended: on this node at once, on others soon."""
-        node, mates = self._shm, self.nodes.mates
-        near = () if node is None else [mates[local] for local in node.lost()]
-        return [*near, *self._mpi.lost(wait)]
-
     def close(self) -> None:
-        """Free the memory and the MPI communicators."""
+        """Stop the wire, and free the node's backend."""
         self._node.halt()
         if self._shm is not None:
             self._shm.close()
-        super().close()
+            self._shm.control.close()
+
+
+class _NodesLiveness:
+    """The processes of this node, of which the kernel tells at once, and those of others."""
+
+    def __init__(self, mates: Sequence[int], near: Liveness | None, far: Liveness) -> None:
+        self._mates, self._near, self._far = mates, near, far
+
+    def ended(self, wait: int = 0) -> Sequence[int]:
+        """Return the ranks whose processes have ended."""
+        near = () if self._near is None else [self._mates[local] for local in self._near.ended()]
+        return [*near, *self._far.ended(wait)]
 
 
 def _tuning(nodes: Nodes) -> WireTuning:

@@ -9,7 +9,6 @@ for each pair of ranks.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -19,19 +18,16 @@ from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends import comm_split, mpi_symbols
-from mpistrat.collectives.backends.base import Ahead, Capabilities, FastCalls, Request, Steps
-from mpistrat.collectives.backends.shared import bootstrap
+from mpistrat.collectives.backends.base import Capabilities, Steps
+from mpistrat.collectives.backends.fast_path import FastCalls
+from mpistrat.collectives.backends.mpi_support.control import MpiWatch, mpi_control
 from mpistrat.collectives.backends.shared.registered import private_memory
 from mpistrat.collectives.checking import deadlock
-from mpistrat.collectives.health.questions import Letters
 from mpistrat.errors import (
     BackendUnavailableError,
     CommunicationError,
     CommunicationTimeoutError,
 )
-from mpistrat.system.liveness import udp
-from mpistrat.system.liveness.udp_watch import Watch, deaf, watched
-from mpistrat.system.liveness.ulfm import excused
 from mpistrat.tables.reductions import DTYPES
 from mpistrat.types import Array
 
@@ -47,8 +43,7 @@ _OPS = {
     "xor": "BXOR",
 }
 _BOOL_OPS = {**_OPS, "sum": "BOR", "max": "BOR", "prod": "BAND", "min": "BAND"}
-_NOTICE_TAG, _DATA_TAG = 1, 2
-_NOTICE_BYTES = 2048
+_DATA_TAG = 2  # 1 is of the notices (mpi_support/control.py), 16 and more of the kernels
 
 
 class MpiBackend:
@@ -56,7 +51,6 @@ class MpiBackend:
 
     name = "mpi"
     fast: FastCalls | None = None
-    guards_next: bool | Ahead = False
 
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
@@ -64,13 +58,10 @@ class MpiBackend:
         self._mpi = MPI
         self._comm = comm
         self.rank, self.size = comm.rank, comm.size
-        self._gate: Any = None
-        self._places: list[int] = []
-        self._watch: Watch | None = None
-        self._notices: deque[tuple[Any, bytes]] = deque()
+        self._watch = MpiWatch(comm)
+        self.control = mpi_control(comm, MPI, self._watch)
         by_size = {1: MPI.BYTE, 2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
         self._moved = {**by_size, 16: MPI.C_DOUBLE_COMPLEX}
-        self.letters = Letters(comm, self._mpi) if self.may_thread else None
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
@@ -115,7 +106,7 @@ class MpiBackend:
         **Collective**; see comm_split.py for what happens at the deadline.
         """
         number = self._mpi.UNDEFINED if color is None else color
-        comm = comm_split.split(self._comm, number, timeout, self.letters is not None)
+        comm = comm_split.split(self._comm, number, timeout, self.may_thread)
         return None if comm == self._mpi.COMM_NULL else MpiBackend(comm)
 
     def for_kernels(self, first_tag: int) -> list[int]:
@@ -147,88 +138,13 @@ class MpiBackend:
         """List what every MPI library offers."""
         return Capabilities(("CPU",), DTYPES, frozenset(_OPS), in_place=True, asynchronous=False)
 
-    # ---------------------------------------------------------------------------- the gate
-
-    def open_gate(self, nbytes: int) -> tuple[Array, Array]:
-        """Set up a persistent all-gather: the cheapest exchange there is in MPI."""
-        self.watch(config.timeout_s())  # as nothing else does where MPI alone carries the calls
-        byte = self._mpi.BYTE
-        self._line = np.zeros(nbytes, np.uint8)
-        self._table = np.zeros((self.size, nbytes), np.uint8)
-        self._gate_buffers = ([self._line, nbytes, byte], [self._table, nbytes, byte])
-        try:
-            self._gate = self._comm.Allgather_init(*self._gate_buffers)
-        except NotImplementedError:  # MPI before version 4
-            self._gate = None
-        return self._line, self._table
-
-    def post(self) -> Request:
-        """Show this rank's line."""
-        if self._gate is None:
-            request: Request = self._comm.Iallgather(*self._gate_buffers)
-            return request
-        self._gate.Start()
-        started: Request = self._gate
-        return started
-
-    def announce(self, notice: bytes) -> None:
-        """Send the notice to all who live; it is small enough to leave without their help."""
-        for rank in self._listeners():
-            with excused(self._comm, self._mpi.Exception):
-                request = self._comm.Isend([notice, self._mpi.BYTE], rank, _NOTICE_TAG)
-                self._notices.append((request, notice))
-        while self._notices:
-            is_over = True  # also if its receiver has died
-            with excused(self._comm, self._mpi.Exception):
-                is_over = self._notices[0][0].Test()
-            if not is_over:
-                return
-            self._notices.popleft()
-
-    def heard(self) -> tuple[int, bytes] | None:
-        """Receive a notice, if one is there."""
-        status = self._mpi.Status()
-        message = None
-        with excused(self._comm, self._mpi.Exception):
-            message = self._comm.Improbe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status)
-        if message is None:
-            return None
-        buffer = bytearray(_NOTICE_BYTES)
-        source = status.Get_source()
-        message.Recv([buffer, self._mpi.BYTE], status)
-        return source, bytes(buffer[: status.Get_count(self._mpi.BYTE)])
-
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
         """Return private memory: there is no other."""
         return private_memory(self, nbytes, is_shared)
 
     def watch(self, timeout: float, near: Collection[int] = ()) -> None:
         """Watch the processes of the other ranks but `near` (udp_watch.py). **Collective.**"""
-        if self.size == 1:
-            return
-        mine = np.array(divmod(udp.here(), 1 << 64), np.uint64)
-        table = np.empty(2 * self.size, np.uint64)
-        with bootstrap.kept(mine, table):
-            bootstrap.run(self.allgather(mine, table, [2] * self.size), timeout, self)
-        self._places = [high << 64 | low for high, low in table.reshape(-1, 2).tolist()]
-        mine_to_watch = watched(self._places, self.rank, near)
-        self._watch = Watch({rank: self._places[rank] for rank in mine_to_watch})
-
-    def lost(self, wait: int = 0) -> Sequence[int]:
-        """Return the ranks whose processes this one watches, and which have ended."""
-        return () if self._watch is None else self._watch.ended(wait)
-
-    def mark_lost(self, rank: int) -> None:
-        """Send that rank nothing more."""
-        if self._places:
-            udp.mark_ended(self._places[rank])
-
-    def _listeners(self) -> list[int]:
-        """Return whom to send notices: MPICH crashes if that goes to a process that has ended."""
-        if self._watch is not None:
-            self._watch.refresh()
-        out = deaf(self._places, self.rank, not cluster_mpi.outlives_ranks())
-        return [rank for rank in range(self.size) if rank not in {self.rank, *out}]
+        self._watch.start(timeout, near)
 
     # -------------------------------------------------------------------------- reductions
 
@@ -358,12 +274,7 @@ class MpiBackend:
         yield from requests
 
     def close(self) -> None:
-        """Free the duplicate."""
-        if self.letters is not None:
-            self.letters.close()
-        if self._gate is not None:
-            self._gate.Free()
-        self._comm.Free()
+        """Do nothing: the communicator is freed with the control."""
 
 
 def _chunks(count: int) -> Iterator[slice]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from mpistrat import config
 from mpistrat.cluster import mpi
 from mpistrat.collectives.backends.base import Backend
+from mpistrat.collectives.backends.control import Control, HasControl
 from mpistrat.errors import (
     ArgumentTypeError,
     BackendError,
@@ -18,7 +19,7 @@ from mpistrat.errors import (
     UsageError,
 )
 
-__all__ = ["available_backends", "open_backend", "register_backend"]
+__all__ = ["Opened", "available_backends", "open_backend", "register_backend"]
 
 _BACKENDS = {
     "auto": "mpistrat.collectives.backends.auto:Auto",
@@ -30,7 +31,10 @@ _BACKENDS = {
 
 
 class BackendClass(Protocol):
-    """What a registered class offers besides the `Backend` protocol of its instances."""
+    """What a registered class offers besides the `Backend` protocol of its instances.
+
+    Instances may have a `control` of their own (`HasControl`); others are given MPI's.
+    """
 
     def unavailable(self, comm: Any) -> str | None:
         """Return why the backend cannot work over `comm` here, or None if it can."""
@@ -68,22 +72,37 @@ def _outside() -> dict[str, str]:
     return {point.name: point.value for point in entry_points(group="mpistrat.backends")}
 
 
-def open_backend(comm: Any, name: str) -> tuple[Backend, MpistratError | None]:
+class Opened(NamedTuple):
+    """A backend, its control, and why this rank has to refuse what was asked for, if it has."""
+
+    backend: Backend
+    control: Control
+    refusal: MpistratError | None = None
+
+
+def open_backend(comm: Any, name: str) -> Opened:
     """Open the backend `name` over `comm` (see `Communicator`). **Collective.**
 
-    Returns
-    -------
-    tuple
-        The backend, and None. If this rank has to refuse `name` while others may not: MPI's
-        backend, through which to tell them, and the error.
+    If this rank has to refuse `name` while others may not, the backend is MPI's, through which to
+    tell them.
     """
     comm = mpi.world() if comm is None else comm
     try:
-        return _class(comm, name).open(comm, config.timeout_s()), None
+        backend = _class(comm, name).open(comm, config.timeout_s())
     except (BackendError, UsageError) as error:
         if not mpi.is_mpi_comm(comm) or comm.size == 1:
             raise
-        return _load("mpi").open(comm, config.timeout_s()), error
+        backend = _load("mpi").open(comm, config.timeout_s())
+        return Opened(backend, _control(backend, comm), error)
+    return Opened(backend, _control(backend, comm))
+
+
+def _control(backend: Backend, comm: Any) -> Control:
+    """Return the backend's own control; that of MPI (or of threads) if it brings none."""
+    if isinstance(backend, HasControl):
+        return backend.control
+    name = "mpi" if mpi.is_mpi_comm(comm) else "threads"
+    return _control(_load(name).open(comm, config.timeout_s()), comm)
 
 
 def _class(comm: Any, name: str) -> BackendClass:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpistrat.collectives.backends.base import Ahead, LinesDiffer, Steps
+from mpistrat.collectives.backends.base import (
+    HeadersDiffer,
+    QueuedHeader,
+    QueuedRequest,
+    SleepingRequest,
+    Steps,
+)
 from mpistrat.system.kernels import kernels
 from mpistrat.types import Array
 
@@ -49,16 +55,12 @@ class Spec:
         )
 
 
-class Call:
+class Call(SleepingRequest):
     """The request of one call of the node; starts it as soon as the node is free."""
 
     def __init__(self, node: Any, spec: Spec | None, status: int = WAITING) -> None:
         self._node, self._spec = node, spec
         self.status = status
-
-    def Test(self) -> bool:  # noqa: N802 - see Request
-        """Advance without waiting; return whether the call is over."""
-        return self.sleep(0.0)
 
     def detach(self) -> None:
         """Let a native thread carry on with the call."""
@@ -77,14 +79,14 @@ class Call:
         return self.status != WAITING
 
 
-class QueuedCall:
+class QueuedCall(QueuedRequest):
     """The request of a call that the kernels begin by themselves, after those before it."""
 
-    def __init__(self, node: Any, spec: Spec, ahead: Ahead) -> None:
-        self._node, self._holds = node, ahead.holds
+    def __init__(self, node: Any, spec: Spec, header: QueuedHeader) -> None:
+        self._node, self._holds = node, header.holds
         described = spec.described(node.size)
         self._number = node.submit(
-            *(described, ahead.digest, ahead.extra, ahead.holds, ahead.nbytes, ahead.texts)
+            *(described, header.digest, header.extra, header.holds, header.nbytes, header.texts)
         )
         self.status = WAITING
 
@@ -92,10 +94,6 @@ class QueuedCall:
     def holds_others(self) -> bool:
         """Whether those behind it wait until ``resume``, now that it is over."""
         return self._holds or self.status == MISMATCH
-
-    def Test(self) -> bool:  # noqa: N802 - see Request
-        """Advance without waiting; return whether the call is over."""
-        return self.sleep(0.0)
 
     def sleep(self, seconds: float) -> bool:
         """Let the time pass; return whether the call is over."""
@@ -105,7 +103,7 @@ class QueuedCall:
 
 
 class NativeFastCalls:
-    """See `FastCalls` of base.py.
+    """See `FastCalls` of fast_path.py.
 
     Attributes
     ----------
@@ -188,4 +186,4 @@ class NativeFastCalls:
         yield call
         del arrays
         if call.status == MISMATCH:
-            raise LinesDiffer
+            raise HeadersDiffer

@@ -8,20 +8,22 @@ the data, so that a check costs no message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
 
 from mpistrat.collectives.backends.base import (
     HEAD_BYTES,
-    Ahead,
     Capabilities,
-    FastCalls,
-    LinesDiffer,
+    Header,
+    HeadersDiffer,
+    QueuedHeader,
     Request,
     Steps,
 )
+from mpistrat.collectives.backends.control import Liveness
+from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.mpi import MpiBackend
 from mpistrat.collectives.backends.requests import (
     ALLGATHER,
@@ -40,7 +42,7 @@ from mpistrat.collectives.backends.requests import (
     Spec,
 )
 from mpistrat.collectives.backends.shared import bootstrap
-from mpistrat.collectives.backends.shared.liveness import Liveness
+from mpistrat.collectives.backends.shared.liveness import Liveness as NodeLiveness
 from mpistrat.collectives.backends.shared.peer_read import reach
 from mpistrat.collectives.backends.shared.registered import Registered
 from mpistrat.collectives.backends.shared.tuning import CALLS, HALVES, Tuning, Tunings
@@ -59,7 +61,7 @@ CAPABILITIES = Capabilities(
     in_place=True,
     asynchronous=True,
     exact=True,
-    checks=True,
+    carries_headers=True,
 )
 
 
@@ -80,10 +82,11 @@ class ShmBackend:
     unavailable = staticmethod(MpiBackend.unavailable)
 
     def __init__(self, mpi: MpiBackend, node: Any, liveness: Liveness) -> None:
-        self._mpi, self._node, self._liveness = mpi, node, liveness
+        self._mpi, self._node = mpi, node
+        self._processes: NodeLiveness | None = None
         self.rank, self.size = mpi.rank, mpi.size
-        self.letters = mpi.letters
-        self.guards_next: bool | Ahead = False
+        # Notices and questions stay MPI's: they are for ranks that do not come to the kernels.
+        self.control = replace(mpi.control, headers=_KernelHeaders(node), liveness=liveness)
         self.fast: FastCalls | None = NativeFastCalls(node, self.capabilities().asynchronous)
         self._registered = Registered(node)
 
@@ -94,7 +97,7 @@ class ShmBackend:
         try:
             return cls.over(mpi, timeout)
         except BackendUnavailableError:
-            mpi.close()
+            mpi.control.close()
             raise
 
     @classmethod
@@ -103,7 +106,9 @@ class ShmBackend:
         found = bootstrap.meet(mpi, _node_bytes, why_no_kernels(), timeout)
         memory = found.segment
         node = kernels().Node(memory, memory.address, mpi.rank, mpi.size, found.cpus)
-        backend = cls(mpi, node, Liveness(found.processes, mpi.rank))
+        processes = NodeLiveness(found.processes, mpi.rank)
+        backend = cls(mpi, node, processes)
+        backend._processes = processes
         backend.tune(found.tunings)
         backend.reads_peers = reach(mpi, kernels(), node, found.processes, timeout)
         return backend
@@ -126,33 +131,6 @@ class ShmBackend:
         """Everything, as NumPy would do it."""
         return CAPABILITIES
 
-    # ---------------------------------------------------------------------------- the gate
-
-    def open_gate(self, nbytes: int) -> tuple[Array, Array]:
-        """Return the line and the table in the kernels' own memory."""
-        self._payload_bytes = nbytes - HEAD_BYTES
-        return self._node.line()[:nbytes], self._node.table()[:, :nbytes]
-
-    def post(self) -> Request:
-        """Show this rank's line."""
-        return self._request(Spec(CROSS, crosses=True, payload_bytes=self._payload_bytes))
-
-    def announce(self, notice: bytes) -> None:
-        """Send the notice by MPI."""
-        self._mpi.announce(notice)
-
-    def heard(self) -> tuple[int, bytes] | None:
-        """Receive a notice by MPI."""
-        return self._mpi.heard()
-
-    def lost(self, wait: int = 0) -> Sequence[int]:
-        """Return the ranks whose processes have ended."""
-        return self._liveness.ended()
-
-    def mark_lost(self, rank: int) -> None:
-        """Send that rank nothing more by MPI."""
-        self._mpi.mark_lost(rank)
-
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
         """Make registered memory (registered.py)."""
         return self._registered.allocate(self, nbytes, is_shared)
@@ -160,59 +138,81 @@ class ShmBackend:
     # -------------------------------------------------------------------------- the calls
 
     def _transfer(
-        self, kind: int, send: Sequence[Array], recv: Sequence[Array], **options: Any
+        self,
+        kind: int,
+        send: Sequence[Array],
+        recv: Sequence[Array],
+        header: Header,
+        **options: Any,
     ) -> Steps:
-        call = self._request(Spec(kind, send, recv, bool(self.guards_next), **options))
+        spec = Spec(kind, send, recv, bool(header), **options)
+        call = _request(self._node, spec, header)
         yield call
         if call.status == MISMATCH:
-            raise LinesDiffer
+            raise HeadersDiffer
 
-    def _request(self, spec: Spec) -> Call | QueuedCall:
-        guard, self.guards_next = self.guards_next, False
-        if isinstance(guard, Ahead):
-            return QueuedCall(self._node, spec, guard)
-        return Call(self._node, spec)
-
-    def allreduce(self, send: Array, recv: Array, op: str) -> Steps:
+    def allreduce(self, send: Array, recv: Array, op: str, header: Header = False) -> Steps:
         """Reduce by slices (kernels/shm/reduction.h)."""
-        return self._transfer(ALLREDUCE, [send], [recv], op=op)
+        return self._transfer(ALLREDUCE, [send], [recv], header, op=op)
 
-    def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
+    def allreduce_pieces(
+        self, send: Sequence[Array], recv: Sequence[Array], op: str, header: Header = False
+    ) -> Steps:
         """Reduce a list of arrays of one dtype as if it were one array."""
-        return self._transfer(ALLREDUCE, send, recv, op=op)
+        return self._transfer(ALLREDUCE, send, recv, header, op=op)
 
-    def reduce(self, send: Array, recv: Array | None, op: str, root: int) -> Steps:
+    def reduce(
+        self, send: Array, recv: Array | None, op: str, root: int, header: Header = False
+    ) -> Steps:
         """Reduce by slices, which the root collects."""
         recvs = [] if recv is None else [recv]
-        return self._transfer(REDUCE, [send], recvs, op=op, root=root)
+        return self._transfer(REDUCE, [send], recvs, header, op=op, root=root)
 
-    def bcast(self, buffer: Array, root: int) -> Steps:
+    def bcast(self, buffer: Array, root: int, header: Header = False) -> Steps:
         """Copy through the root's slot."""
-        return self._transfer(BCAST, [buffer], [buffer], root=root)
+        return self._transfer(BCAST, [buffer], [buffer], header, root=root)
 
-    def allgather(self, send: Array, recv: Array, counts: Sequence[int]) -> Steps:
+    def allgather(
+        self, send: Array, recv: Array, counts: Sequence[int], header: Header = False
+    ) -> Steps:
         """Copy through every rank's slot."""
-        return self._transfer(ALLGATHER, [send], [recv], recv_counts=counts)
+        return self._transfer(ALLGATHER, [send], [recv], header, recv_counts=counts)
 
-    def gather(self, send: Array, recv: Array | None, counts: Sequence[int], root: int) -> Steps:
+    def gather(
+        self,
+        send: Array,
+        recv: Array | None,
+        counts: Sequence[int],
+        root: int,
+        header: Header = False,
+    ) -> Steps:
         """Copy through every rank's slot to the root."""
         recvs = [] if recv is None else [recv]
-        return self._transfer(GATHER, [send], recvs, recv_counts=counts, root=root)
+        return self._transfer(GATHER, [send], recvs, header, recv_counts=counts, root=root)
 
-    def scatter(self, send: Array | None, recv: Array, counts: Sequence[int], root: int) -> Steps:
+    def scatter(
+        self,
+        send: Array | None,
+        recv: Array,
+        counts: Sequence[int],
+        root: int,
+        header: Header = False,
+    ) -> Steps:
         """Copy through the root's slot, each rank its part."""
-        sends = [] if send is None else [send]
+        sends, most = [] if send is None else [send], max(counts)
         return self._transfer(
-            SCATTER, sends, [recv], send_counts=counts, root=root, most=max(counts)
+            SCATTER, sends, [recv], header, send_counts=counts, root=root, most=most
         )
 
-    def reduce_scatter(self, send: Array, recv: Array, counts: Sequence[int], op: str) -> Steps:
+    def reduce_scatter(
+        self, send: Array, recv: Array, counts: Sequence[int], op: str, header: Header = False
+    ) -> Steps:
         """Reduce by blocks."""
-        return self._transfer(REDUCE_SCATTER, [send], [recv], op=op, send_counts=counts)
+        return self._transfer(REDUCE_SCATTER, [send], [recv], header, op=op, send_counts=counts)
 
     def allgather_pieces(self, send: Array, recv: Sequence[Array], counts: Sequence[int]) -> Steps:
         """Gather into a list of arrays as if it were one array."""
-        return self._transfer(ALLGATHER, [send], recv, recv_counts=counts)
+        return self._transfer(ALLGATHER, [send], recv, False, recv_counts=counts)
 
     def alltoall(
         self,
@@ -221,24 +221,49 @@ class ShmBackend:
         send_counts: Sequence[int],
         recv_counts: Sequence[int],
         most: int | None = None,
+        *,
+        header: Header = False,
     ) -> Steps:
         """Copy through every rank's slot, each rank its part."""
         if most is None and self.needs_longest:
             longest = np.array([max(*send_counts, *recv_counts)], np.int64)
-            yield from self._transfer(ALLREDUCE, [longest], [longest], op="max")
-            most = int(longest[0])
+            yield from self._transfer(ALLREDUCE, [longest], [longest], header, op="max")
+            most, header = int(longest[0]), False  # the first transfer has carried it
         yield from self._transfer(
-            ALLTOALL,
-            *([send], [recv]),
+            *(ALLTOALL, [send], [recv], header),
             send_counts=send_counts,
             recv_counts=recv_counts,
             most=most or 0,
         )
 
     def close(self) -> None:
-        """Free the memory and the MPI communicator."""
-        self._liveness.close()
-        self._mpi.close()
+        """Watch the processes of this machine no more; memory goes with its last array."""
+        if self._processes is not None:
+            self._processes.close()
+
+
+class _KernelHeaders:
+    """Headers in the kernels' own memory, where their transfers carry them, too."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self._payload_bytes = 0
+
+    def open(self, nbytes: int) -> tuple[Array, Array]:
+        """Return this rank's header and the table of all."""
+        self._payload_bytes = nbytes - HEAD_BYTES
+        return self._node.line()[:nbytes], self._node.table()[:, :nbytes]
+
+    def post(self, header: Header = True) -> Request:
+        """Show this rank's header, without data."""
+        spec = Spec(CROSS, crosses=True, payload_bytes=self._payload_bytes)
+        return _request(self._node, spec, header)
+
+
+def _request(node: Any, spec: Spec, header: Header) -> Call | QueuedCall:
+    if isinstance(header, QueuedHeader):
+        return QueuedCall(node, spec, header)
+    return Call(node, spec)
 
 
 def _node_bytes(size: int) -> int:

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.backends.base import Ahead, Capabilities, FastCalls, Steps
+from mpistrat.collectives.backends.base import Capabilities, Header, Steps
+from mpistrat.collectives.backends.control import Control
+from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.shared.registered import private_memory
 from mpistrat.tables.reductions import DTYPES, OPS, combine
 from mpistrat.types import Array
@@ -89,12 +91,12 @@ class ThreadsBackend:
 
     name = "threads"
     fast: FastCalls | None = None
-    guards_next: bool | Ahead = False
 
     def __init__(self, comm: ThreadComm) -> None:
         self._world = comm.world
         self.rank, self.size = comm.rank, comm.world.size
         self._round = 0
+        self.control = _control(comm.duplicate())
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
@@ -115,39 +117,9 @@ class ThreadsBackend:
             ("CPU",), DTYPES, ops, in_place=True, asynchronous=False, processes=False
         )
 
-    def open_gate(self, nbytes: int) -> tuple[Array, Array]:
-        """Set up the exchange of lines."""
-        self._line = np.zeros(nbytes, np.uint8)
-        self._table = np.zeros((self.size, nbytes), np.uint8)
-        return self._line, self._table
-
-    def post(self) -> _GateRound:
-        """Show this rank's line."""
-        self._round += 1
-        self._world.post(self._round, self.rank, self._line.copy())
-        return _GateRound(self._world, self._round, self._table)
-
-    def announce(self, notice: bytes) -> None:
-        """Put the notice in everyone's mail."""
-        for rank, mail in enumerate(self._world.mail):
-            if rank != self.rank:
-                mail.append((self.rank, notice))
-
-    def heard(self) -> tuple[int, bytes] | None:
-        """Take the next notice from the mail."""
-        mail = self._world.mail[self.rank]
-        return mail.popleft() if mail else None
-
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
         """Return private memory: there is no other."""
         return private_memory(self, nbytes, is_shared)
-
-    def lost(self, wait: int = 0) -> Sequence[int]:
-        """Return none: the ranks are one process."""
-        return ()
-
-    def mark_lost(self, rank: int) -> None:
-        """Do nothing: the ranks are one process."""
 
     def _exchange(self, value: Any) -> Steps:
         self._round += 1
@@ -220,8 +192,33 @@ class ThreadsBackend:
         """Drop the shared state."""
 
 
-class _GateRound(_Round):
-    """The exchange of lines: fills the table when it is complete."""
+def _control(comm: ThreadComm) -> Control:
+    """Return the control of threads that have `comm` for nothing else."""
+    return Control(_ThreadHeaders(comm), _ThreadNotices(comm), _OneProcess(), None, lambda: None)
+
+
+class _ThreadHeaders:
+    """Headers as posts of rounds of their own."""
+
+    def __init__(self, comm: ThreadComm) -> None:
+        self._world, self._rank = comm.world, comm.rank
+        self._round = 0
+
+    def open(self, nbytes: int) -> tuple[Array, Array]:
+        """Make the memory."""
+        self._mine = np.zeros(nbytes, np.uint8)
+        self._table = np.zeros((self._world.size, nbytes), np.uint8)
+        return self._mine, self._table
+
+    def post(self, header: Header = True) -> _HeaderRound:
+        """Show this rank's header."""
+        self._round += 1
+        self._world.post(self._round, self._rank, self._mine.copy())
+        return _HeaderRound(self._world, self._round, self._table)
+
+
+class _HeaderRound(_Round):
+    """The exchange of headers: fills the table when it is complete."""
 
     def __init__(self, world: ThreadWorld, number: int, table: Array) -> None:
         super().__init__(world, number)
@@ -232,6 +229,35 @@ class _GateRound(_Round):
         if is_full:
             np.stack(self._world.read(self._number), out=self._table)
         return is_full
+
+
+class _ThreadNotices:
+    """Notices as mail."""
+
+    def __init__(self, comm: ThreadComm) -> None:
+        self._mail, self._rank = comm.world.mail, comm.rank
+
+    def announce(self, notice: bytes) -> None:
+        """Put the notice in everyone's mail."""
+        for rank, mail in enumerate(self._mail):
+            if rank != self._rank:
+                mail.append((self._rank, notice))
+
+    def heard(self) -> tuple[int, bytes] | None:
+        """Take the next notice from the mail."""
+        mail = self._mail[self._rank]
+        return mail.popleft() if mail else None
+
+    def mark_lost(self, rank: int) -> None:
+        """Do nothing: no rank is lost alone."""
+
+
+class _OneProcess:
+    """The ranks are one process, so none has ended while another asks."""
+
+    def ended(self, wait: int = 0) -> Sequence[int]:
+        """Return none."""
+        return ()
 
 
 def _piece(array: Array, counts: Sequence[int], rank: int) -> Array:

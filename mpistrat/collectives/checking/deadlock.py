@@ -108,7 +108,7 @@ class Program:
         """
         for engine in self._open():
             gate = engine.gate
-            for rank in gate.backend.lost() if gate.size == size else ():
+            for rank in gate.peers.lost() if gate.size == size else ():
                 raise PeerLostError(
                     f"{what} on rank {gate.rank}/{size} cannot finish: the process of rank {rank}"
                     " has ended",

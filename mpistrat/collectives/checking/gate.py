@@ -12,17 +12,25 @@ What the ranks know of each other's health besides is in peers.py.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
-from typing import Any, NoReturn
+from collections.abc import Callable, Generator
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives.arrays.buffer_pool import ResultPool
-from mpistrat.collectives.backends.base import Ahead, Backend, LinesDiffer, Request, Steps
+from mpistrat.collectives.backends.base import (
+    Backend,
+    Header,
+    HeadersDiffer,
+    QueuedHeader,
+    Request,
+    Steps,
+)
+from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.fingerprint import Signature
-from mpistrat.collectives.checking.headers import Lines, with_length
+from mpistrat.collectives.checking.headers import Headers, with_length
 from mpistrat.collectives.health.peers import Peers, cut, decode, short
 from mpistrat.collectives.health.recorder import Kind, Recorder, kind_of, text_number
 from mpistrat.collectives.health.stacks import Stacks
@@ -36,7 +44,10 @@ from mpistrat.errors import (
 from mpistrat.tables.reductions import Carried, carried, check_op
 from mpistrat.types import Array
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "Transfer"]
+
+Transfer: TypeAlias = Callable[..., Steps]
+"""A transfer of the backend with its arguments, as `functools.partial` makes it."""
 
 _TEXT = 1024
 _MOST_GUESSED = 1 << 30  # bytes of a result that is made before its length is known
@@ -50,8 +61,8 @@ class Gate:
 
     Attributes
     ----------
-    checks
-        Whether transfers of this backend can carry the lines themselves (:meth:`guard`).
+    carries_headers
+        Whether transfers of this backend can carry the headers themselves (:meth:`carry`).
     recorder
         The records of the last calls.
     has_digests
@@ -74,21 +85,22 @@ class Gate:
         Whether the last crossing has begun, after which no notice may be sent.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.peers = Peers(backend)
+    def __init__(self, backend: Backend, control: Control) -> None:
+        self.backend, self.control = backend, control
+        self._post = control.headers.post
+        self.peers = Peers(backend, control)
         self.recorder = Recorder(backend.rank, backend.size)
         self.has_digests = True
         self.stacks: Stacks | None = None
         self.uid = 0
         self.rank, self.size = backend.rank, backend.size
         can = backend.capabilities()
-        self.checks = can.checks and self.size > 1
+        self.carries_headers = can.carries_headers and self.size > 1
         # Where transfers carry the lines, small arrays need no payload of theirs.
-        has_payload = self.size <= config.INLINE_MAX_RANKS and not self.checks
+        has_payload = self.size <= config.INLINE_MAX_RANKS and not self.carries_headers
         self.inline_bytes = inline = config.INLINE_BYTES if has_payload else 0
-        self._lines = Lines(backend, inline)
-        self.extras, self.payloads = self._lines.extras, self._lines.payloads
+        self._headers = Headers(control.headers, inline)
+        self.extras, self.payloads = self._headers.extras, self._headers.payloads
         self._is_crossing = False
         self._resumed = self._turn = 0
         self._is_exact = can.exact and self.size > 1
@@ -107,7 +119,7 @@ class Gate:
     @property
     def sequence(self) -> int:
         """Number of calls started."""
-        return self._lines.sequence
+        return self._headers.sequence
 
     @property
     def completed(self) -> int:
@@ -169,41 +181,68 @@ class Gate:
         Afterwards ``extras`` and :meth:`payloads` hold what the ranks brought. `nbytes` is what
         this rank brings, for the record of calls whose signature does not tell.
         """
-        guards = self._show(signature, self._kind(signature), extra, nbytes, is_all=False)
-        yield from self._exchange(guards, payload)
+        header = self._show(signature, self._kind(signature), extra, nbytes, is_all=False)
+        yield from self._exchange(header, payload)
 
-    def guard(self, signature: Signature, transfer: Steps, is_all: bool = True) -> Steps:
-        """Cross the gate with the first step of `transfer`; return its result.
+    def carry(
+        self,
+        signature: Signature,
+        transfer: Transfer,
+        *,
+        extra: int = 0,
+        is_empty: bool = False,
+        is_all: bool = True,
+    ) -> Steps:
+        """Cross the gate and carry `transfer` out; return its result.
 
-        For backends that `checks`. No data is delivered if the ranks' calls differ. `is_all` says
-        that no other transfer follows in this call.
+        Where the backend carries headers this is one step, and no data is delivered if the ranks'
+        calls differ. Elsewhere the gate is crossed first.
+
+        Parameters
+        ----------
+        signature
+            What must agree.
+        transfer
+            Begins the transfer; ``header=`` is added where the backend carries headers.
+        extra
+            See :meth:`cross`; what the others gave is known only where the gate is crossed first.
+        is_empty
+            There is no data: nothing is left to do once the gate was crossed.
+        is_all
+            No other transfer follows in this call.
         """
-        self.backend.guards_next = self._show(signature, self._kind(signature), is_all=is_all)
-        return (yield from self._finish(transfer))
+        if self.carries_headers:
+            header = self._show(signature, self._kind(signature), is_all=is_all)
+            return (yield from self._finish(transfer(header=header)))
+        yield from self.cross(signature, extra)
+        return None if is_empty else (yield from transfer())
+
+    def is_inline(self, nbytes: int) -> bool:
+        """Tell whether a reduction of so many bytes travels with the header, as its payload."""
+        return not self.carries_headers and nbytes <= self.inline_bytes
 
     def may_guess(self, nbytes: int) -> bool:
         """Tell whether a result of `nbytes`, if all ranks bring the same, is worth a guess."""
-        return self.checks and self.has_digests and nbytes <= _MOST_GUESSED
+        return self.carries_headers and self.has_digests and nbytes <= _MOST_GUESSED
 
-    def guard_rows(
-        self, signature: Signature, length: int, transfer: Steps | None, nbytes: int
+    def carry_rows(
+        self, signature: Signature, length: int, transfer: Transfer | None, nbytes: int
     ) -> Generator[Request, None, bool]:
         """Cross the gate with `transfer`, which is right if all ranks' `length` is this rank's.
 
         Returns whether it was carried out. If not, or without one, ``extras`` has the lengths; any
         other number will do as well.
         """
-        if not (self.checks and self.has_digests):
+        if not (self.carries_headers and self.has_digests):
             yield from self.cross(signature, length, nbytes=nbytes)
             return False
         kind = self._kind(signature)
         mine = kind._replace(digest=with_length(kind.digest, length))
-        guards = self._show(signature, mine, length, nbytes, is_all=transfer is not None)
-        self.backend.guards_next = guards
+        header = self._show(signature, mine, length, nbytes, is_all=transfer is not None)
         try:
-            yield from self._crossing() if transfer is None else transfer
-        except LinesDiffer:
-            if not self._lines.differ_by_length(kind.digest):
+            yield from self._crossing(header) if transfer is None else transfer(header=header)
+        except HeadersDiffer:
+            if not self._headers.differ_by_length(kind.digest):
                 yield from self._explain()
             transfer = None
         self._is_crossing = False
@@ -249,40 +288,39 @@ class Gate:
         extra: int = 0,
         nbytes: int | None = None,
         is_all: bool = False,
-    ) -> bool | Ahead:
-        """Count one more call, record it, and fill in this rank's line; or let the backend do so.
+    ) -> Header:
+        """Count one more call, record it and fill in its header; or let the backend do so.
 
-        Returns what is to be said to the backend (``guards_next``).
+        Returns what the first transfer of the call is given.
         """
         brought = kind.nbytes if nbytes is None else nbytes
         if self._is_leaving:
             self._left = what
-            return Ahead(kind.digest, extra, brought, kind[1:5], not is_all)
+            return QueuedHeader(kind.digest, extra, brought, kind[1:5], not is_all)
         self.arrive(what)
-        sequence = self._lines.count(kind.digest, self.peers.failures, extra)
+        sequence = self._headers.count(kind.digest, self.peers.failures, extra)
         self.recorder.begin(sequence, kind, brought)
         return True
 
     def _exchange(
-        self, guards: bool | Ahead, payload: Array | None = None
+        self, header: Header, payload: Array | None = None
     ) -> Generator[Request, None, None]:
         if payload is not None:
-            self._lines.bring(payload)
-        self.backend.guards_next = guards
-        yield from self._finish(self._crossing())
+            self._headers.bring(payload)
+        yield from self._finish(self._crossing(header))
 
-    def _crossing(self) -> Steps:
+    def _crossing(self, header: Header) -> Steps:
         if self.size == 1:
-            self._lines.stand_alone()
+            self._headers.stand_alone()
             return
-        yield self.backend.post()
-        if not self._lines.are_equal():
-            raise LinesDiffer
+        yield self._post(header)
+        if not self._headers.are_equal():
+            raise HeadersDiffer
 
     def _finish(self, transfer: Steps) -> Steps:
         try:
             result = yield from transfer
-        except LinesDiffer:
+        except HeadersDiffer:
             yield from self._explain()
         self._is_crossing = False
         return result
@@ -306,7 +344,7 @@ class Gate:
 
     def _explain(self) -> Generator[Request, None, NoReturn]:
         self._is_crossing = False
-        failures = self._lines.failures.copy()
+        failures = self._headers.failures.copy()
         text = f"{cut(self._describe(), 500)} at {fingerprint.caller()}"
         if self.peers.last_failure:
             text += f", after it failed with {self.peers.last_failure}"
@@ -373,7 +411,7 @@ class Gate:
             return
         if not self.is_known(error) or is_end:
             self.peers.say_failed(error, self.completed)
-            self._lines.show_failures(self.peers.failures)  # for calls that do not pass here
+            self._headers.show_failures(self.peers.failures)  # for calls that do not pass here
 
     def break_off(self, error: BaseException) -> None:
         """Give up a wait for good, and tell the peers. **Local.**"""

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpistrat.collectives.backends.base import HEAD_BYTES, Backend
+from mpistrat.collectives.backends.base import HEAD_BYTES
+from mpistrat.collectives.backends.control import HeaderExchange
 from mpistrat.types import Array
 
-__all__ = ["Lines", "with_length"]
+__all__ = ["Headers", "with_length"]
 
 _AGREED_BYTES = 24
 _SPREAD = 0x9E3779B97F4A7C15  # odd, so that different lengths give different digests
 
 
-class Lines:
+class Headers:
     """The memory that a backend sets up for lines. All methods are **Local**.
 
     Attributes
@@ -29,8 +30,8 @@ class Lines:
         How often each rank has failed, likewise.
     """
 
-    def __init__(self, backend: Backend, payload_bytes: int) -> None:
-        self._mine, self._table = backend.open_gate(HEAD_BYTES + payload_bytes)
+    def __init__(self, exchange: HeaderExchange, payload_bytes: int) -> None:
+        self._mine, self._table = exchange.open(HEAD_BYTES + payload_bytes)
         self._words = self._mine[:HEAD_BYTES].view(np.int64)
         self._heads = self._table[:, :HEAD_BYTES].view(np.int64)
         self._agreed = self._table[:, :_AGREED_BYTES]

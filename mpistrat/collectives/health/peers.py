@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mpistrat.collectives.backends.base import Backend
+from mpistrat.collectives.backends.control import Control
 from mpistrat.errors import CommunicationError, MismatchError, PeerLostError
 
 __all__ = ["Peers", "cut", "decode", "short"]
@@ -55,8 +56,8 @@ class Peers:
         What a peer said last of a long wait, in whichever communicator (see deadlock.py), by rank.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, control: Control) -> None:
+        self._backend, self._control = backend, control
         self.rank, self.size = backend.rank, backend.size
         self.failures = self.announced = 0
         self.last_failure = ""
@@ -99,7 +100,7 @@ class Peers:
         if self.size > 1:
             self.announced += 1
             head = _NOTICE.pack(kind, self.failures, number, origin)
-            self._backend.announce(head + data[:_MOST_TEXT])
+            self._control.notices.announce(head + data[:_MOST_TEXT])
 
     def _origin(self, error: BaseException) -> int:
         """Return the rank where a failure began."""
@@ -110,7 +111,7 @@ class Peers:
 
     def listen(self) -> None:
         """Take in the peers' notices."""
-        while (news := self._backend.heard()) is not None:
+        while (news := self._control.notices.heard()) is not None:
             rank, data = news
             self._heard_from[rank] += 1
             kind, failures, number, origin = _NOTICE.unpack(data[: _NOTICE.size])
@@ -138,7 +139,7 @@ class Peers:
     def check(self, sequence: int) -> None:
         """Raise if a peer can never reach call `sequence`, in which this rank waits."""
         self._check_troubles(sequence)
-        lost = self._backend.lost(sequence)
+        lost = self._control.liveness.ended(sequence)
         for rank in lost:
             self._note_end(rank)
         if lost:
@@ -147,9 +148,13 @@ class Peers:
                 which = f"processes of ranks {', '.join(map(str, lost))} have ended"
             raise PeerLostError(f"{self._call(sequence)} cannot finish: the {which}", rank=lost[0])
 
+    def lost(self) -> Sequence[int]:
+        """Return the ranks whose processes are known to have ended."""
+        return self._control.liveness.ended()
+
     def _note_end(self, rank: int) -> None:
         self.ended.add(rank)
-        self._backend.mark_lost(rank)
+        self._control.notices.mark_lost(rank)
 
     def trouble(self) -> tuple[int, str] | None:
         """Return a peer whose program has failed, and its error in words; None if all are well.

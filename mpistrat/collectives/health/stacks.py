@@ -26,6 +26,7 @@ from mpistrat.collectives.health import timeline
 from mpistrat.collectives.health.peers import decode
 
 if TYPE_CHECKING:
+    from mpistrat.collectives.backends.control import Questions
     from mpistrat.collectives.checking.gate import Gate
     from mpistrat.collectives.checking.startup_check import Facts
 
@@ -115,8 +116,8 @@ class _Listener:
         self._socket.close()
 
 
-def _letters(gate: Gate) -> Any:
-    return getattr(gate.backend, "letters", None)
+def _letters(gate: Gate) -> Questions | None:
+    return gate.control.questions
 
 
 def _calls(gate: Gate, others: Sequence[Gate]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from mpistrat.collectives.arrays.intake import as_array, check_axis
@@ -27,8 +29,8 @@ def _steps(gate: Gate, source: Array, axis: int) -> Steps:
     lengths, counts, transfer = [length] * gate.size, [rows.size] * gate.size, None
     if gate.may_guess(source.nbytes * gate.size):
         everything = np.empty(rows.size * gate.size, source.dtype)
-        transfer = gate.backend.allgather(rows, everything, counts)
-    if not (yield from gate.guard_rows(signature, length, transfer, source.nbytes)):
+        transfer = partial(gate.backend.allgather, rows, everything, counts)
+    if not (yield from gate.carry_rows(signature, length, transfer, source.nbytes)):
         lengths = gate.extras.tolist()
         counts = row_counts(lengths, source.shape, axis)
         everything = np.empty(sum(counts), source.dtype)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mpistrat.collectives.arrays import nan_rules
 from mpistrat.collectives.arrays.intake import as_array, check_out, deliver, flat, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.tables.reductions import carried, combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
@@ -25,22 +25,14 @@ def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps
 def _steps(gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
     signature = Signature("allreduce", op, source.dtype, source.shape)
     how = gate.carried(op, source.dtype)
-    if not gate.checks and source.nbytes <= gate.inline_bytes:
+    if gate.is_inline(source.nbytes):
         how = carried(op, source.dtype, is_exact=False)  # what is shown is combined here
     send = flat(source.astype(how.dtype, copy=False))
-    if gate.checks:
-        total = landing(out, send)
-        yield from gate.guard(signature, gate.backend.allreduce(send, total, how.op))
-    elif send.nbytes <= gate.inline_bytes:
+    if gate.is_inline(send.nbytes):
         yield from gate.cross(signature, payload=send)
         total = combine(how.op, gate.payloads(send))
     else:
-        yield from gate.cross(signature, extra=nan_rules.flag(how, send))
-        where = nan_rules.mask(gate, how, send)
         total = landing(out, send)
-        yield from gate.backend.allreduce(send, total, how.op)
-        if where is not None:
-            yield from gate.backend.allreduce(where, where, "or")
-            nan_rules.put_back(total, where)
+        yield from reduce_exactly(gate, signature, how, send, total, gate.backend.allreduce)
     total = narrow(op, total, result_dtype(op, source.dtype), gate.size, how)
     return deliver(total.reshape(source.shape), out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -56,10 +57,10 @@ def _steps(gate: Gate, source: Array, lengths: list[int], axis: int) -> Steps:
     is_even, transfer = min(lengths) == max(lengths), None
     if is_even and gate.may_guess(source.nbytes):
         received = np.empty_like(rows)
-        most = send_counts[0]
-        transfer = gate.backend.alltoall(rows, received, send_counts, send_counts, most)
+        counts = send_counts  # as all ranks send equal blocks
+        transfer = partial(gate.backend.alltoall, rows, received, counts, counts, counts[0])
     length = source.shape[axis] if is_even else _UNEVEN
-    if (yield from gate.guard_rows(signature, length, transfer, source.nbytes)):
+    if (yield from gate.carry_rows(signature, length, transfer, source.nbytes)):
         return from_rows(received, source.shape[axis], source, axis)
     incoming = np.empty(gate.size, np.int64)
     ones = [1] * gate.size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from mpistrat.collectives.arrays.intake import as_array, check_out, deliver, flat, landing
@@ -28,11 +30,6 @@ def _steps(gate: Gate, source: Array, root: int, out: Array | None) -> Steps:
     buffer = landing(out, send)
     if gate.rank == root:
         np.copyto(buffer, send)
-    transfer = gate.backend.bcast(buffer, root)
-    if gate.checks:
-        yield from gate.guard(signature, transfer)
-    else:
-        yield from gate.cross(signature)
-        if buffer.size:
-            yield from transfer
+    transfer = partial(gate.backend.bcast, buffer, root)
+    yield from gate.carry(signature, transfer, is_empty=not buffer.size)
     return deliver(buffer.reshape(source.shape), out)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from mpistrat import config
-from mpistrat.collectives.arrays import nan_rules
 from mpistrat.collectives.arrays.intake import (
     are_alike,
     as_arrays,
@@ -21,6 +21,7 @@ from mpistrat.collectives.arrays.intake import (
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.exact_reduction import Nans
 from mpistrat.errors import UsageError
 from mpistrat.tables.reductions import Carried, carried, combine, narrow, result_dtype, widened
 from mpistrat.types import Array, ArrayLike
@@ -69,7 +70,7 @@ def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
 def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:
     shapes = tuple([source.shape for source in sources])
     signature = Signature("allreduce_many", op, _dtypes(sources), shapes, bucket_bytes=nbytes)
-    if gate.checks:
+    if gate.carries_headers:
         return (yield from _by_pieces(gate, sources, op, signature, outs))
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
     plan = list(buckets(sources, op, nbytes))
@@ -80,14 +81,15 @@ def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -
     else:
         totals = packed
         rules = [how[members[0]] for members in plan]
-        yield from gate.cross(signature, extra=any(map(nan_rules.flag, rules, packed)))
-        masks = [nan_rules.mask(gate, *pair) for pair in zip(rules, packed, strict=True)]
-        for rule, total, where in zip(rules, totals, masks, strict=True):
+        nans = [Nans(gate, *pair) for pair in zip(rules, packed, strict=True)]
+        yield from gate.cross(signature, extra=any(one.flag for one in nans))
+        for rule, total, one in zip(rules, totals, nans, strict=True):
             if total.size:
                 yield from gate.backend.allreduce(total, total, rule.op)
+            where = one.mask(gate)
             if where is not None:
                 yield from gate.backend.allreduce(where, where, "or")
-                nan_rules.put_back(total, where)
+                total[where] = np.nan
     results = _unpack(sources, plan, totals, op, gate.size)
     return [deliver(*pair) for pair in zip(results, outs, strict=True)]
 
@@ -104,10 +106,11 @@ def _by_pieces(
         yield from gate.cross(signature)
     for number, (key, members) in enumerate(groups.items()):
         pieces = _landings(gate, sends[number], [outs[i] for i in members])
-        transfer = gate.backend.allreduce_pieces(sends[number], pieces, key[0].op)
-        if number == 0:
-            transfer = gate.guard(signature, transfer, is_all=len(groups) == 1)
-        yield from transfer
+        transfer = partial(gate.backend.allreduce_pieces, sends[number], pieces, key[0].op)
+        if number == 0:  # the first one carries the header of the call
+            yield from gate.carry(signature, transfer, is_all=len(groups) == 1)
+        else:
+            yield from transfer()
         totals = _totals(gate, op, key, pieces, mine[number])
         for i, total in zip(members, totals, strict=True):
             results[i] = deliver(total, outs[i])

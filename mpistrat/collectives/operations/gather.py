@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from mpistrat.collectives.arrays.intake import as_array, check_axis
@@ -30,8 +32,8 @@ def _steps(gate: Gate, source: Array, root: int, axis: int) -> Steps:
     everything = None
     if gate.may_guess(source.nbytes * gate.size):
         everything = np.empty(sum(counts), source.dtype) if is_root else None
-        transfer = gate.backend.gather(rows, everything, counts, root)
-    if not (yield from gate.guard_rows(signature, length, transfer, source.nbytes)):
+        transfer = partial(gate.backend.gather, rows, everything, counts, root)
+    if not (yield from gate.carry_rows(signature, length, transfer, source.nbytes)):
         lengths = gate.extras.tolist()
         counts = row_counts(lengths, source.shape, axis)
         everything = np.empty(sum(counts), source.dtype) if is_root else None

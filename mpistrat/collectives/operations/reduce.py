@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from mpistrat.collectives.arrays import nan_rules
+from functools import partial
+
 from mpistrat.collectives.arrays.intake import as_array, check_out, deliver, flat, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.tables.reductions import narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
@@ -29,19 +31,9 @@ def _steps(gate: Gate, source: Array, op: str, root: int, out: Array | None) -> 
     how = gate.carried(op, source.dtype)
     send = flat(source.astype(how.dtype, copy=False))
     total = landing(out, send) if gate.rank == root else None
-    transfer = gate.backend.reduce(send, total, how.op, root)
-    where = None
-    if gate.checks:
-        yield from gate.guard(signature, transfer)
-    else:
-        yield from gate.cross(signature, extra=nan_rules.flag(how, send))
-        where = nan_rules.mask(gate, how, send)
-        yield from transfer
-    if where is not None:
-        yield from gate.backend.reduce(where, None if total is None else where, "or", root)
+    transfer = partial(gate.backend.reduce, root=root)
+    yield from reduce_exactly(gate, signature, how, send, total, transfer)
     if total is None:
         return None
-    if where is not None:
-        nan_rules.put_back(total, where)
     total = narrow(op, total, result_dtype(op, source.dtype), gate.size, how)
     return deliver(total.reshape(source.shape), out)

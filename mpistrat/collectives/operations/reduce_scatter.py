@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from mpistrat.collectives.arrays import nan_rules
 from mpistrat.collectives.arrays.intake import as_array, check_axis
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, to_rows
+from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.tables.even_cut import even_lengths
 from mpistrat.tables.reductions import narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
@@ -31,18 +33,7 @@ def _steps(gate: Gate, source: Array, op: str, axis: int) -> Steps:
     how = gate.carried(op, source.dtype)
     send = to_rows(source.astype(how.dtype, copy=False), axis)
     piece = np.empty(counts[gate.rank], send.dtype)
-    transfer = gate.backend.reduce_scatter(send, piece, counts, how.op)
-    where = None
-    if gate.checks:
-        yield from gate.guard(signature, transfer)
-    else:
-        yield from gate.cross(signature, extra=nan_rules.flag(how, send))
-        where = nan_rules.mask(gate, how, send)
-        if send.size:
-            yield from transfer
-    if where is not None:
-        mine = np.empty(piece.size, np.bool_)
-        yield from gate.backend.reduce_scatter(where, mine, counts, "or")
-        nan_rules.put_back(piece, mine)
+    transfer = partial(gate.backend.reduce_scatter, counts=counts)
+    yield from reduce_exactly(gate, signature, how, send, piece, transfer)
     piece = narrow(op, piece, result_dtype(op, source.dtype), gate.size, how)
     return from_rows(piece, lengths[gate.rank], source, axis)

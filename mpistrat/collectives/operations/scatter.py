@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from mpistrat.collectives.arrays.intake import as_array, check_axis
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.fingerprint import Signature
-from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.checking.gate import Gate, Transfer
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, to_rows
 from mpistrat.collectives.operations.objects import bcast_object
 from mpistrat.collectives.operations.root_check import check_root
@@ -54,11 +55,11 @@ def _steps(gate: Gate, source: Array | None, root: int, axis: int) -> Steps:
         share = _Share(gate, form, source, axis)
     guess = 0 if share is None else share.number
     transfer = None if share is None else share.transfer(root)
-    is_right = yield from gate.guard_rows(signature, guess, transfer, nbytes)
+    is_right = yield from gate.carry_rows(signature, guess, transfer, nbytes)
     if share is None or not is_right:
         gate.scattered[root, axis] = form = yield from bcast_object(gate, form, root)
         share = _Share(gate, form, source, axis)
-        yield from share.transfer(root)
+        yield from share.transfer(root)()
     return share.result()
 
 
@@ -88,9 +89,10 @@ class _Share:
         """A number that stands for the form."""
         return fingerprint.digest(Signature("scatter", None, self._form.dtype, self._form.shape))
 
-    def transfer(self, root: int) -> Steps:
-        """Move the data."""
-        return self._gate.backend.scatter(self._rows, self._piece, self._counts, root)
+    def transfer(self, root: int) -> Transfer:
+        """Return what moves the data."""
+        backend = self._gate.backend
+        return partial(backend.scatter, self._rows, self._piece, self._counts, root)
 
     def result(self) -> Array:
         """Return this rank's piece."""

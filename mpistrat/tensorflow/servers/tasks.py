@@ -185,7 +185,7 @@ class Tasks:
         found = self.communicator.gate.peers.trouble()
         if found is not None:
             return self._lost(found[0], f"it failed with {found[1]}")
-        for rank in self.communicator.backend.lost():
+        for rank in self.communicator.gate.peers.lost():
             return self._lost(rank, "its process has ended")
         return None
 

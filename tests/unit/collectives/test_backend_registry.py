@@ -3,16 +3,33 @@
 import sys
 import types
 
+import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator, available_backends, register_backend
 from mpistrat.collectives.backends import registry
 from mpistrat.collectives.backends.threads import ThreadsBackend, ThreadWorld
-from mpistrat.errors import ArgumentTypeError, BackendNotFoundError, BackendUnavailableError
+from mpistrat.errors import (
+    ArgumentTypeError,
+    BackendNotFoundError,
+    BackendUnavailableError,
+    MismatchError,
+)
+from mpistrat.testing.threads import run_ranks
 
 
 class Mine(ThreadsBackend):
     name = "mine"
+
+
+class DataOnly(ThreadsBackend):
+    """One that moves data, and brings no control."""
+
+    name = "data only"
+
+    def __init__(self, comm):
+        super().__init__(comm)
+        del self.control
 
 
 class Never(ThreadsBackend):
@@ -25,7 +42,7 @@ class Never(ThreadsBackend):
 def module(monkeypatch):
     """A module of another package, and a registry that forgets afterwards."""
     module = types.ModuleType("a_package.backends")
-    module.Mine, module.Never = Mine, Never
+    module.Mine, module.Never, module.DataOnly = Mine, Never, DataOnly
     monkeypatch.setitem(sys.modules, "a_package.backends", module)
     monkeypatch.setattr(registry, "_BACKENDS", dict(registry._BACKENDS))
     monkeypatch.delenv("MPISTRAT_BACKEND", raising=False)
@@ -55,6 +72,22 @@ def test_registered_backend_is_used():
     assert comm.backend.name == "mine"
     assert comm.allreduce(2) == 2
     comm.close()
+
+
+def test_backend_without_control_of_its_own_is_given_one():
+    """It is checked as any other: ranks that call different things are told so."""
+    register_backend("data only", "a_package.backends:DataOnly")
+
+    def rank(handle):
+        comm = Communicator(handle, "data only")
+        assert comm.backend.name == "data only"
+        assert not hasattr(comm.backend, "control")
+        np.testing.assert_array_equal(comm.allreduce(np.ones(500)), np.full(500, 2.0))
+        with pytest.raises(MismatchError, match=r"rank 0: allgather.*\n *rank 1: barrier"):
+            comm.allgather([1]) if comm.rank == 0 else comm.barrier()
+        comm.close()
+
+    run_ranks(2, rank)
 
 
 def test_target_needs_module_and_class():

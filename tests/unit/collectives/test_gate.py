@@ -82,9 +82,10 @@ def test_a_rank_that_others_know_to_be_dead_is_noted_by_all():
     def rank(handle):
         comm = Communicator(handle)
         marked = []
-        comm.backend.mark_lost = marked.append
+        control = comm.gate.control
+        control.notices.mark_lost = marked.append
         if comm.rank == 0:
-            comm.backend.lost = lambda wait=0: [2, 3]
+            control.liveness.ended = lambda wait=0: [2, 3]
         if comm.rank > 1:
             has_left.wait(10)
             return
@@ -154,7 +155,8 @@ def test_long_report_is_cut_and_stays_text():
 
 
 def gate_of_one():
-    return Gate(ThreadsBackend(ThreadComm(ThreadWorld(1), 0)))
+    backend = ThreadsBackend(ThreadComm(ThreadWorld(1), 0))
+    return Gate(backend, backend.control)
 
 
 def test_crossing_counts_calls_and_carries_extras_and_payload():

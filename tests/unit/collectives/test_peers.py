@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.health.peers import Peers
 from mpistrat.errors import MismatchError, PeerLostError
 
@@ -14,15 +15,15 @@ class Post:
     def __init__(self, rank):
         self.rank = rank
         self.other = None
-        self.letters = []
+        self.mail = []
 
     def announce(self, data):
-        self.other.letters.append((self.rank, data))
+        self.other.mail.append((self.rank, data))
 
     def heard(self):
-        return self.letters.pop(0) if self.letters else None
+        return self.mail.pop(0) if self.mail else None
 
-    def lost(self, sequence):
+    def ended(self, sequence):
         return []
 
 
@@ -30,7 +31,7 @@ class Post:
 def peers():
     ends = [Post(0), Post(1)]
     ends[0].other, ends[1].other = ends[1], ends[0]
-    return [Peers(end) for end in ends]
+    return [Peers(end, Control(None, end, end, None, None)) for end in ends]
 
 
 def check(peers, sequence):

@@ -39,8 +39,8 @@ class Liveness:
             self._ranks[fd] = peer
             self._poll.register(fd, select.POLLIN)
 
-    def ended(self) -> Sequence[int]:
-        """Return the ranks whose processes have ended."""
+    def ended(self, wait: int = 0) -> Sequence[int]:
+        """Return the ranks whose processes have ended; the same in each `wait`."""
         if self._lock.acquire(blocking=False):  # one thread at a time may poll
             try:
                 self._ended.update(self._ranks[fd] for fd, _ in self._poll.poll(0))

@@ -46,4 +46,4 @@ def test_memory_of_a_transfer_that_was_given_up_is_kept():
         found = bootstrap.run(bootstrap.exchange(backend, text), 10.0, backend)
         assert found == ["rank 0", "rank 1"]
     MPI.COMM_WORLD.barrier()
-    backend.close()
+    backend.control.close()

@@ -1,0 +1,1 @@
+"""What the backends need of MPI besides its collectives: control, splitting, symbols, nodes."""
