@@ -17,8 +17,10 @@ from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.engine import Engine
 from mpistrat.collectives.health import stacks, timeline
+from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
+from mpistrat.collectives.health.state import Health
 from mpistrat.collectives.methods import Calls
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
@@ -83,17 +85,17 @@ class Communicator(Calls):
             self.refuse(refusal)
         facts = self.allgather_object(startup_check.facts(stacks.start() if is_job else ""))
         startup_check.check(facts)
-        self._gate.uid = facts[0].uid
+        self.health.uid = facts[0].uid
         self._gate.has_digests = config.checks()
         if not config.checks():
-            self._gate.recorder.stop()
+            self.call_log.recorder.stop()
         self._take_short_ways()
         self._topology = Topology.from_hosts(self.rank, [fact.host for fact in facts])
         if is_job:
             log.configure(self.rank, self.size, facts[self.rank].host)
         timeline.follow(self, facts)
         if is_job:
-            self._gate.stacks = Stacks(self._gate, facts)
+            self.health.stacks = Stacks(self._gate, facts)
 
     def _take_short_ways(self) -> None:
         """Replace methods by the backend's own, which do the same in the common case, sooner."""
@@ -106,7 +108,7 @@ class Communicator(Calls):
                 general = getattr(self, name)
                 vars(self)[name] = fast.allreduce(general, self._digest, finish, self._lose)
             fast.has_digests = self._gate.has_digests
-            fast.record_in(self._gate.recorder.ring)
+            fast.record_in(self.call_log.recorder.ring)
             self._engine.allow_fast_calls()
 
     def allreduce_natively(self, array: Array, op: str) -> tuple[int, int, int] | None:
@@ -247,7 +249,7 @@ class Communicator(Calls):
     @property
     def is_closed(self) -> bool:
         """Whether ``close()`` was called."""
-        return self._gate.closed
+        return self.health.closed
 
     def records(self) -> list[CallRecord]:
         """Return the last calls of this communicator, the oldest first. **Local.**
@@ -255,7 +257,7 @@ class Communicator(Calls):
         At least the last ``MPISTRAT_RECORDS`` (default 256); none with ``MPISTRAT_CHECKS=0``. The
         last ten are shown on standard error when an error breaks the communicator.
         """
-        return self._gate.recorder.records()
+        return self.call_log.recorder.records()
 
     # -------------------------------------------------------------------------------- health
 
@@ -280,7 +282,7 @@ class Communicator(Calls):
 
     def fail(self, error: BaseException, is_end: bool = False) -> None:
         """Tell the peers that this rank failed outside of a collective. **Local.**"""
-        self._gate.fail(error, is_end)
+        self.health.fail(error, is_end)
 
     def forget(self, reason: str) -> None:
         """Refuse all calls from now on, the pending ones too, and tell nobody. **Local.**"""
@@ -300,20 +302,20 @@ class Communicator(Calls):
 
         A broken communicator is closed without waiting.
         """
-        gate = self._gate
-        if gate.closed:
+        health = self.health
+        if health.closed:
             return
         try:
-            if gate.broken is None:
+            if health.broken is None:
                 self.iclose().wait(timeout)
                 self._backend.close()
                 self._control.close()
                 shutdown.forget(self)
         except CommunicationError as error:
-            gate.break_off(error)  # the peers that go on must not wait for this rank
+            health.break_off(error)  # the peers that go on must not wait for this rank
             raise
         finally:
-            gate.closed = True
+            health.closed = True
 
     def end(self, error: BaseException | None) -> None:
         """Close at the end of a ``with`` block; after an error without waiting for the peers.
@@ -324,7 +326,7 @@ class Communicator(Calls):
             self.close()
         else:
             self.fail(error)
-            self._gate.closed = True
+            self.health.closed = True
 
     def iclose(self) -> Work[None]:
         """Start :meth:`close`, the wait for all ranks; the same call if it was started before."""
@@ -333,8 +335,18 @@ class Communicator(Calls):
         return self._closing
 
     @property
+    def health(self) -> Health:
+        """Whether it is open, closed or broken, and what is known of the other ranks."""
+        return self._gate.health
+
+    @property
+    def call_log(self) -> CallLog:
+        """The numbers of its calls, their records, and the one under way in words."""
+        return self._gate.call_log
+
+    @property
     def gate(self) -> Gate:
-        """State of this communicator's checks, for shutdown and diagnosis."""
+        """The check that each call passes, for tests of it."""
         return self._gate
 
     def _start(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:

@@ -58,7 +58,7 @@ class Engine:
     """
 
     def __init__(self, gate: Gate) -> None:
-        self.gate = gate
+        self.gate, self.health, self.call_log = gate, gate.health, gate.call_log
         self._started = self._glances = 0
         self.is_foreign = False
         self._fast = gate.backend.fast
@@ -89,7 +89,7 @@ class Engine:
 
         With `is_behind` it is left to the backend, which begins it by itself, if that can.
         """
-        self.gate.check_open()
+        self.health.check_open()
         self._started += is_counted
         self.is_foreign |= self._program is not deadlock.current()
         work: Work[Any] = Work(self, steps, label)
@@ -145,40 +145,41 @@ class Engine:
         for _ in range(_NAPS):
             if not self._fast.is_busy or self._queue:
                 return
-            self.gate.check_open()
+            self.health.check_open()
             time.sleep(_NAP_S)
         gate = self.gate
         raise CommunicationError(
-            f"call {gate.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name}), an"
-            " allreduce of another thread, has neither ended nor taken its place in the queue:"
+            f"call {self.call_log.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name}),"
+            " an allreduce of another thread, has neither ended nor taken its place in the queue:"
             " that thread was interrupted or stopped; look what it does"
         )
 
     def allow_fast_calls(self) -> None:
         """Let calls take the backend's shorter way if nothing speaks against it."""
         if self._fast is not None:
-            gate = self.gate
-            is_open = gate.broken is None and not gate.closed and not gate.closing
+            health = self.health
+            is_open = health.broken is None and not health.closed and not health.closing
             self._fast.is_ready = is_open and not self._queue
 
     def take(self, error: Exception) -> Exception:
         """Return the error of a call; one that only this rank has breaks the communicator."""
         gate = self.gate
-        if gate.size == 1 or gate.is_known(error):
+        if gate.size == 1 or self.call_log.is_known(error):
             return error
         if not isinstance(error, MpistratError):
             lost = CommunicationError(
-                f"call {gate.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name})"
+                f"call {self.call_log.sequence} on rank {gate.rank}/{gate.size}"
+                f" ({gate.backend.name})"
                 f" failed with {type(error).__name__}: {error}"
             )
             lost.__cause__ = error
             error = lost
-        gate.break_off(error)
+        self.health.break_off(error)
         return error
 
     def let_others_begin(self) -> None:
         """Let the calls begin that the backend holds back until one is over."""
-        if self._fast is not None and self.gate.broken is None:
+        if self._fast is not None and self.health.broken is None:
             self._fast.resume()
 
     def detach(self, work: Work[Any]) -> None:
@@ -222,7 +223,7 @@ class Engine:
         if self._glances % _GLANCE_EVERY:
             return
         try:
-            self.gate.check_peers()
+            self.health.check_peers()
         except BaseException as error:
             self._give_up(error)
             raise
@@ -281,7 +282,8 @@ class Engine:
             self._look_up(waited, limit)
             if waited > say_at and not self.is_foreign:
                 say_at = float("inf")
-                self._program.say(self.gate.uid, self._first(), self.gate.in_words())
+                words = self.call_log.in_words()
+                self._program.say(self.health.uid, self._first(), words)
 
     def _pause(self, work: Work[Any], waited: float) -> bool:
         """Let time pass after a wait of `waited` seconds; return whether a work ended.
@@ -305,16 +307,16 @@ class Engine:
     def _look_up(self, waited: float, limit: float) -> None:
         """Check the deadline, for an interrupt, and whether the peers can still come."""
         interrupts.check()
-        gate = self.gate
-        gate.check_peers()
+        health, call_log = self.health, self.call_log
+        health.check_peers()
         if not self.is_foreign:
             self._program.progress(self)
-            if gate.uid:
-                self._program.check(gate.uid, self._first(), gate.in_words)
-        if waited > limit or gate.peers.is_asked(gate.sequence):
+            if health.uid:
+                self._program.check(health.uid, self._first(), call_log.in_words)
+        if waited > limit or health.peers.is_asked(call_log.sequence):
             error = self._stall(waited)
             if not error.missing and waited <= limit:
-                gate.check_peers()  # whoever asked has given up since, which says more
+                health.check_peers()  # whoever asked has given up since, which says more
             raise error
 
     def _first(self) -> int:
@@ -323,17 +325,19 @@ class Engine:
 
     def _stall(self, waited: float) -> CommunicationTimeoutError:
         """Find out who is missing: whoever waits here too answers within a moment."""
-        gate = self.gate
-        gate.peers.say_stalled(gate.sequence)
+        gate, sequence = self.gate, self.call_log.sequence
+        peers, stacks = self.health.peers, self.health.stacks
+        peers.say_stalled(sequence)
         end = time.monotonic() + _ANSWER_S
-        while gate.peers.absent(gate.sequence) and time.monotonic() < end:
+        while peers.absent(sequence) and time.monotonic() < end:
             time.sleep(1e-3)
-            gate.peers.listen()
-        missing = tuple(gate.peers.absent(gate.sequence))
+            peers.listen()
+        missing = tuple(peers.absent(sequence))
         names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
-        doing = gate.stacks.ask(missing) if missing and gate.stacks is not None else ""
+        doing = stacks.ask(missing) if missing and stacks is not None else ""
+        what = self.call_log.in_words()
         return CommunicationTimeoutError(
-            f"{gate.in_words()} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
+            f"{what} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
             f" {waited:.1f} s; ranks that did not come: {names}; look what these ranks do, or"
             f" raise the limit with MPISTRAT_TIMEOUT or timeout={doing}",
             missing,
@@ -341,7 +345,7 @@ class Engine:
 
     def forget(self, reason: str) -> None:
         """Have nothing to do with the calls under way: this process is no rank. **Local.**"""
-        self.gate.broken = reason
+        self.health.broken = reason
         while self._queue:
             self._queue.popleft().give_up(CommunicationError(reason))
 
@@ -352,13 +356,13 @@ class Engine:
         **Local.**
         """
         is_interrupt = not isinstance(error, Exception)
-        if not self.gate.has_resumed(sequence) or (is_interrupt and self.is_pending):
+        if not self.call_log.has_resumed(sequence) or (is_interrupt and self.is_pending):
             self._give_up(error)
 
     def _give_up(self, error: BaseException, tries: int = _GIVE_UP_TRIES) -> None:
         """Break off and end all works; what strikes meanwhile is raised after that."""
         try:
-            self.gate.break_off(error)
+            self.health.break_off(error)
             self.allow_fast_calls()
             with self._lock:  # of the backend, too: another thread may be in its wait
                 if self._fast is not None:

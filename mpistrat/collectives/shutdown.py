@@ -76,7 +76,7 @@ class _Watch:
         still_open = [c for c in communicators if not c.is_closed]
         if not self.has_failed:
             _tell_why(communicators)
-        healthy = not self.has_failed and all(c.gate.broken is None for c in communicators)
+        healthy = not self.has_failed and all(c.health.broken is None for c in communicators)
         is_well = healthy and _close_all(still_open)
         timeline.finish(is_well)
         stacks.stop()
@@ -104,7 +104,7 @@ def forget(communicator: Communicator) -> None:
 
 def _tell_why(communicators: list[Communicator]) -> None:
     """Say why a program that ended well takes its job down all the same."""
-    for reason in (c.gate.broken for c in communicators if c.gate.broken):
+    for reason in (c.health.broken for c in communicators if c.health.broken):
         sys.stderr.write(
             f"[mpistrat] a communicator of rank {communicators[0].rank} broke earlier ({reason});"
             " the job ends by abort, since MPI_Finalize could hang\n"
@@ -129,11 +129,11 @@ def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
 
     After ``MPISTRAT_TIMEOUT`` it says so, and ends only if a peer fails or the job does.
     """
-    gate, start, limit = communicator.gate, time.monotonic(), config.timeout_s()
+    start, limit = time.monotonic(), config.timeout_s()
     while not work.test():
-        gate.check_peers()
+        communicator.health.check_peers()
         if time.monotonic() - start > limit:
-            _LOG.warning("rank %d waits %.0f s for the others to end", gate.rank, limit)
+            _LOG.warning("rank %d waits %.0f s for the others to end", communicator.rank, limit)
             limit = float("inf")
         time.sleep(1e-3)
     work.wait()
@@ -150,7 +150,7 @@ def _leave(communicators: list[Communicator]) -> None:
     standard_output.wait_until_read(config.grace_s())
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
-            communicator.gate.peers.say_leaving(communicator.gate.completed)
+            communicator.health.peers.say_leaving(communicator.call_log.completed)
     while time.monotonic() < end and not _have_all_left(communicators):
         time.sleep(0.01)
     if not _is_first(communicators):
@@ -161,31 +161,31 @@ def _leave(communicators: list[Communicator]) -> None:
 def _tell_last_calls(communicators: list[Communicator]) -> None:
     """Show the last calls of the communicators that failed; if none did, of the last one used."""
     with contextlib.suppress(Exception):  # nothing must keep this rank from the end
-        failed = [c for c in communicators if c.gate.broken or c.gate.recorder.has_failed]
+        failed = [c for c in communicators if c.health.broken or c.call_log.recorder.has_failed]
         for communicator in communicators:
-            communicator.gate.recorder.drain(is_end=True)
+            communicator.call_log.recorder.drain(is_end=True)
         for communicator in failed or sorted(communicators, key=_last_used_ns)[-1:]:
-            communicator.gate.tell_last_calls()
+            communicator.call_log.show_last_calls()
 
 
 def _last_used_ns(communicator: Communicator) -> int:
-    last = communicator.gate.recorder.last()
+    last = communicator.call_log.recorder.last()
     return 0 if last is None else last.start_ns
 
 
 def _is_first(communicators: list[Communicator]) -> bool:
     """Tell whether no lower rank leaves in the same way, which will abort the job."""
-    return not any(rank < c.rank for c in communicators for rank in c.gate.peers.leaving)
+    return not any(rank < c.rank for c in communicators for rank in c.health.peers.leaving)
 
 
 def _have_all_left(communicators: list[Communicator]) -> bool:
     """Tell whether all peers said goodbye, or are gone; without a communicator nobody can."""
     for communicator in communicators:
-        communicator.gate.peers.listen()
+        communicator.health.peers.listen()
     missing = [c for c in communicators if len(_gone(c)) < c.size - 1]
     return bool(communicators) and not missing
 
 
 def _gone(communicator: Communicator) -> set[int]:
-    gate = communicator.gate
-    return {*gate.peers.leaving, *gate.peers.ended, *gate.peers.lost()}
+    peers = communicator.health.peers
+    return {*peers.leaving, *peers.ended, *peers.lost()}

@@ -119,12 +119,12 @@ class Work(Generic[T]):
 
     def _arrive(self) -> None:
         if self._what is not None:
-            self._engine.gate.arrive(self._what)
+            self._engine.call_log.arrive(self._what)
             self._what = None
 
     def advance(self) -> bool:
         """Go as far as is possible without waiting; return whether the call is over."""
-        self._engine.gate.label = self._label
+        self._engine.call_log.label = self._label
         self._arrive()
         try:
             while self.request is None or self.request.Test():
@@ -143,7 +143,7 @@ class Work(Generic[T]):
         return True
 
     def _record_end(self, is_done: bool) -> None:
-        recorder = self._engine.gate.recorder
+        recorder = self._engine.call_log.recorder
         if self._first is None or self._first.holds_others:
             recorder.end(is_done)
         else:  # the backend has recorded it

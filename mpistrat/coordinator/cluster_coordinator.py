@@ -94,7 +94,7 @@ class ClusterCoordinator:
             raise ContextError(
                 "ClusterCoordinator in a function on a worker; make it on the chief"
             )
-        strategy.extended.communicator.gate.check_open()
+        strategy.extended.communicator.health.check_open()
         self._strategy = weakref.ref(strategy)
         if strategy.embedded is not None:
             for seat in strategy.embedded.workers:

@@ -138,7 +138,7 @@ class StrategyExtended(Updating):
 
     def require_cross_replica(self) -> None:
         """Raise `ContextError` inside a replica or in another strategy's scope."""
-        self.communicator.gate.check_open()
+        self.communicator.health.check_open()
         mode = context.current()
         if mode is None:
             return
@@ -237,7 +237,7 @@ class StrategyExtended(Updating):
 
     def create_variable(self, **kwargs: Any) -> Any:
         """Make a variable of this strategy; called by ``Variable(...)`` in its scope."""
-        self.communicator.gate.check_open()
+        self.communicator.health.check_open()
         replica = context.get_replica_context()
         if replica is not None and self.mirrors_variables:
             return replica.merge_call(creation.create_merged, kwargs=kwargs)

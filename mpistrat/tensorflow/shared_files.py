@@ -65,7 +65,7 @@ class _Job:
     def now(self) -> str:
         """Return how many collectives there were; none while a rank saves by itself."""
         found = [reference() for reference in self.communicators]
-        return f"{self.nonce} {[c.gate.sequence for c in found if c and not c.is_closed]}"
+        return f"{self.nonce} {[c.call_log.sequence for c in found if c and not c.is_closed]}"
 
     def key(self, path: Path) -> tuple[str, str]:
         """Return the time of a save, and which one it is at that time. **Local.**"""

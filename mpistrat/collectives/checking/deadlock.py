@@ -85,7 +85,7 @@ class Program:
         text = cut(f"{what} at {fingerprint.caller()}", 400)
         notice = head + b"".join(_ENTRY.pack(*entry) for entry in calls) + text.encode()
         for engine in self._open():
-            engine.gate.peers.say_blocked(notice)
+            engine.health.peers.say_blocked(notice)
 
     def check(self, uid: int, number: int, what: Callable[[], str]) -> None:
         """Raise `MismatchError` if a peer and this rank wait for each other."""
@@ -93,8 +93,8 @@ class Program:
             return
         mine = self._calls()
         for engine in self._open():
-            engine.gate.peers.listen()
-            for rank, notice in sorted(engine.gate.peers.blocked.items()):
+            engine.health.peers.listen()
+            for rank, notice in sorted(engine.health.peers.blocked.items()):
                 place = _unpack(notice)
                 waits_for_me = mine.get(place.uid, place.number) < place.number
                 if waits_for_me and place.calls.get(uid, number) < number:
@@ -108,7 +108,7 @@ class Program:
         """
         for engine in self._open():
             gate = engine.gate
-            for rank in gate.peers.lost() if gate.size == size else ():
+            for rank in engine.health.peers.lost() if gate.size == size else ():
                 raise PeerLostError(
                     f"{what} on rank {gate.rank}/{size} cannot finish: the process of rank {rank}"
                     " has ended",
@@ -117,12 +117,12 @@ class Program:
 
     def _open(self) -> Iterator[Engine]:
         for engine in list(self._engines):
-            gate = engine.gate
-            if gate.broken is None and not gate.closing and not engine.is_foreign:
+            health = engine.health
+            if health.broken is None and not health.closing and not engine.is_foreign:
                 yield engine
 
     def _calls(self) -> dict[int, int]:
-        calls = {engine.gate.uid: engine.started for engine in self._open() if engine.gate.uid}
+        calls = {one.health.uid: one.started for one in self._open() if one.health.uid}
         return {CREATION: self.creations, **calls}
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mpistrat.collectives.backends.control import Questions
     from mpistrat.collectives.checking.gate import Gate
     from mpistrat.collectives.checking.startup_check import Facts
+    from mpistrat.collectives.health.state import Health
 
 __all__ = ["Stacks", "main_stack", "start", "stop"]
 
@@ -47,20 +48,20 @@ class _Listener:
         self.address = f"\0mpistrat-{os.getpid()}-{os.urandom(8).hex()}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(self.address)
-        self._gates: dict[int, weakref.ref[Gate]] = {}
-        self._letters: dict[int, Any] = {}
+        self._watched: dict[int, weakref.ref[Health]] = {}
+        self._questions: dict[int, Questions] = {}
         self._is_looking = False
         self._lock = threading.Lock()
         # A daemon: it never keeps the program from ending.
         threading.Thread(target=self._serve, name="mpistrat stacks", daemon=True).start()
 
-    def watch(self, gate: Gate, letters: Any) -> None:
-        """Answer questions of a communicator, those that come as `letters` too."""
-        self._gates[gate.uid] = weakref.ref(gate)
-        if letters is not None:
+    def watch(self, health: Health, questions: Questions | None) -> None:
+        """Answer what the ranks of a communicator ask, also by `questions` of other machines."""
+        self._watched[health.uid] = weakref.ref(health)
+        if questions is not None:
             with self._lock:
-                self._letters[gate.uid] = letters
-        if (letters is not None or timeline.is_on()) and not self._is_looking:
+                self._questions[health.uid] = questions
+        if (questions is not None or timeline.is_on()) and not self._is_looking:
             self._is_looking = True
             with contextlib.suppress(OSError):  # the buffer is full, so it wakes up anyway
                 self._socket.sendto(b"", socket.MSG_DONTWAIT, self.address)
@@ -88,44 +89,40 @@ class _Listener:
     def _look(self) -> None:
         timeline.flush()
         with self._lock:
-            self._letters = {uid: one for uid, one in self._letters.items() if one.is_open}
-            for letters in self._letters.values():
+            self._questions = {uid: one for uid, one in self._questions.items() if one.is_open}
+            for questions in self._questions.values():
                 for _ in range(_LOOKS):
-                    if (question := letters.receive_question()) is not None:
-                        letters.answer(question[0], self._answer(question[1]))
+                    if (question := questions.receive_question()) is not None:
+                        questions.answer(question[0], self._answer(question[1]))
 
     def _answer(self, question: bytes) -> bytes:
         uid = _QUESTION.unpack(question)[0] if len(question) == _QUESTION.size else 0
-        if uid not in self._gates:
+        if uid not in self._watched:
             return b""
-        gate = self._gates[uid]()
-        last = "" if gate is None else _calls(gate, [g for g in self._alive() if g is not gate])
+        asked = self._watched[uid]()
+        last = "" if asked is None else _calls(asked, [h for h in self._alive() if h is not asked])
         return f"{last}is at\n{main_stack()}".encode()[:_MOST_ANSWER]
 
-    def _alive(self) -> list[Gate]:
-        gates = [reference() for reference in list(self._gates.values())]
-        return [gate for gate in gates if gate is not None]
+    def _alive(self) -> list[Health]:
+        watched = [reference() for reference in list(self._watched.values())]
+        return [health for health in watched if health is not None]
 
-    def stop_letters(self) -> None:
+    def stop_questions(self) -> None:
         """Use MPI no more."""
         with self._lock:
-            self._letters.clear()
+            self._questions.clear()
 
     def close(self) -> None:
         """Forget the socket, in a forked child, which has no such thread."""
         self._socket.close()
 
 
-def _letters(gate: Gate) -> Questions | None:
-    return gate.control.questions
-
-
-def _calls(gate: Gate, others: Sequence[Gate]) -> str:
-    """Return the last call of `gate`, and what is under way in other communicators."""
-    last = gate.recorder.last()
+def _calls(health: Health, others: Sequence[Health]) -> str:
+    """Return the last call of one communicator, and what is under way in others."""
+    last = health.call_log.recorder.last()
     text = f"came last to {last}; it " if last else ""
     for other in others:
-        record = other.recorder.last()
+        record = other.call_log.recorder.last()
         if record is not None and record.end_ns is None and not other.closed:
             text += f"is in another communicator's {record}, and "
     return text
@@ -148,13 +145,12 @@ class Stacks:
     """How one communicator asks its ranks what they do."""
 
     def __init__(self, gate: Gate, facts: Sequence[Facts]) -> None:
-        self._rank, self._question = gate.rank, _QUESTION.pack(gate.uid)
+        self._rank, self._question = gate.rank, _QUESTION.pack(gate.health.uid)
         self._addresses = [fact.address for fact in facts]
         self._hosts = [fact.host for fact in facts]
-        letters = _letters(gate) if len(set(self._hosts)) > 1 else None
-        self._letters = letters
+        self._questions = gate.control.questions if len(set(self._hosts)) > 1 else None
         if _listener is not None:
-            _listener.watch(gate, letters)
+            _listener.watch(gate.health, self._questions)
 
     def ask(self, missing: Sequence[int]) -> str:
         """Return what the missing ranks do, in words, a paragraph for each. **Local.**"""
@@ -192,18 +188,18 @@ class Stacks:
         speaker = min(
             rank for rank, host in enumerate(self._hosts) if host == here and rank not in missing
         )
-        if self._letters is None:
+        if self._questions is None:
             return dict.fromkeys(
                 ranks, "is on another node; to ask, MPI_THREAD_MULTIPLE is needed"
             )
         if speaker != self._rank:
             return dict.fromkeys(ranks, f"is on another node; see what rank {speaker} shows")
         for rank in ranks:
-            self._letters.ask(rank, self._question)
+            self._questions.ask(rank, self._question)
         found: dict[int, str] = {}
         end = time.monotonic() + _FAR_S
         while len(found) < len(ranks) and time.monotonic() < end:
-            if (answer := self._letters.receive_answer()) is None:
+            if (answer := self._questions.receive_answer()) is None:
                 time.sleep(0.01)
             else:
                 found[answer[0]] = decode(answer[1])
@@ -248,7 +244,7 @@ def start() -> str:
 def stop() -> None:
     """Use MPI no more: it is about to end. **Local.**"""
     if _listener is not None:
-        _listener.stop_letters()
+        _listener.stop_questions()
 
 
 def _forget() -> None:

@@ -211,7 +211,7 @@ _lock = threading.Lock()
 def follow(communicator: Communicator, facts: Sequence[Facts]) -> None:
     """Take a new communicator's calls into the timeline, if there is to be one. **Collective.**"""
     global _timeline  # noqa: PLW0603 - a process has one
-    path, recorder = config.timeline(), communicator.gate.recorder
+    path, recorder = config.timeline(), communicator.call_log.recorder
     if not path or recorder.ring is None:
         return
     shift_ns = _shift_ns(communicator, facts)

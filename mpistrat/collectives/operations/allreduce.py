@@ -16,7 +16,7 @@ __all__ = ["allreduce"]
 def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps:
     """See `Communicator.allreduce`."""
     source = as_array(array)
-    gate.require(op, source.dtype)
+    gate.reductions.require(op, source.dtype)
     if out is not None:
         check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce")
     return _steps(gate, source, op, out)
@@ -24,7 +24,7 @@ def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps
 
 def _steps(gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
     signature = Signature("allreduce", op, source.dtype, source.shape)
-    how = gate.carried(op, source.dtype)
+    how = gate.reductions.carried(op, source.dtype)
     if gate.is_inline(source.nbytes):
         how = carried(op, source.dtype, is_exact=False)  # what is shown is combined here
     send = flat(source.astype(how.dtype, copy=False))

@@ -29,10 +29,11 @@ def barrier(gate: Gate) -> Steps:
 
 def close(gate: Gate) -> Steps:
     """Cross the gate for the last time, and take in what the peers sent besides."""
-    gate.closing = True
-    yield from gate.cross(_CLOSE, extra=gate.peers.announced)
-    yield _Notices(gate.peers, gate.extras.tolist())
-    gate.closed = True
+    health = gate.health
+    health.closing = True
+    yield from gate.cross(_CLOSE, extra=health.peers.announced)
+    yield _Notices(health.peers, gate.extras.tolist())
+    health.closed = True
 
 
 class _Notices:

@@ -34,5 +34,5 @@ def _steps(gate: Gate, shape: tuple[int, ...], dtype: np.dtype[Any], is_shared: 
     try:
         memory = yield from gate.backend.allocate(math.prod(shape) * dtype.itemsize, is_shared)
     except BackendUnavailableError as error:
-        raise gate.tell(error) from None  # all ranks have the same one
+        raise gate.call_log.mark_known(error) from None  # all ranks have the same one
     return memory.view(dtype).reshape(shape)

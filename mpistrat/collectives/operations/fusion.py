@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from mpistrat import config
+from mpistrat.collectives.arrays.buffer_pool import ResultPool
 from mpistrat.collectives.arrays.intake import (
     are_alike,
     as_arrays,
@@ -41,7 +43,7 @@ def allreduce_many(
     """See `Communicator.allreduce_many`."""
     sources = as_arrays(arrays)
     for dtype in dict.fromkeys(_dtypes(sources)):  # in order, each once
-        gate.require(op, dtype)
+        gate.reductions.require(op, dtype)
     outs: Outs = [None] * len(sources) if out is None else list(out)
     if out is not None:
         _check_outs(sources, outs, op)
@@ -75,7 +77,7 @@ def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
     plan = list(buckets(sources, op, nbytes))
     packed = [_pack(sources, members, op) for members in plan]
-    if len(packed) == 1 and packed[0].nbytes <= gate.inline_bytes:
+    if len(packed) == 1 and gate.is_inline(packed[0].nbytes):
         yield from gate.cross(signature, payload=packed[0])
         totals = [combine(how[0].op, gate.payloads(packed[0]))]
     else:
@@ -124,10 +126,10 @@ def _groups(gate: Gate, sources: list[Array], op: str) -> dict[_Key, Sequence[in
     """Return what is reduced as one: indices by how that is done, and by the results' dtype."""
     if are_alike(sources):
         dtype = sources[0].dtype
-        return {(gate.carried(op, dtype), result_dtype(op, dtype)): range(len(sources))}
+        return {(gate.reductions.carried(op, dtype), result_dtype(op, dtype)): range(len(sources))}
     groups: dict[_Key, list[int]] = {}
     for index, source in enumerate(sources):
-        key = gate.carried(op, source.dtype), result_dtype(op, source.dtype)
+        key = gate.reductions.carried(op, source.dtype), result_dtype(op, source.dtype)
         groups.setdefault(key, []).append(index)
     return dict(groups)
 
@@ -156,7 +158,17 @@ def _landings(gate: Gate, sends: list[Array], outs: Outs) -> list[Array]:
     """Return where results go: into `outs`, or one after the other into new memory."""
     if outs and outs[0] is not None:
         return [landing(out, send) for out, send in zip(outs, sends, strict=True)]
-    return [gate.results.lend(sum(send.nbytes for send in sends)).view(sends[0].dtype)]
+    return [_pool(gate).lend(sum(send.nbytes for send in sends)).view(sends[0].dtype)]
+
+
+_pools: WeakKeyDictionary[Gate, ResultPool] = WeakKeyDictionary()  # of each communicator
+
+
+def _pool(gate: Gate) -> ResultPool:
+    found = _pools.get(gate)
+    if found is None:
+        found = _pools[gate] = ResultPool()
+    return found
 
 
 def buckets(sources: Sequence[Array], op: str, nbytes: int) -> Iterator[list[int]]:

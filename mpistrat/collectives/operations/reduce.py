@@ -19,7 +19,7 @@ __all__ = ["reduce"]
 def reduce(gate: Gate, array: ArrayLike, op: str, root: int, out: Array | None) -> Steps:
     """See `Communicator.reduce`."""
     source = as_array(array)
-    gate.require(op, source.dtype)
+    gate.reductions.require(op, source.dtype)
     check_root(root, gate.size, "reduce")
     if gate.rank == root:
         check_out(out, source.shape, result_dtype(op, source.dtype), "reduce")
@@ -28,7 +28,7 @@ def reduce(gate: Gate, array: ArrayLike, op: str, root: int, out: Array | None) 
 
 def _steps(gate: Gate, source: Array, op: str, root: int, out: Array | None) -> Steps:
     signature = Signature("reduce", op, source.dtype, source.shape, root)
-    how = gate.carried(op, source.dtype)
+    how = gate.reductions.carried(op, source.dtype)
     send = flat(source.astype(how.dtype, copy=False))
     total = landing(out, send) if gate.rank == root else None
     transfer = partial(gate.backend.reduce, root=root)

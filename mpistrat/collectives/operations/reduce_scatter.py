@@ -22,7 +22,7 @@ __all__ = ["reduce_scatter"]
 def reduce_scatter(gate: Gate, array: ArrayLike, op: str, axis: int) -> Steps:
     """See `Communicator.reduce_scatter`."""
     source = as_array(array)
-    gate.require(op, source.dtype)
+    gate.reductions.require(op, source.dtype)
     return _steps(gate, source, op, check_axis(axis, source.ndim, "reduce_scatter"))
 
 
@@ -30,7 +30,7 @@ def _steps(gate: Gate, source: Array, op: str, axis: int) -> Steps:
     signature = Signature("reduce_scatter", op, source.dtype, source.shape, None, axis)
     lengths = even_lengths(source.shape[axis], gate.size)
     counts = row_counts(lengths, source.shape, axis)
-    how = gate.carried(op, source.dtype)
+    how = gate.reductions.carried(op, source.dtype)
     send = to_rows(source.astype(how.dtype, copy=False), axis)
     piece = np.empty(counts[gate.rank], send.dtype)
     transfer = partial(gate.backend.reduce_scatter, counts=counts)

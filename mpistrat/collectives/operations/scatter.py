@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -47,9 +48,8 @@ def _steps(gate: Gate, source: Array | None, root: int, axis: int) -> Steps:
     signature = Signature("scatter", None, None, None, root, axis)
     nbytes = 0 if source is None else source.nbytes
     # Only the root knows what it has; the others guess what it had the last time.
-    form = (
-        gate.scattered.get((root, axis)) if source is None else _Form(source.shape, source.dtype)
-    )
+    last = _scattered.setdefault(gate, {})
+    form = last.get((root, axis)) if source is None else _Form(source.shape, source.dtype)
     share = None
     if form is not None and gate.may_guess(form.nbytes):
         share = _Share(gate, form, source, axis)
@@ -57,7 +57,7 @@ def _steps(gate: Gate, source: Array | None, root: int, axis: int) -> Steps:
     transfer = None if share is None else share.transfer(root)
     is_right = yield from gate.carry_rows(signature, guess, transfer, nbytes)
     if share is None or not is_right:
-        gate.scattered[root, axis] = form = yield from bcast_object(gate, form, root)
+        last[root, axis] = form = yield from bcast_object(gate, form, root)
         share = _Share(gate, form, source, axis)
         yield from share.transfer(root)()
     return share.result()
@@ -72,6 +72,10 @@ class _Form(NamedTuple):
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
+
+
+# What was scattered last over each communicator, by root and axis.
+_scattered: WeakKeyDictionary[Gate, dict[tuple[int, int], _Form]] = WeakKeyDictionary()
 
 
 class _Share:

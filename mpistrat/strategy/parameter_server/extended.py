@@ -77,7 +77,7 @@ class ParameterServerExtended(GpuExtended):
 
     def create_variable(self, **kwargs: Any) -> Any:
         """Make a variable, or one in parts; each goes to the ps with the fewest bytes."""
-        self.communicator.gate.check_open()
+        self.communicator.health.check_open()
         if self.client.seat.me.task_type != "chief":
             raise ContextError(
                 f"variable {kwargs.get('name') or 'Variable'!r} is made in a function on a worker;"

@@ -65,5 +65,5 @@ def forget(strategy: ParameterServerStrategy) -> None:
 
 def _failure(strategy: ParameterServerStrategy) -> str:
     """Return the error that ends the program, which `shutdown` has noted, or nothing."""
-    gate = strategy.job.gate
-    return gate.broken or gate.peers.last_failure
+    health = strategy.job.health
+    return health.broken or health.peers.last_failure

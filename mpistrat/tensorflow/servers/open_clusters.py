@@ -46,8 +46,8 @@ class Cluster:
 
     def is_for(self, resolver: Any, comm: Any) -> bool:
         """Whether strategies over `resolver` use this one, which must be in working order."""
-        gate = self.tasks.communicator.gate
-        return not gate.closed and gate.broken is None and self._key == _key(resolver, comm)
+        health = self.tasks.communicator.health
+        return not health.closed and health.broken is None and self._key == _key(resolver, comm)
 
     def join(self) -> None:
         """Count a strategy. **Local.**"""

@@ -182,10 +182,10 @@ class Tasks:
 
     def _trouble(self) -> PeerLostError | None:
         """Return what is wrong with another rank, or None. **Local.**"""
-        found = self.communicator.gate.peers.trouble()
+        found = self.communicator.health.peers.trouble()
         if found is not None:
             return self._lost(found[0], f"it failed with {found[1]}")
-        for rank in self.communicator.gate.peers.lost():
+        for rank in self.communicator.health.peers.lost():
             return self._lost(rank, "its process has ended")
         return None
 

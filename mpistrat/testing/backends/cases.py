@@ -65,7 +65,7 @@ def run_body(comm: Any, backend: str, body: Body) -> None:
     try:
         body(communicator)
     except BaseException as error:
-        communicator.gate.break_off(error)
+        communicator.health.break_off(error)
         raise
     finally:
         communicator.close()

@@ -139,7 +139,7 @@ from mpistrat.errors import PeerLostError
 comm = Communicator(MPI.COMM_WORLD)
 if comm.rank == 1:
     time.sleep(0.3)  # until the others wait in the barrier
-    comm.gate.break_off(ValueError("given up"))
+    comm.health.break_off(ValueError("given up"))
 else:
     try:
         comm.barrier()

@@ -45,7 +45,7 @@ def communicator(node_size):
 
 def leave(comm):
     """Drop a communicator that the ranks cannot close together; the job is to end well."""
-    comm.gate.closed = True
+    comm.health.closed = True
     shutdown.forget(comm)
 
 
@@ -332,7 +332,7 @@ def test_a_loop_of_tests_ends_when_the_peer_has_failed():
         with pytest.raises(PeerLostError, match="mine"):
             busy_until(work.test)
     else:
-        comm.gate.break_off(ValueError("mine"))
+        comm.health.break_off(ValueError("mine"))
     world().Barrier()
     leave(comm)
 
@@ -345,6 +345,6 @@ def test_a_deadline_names_who_is_missing():
         with pytest.raises(CommunicationTimeoutError) as caught:
             works[1].wait(timeout=0.5)
         assert caught.value.missing == (1,)
-        assert not comm.backend.fast.is_busy or comm.gate.broken
+        assert not comm.backend.fast.is_busy or comm.health.broken
     world().Barrier()
     leave(comm)

@@ -56,7 +56,7 @@ def test_a_deadline_holds_while_earlier_calls_end():
         with pytest.raises(CommunicationError):
             sum_slowly(comm, 3000)
     MPI.COMM_WORLD.Barrier()
-    comm.gate.closed = True  # the ranks cannot close it together; the job is to end well
+    comm.health.closed = True  # the ranks cannot close it together; the job is to end well
     shutdown.forget(comm)
 
 

@@ -205,7 +205,7 @@ def test_nothing_is_trained_for_nobody(is_closed):
     if is_closed:
         s.close()
     else:
-        s.communicator.gate.break_off(OSError("a cable"))
+        s.communicator.health.break_off(OSError("a cable"))
     epochs = []
     seen = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: epochs.append(1))
     error = ClosedError if is_closed else CommunicationError

@@ -80,14 +80,14 @@ def test_lists_means_and_gradients():
 
 def test_a_result_that_nobody_uses_is_waited_for():
     with distribute.MirroredStrategy(["CPU:0"]) as s:
-        before = s.communicator.gate.sequence
+        before = s.communicator.call_log.sequence
 
         def step(x):
             here().all_reduce("SUM", x)
             return x
 
         compiled(s, step)(tf.ones([2]))
-        assert s.communicator.gate.sequence == before + 1
+        assert s.communicator.call_log.sequence == before + 1
 
 
 def test_calls_that_differ():

@@ -168,7 +168,7 @@ def test_the_last_calls_are_shown_once_when_the_communicator_breaks(capsys):
             return
         with pytest.raises(CommunicationTimeoutError):
             comm.allreduce(np.ones(3), timeout=0.2)
-        comm.gate.tell_last_calls()
+        comm.call_log.show_last_calls()
         is_over.set()
 
     run_ranks(2, rank)
@@ -181,7 +181,7 @@ def test_the_last_calls_are_shown_once_when_the_communicator_breaks(capsys):
 def test_a_single_rank_is_silent(capsys):
     comm = Communicator()
     comm.barrier()
-    comm.gate.break_off(ValueError("x"))
+    comm.health.break_off(ValueError("x"))
     assert capsys.readouterr().err == ""
 
 

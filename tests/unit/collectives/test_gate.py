@@ -30,7 +30,7 @@ def test_all_ranks_that_fail_alike_can_go_on():
         for i in range(3):
             comm.fail(ValueError(f"step {i}"))
             assert usable(comm)
-        assert comm.gate.peers.failures == 3
+        assert comm.health.peers.failures == 3
         comm.close()
 
     run_ranks(3, rank)
@@ -69,7 +69,7 @@ def test_rank_that_failed_alone_and_goes_on_is_found_in_the_next_call():
             with pytest.raises(CommunicationError, match="KeyError: 'x'"):
                 comm.barrier()
         both_are_done.wait(10)
-        comm.gate.break_off(RuntimeError("the test is over"))
+        comm.health.break_off(RuntimeError("the test is over"))
         comm.close()
 
     run_ranks(2, rank)
@@ -95,7 +95,7 @@ def test_a_rank_that_others_know_to_be_dead_is_noted_by_all():
         assert caught.value.rank == 2
         assert "the processes of ranks 2, 3 have ended" in str(caught.value)
         assert set(marked) == {2, 3}
-        assert comm.gate.peers.ended == {2, 3}
+        assert comm.health.peers.ended == {2, 3}
 
     run_ranks(4, rank)
 
@@ -103,7 +103,7 @@ def test_a_rank_that_others_know_to_be_dead_is_noted_by_all():
 def test_a_single_rank_needs_no_peers():
     comm = Communicator(ThreadWorld(1).comms()[0])
     comm.fail(ValueError())
-    assert comm.gate.peers.failures == 0
+    assert comm.health.peers.failures == 0
     assert usable(comm)
 
 
@@ -163,7 +163,7 @@ def test_crossing_counts_calls_and_carries_extras_and_payload():
     gate = gate_of_one()
     payload = np.array([1.5, -2.0])
     assert list(gate.cross(Signature("a"), extra=41, payload=payload)) == []
-    assert (gate.sequence, gate.completed) == (1, 1)
+    assert (gate.call_log.sequence, gate.call_log.completed) == (1, 1)
     assert gate.extras.tolist() == [41]
     np.testing.assert_array_equal(gate.payloads(payload), [[1.5, -2.0]])
     assert gate.payloads(np.empty(0)).shape == (1, 0)
@@ -172,10 +172,10 @@ def test_crossing_counts_calls_and_carries_extras_and_payload():
 def test_fast_call_under_way_is_not_completed():
     gate = gate_of_one()
     assert list(gate.cross(Signature("a"))) == []
-    gate.backend.fast = SimpleNamespace(is_under_way=True)
-    assert (gate.sequence, gate.completed) == (1, 0)
-    gate._is_crossing = True  # it is one call all the same
-    assert gate.completed == 0
+    gate.call_log._fast = SimpleNamespace(is_under_way=True)
+    assert (gate.call_log.sequence, gate.call_log.completed) == (1, 0)
+    gate.call_log._is_crossing = True  # it is one call all the same
+    assert gate.call_log.completed == 0
 
 
 def test_what_ranks_bring_is_seen_by_all():
@@ -183,7 +183,7 @@ def test_what_ranks_bring_is_seen_by_all():
         comm = Communicator(handle)
         pieces = comm.allgather(np.zeros((comm.rank, 2)))
         assert comm.gate.extras.tolist() == [0, 1, 2]
-        assert comm.gate.sequence == comm.gate.completed
+        assert comm.call_log.sequence == comm.call_log.completed
         assert pieces.shape == (3, 2)
         comm.close()
 

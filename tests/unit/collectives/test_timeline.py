@@ -140,7 +140,7 @@ def test_a_program_of_one_rank_writes_its_file_at_the_end(tmp_path):
         "from mpistrat import Communicator\n"
         "a, b = Communicator(), Communicator()\n"
         "a.allreduce(1.0); b.barrier()\n"
-        "if os.fork() == 0: a.gate.tell_last_calls(); raise SystemExit\n"
+        "if os.fork() == 0: a.call_log.show_last_calls(); raise SystemExit\n"
         "os.wait()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

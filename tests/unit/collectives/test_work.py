@@ -72,7 +72,7 @@ def test_deadline_comes_from_the_environment(monkeypatch):
             is_over.set()
         else:
             is_over.wait(10)
-            comm.gate.break_off(RuntimeError("the test is over"))
+            comm.health.break_off(RuntimeError("the test is over"))
         comm.close()
 
     run_ranks(2, rank)
@@ -198,13 +198,13 @@ def test_fast_call_that_never_ends_is_not_waited_for_without_end(engine, monkeyp
     engine._fast = fast_call()
     with pytest.raises(CommunicationError, match="has neither ended nor taken its place"):
         engine.start(steps(Countdown(0), None))
-    assert "has neither ended" in engine.gate.broken
+    assert "has neither ended" in engine.health.broken
     assert not engine._fast.is_ready
 
 
 def test_fast_call_that_broke_is_not_waited_for(engine):
     engine._fast = fast_call()
-    threading.Timer(0.05, engine.gate.break_off, [KeyboardInterrupt()]).start()
+    threading.Timer(0.05, engine.health.break_off, [KeyboardInterrupt()]).start()
     with pytest.raises(CommunicationError, match="since: KeyboardInterrupt"):
         engine.start(steps(Countdown(0), None))
 

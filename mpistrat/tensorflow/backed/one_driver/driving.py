@@ -83,7 +83,7 @@ class Link:
         if self.is_alone:
             return make()
         self._check_place(what)
-        passed_on(self.communicator.gate.check_open)
+        passed_on(self.communicator.health.check_open)
         if self.is_driver:
             return self._tell(what, make, save)
         value, error, text = self._awaited(what, save)
@@ -94,7 +94,7 @@ class Link:
 
     def meet(self, what: str) -> None:
         """Wait for the other ranks, unless what is between them is closed or broken already."""
-        if not self.communicator.is_closed and self.communicator.gate.broken is None:
+        if not self.communicator.is_closed and self.communicator.health.broken is None:
             self.told(what, lambda: None)
 
     def _awaited(self, what: str, save: Any) -> Any:
@@ -127,7 +127,7 @@ class Link:
                 value = make()
                 sent = _pickled(what, tf.nest.map_structure(_sent, value))
         except Exception as error:
-            if self.communicator.gate.broken is not None:  # the others know
+            if self.communicator.health.broken is not None:  # the others know
                 raise
             text = f"{type(error).__name__}: {error}"
             self._bcast((what, save, None, _picklable(error), text), f"tells of {what}{may_be}")
@@ -139,12 +139,12 @@ class Link:
         return value
 
     def _bcast(self, message: Any, remark: str, timeout: float | None = None) -> Any:
-        gate = self.communicator.gate
-        gate.remark = remark
+        call_log = self.communicator.call_log
+        call_log.remark = remark
         try:
             return self.communicator.bcast_object(message, self.driver, timeout=timeout)
         finally:
-            gate.remark = None
+            call_log.remark = None
 
     def _received(self, value: Any) -> Any:
         return Elsewhere(self.driver) if isinstance(value, _Kept) else value

@@ -45,7 +45,7 @@ def model_by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _told(link: Link, save: Save, write: Callable[[], Any]) -> Any:
     """Have the driving rank write, and the others wait until all is there."""
-    is_broken = link.communicator.gate.broken is not None
+    is_broken = link.communicator.health.broken is not None
     if not (link.communicator.is_closed or (is_broken and link.is_driver)):
         return link.told(save.what, write, save.key)
     if link.is_driver:  # which may rescue what it has

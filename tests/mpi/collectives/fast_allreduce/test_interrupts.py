@@ -99,7 +99,7 @@ def strike(comm):
     """Wait for a fast call that has let the GIL go, and send a signal to its thread."""
     while not comm.backend.fast.is_under_way:
         time.sleep(0)
-    assert comm.gate.completed == comm.gate.sequence - 1
+    assert comm.call_log.completed == comm.call_log.sequence - 1
     signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR2)
 
 
@@ -107,16 +107,16 @@ def test_another_interrupt_while_the_first_is_seen_to():
     comm, array = open_communicator(), np.ones(3)
     with open_communicator() as steady:
         if comm.rank == 0:
-            say, interrupts = comm.gate.break_off, iter([KeyboardInterrupt, KeyboardInterrupt])
+            say, interrupts = comm.health.break_off, iter([KeyboardInterrupt, KeyboardInterrupt])
 
             def break_off(error):
                 for interrupt in interrupts:
                     raise interrupt
                 say(error)
 
-            comm.gate.break_off = break_off
+            comm.health.break_off = break_off
             interrupt(comm, array, 0)
-            assert "KeyboardInterrupt" in comm.gate.broken
+            assert "KeyboardInterrupt" in comm.health.broken
         steady.barrier()
         if comm.rank == 1:
             see_the_end(comm, array)
@@ -174,7 +174,7 @@ def strike_twice(comm, work):
         with comm._engine._lock:
             is_locked.set()
             strike_in(Engine._stay, pending)
-            while comm.gate.broken is None:
+            while comm.health.broken is None:
                 time.sleep(0)
             strike_in(Engine._give_up, pending)  # and no more in what tells the peers
 

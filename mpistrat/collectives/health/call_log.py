@@ -1,0 +1,113 @@
+"""Number, record and describe the calls of one communicator."""
+
+from __future__ import annotations
+
+import sys
+
+from mpistrat.collectives.backends.fast_path import FastCalls
+from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.headers import Headers
+from mpistrat.collectives.health.recorder import Kind, Recorder
+
+__all__ = ["CallLog"]
+
+
+class CallLog:
+    """The calls that this rank has come to, and the one under way. All methods are **Local.**
+
+    Attributes
+    ----------
+    recorder
+        The records of the last calls.
+    label
+        What the call under way was made for; must agree on all ranks.
+    remark
+        What this rank's calls are part of: shown in errors, not compared; None if nothing.
+    """
+
+    def __init__(
+        self, headers: Headers, recorder: Recorder, size: int, fast: FastCalls | None
+    ) -> None:
+        self._headers, self._size, self._fast = headers, size, fast
+        self.recorder = recorder
+        self.label: str | None = None
+        self.remark: str | None = None
+        self._what: Signature | str = "its creation"
+        self._is_crossing = False
+        self._turn = self._resumed = 0
+        self._known: tuple[Exception | None, int] = (None, 0)
+
+    # ----------------------------------------------------------------------------- numbers
+
+    @property
+    def sequence(self) -> int:
+        """Number of calls started; kept in the header, where fast calls count, too."""
+        return self._headers.sequence
+
+    @property
+    def completed(self) -> int:
+        """Number of calls whose headers were exchanged."""
+        fast = self._fast
+        is_under_way = self._is_crossing or (fast is not None and fast.is_under_way)
+        return self.sequence - is_under_way
+
+    def arrive(self, what: Signature | str) -> None:
+        """Come to the next call, which is under way from now on."""
+        self._what = what
+        self._known = (None, 0)
+        self._turn += 1
+        self._is_crossing = True
+
+    def begin(self, kind: Kind, failures: int, extra: int, nbytes: int) -> None:
+        """Count the call come to, fill in its header and record it."""
+        sequence = self._headers.count(kind.digest, failures, extra)
+        self.recorder.begin(sequence, kind, nbytes)
+
+    def note_crossing(self) -> None:
+        """Take note that the headers of the call under way were exchanged."""
+        self._is_crossing = False
+
+    def resume(self, what: Signature) -> None:
+        """Come to a call that the backend has counted and recorded."""
+        self._resumed = self.sequence
+        self.arrive(what)
+
+    def has_resumed(self, sequence: int) -> bool:
+        """Tell whether :meth:`resume` has come to call `sequence`."""
+        return self._resumed >= sequence
+
+    # ------------------------------------------------------------------------------- errors
+
+    def mark_known(self, error: Exception) -> Exception:
+        """Return `error`, of which all ranks hear together in this call: it needs no notice."""
+        self._known = (error, self._turns)
+        return error
+
+    def is_known(self, error: BaseException) -> bool:
+        """Tell whether all ranks heard of `error` together, in the last call."""
+        return error is self._known[0] and self._turns == self._known[1]
+
+    @property
+    def _turns(self) -> int:
+        """How many calls this program has come to, which the backend may be ahead of."""
+        return self._turn + (0 if self._fast is None else self._fast.fast_calls)
+
+    # ------------------------------------------------------------------------------ in words
+
+    def describe(self) -> str:
+        """Return the call under way as a user would write it."""
+        what = self._what
+        call = what if isinstance(what, str) else fingerprint.describe(what, self.label)
+        return call if self.remark is None else f"{call}, which {self.remark},"
+
+    def in_words(self) -> str:
+        """Do the same, with its number."""
+        return f"call {self.sequence}, {self.describe()}"
+
+    def show_last_calls(self) -> None:
+        """Show the last calls on standard error, once."""
+        self.recorder.drain(is_end=True)
+        if self._size > 1:
+            # Not by the log, which may be silent here.
+            sys.stderr.write(self.recorder.dump())
