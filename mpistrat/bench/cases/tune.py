@@ -15,7 +15,7 @@ from mpistrat.bench.tuning.on_node import NodeSearch
 from mpistrat.bench.tuning.trials import Bench
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.hierarchical import HierarchicalBackend
-from mpistrat.collectives.backends.shared import tuning_table
+from mpistrat.collectives.backends.shared_memory import tuning_table
 from mpistrat.collectives.backends.shm import ShmBackend
 from mpistrat.errors import BackendError, UsageError
 

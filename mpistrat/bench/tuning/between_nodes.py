@@ -11,8 +11,8 @@ from typing import Any
 
 from mpistrat.bench.tuning.trials import Bench, Trial
 from mpistrat.collectives.backends.hierarchical import HierarchicalBackend
-from mpistrat.collectives.backends.shared import tuning_table
-from mpistrat.collectives.backends.shared.tuning import WIRE, WireTuning, wire_from_entry
+from mpistrat.collectives.backends.shared_memory import tuning_table
+from mpistrat.collectives.backends.shared_memory.tuning import WIRE, WireTuning, wire_from_entry
 
 __all__ = ["WireSearch"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from mpistrat import Communicator
-from mpistrat.collectives.backends.shared import tuning_table
-from mpistrat.collectives.backends.shared.tuning import Tuning, WireTuning
+from mpistrat.collectives.backends.shared_memory import tuning_table
+from mpistrat.collectives.backends.shared_memory.tuning import Tuning, WireTuning
 from mpistrat.errors import UsageError
 
 __all__ = ["Search", "kept_of", "on_rank_0"]

@@ -6,8 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from mpistrat.bench.tuning.trials import NEVER, Bench, Trial
-from mpistrat.collectives.backends.shared import tuning_table
-from mpistrat.collectives.backends.shared.tuning import CALLS, HALVES, Tuning, Tunings, from_entry
+from mpistrat.collectives.backends.shared_memory import tuning_table
+from mpistrat.collectives.backends.shared_memory.tuning import (
+    CALLS,
+    HALVES,
+    Tuning,
+    Tunings,
+    from_entry,
+)
 from mpistrat.collectives.backends.shm import ShmBackend
 
 __all__ = ["NodeSearch"]

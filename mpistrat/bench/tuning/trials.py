@@ -14,7 +14,7 @@ from rich.console import Console
 
 from mpistrat import Communicator
 from mpistrat.bench.measuring.timing import Plan, measure, seconds
-from mpistrat.collectives.backends.shared.tuning import HALVES, Tuning, WireTuning
+from mpistrat.collectives.backends.shared_memory.tuning import HALVES, Tuning, WireTuning
 from mpistrat.types import Array
 
 __all__ = ["NEVER", "Bench", "Trial"]

@@ -9,7 +9,7 @@ from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.hierarchical import HierarchicalBackend
 from mpistrat.collectives.backends.mpi import MpiBackend
-from mpistrat.collectives.backends.nodes import Nodes
+from mpistrat.collectives.backends.mpi_support.nodes import Nodes
 from mpistrat.collectives.backends.shm import ShmBackend
 from mpistrat.collectives.backends.threads import ThreadsBackend
 from mpistrat.errors import BackendUnavailableError

@@ -27,10 +27,10 @@ from mpistrat import config
 from mpistrat.collectives.backends.base import Capabilities, Steps
 from mpistrat.collectives.backends.control import Liveness
 from mpistrat.collectives.backends.mpi import MpiBackend
-from mpistrat.collectives.backends.nodes import Nodes
-from mpistrat.collectives.backends.shared import bootstrap, tuning_table
-from mpistrat.collectives.backends.shared.registered import private_memory
-from mpistrat.collectives.backends.shared.tuning import Tunings, WireTuning, wire_from_entry
+from mpistrat.collectives.backends.mpi_support.nodes import Nodes
+from mpistrat.collectives.backends.shared_memory import bootstrap, tuning_table
+from mpistrat.collectives.backends.shared_memory.registered import private_memory
+from mpistrat.collectives.backends.shared_memory.tuning import Tunings, WireTuning, wire_from_entry
 from mpistrat.collectives.backends.shm import ShmBackend
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.kernels import kernels

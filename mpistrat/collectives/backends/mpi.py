@@ -17,11 +17,11 @@ import numpy as np
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import shutdown
-from mpistrat.collectives.backends import comm_split, mpi_symbols
 from mpistrat.collectives.backends.base import Capabilities, Steps
 from mpistrat.collectives.backends.fast_path import FastCalls
+from mpistrat.collectives.backends.mpi_support import comm_split, symbols
 from mpistrat.collectives.backends.mpi_support.control import MpiWatch, mpi_control
-from mpistrat.collectives.backends.shared.registered import private_memory
+from mpistrat.collectives.backends.shared_memory.registered import private_memory
 from mpistrat.collectives.checking import deadlock
 from mpistrat.errors import (
     BackendUnavailableError,
@@ -117,9 +117,9 @@ class MpiBackend:
         BackendUnavailableError
             The kernels cannot call this MPI library.
         """
-        if reason := mpi_symbols.why_not(self._mpi):
+        if reason := symbols.why_not(self._mpi):
             raise BackendUnavailableError(reason)
-        return mpi_symbols.describe(self._mpi, self._comm, first_tag)
+        return symbols.describe(self._mpi, self._comm, first_tag)
 
     @property
     def may_thread(self) -> bool:

@@ -24,8 +24,7 @@ from mpistrat.collectives.backends.base import (
 )
 from mpistrat.collectives.backends.control import Liveness
 from mpistrat.collectives.backends.fast_path import FastCalls
-from mpistrat.collectives.backends.mpi import MpiBackend
-from mpistrat.collectives.backends.requests import (
+from mpistrat.collectives.backends.kernel_calls.requests import (
     ALLGATHER,
     ALLREDUCE,
     ALLTOALL,
@@ -41,11 +40,12 @@ from mpistrat.collectives.backends.requests import (
     QueuedCall,
     Spec,
 )
-from mpistrat.collectives.backends.shared import bootstrap
-from mpistrat.collectives.backends.shared.liveness import Liveness as NodeLiveness
-from mpistrat.collectives.backends.shared.peer_read import reach
-from mpistrat.collectives.backends.shared.registered import Registered
-from mpistrat.collectives.backends.shared.tuning import CALLS, HALVES, Tuning, Tunings
+from mpistrat.collectives.backends.mpi import MpiBackend
+from mpistrat.collectives.backends.shared_memory import bootstrap
+from mpistrat.collectives.backends.shared_memory.liveness import Liveness as NodeLiveness
+from mpistrat.collectives.backends.shared_memory.peer_read import reach
+from mpistrat.collectives.backends.shared_memory.registered import Registered
+from mpistrat.collectives.backends.shared_memory.tuning import CALLS, HALVES, Tuning, Tunings
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.kernels import kernels, why_no_kernels
 from mpistrat.tables.reductions import DTYPES, OPS

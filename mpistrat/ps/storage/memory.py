@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpistrat.cluster.topology import host_name
-from mpistrat.collectives.backends.shared import segment
+from mpistrat.collectives.backends.shared_memory import segment
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.kernels import kernels
 from mpistrat.types import Array

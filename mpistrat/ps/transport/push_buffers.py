@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.backends.shared import segment
+from mpistrat.collectives.backends.shared_memory import segment
 from mpistrat.errors import CommunicationError
 from mpistrat.ps.storage.memory import check_descriptor, namespace
 from mpistrat.system.kernels import kernels, why_no_kernels

@@ -10,8 +10,8 @@ import pytest
 
 from helpers.pretend.nodes import pretended_nodes
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.shared import tuning_table
-from mpistrat.collectives.backends.shared.tuning import (
+from mpistrat.collectives.backends.shared_memory import tuning_table
+from mpistrat.collectives.backends.shared_memory.tuning import (
     CALLS,
     HALVES,
     WIRE,
@@ -19,7 +19,7 @@ from mpistrat.collectives.backends.shared.tuning import (
     WireTuning,
     wire_from_entry,
 )
-from mpistrat.collectives.backends.shared.tuning_table import node_key, wire_key
+from mpistrat.collectives.backends.shared_memory.tuning_table import node_key, wire_key
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import with_all

@@ -9,7 +9,7 @@ pytest.importorskip("rich")
 
 from mpistrat.bench.tuning.between_nodes import WireSearch
 from mpistrat.bench.tuning.trials import NEVER, Trial
-from mpistrat.collectives.backends.shared.tuning import WireTuning
+from mpistrat.collectives.backends.shared_memory.tuning import WireTuning
 
 SIZES = (1, 2, 4, 8, 16)
 

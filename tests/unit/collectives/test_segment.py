@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpistrat.collectives.backends.shared import bootstrap, segment
-from mpistrat.collectives.backends.shared.registered import Registered
+from mpistrat.collectives.backends.shared_memory import bootstrap, segment
+from mpistrat.collectives.backends.shared_memory.registered import Registered
 from mpistrat.collectives.backends.threads import ThreadsBackend, ThreadWorld
 from mpistrat.errors import CommunicationTimeoutError
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mpistrat import config
-from mpistrat.collectives.backends.shared import tuning, tuning_table
-from mpistrat.collectives.backends.shared.tuning import (
+from mpistrat.collectives.backends.shared_memory import tuning, tuning_table
+from mpistrat.collectives.backends.shared_memory.tuning import (
     CALLS,
     HALVES,
     WIRE,
@@ -17,7 +17,7 @@ from mpistrat.collectives.backends.shared.tuning import (
     from_entry,
     wire_from_entry,
 )
-from mpistrat.collectives.backends.shared.tuning_table import node_key, wire_key
+from mpistrat.collectives.backends.shared_memory.tuning_table import node_key, wire_key
 
 ENTRIES = {"allreduce": Tuning(chunk_bytes=65536, remote_bytes=1 << 22), "bcast": Tuning()}
 BUILT_IN = WireTuning(config.SHORT_BYTES, config.RING_BYTES, config.RING_MOST_BYTES)

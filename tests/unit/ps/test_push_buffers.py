@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from mpistrat.collectives.backends.shared.segment import Segment
+from mpistrat.collectives.backends.shared_memory.segment import Segment
 from mpistrat.errors import CommunicationTimeoutError, UsageError
 from mpistrat.ps.transport import push_buffers
 from mpistrat.ps.transport.push_buffers import Lodging, Rooms

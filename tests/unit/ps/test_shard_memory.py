@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from mpistrat.collectives.backends.shared.segment import Segment
+from mpistrat.collectives.backends.shared_memory.segment import Segment
 from mpistrat.errors import BackendUnavailableError, MpistratError
 from mpistrat.ps.storage import memory
 from mpistrat.ps.storage.shard import Shard

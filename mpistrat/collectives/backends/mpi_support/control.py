@@ -12,7 +12,7 @@ from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives.backends.base import Header, Request, Steps
 from mpistrat.collectives.backends.control import Control
-from mpistrat.collectives.backends.shared import bootstrap
+from mpistrat.collectives.backends.shared_memory import bootstrap
 from mpistrat.collectives.health.questions import Letters
 from mpistrat.system.liveness import udp
 from mpistrat.system.liveness.udp_watch import Watch, deaf, watched

@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from mpistrat.collectives.backends.mpi import MpiBackend
-from mpistrat.collectives.backends.shared import bootstrap
+from mpistrat.collectives.backends.shared_memory import bootstrap
 from mpistrat.errors import CommunicationTimeoutError
 
 

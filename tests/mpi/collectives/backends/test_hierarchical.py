@@ -13,7 +13,7 @@ import pytest
 import mpistrat
 from helpers.pretend.nodes import pretended_nodes
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.nodes import Nodes
+from mpistrat.collectives.backends.mpi_support.nodes import Nodes
 from mpistrat.errors import MismatchError
 from mpistrat.testing.backends.cases import run_body, setting
 from mpistrat.testing.backends.properties import CHECKS, random_case
@@ -255,7 +255,7 @@ import sys
 import numpy as np
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends import mpi_symbols as library
+from mpistrat.collectives.backends.mpi_support import symbols as library
 from mpistrat.errors import BackendUnavailableError
 if MPI.COMM_WORLD.rank == 1:
     library._FUNCTIONS = ("MPI_Isend", "MPI_Unknown")

@@ -9,7 +9,7 @@ import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.backends import shm
-from mpistrat.collectives.backends.shared.tuning import CALLS, HALVES, Tuning
+from mpistrat.collectives.backends.shared_memory.tuning import CALLS, HALVES, Tuning
 from mpistrat.errors import MismatchError
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.placement import with_all

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.mpi import MpiBackend
-from mpistrat.collectives.backends.shared import bootstrap
+from mpistrat.collectives.backends.shared_memory import bootstrap
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.kernels import why_no_kernels
 

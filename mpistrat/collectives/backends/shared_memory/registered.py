@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
-from mpistrat.collectives.backends.shared import bootstrap
-from mpistrat.collectives.backends.shared.segment import Segment
+from mpistrat.collectives.backends.shared_memory import bootstrap
+from mpistrat.collectives.backends.shared_memory.segment import Segment
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 

@@ -7,7 +7,7 @@ import select
 import threading
 from collections.abc import Sequence
 
-from mpistrat.collectives.backends.shared.bootstrap import Process
+from mpistrat.collectives.backends.shared_memory.bootstrap import Process
 
 __all__ = ["Liveness"]
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.base import Backend, Request, Steps
-from mpistrat.collectives.backends.shared import segment, tuning, tuning_table
-from mpistrat.collectives.backends.shared.segment import Segment
-from mpistrat.collectives.backends.shared.tuning import Tunings
+from mpistrat.collectives.backends.shared_memory import segment, tuning, tuning_table
+from mpistrat.collectives.backends.shared_memory.segment import Segment
+from mpistrat.collectives.backends.shared_memory.tuning import Tunings
 from mpistrat.collectives.work import abandon
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
 from mpistrat.system.log import get_logger

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mpistrat import config
-from mpistrat.collectives.backends.shared import tuning
-from mpistrat.collectives.backends.shared.tuning import Tuning, WireTuning
+from mpistrat.collectives.backends.shared_memory import tuning
+from mpistrat.collectives.backends.shared_memory.tuning import Tuning, WireTuning
 from mpistrat.system.atomic_files import beside
 from mpistrat.system.log import get_logger, warn_once
 
