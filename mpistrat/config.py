@@ -158,7 +158,7 @@ def cache_folder() -> Path:
 
 
 def tuning_file() -> Path:
-    """Return where the table of tunings is (collectives/backends/shared_memory/tuning_table.py)."""
+    """Return where the table of tunings is (shared_memory/tuning_table.py of the backends)."""
     return Path(os.environ.get("MPISTRAT_TUNING", "") or cache_folder() / "tuning.json")
 
 

@@ -12,8 +12,8 @@ Array: TypeAlias = npt.NDArray[Any]
 """A NumPy array of any dtype and shape."""
 
 ArrayLike: TypeAlias = Any
-"""What :func:`mpistrat.collectives.arrays.intake.as_array` takes: NumPy arrays and scalars, Python
-numbers, nested lists of numbers, and host arrays with ``__dlpack__`` or ``__array__``."""
+"""What :func:`mpistrat.collectives.arrays.conversion.as_array` takes: NumPy arrays and scalars,
+Python numbers, nested lists of numbers, and host arrays with ``__dlpack__`` or ``__array__``."""
 
 Nest: TypeAlias = Any
 """An array-like, or tuples, lists, dicts and registered containers of nests (see optree)."""

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from mpistrat.bench.peers import PEERS
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import UsageError
 
 __all__ = [

@@ -14,7 +14,7 @@ from mpistrat.checkpoint.ranks.description import Description
 from mpistrat.checkpoint.ranks.division import shares
 from mpistrat.checkpoint.ranks.kept_by_servers import Kept
 from mpistrat.checkpoint.ranks.team import Team
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import CheckpointError, CommunicationError
 from mpistrat.system import log
 from mpistrat.types import Array

@@ -21,7 +21,7 @@ from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.health.state import Health
-from mpistrat.collectives.methods import Calls
+from mpistrat.collectives.methods import CollectiveMethods
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
 from mpistrat.system import log
@@ -30,14 +30,14 @@ from mpistrat.types import Array
 __all__ = ["Communicator"]
 
 
-class Communicator(Calls):
+class Communicator(CollectiveMethods):
     """Ordered, checked and timed collectives over the ranks of a job.
 
     All methods but the properties are **Collective**: every rank makes the same calls in the same
     order with matching arguments; otherwise every rank gets `MismatchError`. They take anything
-    that :func:`~mpistrat.collectives.arrays.intake.as_array` takes, on the host, of equal dtype on
-    all ranks, and return new NumPy arrays owned by the caller, or `out`. Where a method has an
-    ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns a `Work`; the
+    that :func:`~mpistrat.collectives.arrays.conversion.as_array` takes, on the host, of equal
+    dtype on all ranks, and return new NumPy arrays owned by the caller, or `out`. Where a method
+    has an ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns a `Work`; the
     arrays must not be changed before it is done. Twins finish in the order of their start.
 
     Over shared memory, and between nodes where MPI may be called by any thread, what twins started

@@ -12,10 +12,10 @@ from mpistrat.collectives.operations import fusion, objects
 from mpistrat.collectives.work import Work
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["Calls"]
+__all__ = ["CollectiveMethods"]
 
 
-class Calls(ABC):
+class CollectiveMethods(ABC):
     """The methods of a `Communicator` that are collectives; see there for what they share."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.tables.rows import add_rows, check_result
 from mpistrat.types import Array, ArrayLike

@@ -7,7 +7,7 @@ import mpistrat
 from helpers.coordination import Cast, on_chief
 from mpistrat import Variable
 from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.optimizers import SGD
 

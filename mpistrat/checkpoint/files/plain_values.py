@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.checkpoint.files.dtypes import as_dtype
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import ArgumentTypeError
 
 __all__ = ["NUMBERS", "decode", "encode"]

@@ -10,7 +10,7 @@ import numpy as np
 from mpistrat.checkpoint.files import plain_values
 from mpistrat.checkpoint.objects.names import escape
 from mpistrat.checkpoint.objects.parts import Part, Parted, Stateful
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.central import CentralVariable

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpistrat.collectives.arrays.intake import flat
+from mpistrat.collectives.arrays.conversion import flat
 from mpistrat.types import Array
 
 __all__ = ["from_rows", "row_counts", "row_signature", "to_rows"]

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from mpistrat.collectives.arrays.intake import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.arrays.conversion import as_array, check_out, deliver, flat, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives.arrays.buffer_pool import ResultPool
-from mpistrat.collectives.arrays.intake import (
+from mpistrat.collectives.arrays.conversion import (
     are_alike,
     as_arrays,
     check_out,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from mpistrat.collectives.arrays.intake import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.arrays.conversion import as_array, check_out, deliver, flat, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mpistrat.collectives.arrays.intake import as_array, check_axis
+from mpistrat.collectives.arrays.conversion import as_array, check_axis
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.fingerprint import Signature

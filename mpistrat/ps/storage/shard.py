@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
 from mpistrat.ps.storage.locked_store import LockedStore
 from mpistrat.ps.storage.memory import PrivateMemory, SharedMemory, attach, namespace

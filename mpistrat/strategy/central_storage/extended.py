@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.intake import as_array, check_axis
+from mpistrat.collectives.arrays.conversion import as_array, check_axis
 from mpistrat.errors import UsageError
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.tables.reductions import widened

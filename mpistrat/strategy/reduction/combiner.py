@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import UsageError
 from mpistrat.strategy.nest import flatten, is_nested, map_nest
 from mpistrat.strategy.reduction.along_axis import reduce_along

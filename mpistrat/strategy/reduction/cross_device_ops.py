@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 from mpistrat.strategy.reduction.reduce_op import ReduceOp

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import placed

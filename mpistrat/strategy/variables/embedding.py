@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import UsageError
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.scatter import Scattered

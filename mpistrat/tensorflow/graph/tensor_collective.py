@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from mpistrat.collectives.arrays.intake import as_array
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.health.interrupts import heeding
 from mpistrat.tensorflow.errors import passed_on, translated
 from mpistrat.tensorflow.graph import native_op, xla_call

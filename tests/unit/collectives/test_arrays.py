@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from helpers.pretend.gpus import pretending
-from mpistrat.collectives.arrays import intake, on_device
-from mpistrat.collectives.arrays.intake import (
+from mpistrat.collectives.arrays import conversion, on_device
+from mpistrat.collectives.arrays.conversion import (
     are_alike,
     as_array,
     check_axis,
@@ -74,7 +74,7 @@ def test_what_is_alike(values, answer):
 @pytest.mark.parametrize("has_kernels", [True, False])
 def test_parts_are_views_one_after_the_other(has_kernels, monkeypatch):
     if not has_kernels:
-        monkeypatch.setattr(intake, "why_no_kernels", lambda: "it is said that there are none")
+        monkeypatch.setattr(conversion, "why_no_kernels", lambda: "it is said that there are none")
     total = np.arange(12.0)
     like = [np.zeros((2, 2)), np.zeros(0), np.zeros(()), np.zeros((1, 7, 1))[:, ::-1]]
     parts = cut(total, like)
@@ -237,7 +237,7 @@ def test_even_lengths(length, size):
 
 
 def test_names():
-    assert all(hasattr(intake, name) for name in intake.__all__)
+    assert all(hasattr(conversion, name) for name in conversion.__all__)
 
 
 def test_masked_arrays_would_lose_their_mask():

@@ -12,8 +12,8 @@ from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives.backends.base import Header, Request, Steps
 from mpistrat.collectives.backends.control import Control
+from mpistrat.collectives.backends.mpi_support.questions import MpiQuestions
 from mpistrat.collectives.backends.shared_memory import bootstrap
-from mpistrat.collectives.health.questions import Letters
 from mpistrat.system.liveness import udp
 from mpistrat.system.liveness.udp_watch import Watch, deaf, watched
 from mpistrat.system.liveness.ulfm import excused
@@ -40,7 +40,7 @@ def mpi_control(comm: Any, mpi: Any, watch: MpiWatch) -> Control:
     headers = _MpiHeaders(comm, mpi, watch)
     # The thread that answers questions uses MPI while the program does something else.
     may_thread = mpi.Query_thread() == mpi.THREAD_MULTIPLE
-    questions = Letters(comm, mpi) if may_thread else None
+    questions = MpiQuestions(comm, mpi) if may_thread else None
 
     def close() -> None:
         if questions is not None:

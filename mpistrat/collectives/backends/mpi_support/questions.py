@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-__all__ = ["Letters"]
+__all__ = ["MpiQuestions"]
 
 _QUESTION_TAG, _ANSWER_TAG = 0x7001, 0x7002
 
 
-class Letters:
+class MpiQuestions:
     """Questions to ranks, and answers; any thread may use them.
 
     Parameters
