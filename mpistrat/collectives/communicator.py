@@ -37,8 +37,9 @@ class Communicator(CollectiveMethods):
     order with matching arguments; otherwise every rank gets `MismatchError`. They take anything
     that :func:`~mpistrat.collectives.arrays.conversion.as_array` takes, on the host, of equal
     dtype on all ranks, and return new NumPy arrays owned by the caller, or `out`. Where a method
-    has an ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns a `Work`; the
-    arrays must not be changed before it is done. Twins finish in the order of their start.
+    has an ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns a
+    `Work`; the arrays must not be changed before it is done. Twins finish in the order of their
+    start.
 
     Over shared memory, and between nodes where MPI may be called by any thread, what twins started
     goes on while Python computes, one after the other, without the interpreter's lock. Calls of

@@ -24,6 +24,7 @@ from mpistrat.collectives.backends.base import (
 )
 from mpistrat.collectives.backends.control import Liveness
 from mpistrat.collectives.backends.fast_path import FastCalls
+from mpistrat.collectives.backends.kernel_calls.fast_calls import NativeFastCalls
 from mpistrat.collectives.backends.kernel_calls.requests import (
     ALLGATHER,
     ALLREDUCE,
@@ -36,7 +37,6 @@ from mpistrat.collectives.backends.kernel_calls.requests import (
     REDUCE_SCATTER,
     SCATTER,
     Call,
-    NativeFastCalls,
     QueuedCall,
     Spec,
 )

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.checking.call_site import caller
 from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.errors import MismatchError, PeerLostError
 
@@ -82,7 +82,7 @@ class Program:
         """Tell all peers that this rank waits in `what`."""
         calls = list(self._calls().items())[:_MOST_ENTRIES]
         head = _HEAD.pack(uid, number, len(calls))
-        text = cut(f"{what} at {fingerprint.caller()}", 400)
+        text = cut(f"{what} at {caller()}", 400)
         notice = head + b"".join(_ENTRY.pack(*entry) for entry in calls) + text.encode()
         for engine in self._open():
             engine.health.peers.say_blocked(notice)
@@ -159,7 +159,7 @@ def _unpack(notice: bytes) -> Place:
 
 def _tangled(engine: Engine, rank: int, theirs: str, mine: str) -> MismatchError:
     gate = engine.gate
-    calls = {gate.rank: f"{mine} at {fingerprint.caller()}", rank: theirs}
+    calls = {gate.rank: f"{mine} at {caller()}", rank: theirs}
     rows = [f"  rank {r}: {calls[r]}" for r in sorted(calls)]
     return MismatchError(
         "\n".join(

@@ -27,8 +27,10 @@ from mpistrat.collectives.backends.base import (
 )
 from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.checking.call_site import caller
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.headers import Headers, with_length
+from mpistrat.collectives.checking.mismatch_message import mismatch_text
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.peers import cut, decode
@@ -247,11 +249,11 @@ class Gate:
     def _explain(self) -> Generator[Request, None, NoReturn]:
         self.call_log.note_crossing()
         failures = self._headers.failures.copy()
-        text = f"{cut(self.call_log.describe(), 500)} at {fingerprint.caller()}"
+        text = f"{cut(self.call_log.describe(), 500)} at {caller()}"
         if self.health.peers.last_failure:
             text += f", after it failed with {self.health.peers.last_failure}"
         calls = yield from self._gather_texts(text)
-        message = fingerprint.mismatch_text(calls, self.rank)
+        message = mismatch_text(calls, self.rank)
         worst = int(failures.argmax())
         if failures[worst] > self.health.peers.failures:
             raise self.call_log.mark_known(

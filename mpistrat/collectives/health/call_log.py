@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from mpistrat.collectives.backends.fast_path import FastCalls
-from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.headers import Headers
+from mpistrat.collectives.checking.mismatch_message import describe
 from mpistrat.collectives.health.recorder import Kind, Recorder
 
 __all__ = ["CallLog"]
@@ -98,7 +98,7 @@ class CallLog:
     def describe(self) -> str:
         """Return the call under way as a user would write it."""
         what = self._what
-        call = what if isinstance(what, str) else fingerprint.describe(what, self.label)
+        call = what if isinstance(what, str) else describe(what, self.label)
         return call if self.remark is None else f"{call}, which {self.remark},"
 
     def in_words(self) -> str:

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any, NamedTuple
 
-from mpistrat.collectives.checking.fingerprint import caller
+from mpistrat.collectives.checking.call_site import caller
 
 __all__ = ["Save"]
 

@@ -1,0 +1,40 @@
+"""Find the line of the user's program that called a collective, for errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = ["caller"]
+
+_STDLIB = str(Path(os.__file__).resolve().parent) + os.sep
+_PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
+_LIBRARY = re.compile(r".*[\\/](?:site|dist)-packages[\\/](\w+)")
+_FRAMEWORKS = ("tensorflow", "keras")
+
+
+def caller() -> str:
+    """Return the innermost line of code outside this package as ``file:line (function)``."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not (_is_between(name) or "_op_def_library" in frame.f_globals):
+            return f"{name}:{frame.f_lineno} ({frame.f_code.co_name})"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "unknown line"
+
+
+@lru_cache(maxsize=1024)
+def _is_between(file: str) -> bool:
+    """Whether code of a file stands between the user's and a collective.
+
+    That is this package, wherever it is installed, the standard library, and TensorFlow with
+    Keras; what TensorFlow generates for an operation is known by a name in it instead.
+    """
+    if file.startswith((_PACKAGE, "<frozen")):
+        return True
+    library = _LIBRARY.search(file)
+    return library[1] in _FRAMEWORKS if library else file.startswith(_STDLIB)

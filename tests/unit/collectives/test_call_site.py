@@ -1,0 +1,33 @@
+"""The line of a user's program that errors name."""
+
+from mpistrat.collectives.checking import call_site
+
+
+def caller_in(file):
+    names = {"caller": call_site.caller}
+    exec(compile("def f():\n    return caller()\n", file, "exec"), names)
+    return names["f"]()
+
+
+def test_caller_is_the_innermost_line_outside_the_package():
+    package = call_site._PACKAGE.rstrip("/")
+    assert caller_in("/home/user/train.py") == "/home/user/train.py:2 (f)"
+    assert "test_call_site.py" in caller_in(f"{package}/collectives/work.py")
+    libraries = "/opt/venv/lib/python3.11/site-packages"
+    assert caller_in(f"{libraries}/users/model.py") == f"{libraries}/users/model.py:2 (f)"
+    for framework in ("tensorflow/python/ops.py", "keras/src/backend.py"):
+        assert "test_call_site.py" in caller_in(f"{libraries}/{framework}")
+    beside = f"{package}_app/train.py"  # a user's folder whose name begins like the package's
+    assert caller_in(beside) == f"{beside}:2 (f)"
+
+
+def test_caller_is_outside_the_package_where_that_is_installed(monkeypatch):
+    installed = "/opt/venv/lib/python3.11/site-packages/mpistrat/"
+    monkeypatch.setattr(call_site, "_PACKAGE", installed)
+    assert "test_call_site.py" in caller_in(f"{installed}collectives/work.py")
+
+
+def test_caller_is_not_what_tensorflow_generates_for_an_operation():
+    names = {"caller": call_site.caller, "_op_def_library": None}
+    exec(compile("def f():\n    return caller()\n", "<string>", "exec"), names)
+    assert "test_call_site.py" in names["f"]()

@@ -1,0 +1,84 @@
+"""Fingerprints of calls, and the wording of reports of those that differ."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.checking.fingerprint import Signature, digest
+from mpistrat.collectives.checking.mismatch_message import describe, mismatch_text
+
+FULL = Signature("allreduce", "sum", np.dtype("float32"), (2, 3), 1, 0, 99)
+
+
+def test_digest_differs_in_every_field_and_fits_in_a_word():
+    others = ["reduce", "max", np.dtype("float64"), (3, 2), 0, 1, 98]
+    signatures = [
+        FULL,
+        *(FULL._replace(**{k: v}) for k, v in zip(FULL._fields, others, strict=True)),
+    ]
+    signatures += [Signature("barrier"), Signature("close"), Signature("bcast", shape=(1, 2))]
+    digests = [digest(signature) for signature in signatures]
+    assert len(set(digests)) == len(digests)
+    assert all(fingerprint.INVALID < d < 2**63 for d in digests)
+
+
+@pytest.mark.parametrize("seed", ["0", "4711"])
+def test_digest_is_the_same_in_every_process(seed):
+    code = (
+        "import numpy as np; from mpistrat.collectives.checking.fingerprint import *;"
+        "print(digest(Signature('allreduce', 'sum', np.dtype('f4'), (2, 3), np.int64(1), 0, 99)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) == digest(FULL)
+
+
+def test_calls_are_described_as_a_user_writes_them():
+    assert describe(Signature("barrier")) == "barrier()"
+    assert describe(FULL) == (
+        "allreduce(op=sum, dtype=float32, shape=(2, 3), root=1, axis=0, bucket_bytes=99)"
+    )
+
+
+def test_report_groups_ranks_that_called_alike():
+    text = mismatch_text({0: "barrier() at a.py:1", 1: "x()", 2: "barrier() at a.py:1"}, 2)
+    assert text == (
+        "the ranks called different collectives (seen on rank 2/3):\n"
+        "  rank 0, 2: barrier() at a.py:1\n"
+        "  rank 1: x()\n"
+        "all ranks must make the same calls in the same order with matching arguments"
+    )
+
+
+FLOATS = ("allreduce", "sum", np.dtype("float32"))
+FIRST = describe(Signature(*FLOATS, (2, 3)), "in run")
+
+
+@pytest.mark.parametrize(
+    ("other", "is_of_shapes"),
+    [
+        (describe(Signature(*FLOATS, (3, 2)), "in run"), True),
+        (describe(Signature(*FLOATS, ()), "in run") + " at a.py:1 (f)", True),
+        (describe(Signature("allreduce", "sum", np.dtype("int32"), (2, 3)), "in run"), False),
+        (describe(Signature("allreduce", "max", np.dtype("float32"), (3, 2))), False),
+        (describe(Signature(*FLOATS, (2, 3)), "elsewhere"), False),
+        ("barrier()", False),
+    ],
+)
+def test_report_of_unequal_shapes_has_the_words_of_tensorflow(other, is_of_shapes):
+    text = mismatch_text({0: FIRST, 1: other}, 0)
+    assert text.startswith("Shape mismatch: the ranks called") == is_of_shapes, text
+    lists = [
+        describe(Signature("allreduce_many", "sum", (FLOATS[2],) * 2, shapes, bucket_bytes=9))
+        for shapes in (((2,), (1,)), ((2,), (1, 1)))
+    ]
+    text = mismatch_text(dict(enumerate([*lists, lists[0]])), 0)
+    assert text.startswith("Shape mismatch: the ranks called"), text
