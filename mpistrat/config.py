@@ -49,10 +49,10 @@ MAX_COUNT = 2**30
 """Elements in one MPI message; longer arrays go in chunks (Open MPI refuses more than 2³¹-1)."""
 
 INLINE_BYTES = 192
-"""Payload that rides in the gate's line of a small call (see collectives/checking/gate.py)."""
+"""Payload that rides in the header of a small call (see collectives/checking/gate.py)."""
 
 INLINE_MAX_RANKS = 32
-"""Above this size the gate's lines carry no payload: their table grows with ranks²."""
+"""Above this size headers carry no payload: their table grows with ranks²."""
 
 # The three sizes between nodes are built-in figures: a table of tunings may have others.
 SHORT_BYTES = 8 << 10

@@ -157,9 +157,7 @@ class Engine:
     def allow_fast_calls(self) -> None:
         """Let calls take the backend's shorter way if nothing speaks against it."""
         if self._fast is not None:
-            health = self.health
-            is_open = health.broken is None and not health.closed and not health.closing
-            self._fast.is_ready = is_open and not self._queue
+            self._fast.is_ready = self.health.is_open and not self._queue
 
     def take(self, error: Exception) -> Exception:
         """Return the error of a call; one that only this rank has breaks the communicator."""

@@ -93,5 +93,5 @@ class FastCalls(Protocol):
         ...
 
     def carry_on(self, status: int, *arrays: Array) -> Steps:
-        """Go on with a call that did not end soon, or whose lines differ; keeps its arrays."""
+        """Go on with a call that did not end soon, or whose headers differ; keeps its arrays."""
         ...

@@ -6,7 +6,7 @@ reduce their arrays in shared memory, every rank a slice; each slice goes round 
 one rank a node, and is reduced and gathered there; and the ranks of the node gather the slices.
 Several turns are under way at a time, so that the wire is never idle. ``reduce`` and
 ``reduce_scatter`` are the first half of that, ``bcast`` and ``allgather`` the second. Short arrays
-travel with the gate's lines, in as few messages as there can be, by one rank a node. ``gather``,
+travel with the headers, in as few messages as there can be, by one rank a node. ``gather``,
 ``scatter`` and ``alltoall`` are messages from rank to rank, since there every byte crosses the
 wire once anyway; so is ``allgather`` of short arrays, in as few steps as there can be.
 

@@ -1,7 +1,7 @@
 """Collectives between the ranks of one machine, by the C++ kernels (kernels/shm).
 
 Data passes through memory that all ranks have mapped; MPI only brings the ranks together at the
-start and carries their notices. The gate's lines travel in the same memory, with the first step of
+start and carries their notices. Headers of calls travel in the same memory, with the first step of
 the data, so that a check costs no message.
 """
 

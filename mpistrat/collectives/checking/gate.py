@@ -54,6 +54,9 @@ _UNCHECKED = Kind(0, 0, 0, 0, 0, 0)
 class Gate:
     """The check that each call of one communicator passes.
 
+    Of the methods that return `Steps`, most begin at once and return what is left: each generator
+    around another one costs time in each call.
+
     Attributes
     ----------
     backend, control
@@ -66,6 +69,8 @@ class Gate:
         Whether the ranks compare what they call (``MPISTRAT_CHECKS``).
     carries_headers
         Whether transfers of this backend can carry the headers themselves (:meth:`carry`).
+    inline_bytes
+        Reductions of up to so many bytes travel with the headers, as their payload.
     extras
         The last words of all ranks' headers, once they were exchanged.
     """
@@ -76,10 +81,10 @@ class Gate:
         self.reductions = ReductionCheck(backend)
         self.has_digests = True
         self.carries_headers = backend.capabilities().carries_headers and self.size > 1
-        # Where transfers carry the headers, small arrays need no payload of theirs.
-        has_payload = self.size <= config.INLINE_MAX_RANKS and not self.carries_headers
-        self._inline_bytes = config.INLINE_BYTES if has_payload else 0
-        self._headers = headers = Headers(control.headers, self._inline_bytes)
+        payload_bytes = config.INLINE_BYTES if self.size <= config.INLINE_MAX_RANKS else 0
+        # Where transfers carry the headers, not even empty arrays need a payload.
+        self.inline_bytes = -1 if self.carries_headers else payload_bytes
+        self._headers = headers = Headers(control.headers, max(self.inline_bytes, 0))
         self.extras, self.payloads = headers.extras, headers.payloads
         recorder = Recorder(self.rank, self.size)
         self.call_log = CallLog(headers, recorder, self.size, backend.fast)
@@ -95,14 +100,16 @@ class Gate:
         extra: int = 0,
         payload: Array | None = None,
         nbytes: int | None = None,
-    ) -> Generator[Request, None, None]:
+    ) -> Steps:
         """Wait until all ranks are at this call, and check that it is the same one.
 
         Afterwards ``extras`` and :meth:`payloads` hold what the ranks brought. `nbytes` is what
         this rank brings, for the record of calls whose signature does not tell.
         """
         header = self._show(signature, self._kind(signature), extra, nbytes, is_all=False)
-        yield from self._exchange(header, payload)
+        if payload is not None:
+            self._headers.bring(payload)
+        return self._finish(self._crossing(header))
 
     def carry(
         self,
@@ -133,13 +140,9 @@ class Gate:
         """
         if self.carries_headers:
             header = self._show(signature, self._kind(signature), is_all=is_all)
-            return (yield from self._finish(transfer(header=header)))
-        yield from self.cross(signature, extra)
-        return None if is_empty else (yield from transfer())
-
-    def is_inline(self, nbytes: int) -> bool:
-        """Tell whether a reduction of so many bytes travels with the header, as its payload."""
-        return not self.carries_headers and nbytes <= self._inline_bytes
+            return self._finish(transfer(header=header))
+        crossing = self.cross(signature, extra)
+        return crossing if is_empty else _one_after_the_other(crossing, transfer)
 
     def may_guess(self, nbytes: int) -> bool:
         """Tell whether a result of `nbytes`, if all ranks bring the same, is worth a guess."""
@@ -156,6 +159,8 @@ class Gate:
         if not (self.carries_headers and self.has_digests):
             yield from self.cross(signature, length, nbytes=nbytes)
             return False
+        # The length is mixed into the digest, so that headers differ where lengths do: then the
+        # backend delivers nothing, and the true lengths are in the table of headers.
         kind = self._kind(signature)
         mine = kind._replace(digest=with_length(kind.digest, length))
         header = self._show(signature, mine, length, nbytes, is_all=transfer is not None)
@@ -165,11 +170,11 @@ class Gate:
             if not self._headers.differ_by_length(kind.digest):
                 yield from self._explain()
             transfer = None
-        self.call_log.note_crossing()
+        self.call_log.is_crossing = False
         return transfer is not None
 
     def resume(self, signature: Signature, transfer: Steps) -> Steps:
-        """Go on with a call that the backend began, lines and all, without this gate."""
+        """Go on with a call that the backend began, with its header, without this gate."""
         self.call_log.resume(signature)
         return (yield from self._finish(transfer))
 
@@ -204,18 +209,11 @@ class Gate:
         """
         brought = kind.nbytes if nbytes is None else nbytes
         if self._is_leaving:
+            # Calls before this one may not be over: the backend counts and records it in turn.
             self._left = what
             return QueuedHeader(kind.digest, extra, brought, kind[1:5], not is_all)
-        self.call_log.arrive(what)
-        self.call_log.begin(kind, self.health.peers.failures, extra, brought)
+        self.call_log.begin(what, kind, self.health.peers.failures, extra, brought)
         return True
-
-    def _exchange(
-        self, header: Header, payload: Array | None = None
-    ) -> Generator[Request, None, None]:
-        if payload is not None:
-            self._headers.bring(payload)
-        yield from self._finish(self._crossing(header))
 
     def _crossing(self, header: Header) -> Steps:
         if self.size == 1:
@@ -230,7 +228,7 @@ class Gate:
             result = yield from transfer
         except HeadersDiffer:
             yield from self._explain()
-        self.call_log.note_crossing()
+        self.call_log.is_crossing = False
         return result
 
     def refuse(self, error: Exception) -> Steps:
@@ -241,21 +239,21 @@ class Gate:
         """
         what = f"a call that it refused: {type(error).__name__}: {error}"
         try:
-            yield from self._exchange(self._show(what, _REFUSED))
+            yield from self._finish(self._crossing(self._show(what, _REFUSED)))
         except MismatchError:
             pass  # the peers' calls were fine; ours is what has to be mended
         raise self.call_log.mark_known(error)
 
     def _explain(self) -> Generator[Request, None, NoReturn]:
-        self.call_log.note_crossing()
-        failures = self._headers.failures.copy()
+        self.call_log.is_crossing = False
+        failures = self._headers.failures.copy()  # a view of the table, which goes on changing
         text = f"{cut(self.call_log.describe(), 500)} at {caller()}"
         if self.health.peers.last_failure:
             text += f", after it failed with {self.health.peers.last_failure}"
         calls = yield from self._gather_texts(text)
         message = mismatch_text(calls, self.rank)
         worst = int(failures.argmax())
-        if failures[worst] > self.health.peers.failures:
+        if failures[worst] > self.health.peers.failures:  # so the calls differ because of it
             raise self.call_log.mark_known(
                 PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst)
             )
@@ -269,3 +267,8 @@ class Gate:
         yield from self.backend.allgather(mine, everyone, [_TEXT] * self.size)
         rows = everyone.reshape(self.size, _TEXT)
         return {r: decode(row.tobytes().rstrip(b"\0")) for r, row in enumerate(rows)}
+
+
+def _one_after_the_other(crossing: Steps, transfer: Transfer) -> Steps:
+    yield from crossing
+    return (yield from transfer())

@@ -1,8 +1,8 @@
 """The headers that ranks exchange at the gate (gate.py): this rank's, and all of them.
 
-A line is four int64 words and room for a payload: ``[sequence, digest, failures, extra |
+A header is four int64 words and room for a payload: ``[sequence, digest, failures, extra |
 payload]``. The first three must be equal on all ranks. What a rank showed is in the table, and its
-own line may already show a failure that came since: all ranks compare the rows of the table.
+own header may already show a failure that came since: all ranks compare the rows of the table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPREAD = 0x9E3779B97F4A7C15  # odd, so that different lengths give different di
 
 
 class Headers:
-    """The memory that a backend sets up for lines. All methods are **Local**.
+    """The memory that a backend sets up for headers. All methods are **Local**.
 
     Attributes
     ----------
@@ -43,14 +43,14 @@ class Headers:
         return int(self._words[0])
 
     def count(self, digest: int, failures: int, extra: int) -> int:
-        """Count one more call and fill in its line; return its number."""
+        """Count one more call and fill in its header; return its number."""
         words = self._words
         words[0] += 1
         words[1], words[2], words[3] = digest, failures, extra
         return int(words[0])
 
     def show_failures(self, failures: int) -> None:
-        """Show so many failures in the lines of calls that others fill in."""
+        """Show so many failures in the headers of calls that the kernels fill in."""
         self._words[2] = failures
 
     def bring(self, payload: Array) -> None:
@@ -67,6 +67,7 @@ class Headers:
 
     def are_equal(self) -> bool:
         """Tell whether all ranks show the same call."""
+        # As bytes: for a few ranks that is much faster than a comparison by NumPy.
         shown = self._agreed[0].tobytes()
         return bool(self._agreed.tobytes() == shown * len(self._table))
 

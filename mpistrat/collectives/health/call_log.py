@@ -22,6 +22,8 @@ class CallLog:
         The records of the last calls.
     label
         What the call under way was made for; must agree on all ranks.
+    is_crossing
+        Whether the headers of the call under way are still exchanged.
     remark
         What this rank's calls are part of: shown in errors, not compared; None if nothing.
     """
@@ -34,7 +36,7 @@ class CallLog:
         self.label: str | None = None
         self.remark: str | None = None
         self._what: Signature | str = "its creation"
-        self._is_crossing = False
+        self.is_crossing = False
         self._turn = self._resumed = 0
         self._known: tuple[Exception | None, int] = (None, 0)
 
@@ -49,7 +51,7 @@ class CallLog:
     def completed(self) -> int:
         """Number of calls whose headers were exchanged."""
         fast = self._fast
-        is_under_way = self._is_crossing or (fast is not None and fast.is_under_way)
+        is_under_way = self.is_crossing or (fast is not None and fast.is_under_way)
         return self.sequence - is_under_way
 
     def arrive(self, what: Signature | str) -> None:
@@ -57,16 +59,15 @@ class CallLog:
         self._what = what
         self._known = (None, 0)
         self._turn += 1
-        self._is_crossing = True
+        self.is_crossing = True
 
-    def begin(self, kind: Kind, failures: int, extra: int, nbytes: int) -> None:
-        """Count the call come to, fill in its header and record it."""
+    def begin(
+        self, what: Signature | str, kind: Kind, failures: int, extra: int, nbytes: int
+    ) -> None:
+        """Come to the next call, count it, fill in its header and record it."""
+        self.arrive(what)
         sequence = self._headers.count(kind.digest, failures, extra)
         self.recorder.begin(sequence, kind, nbytes)
-
-    def note_crossing(self) -> None:
-        """Take note that the headers of the call under way were exchanged."""
-        self._is_crossing = False
 
     def resume(self, what: Signature) -> None:
         """Come to a call that the backend has counted and recorded."""

@@ -185,7 +185,7 @@ class Peers:
         if trouble.kind == _TANGLED:
             is_relayed = trouble.text.startswith("rank ")
             found = trouble.text if is_relayed else f"rank {rank} found that {trouble.text}"
-            if trouble.failures > self.failures:  # as who compares the lines finds, too (gate.py)
+            if trouble.failures > self.failures:  # as Gate._explain finds
                 return PeerLostError(f"rank {rank} failed alone:\n{found}", rank=rank)
             return MismatchError(found)
         how = "failed" if trouble.kind == _FAILED else "gave up"

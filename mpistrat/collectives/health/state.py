@@ -30,8 +30,8 @@ class Health:
         How to ask ranks that are missing what they do, where that is possible.
     uid
         A number that this communicator has on all its ranks, and no other one; 0 until agreed.
-    closing
-        Whether the last crossing has begun, after which no notice may be sent.
+    is_open
+        Whether calls may begin: neither closed nor closing nor broken.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class Health:
         self.peers = Peers(backend, control)
         self.stacks: Stacks | None = None
         self.uid = 0
-        self.closing = self._closed = False
+        self.is_open = True  # asked in each call, and so not computed there
+        self._closing = self._closed = False
         self._broken: str | None = None
 
     @property
@@ -54,7 +55,7 @@ class Health:
     @broken.setter
     def broken(self, reason: str) -> None:
         self._broken = reason
-        self._stop_fast_calls()
+        self._shut()
 
     @property
     def closed(self) -> bool:
@@ -64,21 +65,34 @@ class Health:
     @closed.setter
     def closed(self, value: bool) -> None:
         self._closed = value
-        self._stop_fast_calls()
+        self._shut()
 
-    def _stop_fast_calls(self) -> None:
+    @property
+    def closing(self) -> bool:
+        """Whether the last crossing has begun, after which no notice may be sent."""
+        return self._closing
+
+    @closing.setter
+    def closing(self, value: bool) -> None:
+        self._closing = value
+        self._shut()
+
+    def _shut(self) -> None:
+        self.is_open = False
         if self._fast is not None:
             self._fast.is_ready = False
 
     def check_open(self) -> None:
         """Raise if this communicator was closed or is broken."""
-        if self.closed:
+        if self.is_open:
+            return
+        if self._closed:
             raise ClosedError("this communicator (or its strategy) was closed; make a new one")
-        if self.broken is not None:
+        if self._broken is not None:
             raise CommunicationError(
                 f"the communicator is broken on rank {self._rank}/{self._size} since:"
-                f" {self.broken}; make a new strategy on all ranks, or end the job (the last calls"
-                " are on standard error, and in communicator.records())"
+                f" {self._broken}; make a new strategy on all ranks, or end the job (the last"
+                " calls are on standard error, and in communicator.records())"
             )
 
     def check_peers(self) -> None:

@@ -25,10 +25,10 @@ def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps
 def _steps(gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
     signature = Signature("allreduce", op, source.dtype, source.shape)
     how = gate.reductions.carried(op, source.dtype)
-    if gate.is_inline(source.nbytes):
+    if source.nbytes <= gate.inline_bytes:
         how = carried(op, source.dtype, is_exact=False)  # what is shown is combined here
     send = flat(source.astype(how.dtype, copy=False))
-    if gate.is_inline(send.nbytes):
+    if send.nbytes <= gate.inline_bytes:
         yield from gate.cross(signature, payload=send)
         total = combine(how.op, gate.payloads(send))
     else:

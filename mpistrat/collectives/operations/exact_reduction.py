@@ -32,6 +32,19 @@ def reduce_exactly(
 
     `begin` makes a transfer of what to send, where to receive, and ``op=``.
     """
+    if how.watches_nan and Nans.are_watched(gate, how, send):
+        return _reduce_with_nans(gate, signature, how, (send, recv), begin)
+    return gate.carry(signature, partial(begin, send, recv, op=how.op), is_empty=not send.size)
+
+
+def _reduce_with_nans(
+    gate: Gate,
+    signature: Signature,
+    how: Carried,
+    arrays: tuple[Array, Array | None],
+    begin: Transfer,
+) -> Steps:
+    send, recv = arrays
     nans = Nans(gate, how, send)  # before a transfer in place overwrites them
     transfer = partial(begin, send, recv, op=how.op)
     yield from gate.carry(signature, transfer, extra=nans.flag, is_empty=not send.size)
@@ -54,9 +67,13 @@ class Nans:
     """
 
     def __init__(self, gate: Gate, how: Carried, array: Array) -> None:
-        is_watched = how.watches_nan and array.dtype.kind == "f" and not gate.carries_headers
-        self._mine = np.isnan(array) if is_watched else None
+        self._mine = np.isnan(array) if self.are_watched(gate, how, array) else None
         self.flag = 0 if self._mine is None else int(self._mine.any())
+
+    @staticmethod
+    def are_watched(gate: Gate, how: Carried, array: Array) -> bool:
+        """Tell whether NaN in `array` could be lost."""
+        return how.watches_nan and array.dtype.kind == "f" and not gate.carries_headers
 
     def mask(self, gate: Gate) -> Array | None:
         """Return where this rank's are, if any rank raised its flag in the call just crossed."""

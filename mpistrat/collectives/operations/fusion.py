@@ -77,7 +77,7 @@ def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
     plan = list(buckets(sources, op, nbytes))
     packed = [_pack(sources, members, op) for members in plan]
-    if len(packed) == 1 and gate.is_inline(packed[0].nbytes):
+    if len(packed) == 1 and packed[0].nbytes <= gate.inline_bytes:
         yield from gate.cross(signature, payload=packed[0])
         totals = [combine(how[0].op, gate.payloads(packed[0]))]
     else:

@@ -48,7 +48,9 @@ def _steps(gate: Gate, source: Array | None, root: int, axis: int) -> Steps:
     signature = Signature("scatter", None, None, None, root, axis)
     nbytes = 0 if source is None else source.nbytes
     # Only the root knows what it has; the others guess what it had the last time.
-    last = _scattered.setdefault(gate, {})
+    last = _scattered.get(gate)
+    if last is None:
+        last = _scattered[gate] = {}
     form = last.get((root, axis)) if source is None else _Form(source.shape, source.dtype)
     share = None
     if form is not None and gate.may_guess(form.nbytes):

@@ -35,7 +35,7 @@ DTYPES_BY_SIZE = ("bool", "bfloat16", "float32", "int64", "complex128")
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     *((), (0,), (1,), (3,), (2, 0, 3), (4, 3), (1, 1, 1)),
-    *((193,), (11, 7, 5)),  # more than what rides in a gate line, in every dtype
+    *((193,), (11, 7, 5)),  # more than what rides in a header, in every dtype
 )
 
 _LOGICAL: dict[str, Any] = {

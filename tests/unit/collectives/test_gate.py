@@ -171,7 +171,7 @@ def test_fast_call_under_way_is_not_completed():
     assert list(gate.cross(Signature("a"))) == []
     gate.call_log._fast = SimpleNamespace(is_under_way=True)
     assert (gate.call_log.sequence, gate.call_log.completed) == (1, 0)
-    gate.call_log._is_crossing = True  # it is one call all the same
+    gate.call_log.is_crossing = True  # it is one call all the same
     assert gate.call_log.completed == 0
 
 

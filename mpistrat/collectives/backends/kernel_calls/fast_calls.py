@@ -91,7 +91,7 @@ class NativeFastCalls:
         """Go on with a call; whoever gives it up keeps these steps, and so its arrays."""
         call = Call(self._node, None, status)
         if status != WAITING:
-            self._node.end()  # its lines are still to be read, by this call before any other
+            self._node.end()  # its headers are still to be read, by this call before any other
         yield call
         del arrays
         if call.status == MISMATCH:

@@ -40,12 +40,13 @@ class Spec:
 
     def described(self, num_ranks: int) -> Any:
         """Return it as the kernels take it."""
+        native = kernels()
         first = next(iter((*self.send, *self.recv)), None)
         itemsize = 1 if first is None else first.itemsize
         is_mean = self.op == "mean"
-        return kernels().Described(
+        return native.Described(
             *(self.kind, _OPS["sum" if is_mean else self.op]),
-            *(0 if first is None else kernels().dtype_of(first), self.root),
+            *(0 if first is None else native.dtype_of(first), self.root),
             *(num_ranks if is_mean else 1, self.send, self.recv),
             [int(n) * itemsize for n in self.send_counts],
             [int(n) * itemsize for n in self.recv_counts],
