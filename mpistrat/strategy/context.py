@@ -5,7 +5,7 @@ The answer is kept in a context variable: it holds for the current thread (or ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -28,6 +28,7 @@ __all__ = [
     "has_strategy",
     "in_cross_replica_context",
     "placed",
+    "set_default",
 ]
 
 
@@ -50,6 +51,7 @@ class Mode(NamedTuple):
 
 
 _mode: ContextVar[Mode | None] = ContextVar("mpistrat_mode", default=None)
+_make_default: Callable[[], Strategy]
 
 
 def current() -> Mode | None:
@@ -68,11 +70,18 @@ def enter(mode: Mode | None) -> Iterator[None]:
         _mode.set(before)
 
 
+def set_default(make_strategy: Callable[[], Strategy]) -> None:
+    """Set what makes the default strategy. **Local.**
+
+    This module is below the strategies, so it is told; see the package's ``__init__``.
+    """
+    global _make_default  # noqa: PLW0603 - one default for the process
+    _make_default = make_strategy
+
+
 @lru_cache(maxsize=1)
 def _default() -> Mode:
-    from mpistrat.strategy.default import default_strategy
-
-    strategy = default_strategy()
+    strategy = _make_default()
     return Mode(strategy, strategy.extended.replica_contexts[0])
 
 
