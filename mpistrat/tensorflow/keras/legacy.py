@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from mpistrat.tensorflow.keras.hooks import all_rows, means, scaled_by_share
 from mpistrat.tensorflow.shared_files import written_whole
-from mpistrat.tensorflow.strategies.kinds import is_over_ranks
+from mpistrat.tensorflow.strategies.kinds import OnRanks, is_over_ranks
 
 __all__ = ["install"]
 
@@ -81,9 +81,7 @@ def _on_ranks(original: Callable[..., Any]) -> Callable[..., Any]:
     """Let a BackupAndRestore take strategies over ranks: it saves on all, and keeps rank 0's."""
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        from mpistrat.tensorflow.strategies.strategy_members import RankMembers
-
         original(self, *args, **kwargs)
-        self._supported_strategies = (*self._supported_strategies, RankMembers)
+        self._supported_strategies = (*self._supported_strategies, OnRanks)
 
     return init

@@ -18,6 +18,7 @@ from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.servers.open_clusters import cluster_of
 from mpistrat.tensorflow.servers.server import serve
 from mpistrat.tensorflow.servers.tasks import Tasks
+from mpistrat.tensorflow.strategies.kinds import WithServers
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
 
 __all__ = ["ParameterServerStrategy"]
@@ -25,7 +26,7 @@ __all__ = ["ParameterServerStrategy"]
 _PORTS = 5  # tried for the chief; each is held until TensorFlow opens it
 
 
-class ParameterServerStrategy(OlderMembers, distribute.ParameterServerStrategy):  # type: ignore[misc]
+class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterServerStrategy):  # type: ignore[misc]
     """TensorFlow's own, on MPI ranks: the chief makes it, and the others run ``Server``.
 
     One program serves for all roles, without addresses and ports::

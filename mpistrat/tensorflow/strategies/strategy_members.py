@@ -8,12 +8,13 @@ from typing import Any
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.keras import hooks as keras_hooks
 from mpistrat.tensorflow.keras import legacy as keras_legacy
+from mpistrat.tensorflow.strategies.kinds import OnRanks
 
 __all__ = ["RankMembers"]
 
 
-class RankMembers:
-    """What stands before TensorFlow's members; its `extended` has the bridge between ranks."""
+class RankMembers(OnRanks):
+    """Override members of TensorFlow's strategies; `extended` has the bridge between ranks."""
 
     extended: Any
 
