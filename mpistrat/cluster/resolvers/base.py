@@ -19,7 +19,7 @@ class ClusterResolver(abc.ABC):
     """Describe the cluster and this process's task in it.
 
     Derived classes provide `cluster_spec` and `master`, and set what they know of `task_type`,
-    `task_id` and `rpc_layer`.
+    `task_id` and `rpc_layer`; or override their getters, ``_get_task_type()`` and so on.
     """
 
     def __init__(
@@ -69,8 +69,11 @@ class ClusterResolver(abc.ABC):
 
     @property
     def task_type(self) -> str | None:
-        """Return the job that this process belongs to: 'chief', 'worker', 'ps', ..."""
-        return self._task_type
+        """Return the job that this process belongs to: 'chief', 'worker', 'ps', ...
+
+        None if nothing says so, as of the two below.
+        """
+        return self._get_task_type()
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
@@ -79,7 +82,7 @@ class ClusterResolver(abc.ABC):
     @property
     def task_id(self) -> int | None:
         """Return the index of this process within its job."""
-        return self._task_id
+        return self._get_task_id()
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
@@ -88,11 +91,29 @@ class ClusterResolver(abc.ABC):
     @property
     def rpc_layer(self) -> str | None:
         """Return the protocol to put before addresses, such as 'grpc'."""
-        return self._rpc_layer
+        return self._get_rpc_layer()
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
         self._rpc_layer = rpc_layer
+
+    # Apart from the properties, since who overrides one of these has to repeat its setter.
+
+    def _get_task_type(self) -> str | None:
+        return self._task_type
+
+    def _get_task_id(self) -> int | None:
+        return self._task_id
+
+    def _get_rpc_layer(self) -> str | None:
+        return self._rpc_layer
+
+    def _or_own(self, task_type: str | None, task_id: int | None) -> tuple[Any, Any]:
+        """Return a task as asked for, with this process's where it was left out."""
+        return (
+            self.task_type if task_type is None else task_type,
+            self.task_id if task_id is None else task_id,
+        )
 
     def _url(self, address: str, rpc_layer: str | None) -> str:
         layer = rpc_layer or self.rpc_layer
@@ -194,21 +215,13 @@ class TFConfigClusterResolver(ClusterResolver):
         """Return the cluster of TF_CONFIG; an empty one if it is not set or names none."""
         return ClusterSpec(_tf_config().get("cluster", {}))
 
-    @property
-    def task_type(self) -> str | None:
-        """Return the job that this process belongs to, or None if nothing says so."""
+    def _get_task_type(self) -> str | None:
         if self._task_type is not None:
             return self._task_type
         kind = _task().get("type")
         return None if kind is None else str(kind)
 
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """Return the index of this process within its job, or None if nothing says so."""
+    def _get_task_id(self) -> int | None:
         if self._task_id is not None:
             return int(self._task_id)
         index = _task().get("index")
@@ -217,21 +230,11 @@ class TFConfigClusterResolver(ClusterResolver):
         except (TypeError, ValueError):
             raise _bad_config(f"task index {index!r}, expected a whole number") from None
 
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """Return the protocol to put before addresses, or None."""
+    def _get_rpc_layer(self) -> str | None:
         if self._rpc_layer is not None:
             return self._rpc_layer
         layer = _tf_config().get("rpc_layer")
         return None if layer is None else str(layer)
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
 
     def master(
         self,
@@ -243,8 +246,7 @@ class TFConfigClusterResolver(ClusterResolver):
         spec = self.cluster_spec()
         if sum(spec.num_tasks(job) for job in spec.jobs) <= 1:
             return ""
-        job = self.task_type if task_type is None else task_type
-        index = self.task_id if task_id is None else task_id
+        job, index = self._or_own(task_type, task_id)
         if job is None or index is None:
             raise _bad_config("a cluster but no task, expected this process's type and index")
         return self._url(spec.task_address(job, index), rpc_layer)

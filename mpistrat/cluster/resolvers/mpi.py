@@ -109,25 +109,14 @@ class MPIClusterResolver(ClusterResolver):
         """Return the roles of all ranks, under labels of host and rank."""
         return self._resolve()[1]
 
-    @property
-    def task_type(self) -> str | None:
-        """Return the role of this rank: 'chief', 'worker', 'ps' or 'evaluator'."""
+    def _get_task_type(self) -> str | None:
         return self._task_type or self._role()[0]
 
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """Return the index of this rank among those of its role."""
+    def _get_task_id(self) -> int | None:
         return self._role()[1] if self._task_id is None else self._task_id
 
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
     def _role(self) -> tuple[str, int]:
+        """Return this rank's job, and its index among the ranks of that job."""
         topology, spec = self._resolve()
         rank = topology.rank
         if not self._num_ps:
@@ -149,8 +138,7 @@ class MPIClusterResolver(ClusterResolver):
     ) -> str:
         """Return the label of a task, by default of this rank."""
         spec = self.cluster_spec()
-        job = self.task_type if task_type is None else task_type
-        index = self.task_id if task_id is None else task_id
+        job, index = self._or_own(task_type, task_id)
         return self._url(spec.task_address(str(job), int(index or 0)), rpc_layer)
 
     def num_accelerators(
