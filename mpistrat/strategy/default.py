@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from mpistrat.cluster.devices import local_devices
-from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.threads import ThreadComm, ThreadWorld
+from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.one_device import OneDeviceExtended
 from mpistrat.strategy.variables import colocation
@@ -29,7 +28,7 @@ class _DefaultStrategy(Strategy):
     """See the module; what ``get_strategy()`` returns outside of every scope."""
 
     def __init__(self) -> None:
-        alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+        alone = single_process_communicator()
         self._extended = _DefaultExtended(self, alone, local_devices(None, 0))
 
     def close(self) -> None:

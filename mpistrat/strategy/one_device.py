@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpistrat.cluster.devices import local_devices
-from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.threads import ThreadComm, ThreadWorld
+from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
 
@@ -37,5 +36,5 @@ class OneDeviceStrategy(Strategy):
     def __init__(self, device: str, *, comm: Any = None, backend: str = "auto") -> None:
         del comm, backend
         devices = local_devices([device], 0)
-        alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+        alone = single_process_communicator()
         self._extended = OneDeviceExtended(self, alone, devices)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpistrat.cluster.devices import local_devices
-from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.threads import ThreadComm, ThreadWorld
+from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ArgumentTypeError, ContextError
 from mpistrat.ps.client.client import Client
 from mpistrat.ps.server.placement import Placement
@@ -54,7 +53,7 @@ class ParameterServerExtended(GpuExtended):
     def __init__(
         self, strategy: ParameterServerStrategy, seat: Seat, partitioner: Any = None
     ) -> None:
-        alone = Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+        alone = single_process_communicator()
         super().__init__(strategy, alone, seat.me.devices or local_devices(None, 0))
         self.client = Client(seat)
         self._in_round: InRound | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.threads import ThreadComm, ThreadWorld
+from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.tensorflow.original import distribute
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
 
@@ -28,7 +28,7 @@ class OneDeviceStrategy(OlderMembers, distribute.OneDeviceStrategy):  # type: ig
     @cached_property
     def communicator(self) -> Communicator:
         """Collectives of this process alone. **Local.**"""
-        return Communicator(ThreadComm(ThreadWorld(1), 0), "threads")
+        return single_process_communicator()
 
     def close(self) -> None:
         """Do nothing: there is nothing to free. **Local.**"""
