@@ -19,10 +19,10 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
+from mpistrat.tensorflow.kinds import is_over_ranks, our_replica
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
 from mpistrat.tensorflow.private import graph as private_graph
-from mpistrat.tensorflow.strategies.kinds import is_over_ranks, our_replica
 
 __all__ = ["agree_on_seed", "common_order"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpistrat.tensorflow.kinds import has_servers
 from mpistrat.tensorflow.private import api as private_api
-from mpistrat.tensorflow.strategies.kinds import has_servers
 
 __all__ = ["in_one_piece"]
 

@@ -19,6 +19,7 @@ from mpistrat.errors import UsageError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.backed.one_driver import files as driven_files
 from mpistrat.tensorflow.backed.one_driver import models as driven_models
+from mpistrat.tensorflow.graph.initial_values import made_alone
 from mpistrat.tensorflow.keras import (
     arrays,
     batch_order,
@@ -34,11 +35,10 @@ from mpistrat.tensorflow.keras.counters import in_one_piece
 from mpistrat.tensorflow.keras.epochs import compared_at_end, compared_now_and_then, in_data_order
 from mpistrat.tensorflow.keras.worker_batches import WorkerData
 from mpistrat.tensorflow.keras.worker_steps import Prediction, Predictions, Steps
+from mpistrat.tensorflow.kinds import has_servers, is_ours, is_over_ranks, our_replica
 from mpistrat.tensorflow.original import distribute
 from mpistrat.tensorflow.private import data as private_data
 from mpistrat.tensorflow.shared_files import written_whole
-from mpistrat.tensorflow.strategies.initial_values import made_alone
-from mpistrat.tensorflow.strategies.kinds import has_servers, is_ours, is_over_ranks, our_replica
 
 __all__ = ["all_rows", "install", "means", "scaled_by_share"]
 

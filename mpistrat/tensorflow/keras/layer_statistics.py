@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from mpistrat.tensorflow.graph import written_variables
 from mpistrat.tensorflow.keras import row_weights
+from mpistrat.tensorflow.kinds import our_replica
 from mpistrat.tensorflow.private import api as private_api
-from mpistrat.tensorflow.strategies.kinds import our_replica
 
 __all__ = ["averaged", "initialized", "made_by_layer", "moments_of_rows", "note_assignment"]
 

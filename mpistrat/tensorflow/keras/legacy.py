@@ -14,8 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.tensorflow.keras.hooks import all_rows, means, scaled_by_share
+from mpistrat.tensorflow.kinds import OnRanks, is_over_ranks
 from mpistrat.tensorflow.shared_files import written_whole
-from mpistrat.tensorflow.strategies.kinds import OnRanks, is_over_ranks
 
 __all__ = ["install"]
 

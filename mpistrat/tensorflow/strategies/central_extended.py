@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.graph.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.graph.initial_values import first_value
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.strategies.extended_members import OverRanks
 from mpistrat.tensorflow.strategies.first_replica_reads import read_alike
-from mpistrat.tensorflow.strategies.initial_values import first_value
 
 __all__ = ["CentralExtended"]
 

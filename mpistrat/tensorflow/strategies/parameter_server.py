@@ -13,12 +13,12 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow.coordinator import ClusterCoordinator
 from mpistrat.tensorflow.keras import hooks as keras_hooks
+from mpistrat.tensorflow.kinds import WithServers
 from mpistrat.tensorflow.original import distribute
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.servers.open_clusters import cluster_of
 from mpistrat.tensorflow.servers.server import serve
 from mpistrat.tensorflow.servers.tasks import Tasks
-from mpistrat.tensorflow.strategies.kinds import WithServers
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
 
 __all__ = ["ParameterServerStrategy"]
