@@ -16,12 +16,12 @@ from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
+from mpistrat.strategy.gpu_extended import GpuExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.nest import map_nest
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
-from mpistrat.strategy.replicas.gpu import GpuExtended
 from mpistrat.strategy.values import DistributedValues, select_replica
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.central import CentralVariable

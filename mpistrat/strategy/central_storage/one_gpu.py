@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.arrays import on_device
+from mpistrat.strategy.gpu_extended import GpuExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.replicas.gpu import GpuExtended
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.gpu import GpuVariable

@@ -17,9 +17,9 @@ from mpistrat.ps.client.client import Client
 from mpistrat.ps.server.placement import Placement
 from mpistrat.ps.server.update_message import Move
 from mpistrat.ps.transport.connections import Seat
+from mpistrat.strategy.gpu_extended import GpuExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.parameter_server.round_share import InRound
-from mpistrat.strategy.replicas.gpu import GpuExtended
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import colocation
 from mpistrat.strategy.variables.base import Variable

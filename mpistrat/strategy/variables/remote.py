@@ -15,10 +15,10 @@ from mpistrat.ps.client.local_reads import InPlace
 from mpistrat.ps.client.row_push import Push
 from mpistrat.ps.client.run_on_ps import Keeper
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.replicas.gpu import check_rule, combined, one_of_several
 from mpistrat.strategy.replicas.replica_context import check_equal
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.options import VariableAggregation, VariableSynchronization
+from mpistrat.strategy.variables.replica_assignments import check_rule, combined, one_of_several
 from mpistrat.strategy.variables.scatter import check_slices
 from mpistrat.tables.row_ranges import RowRanges
 from mpistrat.types import Array, ArrayLike
