@@ -208,7 +208,7 @@ class Strategy:
             return combiner.reduce_axes(op, value, axis)
         if op is ReduceOp.MEAN or is_nested(value):
             return combiner.reduce_shared(op, value)
-        return combiner.sum_one(op, value)
+        return combiner.sum_array(value)
 
     def gather(self, value: Any, axis: int) -> Array:
         """Concatenate `value` of all replicas along `axis`, in replica order, on every rank.

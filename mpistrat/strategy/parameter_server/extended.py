@@ -24,7 +24,7 @@ from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import colocation
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.partitioning import partitioned
-from mpistrat.strategy.variables.remote import Label, ServedVariable
+from mpistrat.strategy.variables.remote import ServedVariable, VariableSpec
 from mpistrat.strategy.variables.sharded import ShardedVariable
 from mpistrat.strategy.variables.updating import RuleMove
 from mpistrat.tables.update_rules import Rule
@@ -98,7 +98,7 @@ class ParameterServerExtended(GpuExtended):
         servers = (
             self._placement.place_parts(sizes)
             if beside is None
-            else [_first(beside).label.ps] * len(sizes)
+            else [_first(beside).spec.ps] * len(sizes)
         )
         return [self._make(one, ps) for one, ps in zip(plain, servers, strict=True)]
 
@@ -107,25 +107,25 @@ class ParameterServerExtended(GpuExtended):
         key, value = next(self._keys), plain.live()
         self.client.ask(ps, "make", key, value)
         options = (plain.trainable, plain.synchronization, plain.aggregation)
-        label = Label(key, ps, plain.name, value.shape, value.dtype, *options)
-        variable = self.known_variable(label)
+        spec = VariableSpec(key, ps, plain.name, value.shape, value.dtype, *options)
+        variable = self.known_variable(spec)
         weakref.finalize(variable, self.client.drop_later, ps, key).atexit = False
         return variable
 
-    def known_variable(self, label: Label) -> ServedVariable:
+    def known_variable(self, spec: VariableSpec) -> ServedVariable:
         """Return this member's object for a variable of the job."""
-        found = self._known.get(label.key)
+        found = self._known.get(spec.key)
         if found is None:
             strategy: Any = self._strategy
-            found = self._known.setdefault(label.key, ServedVariable(strategy, label))
+            found = self._known.setdefault(spec.key, ServedVariable(strategy, spec))
         return found
 
     def count_step(self, iterations: Any) -> int:
         """Count a step of an optimizer on its ps; return how many there were before."""
         if self._in_round is not None:
             return self._in_round.count_step(iterations)
-        label = iterations.label
-        return int(self.client.ask(label.ps, "count_up", label.key))
+        spec = iterations.spec
+        return int(self.client.ask(spec.ps, "count_up", spec.key))
 
     def apply_rule(
         self,
@@ -200,7 +200,7 @@ def _first(variable: Any) -> Any:
 
 def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[Any, ...]:
     variable, slots, gradient = move
-    keys = {name: slot.label.key for name, slot in slots.items()}
+    keys = {name: slot.spec.key for name, slot in slots.items()}
     rows = None
     if isinstance(gradient, DistributedValues):
         gradient = gradient.values[0]  # equal ones: the replicas' sum, in a copy for each
@@ -208,4 +208,4 @@ def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[
         gradient = gradient.summed()
         rows, gradient = gradient.indices, gradient.values
     what = Move(rule, keys, rows, gradient, step, learning_rate)
-    return variable.label.ps, "apply", variable.label.key, what
+    return variable.spec.ps, "apply", variable.spec.key, what

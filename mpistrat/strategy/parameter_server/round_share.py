@@ -32,21 +32,21 @@ class InRound:
 
     def count_step(self, iterations: Any) -> int:
         """Let the round count one step of an optimizer; return how many there were before it."""
-        label = iterations.label
+        spec = iterations.spec
         if self._place < 0:
             raise ContextError(
                 "an optimizer's step in a function that is in no round, such as that of"
                 " create_per_worker_dataset; expected it in a function that was scheduled"
             )
-        if label.key in self._counted:
+        if spec.key in self._counted:
             raise UsageError(
-                f"a second step of the optimizer with {label.name!r} in one function of a"
+                f"a second step of the optimizer with {spec.name!r} in one function of a"
                 " synchronous round; expected one, of all variables: add up their gradients, or"
                 " schedule a function for each step"
             )
-        self._counted.add(label.key)
+        self._counted.add(spec.key)
         before = int(iterations.value())
-        self._client.tell(label.ps, "stage", self._call, label.key, None)
+        self._client.tell(spec.ps, "stage", self._call, spec.key, None)
         return before
 
     def give(self, moves: Sequence[tuple[Any, ...]]) -> None:

@@ -148,12 +148,12 @@ class Combiner:
         pairs = [(leaf, None) for leaf in leaves]
         return [one.values[0] for one in ops.batch_reduce(op, pairs, options)]
 
-    def sum_one(self, op: ReduceOp, value: Any) -> Array:
+    def sum_array(self, value: Any) -> Array:
         """Sum one value over all replicas; the short way where there is one. **Collective.**"""
         if self._is_plain and not isinstance(value, DistributedValues):
             with self._sum:
                 return self.communicator.allreduce(value, timeout=self.options.timeout_seconds)
-        total: Array = self.reduce_shared(op, value)
+        total: Array = self.reduce_shared(ReduceOp.SUM, value)
         return total
 
     def reduce_shared(self, op: ReduceOp, value: Nest) -> Nest:

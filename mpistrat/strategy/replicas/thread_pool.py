@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-__all__ = ["run_in_lane"]
+__all__ = ["run_in_pool"]
 
 
-class _Lane(threading.Thread):
+class _PooledThread(threading.Thread):
     """A thread that runs one function after another, and in between belongs to nobody."""
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class _Lane(threading.Thread):
             announce()
 
 
-_idle: list[_Lane] = []
+_idle: list[_PooledThread] = []
 os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
 
 
-def run_in_lane(task: Callable[[], Callable[[], None]]) -> None:
+def run_in_pool(task: Callable[[], Callable[[], None]]) -> None:
     """Run `task` in a thread of its own, and then what it returned. **Local**, does not wait.
 
     Parameters
@@ -38,7 +38,7 @@ def run_in_lane(task: Callable[[], Callable[[], None]]) -> None:
         Must not raise. It returns how to tell that it is over, called when the thread is free.
     """
     try:
-        lane = _idle.pop()
+        thread = _idle.pop()
     except IndexError:
-        lane = _Lane()
-    lane.tasks.put(task)
+        thread = _PooledThread()
+    thread.tasks.put(task)

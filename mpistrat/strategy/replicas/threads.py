@@ -17,7 +17,7 @@ from mpistrat.errors import ContextError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.replicas.replica_context import ReplicaContext
-from mpistrat.strategy.replicas.thread_pool import run_in_lane
+from mpistrat.strategy.replicas.thread_pool import run_in_pool
 from mpistrat.strategy.values import regroup, select_replica
 
 __all__ = ["ReplicaThreads", "running"]
@@ -56,7 +56,7 @@ class _Replica:
         self._runs = True
         if not self._has_started:
             self._has_started = True
-            run_in_lane(partial(contextvars.copy_context().run, self._main))
+            run_in_pool(partial(contextvars.copy_context().run, self._main))
         else:
             self._resume.release()
         self._yielded.acquire()

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
     from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 
-__all__ = ["Label", "ServedVariable"]
+__all__ = ["ServedVariable", "VariableSpec"]
 
 _OPERATIONS = {"assign": "assign", "assign_add": "add", "assign_sub": "subtract"}
 
 
 @dataclass(frozen=True)
-class Label:
+class VariableSpec:
     """What a member has to know of a variable, apart from its value.
 
     Attributes
@@ -70,39 +70,39 @@ class ServedVariable(Variable):
     ----------
     strategy
         Of the member that uses it.
-    label
+    spec
         What it is, and where.
     """
 
-    def __init__(self, strategy: ParameterServerStrategy, label: Label) -> None:
+    def __init__(self, strategy: ParameterServerStrategy, spec: VariableSpec) -> None:
         self.distribute_strategy = strategy
-        self.label = label
-        self._name = label.name
-        self._trainable = label.trainable
-        self._synchronization, self._aggregation = label.synchronization, label.aggregation
+        self.spec = spec
+        self._name = spec.name
+        self._trainable = spec.trainable
+        self._synchronization, self._aggregation = spec.synchronization, spec.aggregation
         self._client = strategy.extended.client
         self._seen: tuple[int, Array | None] = (-1, None)  # a version, and the value then
-        self._in_place = InPlace(self._client, label.ps, label.key)
+        self._in_place = InPlace(self._client, spec.ps, spec.key)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the value."""
-        return self.label.shape
+        return self.spec.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the value."""
-        return self.label.dtype
+        return self.spec.dtype
 
     @property
     def device(self) -> str:
         """The device string of the ps that keeps it."""
-        return self._client.seat.roster.ps[self.label.ps].device
+        return self._client.seat.roster.ps[self.spec.ps].device
 
     @property
     def kept(self) -> tuple[Keeper, int]:
         """The ps, and by what it knows the variable; checkpoints are written and read there."""
-        return Keeper(self._client, self.label.ps), self.label.key
+        return Keeper(self._client, self.spec.ps), self.spec.key
 
     def leave(self) -> None:
         """Give memory back that is mapped for reading, at the end of the job."""
@@ -129,7 +129,7 @@ class ServedVariable(Variable):
             one._in_place.read(version) for one, (version, _) in zip(variables, seen, strict=True)
         ]
         wanted = [
-            (one.label.ps, "read", one.label.key, version)
+            (one.spec.ps, "read", one.spec.key, version)
             for one, (version, _), answer in zip(variables, seen, found, strict=True)
             if answer is None
         ]
@@ -166,10 +166,10 @@ class ServedVariable(Variable):
             for one, some in zip(variables, rows, strict=True)
         ]
         asked = [index for index, value in enumerate(found) if value is None]
-        labels = [variables[index].label for index in asked]
+        specs = [variables[index].spec for index in asked]
         wanted = [
-            (label.ps, "read_rows", label.key, rows[index])
-            for index, label in zip(asked, labels, strict=True)
+            (spec.ps, "read_rows", spec.key, rows[index])
+            for index, spec in zip(asked, specs, strict=True)
         ]
         for index, value in zip(asked, variables[0]._client.ask_all(wanted), strict=True):
             found[index] = value
@@ -234,7 +234,7 @@ class ServedVariable(Variable):
                 " merge_call, or give them to an optimizer"
             )
         Push(variables[0]._client, method.removeprefix("scatter_"), ranges).tell(
-            [(one.label.ps, one.label.key) for one in variables], slices.indices, slices.values
+            [(one.spec.ps, one.spec.key) for one in variables], slices.indices, slices.values
         )
 
     @classmethod
@@ -253,14 +253,14 @@ class ServedVariable(Variable):
 
     def _change(self, method: str, value: Any) -> tuple[Any, ...]:
         """Return what to tell a ps; raise on what does not fit."""
-        ps, key = self.label.ps, self.label.key
+        ps, key = self.spec.ps, self.spec.key
         value = self._fitting(value, method)
         return ps, _OPERATIONS[method], key, value
 
     # --------------------------------------------------------------------------------- travel
 
     def __reduce__(self) -> Any:
-        return _arrive, (self.distribute_strategy, self.label)
+        return _arrive, (self.distribute_strategy, self.spec)
 
     def __repr__(self) -> str:
         return (
@@ -281,6 +281,6 @@ def _change_merged(
     first.change_each(method, variables, once)
 
 
-def _arrive(strategy: ParameterServerStrategy, label: Label) -> ServedVariable:
+def _arrive(strategy: ParameterServerStrategy, spec: VariableSpec) -> ServedVariable:
     """Return the variable as the member has it where a reference to it has arrived."""
-    return strategy.extended.known_variable(label)
+    return strategy.extended.known_variable(spec)

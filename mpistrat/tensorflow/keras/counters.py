@@ -14,10 +14,10 @@ import tensorflow as tf
 from mpistrat.tensorflow.kinds import has_servers
 from mpistrat.tensorflow.private import api as private_api
 
-__all__ = ["in_one_piece"]
+__all__ = ["made_atomic"]
 
 
-def in_one_piece(name: str, is_stateless: Callable[[], bool]) -> Callable[[Any], Any]:
+def made_atomic(name: str, is_stateless: Callable[[], bool]) -> Callable[[Any], Any]:
     """Return what makes a method of Keras's variables, ``assign_add`` or so, TensorFlow's.
 
     Only where `ParameterServerStrategy` is the current one, and not while `is_stateless` says that

@@ -31,7 +31,7 @@ from mpistrat.tensorflow.keras import (
 from mpistrat.tensorflow.keras.assignments import assigned
 from mpistrat.tensorflow.keras.building import built_from_own_batch
 from mpistrat.tensorflow.keras.compile_scope import compiled_in_scope
-from mpistrat.tensorflow.keras.counters import in_one_piece
+from mpistrat.tensorflow.keras.counters import made_atomic
 from mpistrat.tensorflow.keras.epochs import compared_at_end, compared_now_and_then, in_data_order
 from mpistrat.tensorflow.keras.worker_batches import WorkerData
 from mpistrat.tensorflow.keras.worker_steps import Prediction, Predictions, Steps
@@ -123,7 +123,7 @@ def _watch_variables() -> None:
     _replace(variable, "_initialize", layer_statistics.initialized)
     _replace(variable, "_direct_assign", assigned)
     for name in ("assign_add", "assign_sub"):
-        _replace(variable, name, in_one_piece(name, is_stateless))
+        _replace(variable, name, made_atomic(name, is_stateless))
 
 
 def _reduce_over_ranks(trainer: Any) -> None:

@@ -184,7 +184,7 @@ def test_what_went_wrong_with_a_change_is_not_the_next_functions_error():
             gone.assign_add(np.ones(3))
             raise ValueError("its own")
 
-        strategy.extended.client.tell(0, "drop", gone.label.key)
+        strategy.extended.client.tell(0, "drop", gone.spec.key)
         coordinator.schedule(change_and_fail)
         with pytest.raises(ValueError, match="its own"):
             coordinator.join()

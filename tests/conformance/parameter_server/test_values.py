@@ -113,7 +113,7 @@ def test_what_went_wrong_on_each_ps_is_told(layout):
         client = strategy.extended.client
         with strategy.scope():
             gone = [Variable(np.zeros(3)) for _ in range(2)]  # one on each ps
-        keys = {one.label.ps: one.label.key for one in gone}
+        keys = {one.spec.ps: one.spec.key for one in gone}
         for ps, key in keys.items():
             client.tell(ps, "drop", key)
             client.tell(ps, "add", key, np.ones(3))

@@ -125,7 +125,7 @@ def test_variables_that_nobody_holds_are_freed(layout):
     def _(strategy, coordinator):
         with strategy.scope():
             v = Variable(np.zeros(10))
-        key, ps = v.label.key, v.label.ps
+        key, ps = v.spec.key, v.spec.ps
         del v
         client = strategy.extended.client
         with pytest.raises(UsageError, match=f"no variable {key}"):
