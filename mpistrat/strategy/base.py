@@ -1,4 +1,4 @@
-"""`Strategy`: what users call. The machinery is in extended.py."""
+"""`Strategy`: the methods that users call; extended.py does what they ask for."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Strategy:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Nest:
-        """Do :meth:`run`, by its name of TensorFlow 2.0."""
+        """Call :meth:`run`; its name in TensorFlow 2.0."""
         return self.run(fn, args, kwargs)
 
     def experimental_run(self, fn: Callable[..., Any], input_iterator: Any = None) -> Nest:
@@ -206,6 +206,7 @@ class Strategy:
         op = combiner.check_op(reduce_op)
         if axis is not None:
             return combiner.reduce_axes(op, value, axis)
+        # A sum of one array is what training loops ask for most: it has a path of its own.
         if op is ReduceOp.MEAN or is_nested(value):
             return combiner.reduce_shared(op, value)
         return combiner.sum_array(value)
@@ -302,7 +303,7 @@ class Strategy:
     def experimental_distribute_datasets_from_function(
         self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
     ) -> DistributedDatasetsFromFunction:
-        """Do :meth:`distribute_datasets_from_function`, by its older name."""
+        """Call :meth:`distribute_datasets_from_function`; its older name."""
         return self.distribute_datasets_from_function(dataset_fn, options)
 
     def make_dataset_iterator(self, dataset: Any) -> InputIterator:
@@ -327,6 +328,7 @@ class Strategy:
         extended = self._extended
         return InputWorkers(
             num_replicas=extended.num_replicas,
+            # Not first_replica: workers of parameter servers cut batches for themselves alone.
             first_replica=extended.first_piece,
             num_local=extended.num_local_replicas,
             num_pipelines=extended.communicator.size,

@@ -1,4 +1,4 @@
-"""The current strategy, and whether the code runs inside a replica or across them.
+"""Track the current strategy, and whether code runs inside a replica or across replicas.
 
 The answer is kept in a context variable: it holds for the current thread (or task) only.
 """
@@ -119,9 +119,9 @@ def in_cross_replica_context() -> bool:
 
 
 def placed(value: Array) -> Array:
-    """Return an array that was read where the replica that runs computes, or as it is. **Local.**
+    """Return an array on the device of the running replica, a copy on a GPU. **Local.**
 
-    That is another array only in a replica on a GPU, where it is a copy.
+    Across replicas, and in replicas on a CPU, it is the array itself.
     """
     mode = _mode.get()
     if mode is None or mode.replica is None:

@@ -19,13 +19,13 @@ __all__ = ["default_strategy"]
 class _DefaultExtended(OneDeviceExtended):
     @contextmanager
     def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
-        """Make variables in one part; whoever made that variable, as in TensorFlow."""
+        """Make variables in one part in this block; takes any variable, as TensorFlow does."""
         with colocation.beside(colocate_with_variable):
             yield
 
 
 class _DefaultStrategy(Strategy):
-    """See the module; what ``get_strategy()`` returns outside of every scope."""
+    """The strategy that ``get_strategy()`` returns outside of every scope."""
 
     def __init__(self) -> None:
         alone = single_process_communicator()
@@ -35,7 +35,7 @@ class _DefaultStrategy(Strategy):
         """Do nothing: there is always a default strategy."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        pass  # as close()
+        pass  # stays usable after a with block, as after close()
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""`StrategyExtended`: the replicas of this rank, and what strategies do with them."""
+"""`StrategyExtended`: run replica functions, make variables and combine values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CROSS = "Method requires being in cross-replica context, use get_replica_contex
 
 
 class StrategyExtended(Updating):
-    """The parts of a strategy that libraries use, and the machinery behind the rest.
+    """The members of a strategy that libraries use, and the implementation of `Strategy`.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class StrategyExtended(Updating):
     cross_device_ops
         How values are combined; default `CollectiveAllReduce`.
     options
-        Of every collective that is given none.
+        Options of collectives that are called without any.
 
     References
     ----------
@@ -56,7 +56,7 @@ class StrategyExtended(Updating):
     """
 
     context_class = ReplicaContext
-    mirrors_variables = True  # whether those made in the scope are of all replicas, or plain
+    mirrors_variables = True  # whether variables made in the scope have a copy on each replica
 
     def __init__(
         self,
@@ -70,17 +70,19 @@ class StrategyExtended(Updating):
         self.options = options or CommunicationOptions()
         self._devices = devices
         self.num_local_replicas = len(devices)
-        counts = [len(devices)]
+        counts = [len(devices)]  # replicas by rank, which need not be equally many
         if communicator.size > 1:
             timeout = self.options.timeout_seconds
             counts = communicator.allgather(np.array(counts), timeout=timeout).tolist()
         self.first_replica = sum(counts[: communicator.rank])
         self.num_replicas = sum(counts)
         ops = cross_device_ops or CollectiveAllReduce()
-        # TensorFlow's may be shared by strategies; each of ours needs its own communicator.
+        # A program may give one object to several strategies, as in TensorFlow; each strategy
+        # attaches its own communicator, so a later one takes a copy.
         self.cross_device_ops = ops if ops.communicator is None else copy.copy(ops)
         self.cross_device_ops.attach(communicator, self.num_replicas)
         self.combiner = Combiner(communicator, self.cross_device_ops, len(devices), self.options)
+        # Then a bare value is one replica's on some ranks, and shared by several on others.
         self.combiner.is_uneven = min(counts) == 1 < max(counts)
         self.bind(strategy)
 
@@ -189,17 +191,18 @@ class StrategyExtended(Updating):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Do a merge call of `replica`; see ``ReplicaContext.merge_call``."""
+        """Run a merge call of `replica`; see ``ReplicaContext.merge_call``."""
         run = running.get()
         if run is not None:
             return run.hand_over(replica, fn, args, kwargs)
+        # The only replica of this rank: call the merge function here, without threads.
         with context.enter(Mode(self._strategy, None)):
             return select_replica(0, fn(self._strategy, *args, **kwargs))
 
     # ---------------------------------------------------------------------------- collectives
 
     def check_covers_all(self, what: str) -> None:
-        """Raise unless `what` in a replica covers all replicas: here it does."""
+        """Raise if the collective `what` would leave out replicas; here it never does."""
 
     def reduce_to(
         self,
@@ -276,9 +279,9 @@ class StrategyExtended(Updating):
 
     @contextmanager
     def colocate_vars_with(self, colocate_with_variable: Any) -> Iterator[None]:
-        """Make variables in this block where that variable is, and in one part.
+        """Place variables made in this block with that variable, undivided.
 
-        Mirrored variables are on all replicas anyway.
+        Mirrored variables have a copy on each replica anyway.
         """
         if not self.variable_created_in_scope(colocate_with_variable):
             raise UsageError(

@@ -16,7 +16,7 @@ __all__ = ["GpuExtended"]
 
 
 class GpuExtended(StrategyExtended):
-    """The machinery of a strategy whose replicas may be on GPUs."""
+    """Base of strategies whose replicas may be on GPUs."""
 
     context_class = WorkerReplica
 

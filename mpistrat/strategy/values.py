@@ -1,4 +1,4 @@
-"""Values that differ by replica, and values that are in sync.
+"""`DistributedValues`: one value for each replica, different ones or copies of one.
 
 Lists of values are of this rank's replicas, in their order; other ranks hold their own.
 """
@@ -61,11 +61,11 @@ class DistributedValues:
 
 
 class PerReplica(DistributedValues):
-    """Values that may differ between replicas; neither an array nor a number."""
+    """Values that may differ between replicas; it does not act as an array or a number."""
 
 
 class Delegate(NDArrayOperatorsMixin):
-    """Arithmetic and NumPy functions on what ``_read()`` returns."""
+    """Base of objects that act as the array that ``_read()`` returns, to NumPy and operators."""
 
     def _read(self) -> Array:
         raise NotImplementedError

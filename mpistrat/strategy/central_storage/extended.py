@@ -1,4 +1,4 @@
-"""The machinery of `CentralStorageStrategy`: one copy a node, who writes it and when."""
+"""`CentralExtended`: variables in memory that ranks share, and barriers around each write."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["CentralExtended"]
 
 _SHORT_BYTES = 4 << 20
-"""Up to here a value is had as soon by an all-reduce as its share by a reduce-scatter.
+"""Up to this size an all-reduce of a value takes no longer than a reduce-scatter.
 
-Measured with 2 ranks, medians, time of the second over that of the first: 1.6 at 64 kB, 2.4 at
-2 MB, 1.0 at 4 MB, 0.7 at 16 MB, 0.5 at 256 MB.
+Measured with 2 ranks, medians, time of the reduce-scatter over that of the all-reduce: 1.6 at
+64 kB, 2.4 at 2 MB, 1.0 at 4 MB, 0.7 at 16 MB, 0.5 at 256 MB.
 """
 
 
@@ -92,16 +92,17 @@ class CentralExtended(GpuExtended):
 
     @contextmanager
     def changing(self, what: str, has_met: bool = False) -> Iterator[None]:
-        """Change variables in a block: no rank is outside of it meanwhile. **Collective.**
+        """Let variables change within the block, with barriers around it. **Collective.**
 
-        An error on one rank is one on all. A block within a block only adds to it.
+        An error on one rank is raised on all. A nested block adds no barriers.
 
         Parameters
         ----------
         what
-            Shown where ranks do different things.
+            Named in the error if ranks make different calls.
         has_met
-            Whether all ranks are known to have come this far.
+            True leaves out the first barrier: the collective just before has shown that all
+            ranks are in this call.
         """
         if self._is_changing or self.communicator.size == 1:
             yield
@@ -131,7 +132,7 @@ class CentralExtended(GpuExtended):
 
     @staticmethod
     def _is_short(value: Any) -> bool:
-        """Tell whether all of it is had sooner than a share: the call counts, not the bytes."""
+        """Tell whether latency decides, not bandwidth: then the whole value is all-reduced."""
         first = value.values[0] if isinstance(value, DistributedValues) else value
         return as_array(first).nbytes <= _SHORT_BYTES
 
@@ -151,7 +152,8 @@ class CentralExtended(GpuExtended):
     ) -> list[Any]:
         """Call `fn` on rank 0, with its first replica's arguments; all ranks get the result.
 
-        **Collective**, so nothing in `fn` may be. The result is pickled; variables in it are not.
+        **Collective**, so `fn` must call no collectives. The result is pickled for the other
+        ranks; variables in it travel as references.
         """
         if not isinstance(var, CentralVariable):
             return super().update_components(var, fn, args, kwargs)
@@ -202,7 +204,7 @@ class CentralExtended(GpuExtended):
     ) -> None:
         """Change the rows of this rank's share, in place. **Collective.**"""
         central = [one for one in (var, *kept) if isinstance(one, CentralVariable)]
-        if len(central) <= len(kept):
+        if len(central) <= len(kept):  # one has a copy on each replica: no rows to share out
             super().change_rows(var, kept, change, gradient)
             return
         if isinstance(gradient, DistributedValues):
@@ -214,7 +216,7 @@ class CentralExtended(GpuExtended):
 
 
 class _Scattered(CollectiveAllReduce):
-    """Combines values so that each rank gets its share of the elements only."""
+    """Combine values by a reduce-scatter: each rank gets its share of the elements only."""
 
     def over_ranks(self, sums: list[Array], options: CommunicationOptions) -> list[Array]:
         """Sum over the ranks."""
@@ -227,7 +229,7 @@ class _Scattered(CollectiveAllReduce):
 
 @dataclass(frozen=True)
 class _Reference:
-    """Stands for a variable in what is sent to the other ranks."""
+    """A central variable by its number, in a result that is sent to the other ranks."""
 
     number: int
 
@@ -237,7 +239,7 @@ def _reference(leaf: Any) -> Any:
 
 
 def _rows(gradient: Any, start: int, stop: int) -> Any:
-    """Return the part of a gradient that is of some rows."""
+    """Return the part of a gradient that belongs to rows `start` to `stop`."""
     if not isinstance(gradient, IndexedSlices):
         return np.atleast_1d(gradient)[start:stop]
     is_mine = (gradient.indices >= start) & (gradient.indices < stop)

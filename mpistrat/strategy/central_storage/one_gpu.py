@@ -1,4 +1,4 @@
-"""The machinery of `CentralStorageStrategy` on one GPU, with one replica."""
+"""`OneGpuExtended`: variables of `CentralStorageStrategy` on the GPU of its only replica."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["OneGpuExtended"]
 
 
 class OneGpuExtended(GpuExtended):
-    """Variables on the GPU of the only replica, which is the current one where they change.
+    """Keep variables on the GPU of the only replica; changes run with it as the current GPU.
 
     Parameters
     ----------
@@ -85,5 +85,5 @@ class _Slices(IndexedSlices):
         self.dense_shape = once.dense_shape
 
     def summed(self) -> IndexedSlices:
-        """Return the same: it is summed."""
+        """Return itself: the rows were summed before they moved to the GPU."""
         return self

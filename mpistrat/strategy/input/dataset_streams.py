@@ -1,4 +1,4 @@
-"""Streams of elements and the ways to rearrange them; the engine of the datasets.
+"""Batch, repeat, shuffle and slice streams of elements; datasets.py is built on these.
 
 A stream is a function of the epoch that returns a fresh iterator. It keeps no state, so that
 every rank that opens the same epoch sees the same elements in the same order, whatever was

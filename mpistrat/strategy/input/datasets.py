@@ -290,7 +290,7 @@ class Dataset:
         )
 
     def prefetch(self, buffer_size: int) -> Dataset:
-        """Prepare up to `buffer_size` elements ahead, in a thread; -1 leaves the number to us.
+        """Prepare up to `buffer_size` elements ahead, in a thread; -1 for a default number.
 
         Only the last step of a chain prefetches. A distributed data set has a thread of its own.
         """

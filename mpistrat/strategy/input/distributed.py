@@ -1,4 +1,4 @@
-"""Data sets that feed every replica its own batches."""
+"""`DistributedDataset`: feed each replica its own batches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 class _Distributed:
-    """What both kinds of distributed data set share."""
+    """Base of both kinds of distributed data set."""
 
     may_end_apart = True
 

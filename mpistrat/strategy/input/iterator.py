@@ -14,7 +14,7 @@ from mpistrat.types import Nest
 __all__ = ["MISSING", "DistributedIterator", "InputIterator", "InputWorkers", "Source"]
 
 MISSING: Any = object()
-"""Stands for the batch of a local replica that there is none for."""
+"""In place of a batch, for a local replica that there is no data for."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class DistributedIterator(Iterator[Nest]):
 
     def __next__(self) -> Nest:
         step = None if self._has_ended else next(self._steps, None)
-        if self._has_ended or not self._goes_on(step):
+        if self._has_ended or not self._decide(step):
             self._has_ended = True
             raise StopIteration
         workers = self._source.workers
@@ -108,11 +108,11 @@ class DistributedIterator(Iterator[Nest]):
         """Return the spec of a step: see `DistributedDataset.element_spec`."""
         return self._source.element_spec
 
-    def _goes_on(self, step: list[Nest] | None) -> bool:
-        """Tell whether this step is taken; over several pipelines they decide together."""
+    def _decide(self, step: list[Nest] | None) -> bool:
+        """Return whether this step is taken; pipelines that may end apart decide together."""
         workers = self._source.workers
         agrees = self._source.may_end_apart and workers.num_pipelines > 1
-        if self._can_fill(step):
+        if self._note_batch(step):
             has_data = step is not None
             return workers.any_has_data(has_data) if agrees else has_data
         # Without a batch axis nothing can stand in for a batch that is missing, so the first
@@ -120,8 +120,8 @@ class DistributedIterator(Iterator[Nest]):
         lacks = step is None or any(batch is MISSING for batch in step)
         return not (workers.any_has_data(lacks) if agrees else lacks)
 
-    def _can_fill(self, step: list[Nest] | None) -> bool:
-        """Tell whether batches have rows, so that one without any can be made."""
+    def _note_batch(self, step: list[Nest] | None) -> bool:
+        """Keep a batch as an example; return whether one without rows can be made like it."""
         for batch in step or ():
             if batch is not MISSING:
                 self._example = batch

@@ -1,4 +1,4 @@
-"""Read from what users give as a data set: ours, arrays, or anything that can be iterated over."""
+"""Read data sets of any kind: `mpistrat.data`'s, arrays, or other iterables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def as_dataset(data: Any) -> Any:
 
 
 def open_epoch(dataset: Any, epoch: int) -> tuple[Iterator[Any], Callable[[Any], Nest]]:
-    """Return raw elements that can be cut, and what makes an element of one."""
+    """Return an iterator of raw elements, which can be cut, and the function that loads one."""
     if isinstance(dataset, Dataset):
         return dataset.raw(epoch)
     # Copies, so that a replica function may change its batch in place.
@@ -62,7 +62,7 @@ def cut_raw(
     first: int = 0,
     count: int | None = None,
 ) -> list[Nest]:
-    """Cut a raw element as ``rebatch.cut`` does, and load the pieces."""
+    """Cut a raw element as ``cutting.cut`` does, and load the pieces."""
     if isinstance(raw, int):  # the number of one row, which may have an axis to cut itself
         return cut(load(raw), pieces, first, count)
     # Cut first: of a batch that is still row numbers only the wanted rows are fetched.

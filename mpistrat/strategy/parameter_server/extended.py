@@ -1,4 +1,4 @@
-"""The machinery of `ParameterServerStrategy`: making variables, applying updates."""
+"""`ParameterServerExtended`: make variables on ps, and send them optimizers' updates."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ParameterServerExtended(GpuExtended):
         return partitioned(self._make_all, kwargs, self._partitioner)
 
     def _make_all(self, all_arguments: list[dict[str, Any]]) -> list[ServedVariable]:
-        """Make the parts of a variable: where their sizes are given, one is here at a time."""
+        """Make the parts of a variable; if sizes are given, with one part in memory at a time."""
         if any("initial_value" not in arguments for arguments in all_arguments):
             raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
         plain: Iterable[Variable] = (Variable.plain(**arguments) for arguments in all_arguments)
@@ -181,7 +181,7 @@ class ParameterServerExtended(GpuExtended):
         self.communicator.close()
 
     def leave(self) -> None:
-        """Give back memory that is mapped, which references in a circle would keep."""
+        """Unmap memory of the ps, which reference cycles would keep mapped."""
         self.client.leave_rooms()
         for variable in list(self._known.values()):
             variable.leave()

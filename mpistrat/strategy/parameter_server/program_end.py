@@ -54,7 +54,7 @@ _open = _Open()
 
 
 def watch(strategy: ParameterServerStrategy) -> None:
-    """Close `strategy` at the end of the program, if nobody has by then. **Local.**"""
+    """Close `strategy` at the end of the program, unless it was closed before. **Local.**"""
     _open.add(strategy)
 
 

@@ -12,12 +12,12 @@ __all__ = ["InRound"]
 
 
 class InRound:
-    """A worker's part in rounds: the ps keep what it gives until all have given theirs.
+    """Send a worker's gradients of synchronous rounds to the ps, which apply them at the end.
 
     Parameters
     ----------
     client
-        Of the worker.
+        The worker's connections to the ps.
     """
 
     def __init__(self, client: Client) -> None:
@@ -26,7 +26,7 @@ class InRound:
         self._counted: set[int] = set()
 
     def begin(self, call: int, place: int) -> None:
-        """Begin a function: by its number, and its place in the round, -1 if it is in none."""
+        """Begin a scheduled function: its number, and its index in the round or -1."""
         self._call, self._place = call, place
         self._counted.clear()
 
@@ -50,5 +50,5 @@ class InRound:
         return before
 
     def give(self, moves: Sequence[tuple[Any, ...]]) -> None:
-        """Give gradients: ``(ps, "apply", key, move)`` each."""
+        """Send gradients, each as ``(ps, "apply", key, move)``, to be applied at the end."""
         self._client.tell_all([(ps, "stage", self._call, key, move) for ps, _, key, move in moves])

@@ -15,7 +15,7 @@ __all__ = ["refuse_collective", "working_for"]
 working_for: ContextVar[ParameterServerStrategy | None] = ContextVar(
     "mpistrat_working_for", default=None
 )
-"""The strategy as the worker has it that this thread is, or None."""
+"""The strategy of the worker whose function this thread runs, or None."""
 
 
 def refuse_collective(what: str, comm: Any = None, *, is_local: bool = False) -> None:
@@ -24,11 +24,11 @@ def refuse_collective(what: str, comm: Any = None, *, is_local: bool = False) ->
     Parameters
     ----------
     what
-        Is being made.
+        The object that the function makes, for the message.
     comm
-        Of which ranks; the program's own may be of this rank, or of workers that do call it.
+        The communicator that it is given: allowed, since its ranks may all make this call.
     is_local
-        Whether it can be made where threads play the roles.
+        True allows it in one process whose threads play the roles.
     """
     strategy = working_for.get()
     if strategy is None or comm is not None:

@@ -1,4 +1,4 @@
-"""Combine values over all replicas: those of this rank and those of the others."""
+"""`Combiner`: reduce and gather values over all replicas, of this rank and of the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Labelled(AbstractContextManager[None]):
 
 
 class Combiner:
-    """What strategies and variables use to combine values; contexts are checked by the callers.
+    """Reduce and gather values over all replicas; callers check that the context allows it.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Combiner:
     num_local
         Replicas on this rank.
     options
-        Of calls that are given none.
+        Options of calls that are made without any.
     """
 
     def __init__(
@@ -71,10 +71,11 @@ class Combiner:
         self.is_uneven = False  # whether some ranks have one replica and others several
         self._shared_sums = SharedSums(communicator)
         self._sum = _Labelled(communicator, _LABELS[ReduceOp.SUM])
+        # Whether a bare array is summed by one call of the communicator, with nothing before it.
         self._is_plain = is_default and num_local == 1 and communicator.size > 1
 
     def check_op(self, reduce_op: ReduceOp | str) -> ReduceOp:
-        """Return the member that `reduce_op` names; other ranks hear of it if there is none."""
+        """Return the member that `reduce_op` names; if there is none, all ranks raise."""
         try:
             return ReduceOp.of(reduce_op)
         except UsageError as error:
@@ -105,7 +106,7 @@ class Combiner:
         return DistributedValues([value] * self.num_local)
 
     def of_each_replica(self, leaf: Any) -> Any:
-        """Return what the local replicas handed over: one object of them all counts for each."""
+        """Return a value for each local replica: a bare one is what all have handed over."""
         if isinstance(leaf, DistributedValues) or self.num_local == 1:
             return leaf
         return DistributedValues([leaf] * self.num_local)
@@ -125,7 +126,8 @@ class Combiner:
     ) -> Nest:
         """Combine each leaf over all replicas, packed; a nest of new arrays. **Collective.**
 
-        Or one of arrays in memory that ranks share (shared_sums.py), if it may be.
+        With `may_share` they may be in memory that ranks share (shared_sums.py): the library may
+        read them, but must not hand them to users.
         """
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
         label = label or _LABELS[op]
@@ -149,15 +151,16 @@ class Combiner:
         return [one.values[0] for one in ops.batch_reduce(op, pairs, options)]
 
     def sum_array(self, value: Any) -> Array:
-        """Sum one value over all replicas; the short way where there is one. **Collective.**"""
+        """Sum one array over all replicas. **Collective.**"""
         if self._is_plain and not isinstance(value, DistributedValues):
+            # Straight to the communicator: of a small array, all else costs more than the sum.
             with self._sum:
                 return self.communicator.allreduce(value, timeout=self.options.timeout_seconds)
         total: Array = self.reduce_shared(ReduceOp.SUM, value)
         return total
 
     def reduce_shared(self, op: ReduceOp, value: Nest) -> Nest:
-        """Do :meth:`reduce_nest` after applying the rule for bare values. **Collective.**"""
+        """Call :meth:`reduce_nest` after applying the rule for bare values. **Collective.**"""
         with self.communicator.checking():
             value = map_nest(lambda leaf: self.distributed(op, leaf), value)
         return self.reduce_nest(op, value, None)
@@ -187,7 +190,7 @@ class Combiner:
         return np.asarray(mean.astype(result_dtype("mean", dtype), copy=False))
 
     def reduce_axes(self, op: ReduceOp, value: Nest, axis: int | Sequence[int]) -> Nest:
-        """Do :meth:`reduce_axis` for each leaf of a nest. **Collective.**"""
+        """Call :meth:`reduce_axis` for each leaf of a nest. **Collective.**"""
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
         where = "" if structure is None else f", nest {structure}"
         results = [self.reduce_axis(op, leaf, axis, where=where) for leaf in leaves]
@@ -203,9 +206,7 @@ class Combiner:
                     f"gather of a bare value on a rank with {self.num_local} replicas, while"
                     " others have one; expected a value for each replica, e.g. a result of run()"
                 )
-        if is_shared:
-            return mine
-        if self.communicator.size == 1:
+        if is_shared or self.communicator.size == 1:
             return mine
         timeout = (options or self.options).timeout_seconds
         return self.communicator.allgather(mine, axis, timeout=timeout)

@@ -36,7 +36,7 @@ Pairs = Sequence[tuple[Any, Any]]
 
 
 class CrossDeviceOps:
-    """Base of the ways to combine replicas' values; subclass it to make one's own.
+    """Base of algorithms that combine the replicas' values; derive from it to add one.
 
     A subclass implements ``reduce_implementation`` and ``batch_reduce_implementation``.
 
@@ -68,7 +68,8 @@ class CrossDeviceOps:
         per_replica_value
             `DistributedValues`, or the value of the only local replica.
         destinations
-            Where the result is wanted: anything with ``values`` gets as many copies.
+            `DistributedValues` get a copy of the result for each of their values; anything else
+            gets one.
         options
             Deadline and bucket size.
 
@@ -149,7 +150,7 @@ class CollectiveAllReduce(CrossDeviceOps):
         options: CommunicationOptions,
         shared: SharedSums | None = None,
     ) -> list[Array]:
-        """Return one combined array for each value; the rank that calls owns them, or `shared`."""
+        """Return one combined array for each value: new ones, or arrays that `shared` owns."""
         with nullcontext() if self.communicator is None else self.communicator.checking():
             columns = [_arrays(value) for value in values]
             sums = [self.local_sum(_widened(reduce_op, column)) for column in columns]
@@ -225,7 +226,7 @@ class _Packed(CollectiveAllReduce):
 
 
 class HierarchicalCopyAllReduce(_Packed):
-    """All-reduce by stages: the ranks of a node first. Over CPUs the backend does just that."""
+    """All-reduce by stages, the ranks of a node first: accepted, left to the backend."""
 
 
 class NcclAllReduce(_Packed):

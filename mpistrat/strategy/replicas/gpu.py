@@ -16,7 +16,7 @@ __all__ = ["WorkerReplica"]
 
 
 class WorkerReplica(ReplicaContext):
-    """A replica that may be on a GPU: what it reads and what collectives return is there then.
+    """A replica that may be on a GPU; values it reads and results of collectives are then there.
 
     On a worker of parameter servers, collectives go over the replicas of this worker.
     """
@@ -27,7 +27,7 @@ class WorkerReplica(ReplicaContext):
         return on_device.gpu_index(self.devices[0])
 
     def placed(self, value: Array) -> Any:
-        """Return an array that was read, where this replica computes."""
+        """Return an array on this replica's GPU, if it has one."""
         return value if self.gpu is None else on_device.placed(value)
 
     def all_reduce(
@@ -36,11 +36,11 @@ class WorkerReplica(ReplicaContext):
         value: Nest,
         options: CommunicationOptions | None = None,
     ) -> Nest:
-        """Combine `value` over the replicas, where they compute."""
+        """Combine `value` over the replicas; the result is on this replica's GPU."""
         return map_nest(self.placed, super().all_reduce(reduce_op, value, options))
 
     def all_gather(
         self, value: Nest, axis: int, options: CommunicationOptions | None = None
     ) -> Nest:
-        """Concatenate `value` of the replicas, where they compute."""
+        """Concatenate `value` of the replicas; the result is on this replica's GPU."""
         return map_nest(self.placed, super().all_gather(value, axis, options))

@@ -129,7 +129,7 @@ class ReplicaContext:
         return self.merge_call(all_gather, (value, axis, options))
 
     def placed(self, value: Array) -> Any:
-        """Return an array that was read, where this replica computes: here it is."""
+        """Return an array on this replica's device; on a CPU, unchanged."""
         return value
 
     def _require_current(self) -> None:
@@ -154,9 +154,19 @@ def all_reduce(
     covers_some: bool = False,
     may_share: bool = False,
 ) -> Nest:
-    """Combine what all replicas have handed over; or those of a worker, if they are `some`.
+    """Combine the values that the replicas handed over in a merge call. **Collective.**
 
-    What only the library reads `may` be in memory that ranks `share` (shared_sums.py).
+    Parameters
+    ----------
+    strategy
+        Whose replicas they are.
+    reduce_op, value, options
+        As of ``ReplicaContext.all_reduce``, merged.
+    covers_some
+        True allows replicas of one worker only.
+    may_share
+        True allows results in memory that ranks share (shared_sums.py): the library may read
+        them, but must not hand them to users.
     """
     if not covers_some:
         strategy.extended.check_covers_all("all_reduce")
@@ -172,7 +182,7 @@ def all_reduce(
 def all_gather(
     strategy: Strategy, value: Nest, axis: Any, options: Any = None, covers_some: bool = False
 ) -> Nest:
-    """Concatenate what all replicas have handed over; or those of a worker, as above."""
+    """Concatenate the values that the replicas handed over; as :func:`all_reduce`."""
     if not covers_some:
         strategy.extended.check_covers_all("all_gather")
     combiner = strategy.extended.combiner
@@ -189,7 +199,10 @@ def all_gather(
 
 
 def check_equal(name: str, value: Any) -> None:
-    """Raise if what was merged of the replicas' arguments is one for each; variables are one."""
+    """Raise if the replicas gave different values for an argument of a merge call.
+
+    Merging leaves equal ones as they are, and wraps others in `DistributedValues`.
+    """
     if isinstance(value, DistributedValues) and not getattr(value, "is_variable", False):
         raise UsageError(
             f"the replicas gave different {name}: {value.values}; expected equal ones"

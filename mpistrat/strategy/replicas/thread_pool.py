@@ -11,7 +11,7 @@ __all__ = ["run_in_pool"]
 
 
 class _PooledThread(threading.Thread):
-    """A thread that runs one function after another, and in between belongs to nobody."""
+    """A thread that runs one task after another, and is idle in between."""
 
     def __init__(self) -> None:
         super().__init__(name="mpistrat-replica", daemon=True)
@@ -21,7 +21,7 @@ class _PooledThread(threading.Thread):
     def run(self) -> None:
         while True:
             announce = self.tasks.get()()
-            _idle.append(self)  # before anyone is told, so that the next call finds it
+            _idle.append(self)  # before announcing, so that the caller's next task finds it
             announce()
 
 
@@ -30,12 +30,13 @@ os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
 
 
 def run_in_pool(task: Callable[[], Callable[[], None]]) -> None:
-    """Run `task` in a thread of its own, and then what it returned. **Local**, does not wait.
+    """Run `task` in an idle or a new thread. **Local**, does not wait.
 
     Parameters
     ----------
     task
-        Must not raise. It returns how to tell that it is over, called when the thread is free.
+        Must not raise. It returns a function that announces its end; the thread calls it when it
+        is idle again.
     """
     try:
         thread = _idle.pop()

@@ -142,7 +142,7 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
     is_variable = True
     distribute_strategy: Any = None  # the strategy in whose scope it was made
     container: Any = None  # the distributed variable that this is a component of
-    kept: Any = None  # by whom and by what name, if that is one who reads and writes checkpoints
+    kept: Any = None  # the ps that has it and its key there, if that ps writes it to checkpoints
     part_in: Any = None  # a weak reference to the ShardedVariable that this is a part of
     __hash__ = object.__hash__
 
@@ -284,7 +284,7 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
     def read_each(cls, variables: Sequence[Variable]) -> list[Array]:
         """Return the values of several variables of this class, the parts of a whole.
 
-        A class whose variables are elsewhere asks for all at once, here and in those below.
+        This and the methods below are overridden where one message can ask for all of them.
         """
         return [variable._read() for variable in variables]
 
@@ -300,7 +300,7 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
 
     @classmethod
     def rows_of_parts(cls, variables: Sequence[Variable], ranges: RowRanges, rows: Array) -> Array:
-        """Return some rows of a whole, of shape [n], in their order; they are checked."""
+        """Return rows of a whole by their indices, of shape [n], which are checked."""
         routes = ranges.route(rows)
         pieces = cls.rows_each(variables, [route.rows for route in routes])
         return joined(routes, pieces, (rows.size, *variables[0].shape[1:]))
@@ -313,7 +313,7 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
         ranges: RowRanges,
         slices: IndexedSlices,
     ) -> None:
-        """Call ``scatter_add`` or another method of that kind of each part; they are checked."""
+        """Scatter checked rows of a whole into its parts by `method`, such as ``scatter_add``."""
         routes = ranges.route(slices.indices)
         values = [IndexedSlices(route.take(slices.values), route.rows) for route in routes]
         cls.change_each(method, variables, values)
@@ -322,7 +322,7 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
     def change_each(
         cls, method: str, variables: Sequence[Variable], values: Sequence[Any]
     ) -> None:
-        """Call ``assign`` or another method of that kind of each with its value."""
+        """Change each variable by its value; `method` is ``assign`` or alike."""
         for variable, value in zip(variables, values, strict=True):
             getattr(variable, method)(value)
 

@@ -33,11 +33,11 @@ class CentralVariable(Variable):
     Parameters
     ----------
     strategy
-        Whose it is.
+        The strategy that made it.
     memory
         The array, which all ranks have mapped.
     number
-        Tells it from the strategy's other ones, alike on all ranks.
+        Its index among the strategy's variables, equal on all ranks.
     options
         The arguments of `Variable`, checked.
 
@@ -70,7 +70,7 @@ class CentralVariable(Variable):
         return self._value
 
     def memory(self) -> Array:
-        """Return the memory itself, for who sees to it that no rank reads it meanwhile."""
+        """Return the memory itself; write to it only within ``extended.changing``."""
         return self._value
 
     def _assign(self, method: str, value: ArrayLike) -> Variable:
@@ -146,7 +146,7 @@ class CentralVariable(Variable):
 
     @property
     def title(self) -> str:
-        """What errors call it: ranks may give it different names."""
+        """Its name in errors that all ranks raise; `name` may differ between ranks."""
         return f"central variable {self.number}"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:

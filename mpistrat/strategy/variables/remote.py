@@ -36,7 +36,7 @@ _OPERATIONS = {"assign": "assign", "assign_add": "add", "assign_sub": "subtract"
 
 @dataclass(frozen=True)
 class VariableSpec:
-    """What a member has to know of a variable, apart from its value.
+    """Describe a variable to the processes of the job: where it is, its shape and its options.
 
     Attributes
     ----------
@@ -59,19 +59,19 @@ class VariableSpec:
 class ServedVariable(Variable):
     """The variable of a `ParameterServerStrategy`; chief and workers hold the same one.
 
-    Reading returns the value of now, as one whole: a read-only array that later assignments do
-    not change. What a function on a worker assigns is there before the function counts as
-    finished. Changes by several workers come one after the other, in any order. In ``run`` on a
-    worker with several replicas their values become one by `aggregation`; without one that is an
-    error. In a replica on a GPU, `value`, `read_value` and lookups of rows are arrays there;
-    `numpy` and operators read on the host.
+    Reading returns the current value as a read-only array that later assignments do not change.
+    Assignments of a function on a worker have arrived before the function counts as finished.
+    Changes by several workers come one after the other, in any order. In ``run`` on a worker with
+    several replicas their values become one by `aggregation`; without one that is an error. In a
+    replica on a GPU, `value`, `read_value` and lookups of rows are arrays there; `numpy` and
+    operators read on the host.
 
     Parameters
     ----------
     strategy
-        Of the member that uses it.
+        The strategy as this process has it.
     spec
-        What it is, and where.
+        Its shape and options, and the ps that keeps it.
     """
 
     def __init__(self, strategy: ParameterServerStrategy, spec: VariableSpec) -> None:
@@ -101,22 +101,21 @@ class ServedVariable(Variable):
 
     @property
     def kept(self) -> tuple[Keeper, int]:
-        """The ps, and by what it knows the variable; checkpoints are written and read there."""
+        """The ps that has it, and its key there; checkpoints are written and read by that ps."""
         return Keeper(self._client, self.spec.ps), self.spec.key
 
     def leave(self) -> None:
-        """Give memory back that is mapped for reading, at the end of the job."""
+        """Unmap the memory that it is read from, at the end of the job."""
         self._in_place.leave()
 
     def _read(self) -> Array:
         return self.read_each([self])[0]
 
     def _taken_in(self, found: tuple[int, Array | None], known: Array | None) -> Array:
-        """Return the value that a ps has answered with: nothing, if it is the `known` one."""
+        """Return the value that a ps has answered with."""
         version, value = found
-        if value is None:
-            assert_known: Array = known  # type: ignore[assignment]
-            return assert_known
+        if value is None:  # asked with the version of `known`, which is still the current one
+            return known  # type: ignore[return-value]
         value.flags.writeable = False
         self._seen = version, value
         return value
@@ -185,9 +184,9 @@ class ServedVariable(Variable):
 
     @contextmanager
     def view(self) -> Iterator[Array]:
-        """Lend the value of now, read-only, without a copy where the ps is on this machine.
+        """Lend the current value, read-only, without a copy where the ps is on this machine.
 
-        It stays as it is within the block, whatever is assigned meanwhile.
+        It does not change within the block, whatever is assigned meanwhile.
         """
         with self._in_place.view() as array:
             yield self._read() if array is None else array
@@ -202,7 +201,7 @@ class ServedVariable(Variable):
     # ------------------------------------------------------------------------------- changes
 
     def assign(self, value: ArrayLike) -> Variable:
-        """Set the value; does not wait for the ps, but in a replica for those of the worker."""
+        """Set the value, without waiting for the ps; a worker's replicas wait for each other."""
         return self._assign("assign", value)
 
     def assign_add(self, delta: ArrayLike) -> Variable:

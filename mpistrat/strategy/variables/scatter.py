@@ -27,7 +27,7 @@ _UFUNCS = {
 
 
 class Scattered:
-    """Methods of everything that has rows.
+    """Base of variables and tables whose rows can be read and scattered to.
 
     Each takes `IndexedSlices` whose indices are rows of this variable and whose values have the
     shape of rows. A row that comes twice is changed twice, except by ``scatter_update``, after

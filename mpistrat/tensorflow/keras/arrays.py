@@ -1,11 +1,12 @@
-"""Keras on arrays: each rank copies the rows of its own part of a batch only.
+"""Feed arrays to Keras: each rank copies only the rows of its own part of a batch.
 
-Keras shuffles and batches the rows' indices and then gathers the rows; what a strategy divides are
-batches of rows. Here it divides batches of indices, in the same way, and the rows are gathered
-after that.
+Keras shuffles and batches the rows' indices, gathers the rows, and lets the strategy divide these
+batches between replicas. Here the strategy divides the batches of indices, in the same way, and
+each rank gathers its own rows after that.
 
-With a seed of TensorFlow's, Keras shuffles each epoch, and each fit, in one and the same way.
-Ranks need to have one, but of a program that sets none each epoch has an order of its own.
+Ranks need a common seed to shuffle alike. But with TensorFlow's global seed Keras shuffles every
+epoch, and every fit, in the same order. So if a program sets none, a common seed is drawn here,
+and each epoch gets an order of its own from it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _strategy: ContextVar[Any] = ContextVar("strategy", default=None)
 
 
 def for_strategy(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the making of an iterator over epochs: its data are for this strategy."""
+    """Wrap ``TFEpochIterator.__init__``: let `own_rows` know the strategy meanwhile."""
 
     def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
         with _data_for(distribute_strategy):
@@ -61,7 +62,7 @@ def _data_for(strategy: Any) -> Iterator[None]:
 
 
 def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what makes a dataset of arrays; for strategies over ranks it is a distributed one."""
+    """Wrap ``ArrayDataAdapter.get_tf_dataset``: over ranks, return a distributed dataset."""
 
     def get_tf_dataset(self: Any) -> Any:
         strategy = _strategy.get()
@@ -155,7 +156,7 @@ def _shuffled(batch: tf.Tensor, draw: tf.Tensor) -> tf.Tensor:
 
 
 def _places(draw: tf.Tensor, count: int) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return what tells where each of `count` indices is in the order that was drawn."""
+    """Return a function that maps indices below `count` through a random permutation."""
     seed = tf.cast(draw, tf.uint32)  # of 32 bits each
 
     def places(batch: tf.Tensor) -> tf.Tensor:

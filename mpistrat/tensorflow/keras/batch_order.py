@@ -23,7 +23,7 @@ _local = threading.local()  # Keras shuffles on threads of its own
 
 
 class _Random:
-    """Stands for Python's module in Keras's; shuffles by what this thread was given, if it was."""
+    """Replace the module ``random`` in Keras's; shuffle by this thread's generator, if any."""
 
     def shuffle(self, items: list[Any]) -> None:
         (getattr(_local, "random", None) or random).shuffle(items)
@@ -33,14 +33,14 @@ class _Random:
 
 
 def install() -> None:
-    """Let Keras shuffle by an order that ranks have in common, if they have. **Local.**"""
+    """Replace the module ``random`` in Keras's adapter of PyDatasets. **Local.**"""
     sys.modules[_MODULE].random = _Random()  # type: ignore[attr-defined]
 
 
 def agree_on_batches(adapter: Any, communicator: Communicator) -> None:
     """Give ranks one order of the batches of `adapter`, unless they have one. **Collective.**
 
-    They have where Python's generators are in one state on all ranks.
+    They have one if Python's generator is in the same state on all of them.
     """
     kind = getattr(sys.modules[_MODULE], "PyDatasetAdapter", None)
     if kind is None or not isinstance(adapter, kind) or not adapter.shuffle:
@@ -72,7 +72,7 @@ def shuffled_alike(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shuffled_alike_ahead(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what Keras's thread does that has batches made ahead by several workers."""
+    """Wrap ``OrderedEnqueuer._run``, the thread that has several workers make batches ahead."""
 
     def run(self: Any) -> None:
         _local.random = getattr(self, _NAME, None)

@@ -15,7 +15,7 @@ __all__ = ["built_from_own_batch"]
 
 
 def built_from_own_batch(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what builds: from this rank's batch, since those of the ranks may differ in length."""
+    """Wrap ``_maybe_symbolic_build``: build from this rank's batch; lengths differ by rank."""
 
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         strategy = self.distribute_strategy
@@ -36,10 +36,10 @@ def built_from_own_batch(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _known_batch(adapter: Any) -> Any:
-    """Return what is known of batches of a generator or PyDataset without reading one; or None.
+    """Return the form of a batch of a generator or PyDataset without reading one; else None.
 
-    An iterator would read ahead: of a generator that can be read once, and of what the workers of
-    a PyDataset have made. Keras loses such batches, and errors with them, in one process, too.
+    An iterator would take batches from a generator that can be read once, or from the queue of a
+    PyDataset's workers. Keras loses these batches, and errors in them, in one process, too.
     """
     peeked = getattr(adapter, "_first_batches", None)
     batch = peeked[0] if peeked else getattr(adapter, "_output_signature", None)

@@ -1,8 +1,8 @@
 """Enter the scope of a model's strategy in Keras's ``compile``, which makes metrics.
 
-Keras makes the variables of a loss's mean when a model is compiled, which need not be in the scope
-that the model was made in. In one process all replicas count in them all the same; over ranks they
-would be each rank's own, and so would be what ``evaluate`` returns.
+``compile`` makes the variables of the loss's mean, and a program may call it outside of the scope
+that the model was made in. In one process all replicas update the same variables anyway. Over
+ranks each rank would have its own, and ``evaluate`` would return a loss of its own rows only.
 """
 
 from __future__ import annotations

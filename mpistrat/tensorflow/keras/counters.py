@@ -1,7 +1,8 @@
 """Add to Keras's counters atomically where several workers count at the same time.
 
 Keras adds by reading, adding and assigning, so that of two workers one may be lost: metrics would
-see too few rows, and an optimizer too few steps. A server adds in one piece.
+see too few rows, and an optimizer too few steps. TensorFlow's ``assign_add`` is atomic on a
+server.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["made_atomic"]
 
 
 def made_atomic(name: str, is_stateless: Callable[[], bool]) -> Callable[[Any], Any]:
-    """Return what makes a method of Keras's variables, ``assign_add`` or so, TensorFlow's.
+    """Return a wrapper of the method `name` of Keras's variables that calls TensorFlow's.
 
     Only where `ParameterServerStrategy` is the current one, and not while `is_stateless` says that
     Keras only tries what a function would do.

@@ -19,7 +19,7 @@ _PASS = "_mpistrat_pass"  # of an epoch's iterator: the number of its pass over 
 
 
 def in_data_order(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Model.predict``: ranks divide rows, not files, whose order would be another one."""
+    """Wrap ``Model.predict``: divide rows, not files, so that results come in the data's order."""
 
     def predict(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.distribute_strategy
@@ -32,7 +32,7 @@ def in_data_order(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compared_now_and_then(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the generator of an epoch's steps; ranks compare their data between some of them."""
+    """Wrap the generator of an epoch's steps: compare the ranks' data after some of them."""
 
     def enumerate_iterator(self: Any) -> Iterator[Any]:
         agreement = agreement_of(self._distributed_dataset)
@@ -43,7 +43,7 @@ def compared_now_and_then(original: Callable[..., Any]) -> Callable[..., Any]:
         due = _EARLY
         for number, step in enumerate(original(self)):
             steps = number * self.steps_per_execution
-            if number == 1:  # the first call has read of this pass, and nobody else's
+            if number == 1:  # the first step was read: the newest pass is this epoch's
                 setattr(self, _PASS, agreement.newest)
             if steps >= due:
                 agreement.compare(number=getattr(self, _PASS))

@@ -19,9 +19,9 @@ _sums = threading.local()
 
 
 def finite_on_all(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Skip a step on all replicas if one has overflowed.
+    """Wrap ``check_finite``: skip a step on all replicas if the gradients of one overflowed.
 
-    Keras looks at gradients before they are summed: replicas that disagree would step apart.
+    Keras looks at a replica's own gradients, so only some replicas might skip the step.
     """
 
     def check_finite(self: Any, grads: Any) -> Any:
@@ -36,7 +36,7 @@ def finite_on_all(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def clip_sums(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Clip the gradients of the whole batch; Keras would clip each replica's before the sum."""
+    """Wrap ``_clip_gradients``: sum over the replicas first, which Keras does after clipping."""
 
     def clip(self: Any, grads: Any) -> Any:
         limits = (self.clipnorm, self.global_clipnorm, self.clipvalue)
@@ -50,11 +50,12 @@ def clip_sums(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sum_once(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave what was summed to be clipped as it is."""
+    """Wrap ``_all_reduce_sum_gradients``: do not sum again what `clip_sums` has summed."""
 
     def all_reduce(self: Any, grads_and_vars: Any) -> Any:
         pairs = list(grads_and_vars)
-        # Told by identity: an error may have come between the clipping and here.
+        # Compared by identity: after an error between clipping and this call, they are of an
+        # earlier step.
         clipped, _sums.clipped = getattr(_sums, "clipped", ()), ()
         are_summed = list(map(id, clipped)) == [id(grad) for grad, _ in pairs]
         return pairs if are_summed else original(self, pairs)

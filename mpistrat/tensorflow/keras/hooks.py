@@ -1,8 +1,8 @@
-"""Replace functions of Keras that take one process's results for those of all replicas.
+"""Hook Keras 3: wrap the functions that take one process's results for those of all replicas.
 
-Keras asks whether it runs under TensorFlow's own multi-worker strategies, and else takes the
-results of this process for all. The functions here take the place of those few of its functions,
-and leave other strategies to them.
+Outside of TensorFlow's own multi-worker strategies Keras knows of one process only. Each wrapper
+here and in the other files of this folder takes Keras's function and returns one that does what
+is right over ranks; under any other strategy it calls Keras's.
 """
 
 from __future__ import annotations
@@ -48,13 +48,17 @@ _counts_steps: ContextVar[bool] = ContextVar("counts_steps", default=False)
 
 
 def install() -> None:
-    """Put the functions in their places if Keras is loaded. Idempotent. **Local.**"""
+    """Wrap Keras's functions if Keras is loaded. Idempotent. **Local.**
+
+    Where a function is wrapped twice, the wrapper that was put last runs first.
+    """
     trainer = sys.modules.get(_TRAINER)
     if trainer is None or hasattr(trainer, "_mpistrat"):
         return
     trainer._mpistrat = True  # type: ignore[attr-defined]
     _run_by_driver(trainer.TensorFlowTrainer)
     callbacks = sys.modules["keras.src.callbacks"]
+    # Losses and logs: means over the rows of all replicas.
     loss = sys.modules["keras.src.losses.loss"]
     _replace(loss, "scale_loss_for_distribution", scaled_by_share)
     _replace(loss, "unscale_loss_for_distribution", _unscale)
@@ -64,19 +68,23 @@ def install() -> None:
     _replace(sys.modules["keras.src.trainers.trainer"].Trainer, "compile", compiled_in_scope)
     _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", built_from_own_batch)
     _take_data(trainer)
+    # Parameter servers: workers run the steps, and read the data.
     _replace(trainer.TensorFlowTrainer, "_make_function", _steps_on_workers)
     _replace(trainer.TensorFlowTrainer, "make_predict_function", _predictions_on_workers)
     _replace(trainer.TFEpochIterator, "_get_iterator", _worker_data)
     _replace(trainer.TFEpochIterator, "tf_sync", _settled)
     _replace(trainer, "potentially_ragged_concat", _all_predictions)
+    # Callbacks that save: once, by rank 0.
     _replace(callbacks.ModelCheckpoint, "_save_model", _by_chief)
     _replace(callbacks.BackupAndRestore, "_save_model", _by_chief)
     _replace(callbacks.BackupAndRestore, "on_train_end", _by_chief)
+    # Gradients: checked and clipped after their sum over the replicas.
     scaler = sys.modules["keras.src.optimizers.loss_scale_optimizer"].LossScaleOptimizer
     _replace(scaler, "check_finite", gradients.finite_on_all)
     optimizer = sys.modules["keras.src.backend.tensorflow.optimizer"].TFOptimizer
     _replace(optimizer, "_clip_gradients", gradients.clip_sums)
     _replace(optimizer, "_all_reduce_sum_gradients", gradients.sum_once)
+    # Files: all ranks or one may save; a file appears at its path whole, and once.
     saving = sys.modules["keras.src.saving.saving_lib"]
     _replace(saving, "get_attr_skipset", made_alone)
     _replace(saving, "save_model", written_whole)
@@ -183,12 +191,15 @@ def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_tensorflow(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Deny that a strategy of ours is TensorFlow's of several workers, whatever its name is."""
+    """Wrap the test for TensorFlow's multi-worker strategies, which goes by a class's name.
+
+    A strategy over ranks may have that name, and must not be taken for one.
+    """
     return lambda strategy: not is_ours(strategy) and original(strategy)
 
 
 def all_rows(strategy: Any, value: Any) -> tf.Tensor:
-    """Return the rows in the order of the data: the ranks' first replicas have the first ones."""
+    """Gather predictions in the data's order: rows of the ranks' first replicas come first."""
     local = strategy.experimental_local_results(value)
     return tf.concat([strategy.extended.bridge.all_gather(one) for one in local], axis=0)
 
@@ -248,7 +259,7 @@ def means(values: Any, strategy: Any) -> Any:
 
 
 def _by_chief(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Let rank 0 do it, and the others wait until it is done, or has failed."""
+    """Let only rank 0 run a callback's method; the others wait for it, and fail if it fails."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.model.distribute_strategy
@@ -258,6 +269,7 @@ def _by_chief(original: Callable[..., Any]) -> Callable[..., Any]:
         with strategy.communicator.checking():
             if strategy.is_chief:
                 result = original(self, *args, **kwargs)
+        # By `best` a ModelCheckpoint decides whether it saves: the ranks must decide alike.
         told = strategy.communicator.bcast_object(getattr(self, "best", None))
         if told is not None:
             self.best = told
@@ -267,7 +279,7 @@ def _by_chief(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _weights_written_whole(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave weights in several files to Keras: these say each other's names."""
+    """Write weights whole, unless Keras splits them into files that name each other."""
     whole = written_whole(original)
 
     def save(model: Any, path: Any, max_shard_size: Any = None, **kwargs: Any) -> Any:
@@ -336,7 +348,7 @@ def _check_whole(model: Any) -> None:
 
 
 def _worker_data(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Let each worker read the batches of its steps."""
+    """Let each worker read the batches of its own steps."""
 
     def get_iterator(self: Any) -> Any:
         strategy = self._distribute_strategy
@@ -352,7 +364,7 @@ def _worker_data(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _settled(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wait for the steps on the workers, too, where Keras waits for those of an epoch."""
+    """Wait for the workers' steps where Keras waits for the steps of an epoch."""
 
     def tf_sync(self: Any) -> None:
         original(self)
@@ -363,7 +375,7 @@ def _settled(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _all_predictions(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Put together what workers have predicted, output by output."""
+    """Concatenate the workers' predictions, output by output."""
 
     def concat(batches: list[Any]) -> Any:
         if not isinstance(batches[0], Prediction):

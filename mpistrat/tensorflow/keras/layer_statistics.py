@@ -1,10 +1,10 @@
 """Average the statistics of layers, such as moving means, over all replicas.
 
-Keras leaves each replica its own in ``BatchNormalization``: each rank would predict and save
-something else. A moving mean moves by a part of the way to the batch's, so that the mean over the
-replicas after a step is what a mean in each assignment would have given. It is taken at the end of
-a ``strategy.run`` that has written some, by one all-reduce; a replica counts as much as it has
-rows of the batch.
+In Keras each replica keeps the statistics of its own rows in ``BatchNormalization``, so ranks
+would predict and save different things. A moving mean is linear in the batches' means: averaging
+it over the replicas after a step gives the same as averaging in each assignment. That is done at
+the end of a ``strategy.run`` that has written statistics, by one all-reduce; replicas are weighted
+by rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _local = _Local()
 
 
 def made_by_layer(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Layer.add_weight``: mark what a layer changes by itself, with no rule for replicas.
+    """Wrap ``Layer.add_weight``: mark variables that layers update without an aggregation.
 
     What is synchronized by other means is equal on all replicas already, and so are an optimizer's
     variables, which layers do not make. A state of an RNN is no weight, and each replica's own.
@@ -83,7 +83,7 @@ def _is_marked(value: Any) -> bool:
 def moments_of_rows(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``BatchNormalization._moments``: a replica without rows takes the moving ones.
 
-    The mean of no rows is no number, and neither would be the gradients of all replicas.
+    The mean of no rows is NaN, and would make the gradients of all replicas NaN.
     """
 
     def moments(self: Any, inputs: Any, mask: Any) -> Any:
@@ -111,7 +111,7 @@ def note_assignment(value: Any) -> None:
 
 
 def _note_call(function: bytes, inputs: Any) -> None:
-    """Note what a function writes that is called eagerly."""
+    """Note the variables that a ``tf.function`` writes, when it is called eagerly."""
     if _local.handles is not None and inputs:
         _note(written_variables.inputs_of_function(function.decode(), inputs))
 
@@ -126,9 +126,9 @@ private_api.watch_functions(_note_call)
 
 @contextmanager
 def averaged() -> Iterator[None]:
-    """Average in the end what a replica's function has written in the block. To be entered by all.
+    """Average, at the end of the block, statistics that a replica function has written in it.
 
-    **Collective** if there is such a thing, and **Local** else.
+    All replicas enter it. **Collective** if statistics were written, else **Local**.
     """
     if _local.handles is not None:  # in a step of a replica already
         yield
@@ -148,7 +148,7 @@ def averaged() -> Iterator[None]:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Let a mismatch in this block say what it is about, where the block calls collectives now."""
+    """Label the block's collectives, so that an error names the layers' statistics."""
     context = our_replica()
     extended = context.strategy.extended
     if not tf.executing_eagerly() or len(extended.worker_devices) > 1:
@@ -183,6 +183,6 @@ def _mean(mine: tf.Tensor) -> tf.Tensor:
     if share is None:
         return context.all_reduce("mean", mine)
     share = tf.reshape(tf.cast(share, mine.dtype), [1])
-    weighted = tf.where(share > 0, mine * share, 0)  # the mean of no rows is no number
+    weighted = tf.where(share > 0, mine * share, 0)  # the mean of no rows is NaN
     total = context.all_reduce("sum", tf.concat([weighted, share], axis=0))
     return tf.where(total[-1:] > 0, total[:-1], mine)

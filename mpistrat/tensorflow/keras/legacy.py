@@ -25,7 +25,7 @@ _HDF5 = (".h5", ".hdf5", ".keras")
 
 
 def install() -> None:
-    """Put the functions in their places if legacy Keras is loaded. Idempotent. **Local.**"""
+    """Wrap legacy Keras's functions if it is loaded. Idempotent. **Local.**"""
     training: Any = sys.modules.get(_TRAINING)
     if training is None or hasattr(training, "_mpistrat"):
         return

@@ -1,7 +1,7 @@
 """Let Keras print and log once, not on every rank: progress bars, tables, event files.
 
-Rank 0 does all of it. On other ranks the callbacks do the same but write nowhere, so a program's
-own subclass of one finds everything in its place, and what it reads of the model it reads on all.
+Rank 0 does all of it. On other ranks the callbacks run too but write nowhere: subclasses in a
+program find all attributes set, and read the model, which may be a collective, on every rank.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def _say_how_to_see_others() -> None:
 
 
 def end_together(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fit: no rank goes on before rank 0 has written what its callbacks write at the end.
+    """Wrap ``fit``: end with a barrier, after which the files of rank 0's callbacks are there.
 
-    The ranks are patient there: rank 0 alone may send a model somewhere, and giving up would end
-    it and the job after all of the training. A rank that has ended or failed is noticed at once.
+    Its deadline is long: rank 0 alone may upload a model, and a timeout would end the job after
+    all of the training. A rank that has ended or failed is noticed at once.
     """
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def end_together(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def to_nowhere(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what opens the file of a CSVLogger."""
+    """Wrap ``CSVLogger.on_train_begin``: only rank 0 opens the file, others ``os.devnull``."""
 
     def on_train_begin(self: Any, logs: Any = None) -> None:
         name = self.filename

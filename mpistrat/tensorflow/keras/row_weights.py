@@ -1,7 +1,7 @@
 """Weight a replica's values by its share of a step's rows, as batches may be unequal.
 
-The mean of the replicas' means is the mean of all rows only if all have equally many. With its
-share as weight, each replica's mean counts for what it is.
+The mean of the replicas' means is the mean of all rows only if all have equally many. So each
+replica's mean is weighted by its share of the rows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ __all__ = ["current", "of_batch"]
 
 class _Local(threading.local):
     batch: tf.Tensor | None = None
-    graph: Any = (
-        None  # that the share is a tensor of; a nested one cannot lend it to its outer one
-    )
+    # The graph that the share is a tensor of: an outer graph cannot use an inner graph's tensor.
+    graph: Any = None
     share: tf.Tensor | None = None
 
 
@@ -48,8 +47,9 @@ def _first_tensor(args: Any) -> tf.Tensor | None:
 def current() -> tf.Tensor | None:
     """Return this replica's rows over all replicas' rows; None if all have equally many.
 
-    A batch of known length is one that every replica has. To be called in a replica function, by
-    all replicas. **Collective** the first time in a step, and in each function or branch in it.
+    In a graph, a length that is known while tracing is the same on every replica. All replicas
+    call it, in a replica function. **Collective** the first time in a step, and in each function
+    or branch in it.
     """
     batch = _local.batch
     if batch is None or (not tf.executing_eagerly() and _has_known_length(batch)):

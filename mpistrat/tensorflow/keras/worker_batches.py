@@ -13,7 +13,7 @@ __all__ = ["Batches", "WorkerData", "of_worker"]
 
 
 class WorkerData:
-    """A data set that Keras may iterate over, epoch by epoch, without seeing what is in it.
+    """A data set whose batches workers read; Keras iterates over it without seeing them.
 
     Every worker has the same data set, and takes of it the batches of the steps that it gets; the
     numbers of batches go with the steps. Where the length is not known, or the data only exists
@@ -54,17 +54,17 @@ class WorkerData:
         return self._iterators
 
     def reserved(self, count: int) -> int:
-        """Return the first of `count` batches that nobody else gets, all in one pass."""
+        """Reserve `count` batches in a row; return the number of the first."""
         first = self._used
         self._used += count
         return first
 
     def follow(self, finish: Callable[[], None]) -> None:
-        """Have `finish` called whenever all steps have ended."""
+        """Call `finish` whenever `settle` has seen all steps end."""
         self._finish = finish
 
     def settle(self) -> None:
-        """Wait until all that was scheduled has ended."""
+        """Wait until all scheduled steps have ended."""
         self.coordinator.join()
         if self._finish is not None:
             self._finish()
@@ -119,7 +119,7 @@ class Batches:
 def of_worker(step: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     """Return `step` as a function of an iterator on a worker, and the number of the batch.
 
-    What is before that batch is left out: another worker had it.
+    Batches before that one are skipped: other workers had them.
     """
 
     def from_worker(iterator: Any, number: tf.Tensor) -> Any:

@@ -19,7 +19,7 @@ _AHEAD = 4  # functions for each worker that may be under way
 
 
 class _Running:
-    """What is under way, in the order in which it was sent."""
+    """Scheduled functions that have not ended, in the order in which they were sent."""
 
     def __init__(self, coordinator: Any) -> None:
         self.coordinator = coordinator
@@ -27,11 +27,11 @@ class _Running:
         self._most = _AHEAD * coordinator.strategy.tasks.num_workers
 
     def add(self, remote: Any) -> None:
-        """Take in the result to come of one more."""
+        """Add a function's result to come."""
         self._waiting.append(remote)
 
     def ended(self, is_any_wanted: bool) -> list[Any]:
-        """Return the results that are there; wait for one if it is wanted, or too many run."""
+        """Return results that have arrived; wait for one if it is wanted, or if too many run."""
         found: list[Any] = []
         while self._waiting:
             is_wanted = is_any_wanted and not found
@@ -54,7 +54,7 @@ class _Running:
 
 
 class Steps:
-    """Keras's train or test function: a call sends the next steps, and tells what is known.
+    """Keras's train or test function: a call sends the next steps, and returns the newest logs.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Steps:
 
 
 class Prediction:
-    """What workers will have predicted for some batches; a leaf of Keras's nests.
+    """Predictions of workers for some batches, fetched when read; a leaf of Keras's nests.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class Predictions:
         self._running = _Running(coordinator)
 
     def __call__(self, batches: list[Any]) -> Prediction:
-        """Send a list of batches; return what will come of them."""
+        """Send a list of batches; return their predictions to come."""
         remotes = [self._coordinator.schedule(self._predict, (batch,)) for batch in batches]
         for one in remotes:
             self._running.add(one)
