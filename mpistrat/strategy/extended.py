@@ -171,6 +171,7 @@ class StrategyExtended(Updating):
         try:
             return self._call(fn, args, kwargs or {})
         except BaseException as error:
+            # Other ranks may wait in a collective that this one will not come to.
             self.communicator.fail(error)
             raise
 

@@ -72,7 +72,7 @@ class Delegate(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         value = self._read()
-        if type(value) is not np.ndarray:
+        if type(value) is not np.ndarray:  # of another library, or on a GPU
             found = on_device.to_host(value)
             value = np.asarray(value) if found is None else found
         if dtype is not None and value.dtype != dtype:

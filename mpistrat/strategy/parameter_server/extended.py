@@ -19,7 +19,7 @@ from mpistrat.ps.server.update_message import Move
 from mpistrat.ps.transport.connections import Seat
 from mpistrat.strategy.gpu_extended import GpuExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.parameter_server.round_share import InRound
+from mpistrat.strategy.parameter_server.round_gradients import RoundGradients
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import colocation
 from mpistrat.strategy.variables.base import Variable
@@ -56,7 +56,7 @@ class ParameterServerExtended(GpuExtended):
         alone = single_process_communicator()
         super().__init__(strategy, alone, seat.me.devices or local_devices(None, 0))
         self.client = Client(seat)
-        self._in_round: InRound | None = None
+        self._in_round: RoundGradients | None = None
         self._partitioner = partitioner
         self._placement = Placement(self.client.num_ps)
         self._keys = itertools.count(1)
@@ -91,7 +91,7 @@ class ParameterServerExtended(GpuExtended):
             raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
         plain: Iterable[Variable] = (Variable.plain(**arguments) for arguments in all_arguments)
         sizes = list(map(_known_nbytes, all_arguments))
-        if None in sizes:
+        if None in sizes:  # parts are placed by their sizes: make all before the first is placed
             plain = list(plain)
             sizes = [one.live().nbytes for one in plain]
         beside = colocation.colocated_with()
@@ -109,6 +109,7 @@ class ParameterServerExtended(GpuExtended):
         options = (plain.trainable, plain.synchronization, plain.aggregation)
         spec = VariableSpec(key, ps, plain.name, value.shape, value.dtype, *options)
         variable = self.known_variable(spec)
+        # Not at exit: the ps end then, with all that they have.
         weakref.finalize(variable, self.client.drop_later, ps, key).atexit = False
         return variable
 
@@ -144,12 +145,14 @@ class ParameterServerExtended(GpuExtended):
 
     def work_in_rounds(self) -> None:
         """Let an optimizer's steps on this worker be shares of one for the round."""
-        self._in_round = InRound(self.client)
+        self._in_round = RoundGradients(self.client)
 
     def begin_call(self, number: int, place: int) -> None:
         """Begin a function on this worker: by its number, and its place in a round."""
         if self._in_round is not None:
             self._in_round.begin(number, place)
+            # In a round the replicas of all workers are numbered together, in their order; the
+            # contexts carry the numbers, so bind() makes them anew.
             before = self.client.seat.roster.workers[: max(place, 0)]
             self.first_replica = sum(worker.num_replicas for worker in before)
             self.bind(self._strategy)

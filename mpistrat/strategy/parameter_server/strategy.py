@@ -167,6 +167,7 @@ class ParameterServerStrategy(Strategy):
         self._is_closed = True
         program_end.forget(self)
         try:
+            # Workers before ps: a function that still runs there needs these.
             has_lost = self._end_workers()
         except BaseException as error:
             self.abandon(short(error))  # the ps would wait for the end for good
@@ -176,7 +177,7 @@ class ParameterServerStrategy(Strategy):
         self.extended.end(has_lost)
         if self.embedded is not None:
             self.embedded.join()
-        if has_lost:
+        if has_lost:  # closing is collective, and a rank is missing
             self.job.leave("a member of the job was lost before")
         else:
             self.job.close()

@@ -177,7 +177,7 @@ class Combiner:
         is_shared = self.num_local > 1 and not isinstance(value, DistributedValues)
         values = value.values if isinstance(value, DistributedValues) else (value,)
         if is_shared:
-            values *= self.num_local
+            values *= self.num_local  # it counts once for each replica
         with self.communicator.checking():
             sums, counts = reduce_along(values, axis, op.value.lower())
         dtype = as_array(values[0]).dtype
@@ -185,6 +185,7 @@ class Combiner:
         if op is ReduceOp.SUM:
             total = self.reduce_nest(op, sums, options, label)
             return np.asarray(total.astype(dtype, copy=False))
+        # Lengths along the axis differ by replica: the divisor is a sum over all, too.
         total, count = self.reduce_nest(ReduceOp.SUM, (sums, counts), options, label)
         mean = np.true_divide(total, count)
         return np.asarray(mean.astype(result_dtype("mean", dtype), copy=False))

@@ -153,11 +153,13 @@ class CollectiveAllReduce(CrossDeviceOps):
         """Return one combined array for each value: new ones, or arrays that `shared` owns."""
         with nullcontext() if self.communicator is None else self.communicator.checking():
             columns = [_arrays(value) for value in values]
+            # Summed here first: one array a rank travels, however many replicas there are.
             sums = [self.local_sum(_widened(reduce_op, column)) for column in columns]
         if shared is None or self.communicator is None or self.communicator.size == 1:
             totals = self.over_ranks(sums, options)
         else:
             totals = shared.sum(sums, **_of_list(options))
+        # Attached to no strategy, as in TensorFlow, it divides by this rank's replicas.
         count = self.num_replicas or (len(columns[0]) if columns else 1)
         name = "mean" if reduce_op is ReduceOp.MEAN else "sum"
         return [

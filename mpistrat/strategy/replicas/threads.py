@@ -56,6 +56,7 @@ class _Replica:
         self._runs = True
         if not self._has_started:
             self._has_started = True
+            # In a copy of the caller's context: scopes hold in it, and its own end with it.
             run_in_pool(partial(contextvars.copy_context().run, self._main))
         else:
             self._resume.release()
@@ -70,7 +71,7 @@ class _Replica:
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of run()
             self.error = error
         self.done = True
-        return self._tell
+        return self._tell  # called once the thread is idle: the next step may take it
 
     def _tell(self) -> None:
         """Wake the thread of run(), if it still waits."""
@@ -167,6 +168,7 @@ class ReplicaThreads:
         functions = [_code(fn) for fn, _, _ in requests]
         if any(function is not functions[0] for function in functions):
             self._complain()
+        # Equal objects stay one, others become PerReplica, as in what run() returns.
         args = regroup([args for _, args, _ in requests])
         kwargs = regroup([kwargs for _, _, kwargs in requests])
         strategy = self._contexts[0].strategy

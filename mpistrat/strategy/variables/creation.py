@@ -37,7 +37,7 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
     if "initial_value" not in kwargs:
         raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
     extended = strategy.extended
-    if not extended.mirrors_variables:
+    if not extended.mirrors_variables:  # of one process: there is nobody to agree with
         variable: Variable = Variable.plain(**kwargs)
         variable.distribute_strategy = strategy
         return variable
@@ -47,6 +47,8 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
             f"variable {kwargs.get('name') or 'Variable'!r}: `NONE` variable synchronization mode"
             " is not supported by strategies with replicas; expected AUTO, ON_WRITE or ON_READ"
         )
+    # An error here is raised on all ranks: one that raised alone would leave the others waiting
+    # in the collectives below.
     with extended.communicator.checking():
         _check(kwargs, synchronization)
     # The ranks must agree on how it behaves; the value and the name are rank 0's and their own.
@@ -81,6 +83,6 @@ def _initial_value(strategy: Strategy, kwargs: dict[str, Any]) -> Array:
 
 
 def _component(extended: StrategyExtended, index: int, **kwargs: Any) -> Variable:
-    if index > 0:
+    if index > 0:  # the copies' names are TensorFlow's
         kwargs["name"] = f"{kwargs.get('name') or 'Variable'}/replica_{index}"
     return extended.new_copy(**kwargs)

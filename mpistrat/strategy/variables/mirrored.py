@@ -105,9 +105,9 @@ class MirroredVariable(DistributedVariable):
 
     def _assign(self, method: str, value: ArrayLike) -> Variable:
         mode = context.current()
-        if mode is not None and mode.updating is not None:
+        if mode is not None and mode.updating is not None:  # in extended.update: this copy
             getattr(self._component(), method)(value)
-        elif mode is None or mode.replica is None:
+        elif mode is None or mode.replica is None:  # all ranks make this call: nothing is sent
             if isinstance(value, Delegate):  # as it reads here, not in each copy
                 value = value._read()
             self.distribute_strategy.extended.update_components(self, _call(method), (value,), {})
@@ -118,6 +118,7 @@ class MirroredVariable(DistributedVariable):
                     " the replicas' values; pass aggregation=VariableAggregation.MEAN (or SUM,"
                     " ONLY_FIRST_REPLICA) to Variable, or assign across replicas"
                 )
+            # Each replica has a value of its own: they become one in a merge call.
             mode.replica.merge_call(_assign_merged, args=(self, method, value))
         return self
 

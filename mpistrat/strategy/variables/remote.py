@@ -127,6 +127,7 @@ class ServedVariable(Variable):
         found = [
             one._in_place.read(version) for one, (version, _) in zip(variables, seen, strict=True)
         ]
+        # With a version: a ps sends the value only if ours is not the current one.
         wanted = [
             (one.spec.ps, "read", one.spec.key, version)
             for one, (version, _), answer in zip(variables, seen, found, strict=True)

@@ -131,6 +131,7 @@ def _indices(adapter: Any, original: Callable[..., Any], seed: int | None) -> tf
 
     With a seed they are in an order that is another one whenever they are iterated over.
     """
+    # Keras's own code makes the batches, of what looks like its data; then both are put back.
     inputs, shuffle = adapter._inputs, adapter._shuffle
     adapter._inputs = np.arange(adapter._num_samples)
     adapter._shuffle = shuffle if seed is None else False

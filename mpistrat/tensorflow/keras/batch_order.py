@@ -58,6 +58,7 @@ def shuffled_alike(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the generator of an epoch's batches, which shuffles before the first."""
 
     def generate(self: Any) -> Iterator[Any]:
+        # Keras shuffles when it is asked for the first batch, so the generator is set until then.
         batches = original(self)
         _local.random = getattr(self, _NAME, None)
         try:

@@ -125,6 +125,7 @@ def of_worker(step: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     def from_worker(iterator: Any, number: tf.Tensor) -> Any:
         found, batch = iterator.get_next()
         flat = tf.nest.flatten(batch, expand_composites=True)
+        # The loop runs in the graph, and carries tensors only: a batch may hold None, too.
         places = [i for i, one in enumerate(flat) if one is not None]
 
         def behind(_: Any, *__: Any) -> list[Any]:

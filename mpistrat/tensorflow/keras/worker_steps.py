@@ -108,7 +108,9 @@ class Steps:
             if remote is None:
                 break
             self._running.add(remote)
+        # The newest: of a step that has ended since the last call, or else those of before.
         self._logs = [self._logs, *self._running.ended(is_any_wanted=self._logs is None)][-1]
+        # A copy, which `finish` completes in place: Keras has it until the end of the epoch.
         self._told = dict(self._logs) if isinstance(self._logs, dict) else self._logs
         return self._told
 

@@ -1,4 +1,4 @@
-"""A worker's share of a synchronous round: gradients that the servers keep until its end."""
+"""Send a worker's gradients of a synchronous round to the ps, which keep them until its end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.ps.client.client import Client
 
-__all__ = ["InRound"]
+__all__ = ["RoundGradients"]
 
 
-class InRound:
+class RoundGradients:
     """Send a worker's gradients of synchronous rounds to the ps, which apply them at the end.
 
     Parameters
