@@ -2,8 +2,8 @@
 
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
-#include <sched.h>
 
+#include "../common/backoff.h"
 #include "fast_allreduce.h"
 #include "flight_recorder.h"
 #include "numpy_api.h"
@@ -77,7 +77,7 @@ void start(Calls& self, const nb::object& described, bool crosses) {
   MpistratSpec spec = nb::cast<Described&>(described).spec;
   spec.crosses = crosses;
   // A fast call may have claimed this for the moment until it sees that it may not begin.
-  while (self.is_busy.exchange(true)) sched_yield();
+  while (self.is_busy.exchange(true)) yield_core();
   self.is_fast = false;
   mpistrat_begin(self.calls, &spec);
 }

@@ -6,17 +6,13 @@
 #include <cstring>
 #include <utility>
 
+#include "../common/clock.h"
+
 namespace mpistrat {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr uint64_t kDriveNs = 2'000'000;                // how long the thread may take to give way
 constexpr std::chrono::microseconds kWaiterGrace(200);  // for one who waits at once to come
-
-uint64_t since(Clock::time_point start) {
-  return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
-}
 
 }  // namespace
 
@@ -87,13 +83,13 @@ int Queue::wait(int64_t number, uint64_t budget_ns) {
   Shared& shared = *shared_;
   Lock lock(shared.mutex);
   ++shared.num_waiting;
-  const Clock::time_point start = Clock::now();
+  const uint64_t start = now_ns();
   for (uint64_t left = budget_ns; shared.num_over <= number;) {
     if (!shared.is_driven && shared.is_busy())
       drive(&lock, left);
     else if (left > 0)
       shared.changed.wait_for(lock, std::chrono::nanoseconds(left));
-    const uint64_t waited = since(start);
+    const uint64_t waited = now_ns() - start;
     if (waited >= budget_ns) break;
     left = budget_ns - waited;
   }

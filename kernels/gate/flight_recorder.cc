@@ -1,8 +1,6 @@
 // The flight recorder: a ring of the last calls, which its readers and its writer share without
 // locks.
 
-#include <time.h>
-
 #include <atomic>
 #include <cstddef>
 #include <limits>
@@ -10,16 +8,11 @@
 #include <new>
 #include <utility>
 
+#include "../common/clock.h"
 #include "mpistrat/gate.h"
 
 namespace mpistrat {
 namespace {
-
-int64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 constexpr int64_t kNobody = std::numeric_limits<int64_t>::max() / 2;
 
@@ -103,7 +96,7 @@ void mpistrat_record_begin(MpistratRecords* records, const MpistratRecord* call)
   slot.nbytes.store(call->nbytes, release);
   slot.op_and_reduction.store(mpistrat::join(call->op, call->reduction), release);
   slot.dtype_and_label.store(mpistrat::join(call->dtype, call->label), release);
-  slot.begin_ns.store(mpistrat::now_ns(), release);
+  slot.begin_ns.store(static_cast<int64_t>(mpistrat::now_ns()), release);
   slot.version.store(2 * number + 2, release);
   records->count.store(number + 1, release);  // the record before this one is whole
 }
@@ -113,7 +106,7 @@ int mpistrat_record_end(MpistratRecords* records, int state) {
   if (number < 0) return 0;
   std::atomic<int64_t>& end_ns = records->slot(number).end_ns;
   if (end_ns.load(kRelaxed) == 0) {
-    const int64_t now = mpistrat::now_ns();
+    const auto now = static_cast<int64_t>(mpistrat::now_ns());
     end_ns.store(state == MPISTRAT_FAILED ? -now : now, std::memory_order_release);
   }
   return number - records->keep_from.load(kRelaxed) >= records->mask / 2;

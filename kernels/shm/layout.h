@@ -65,7 +65,7 @@ struct alignas(kPage) Buffers {
 static_assert(kShortRing >= 4 * kMaxChunk && kRing >= kShortRing, "slots in use are not written");
 
 struct Memory {
-  Bell bell;
+  NodeFutex futex;
   // Then Control[size], then, on a page of their own, Buffers[size].
 
   Control* controls() { return reinterpret_cast<Control*>(this + 1); }

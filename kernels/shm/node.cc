@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "../calls/calls.h"
+#include "../common/clock.h"
 #include "cache_size.h"
 
 namespace mpistrat {
@@ -10,7 +11,7 @@ namespace mpistrat {
 Node::Node(Memory* memory, int rank, int size, int num_cpus)
     : cache_bytes_(last_level_cache_bytes(num_cpus)),
       view_{},
-      waiting_(&memory->bell, size > num_cpus),
+      waiting_(&memory->futex, size > num_cpus),
       sources_(static_cast<size_t>(size)),
       targets_(static_cast<size_t>(size)),
       peers_(static_cast<size_t>(size)),
@@ -135,7 +136,7 @@ void Node::publish() {
     view_.memory->controls()[view_.rank].published.store(view_.counter + 1);
   }
   is_published_ = true;
-  waiting_.ring();
+  waiting_.wake();
 }
 
 void Node::show_line() {

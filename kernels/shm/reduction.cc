@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "../common/futex_wait.h"
+#include "../common/clock.h"
 #include "peer_read/peer_memory.h"
 
 namespace mpistrat {

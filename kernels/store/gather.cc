@@ -3,7 +3,7 @@
 #include <new>
 #include <vector>
 
-#include "../common/sleep_backoff.h"
+#include "../common/backoff.h"
 #include "../rows/prefetch.h"
 #include "../rows/row_partition.h"
 #include "atomic_copy.h"
@@ -114,7 +114,7 @@ class Gathering {
 };
 
 int64_t gather(Gathering& gathering, uint64_t budget_ns) {
-  SleepBackoff backoff(budget_ns);
+  Backoff backoff(kStoreBackoff, budget_ns);
   bool has_time = true;
   for (int attempt = 0; attempt < kAttempts || has_time; ++attempt) {
     if (gathering.copy()) return MPISTRAT_ROWS_DONE;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "../common/sleep_backoff.h"
+#include "../common/backoff.h"
 #include "../rows/prefetch.h"
 #include "atomic_copy.h"
 #include "mpistrat/store.h"
@@ -104,7 +104,7 @@ bool read_version(const MpistratStore& store, const Parts& parts) {
 
 template <class Parts>
 int64_t read_one_version(const MpistratStore& store, const Parts& parts, uint64_t budget_ns) {
-  SleepBackoff backoff(budget_ns);
+  Backoff backoff(kStoreBackoff, budget_ns);
   bool has_time = true;
   for (int attempt = 0; attempt < kAttempts || has_time; ++attempt) {
     if (read_version(store, parts)) return MPISTRAT_ROWS_DONE;
@@ -118,7 +118,7 @@ int64_t read_one_version(const MpistratStore& store, const Parts& parts, uint64_
 // Goes on where it was, so that it ends however much is written.
 template <class Parts>
 int64_t read_each(const MpistratStore& store, const Parts& parts, uint64_t budget_ns) {
-  SleepBackoff backoff(budget_ns);
+  Backoff backoff(kStoreBackoff, budget_ns);
   size_t done = 0;
   do {
     const Source source(store, store.state().buffer);
@@ -151,7 +151,7 @@ bool leaves_room(const MpistratStore& store) {
 
 // Wait until the change in place that `found` tells of is over, which may have begun before its
 // owner could see the lease. Any later one does: so whatever comes next, the data stay.
-bool wait_for_change(const MpistratStore& store, const State& found, SleepBackoff& backoff) {
+bool wait_for_change(const MpistratStore& store, const State& found, Backoff& backoff) {
   while (found.is_changing && store.header()->state.load() == found.word()) {
     if (!backoff.wait()) return false;
   }
@@ -161,7 +161,8 @@ bool wait_for_change(const MpistratStore& store, const State& found, SleepBackof
 }  // namespace
 }  // namespace mpistrat
 
-using mpistrat::SleepBackoff;
+using mpistrat::Backoff;
+using mpistrat::kStoreBackoff;
 using mpistrat::State;
 
 int64_t mpistrat_store_read(const MpistratStore* store, void* out, int is_whole,
@@ -183,7 +184,7 @@ int64_t mpistrat_store_take(const MpistratStore* store, const int64_t* rows, int
 // all sequentially consistent: one of the two sees the other.
 int mpistrat_store_lease(const MpistratStore* store, uint64_t tag, uint64_t budget_ns, int* buffer,
                          uint64_t* version) {
-  SleepBackoff backoff(budget_ns);
+  Backoff backoff(kStoreBackoff, budget_ns);
   do {
     *buffer = store->state().buffer;
     const int lease = mpistrat::take_lease(*store->header(), mpistrat::lease_word(tag, *buffer));

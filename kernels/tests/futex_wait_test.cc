@@ -1,4 +1,4 @@
-// Waiting on a futex: a ring of the bell ends it, and where cores are scarce it uses none.
+// Waiting on a futex: a wake ends it, and where cores are scarce it uses none.
 
 #include "../common/futex_wait.h"
 
@@ -23,8 +23,8 @@ uint64_t used_ns() {
 }
 
 void a_crowded_wait_uses_no_core() {
-  Bell bell{};
-  FutexWait waiting(&bell, true);
+  NodeFutex futex{};
+  FutexWait waiting(&futex, true);
   uint64_t least = UINT64_MAX;
   for (int i = 0; i < 5; ++i) {
     const uint64_t before = used_ns();
@@ -34,14 +34,14 @@ void a_crowded_wait_uses_no_core() {
   CHECK(least < 500'000);
 }
 
-void a_ring_ends_it(bool is_crowded) {
-  Bell bell{};
-  FutexWait waiter(&bell, is_crowded), ringer(&bell, is_crowded);
+void a_wake_ends_it(bool is_crowded) {
+  NodeFutex futex{};
+  FutexWait waiter(&futex, is_crowded), waker(&futex, is_crowded);
   std::atomic<bool> is_there{false};
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     is_there.store(true);
-    ringer.ring();
+    waker.wake();
   });
   CHECK(waiter.wait([&] { return is_there.load(); }, 20'000'000'000u));
   other.join();
@@ -51,5 +51,5 @@ void a_ring_ends_it(bool is_crowded) {
 
 int main() {
   a_crowded_wait_uses_no_core();
-  for (bool is_crowded : {false, true}) a_ring_ends_it(is_crowded);
+  for (bool is_crowded : {false, true}) a_wake_ends_it(is_crowded);
 }

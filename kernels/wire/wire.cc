@@ -5,7 +5,7 @@
 #include <new>
 
 #include "../calls/calls.h"
-#include "../common/futex_wait.h"
+#include "../common/clock.h"
 
 namespace mpistrat::wire {
 namespace {

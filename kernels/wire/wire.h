@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "../common/poll_backoff.h"
+#include "../common/backoff.h"
 #include "direct.h"
 #include "header_exchange.h"
 #include "links.h"
@@ -58,7 +58,7 @@ class Wire {
   Segments segments_;
   Pipeline pipeline_;
   Direct direct_;
-  PollBackoff backoff_;
+  Backoff backoff_{kMessageBackoff};
 
   // The call under way.
   MpistratSpec spec_ = {};

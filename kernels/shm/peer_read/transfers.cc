@@ -1,9 +1,8 @@
 #include "transfers.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
+#include "../../common/backoff.h"
 #include "peer_memory.h"
 
 namespace mpistrat {
@@ -23,7 +22,7 @@ int64_t part_bytes(const NodeView& view) {
 
 // A process that cannot be read any more has ended, which others notice; or memory is short.
 bool try_again() {
-  sched_yield();
+  yield_core();
   return false;
 }
 
