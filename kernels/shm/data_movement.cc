@@ -1,5 +1,7 @@
 #include "data_movement.h"
 
+#include <algorithm>
+
 namespace mpistrat {
 
 Spread::Spread(const MpistratSpec& spec, const NodeView& view)
@@ -68,7 +70,7 @@ bool Spread::read_peers(const NodeView& view) {
 
 Blocks::Blocks(const MpistratSpec& spec, const NodeView& view)
     : spec_(spec), send_(spec.send, spec.num_send), recv_(spec.recv, spec.num_recv) {
-  part_bytes_ = part_bytes(view, spec.most_bytes);
+  part_bytes_ = view.part_bytes(spec.most_bytes);
   steps = std::max<int64_t>(num_pieces(spec.most_bytes, part_bytes_), 1);
   lap_bytes = view.lap_bytes(view.size * spec.most_bytes);
 }

@@ -3,6 +3,7 @@
 
 // bcast, gather, allgather, scatter and alltoall on one node, by chunks through the slots.
 
+#include "../common/pieces.h"
 #include "exchange.h"
 #include "peer_read/transfers.h"
 

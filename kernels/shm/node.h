@@ -18,6 +18,7 @@
 #include "peer_read/peer_memory.h"
 #include "peer_read/peer_read_exchange.h"
 #include "reduction.h"
+#include "regions.h"
 
 namespace mpistrat {
 

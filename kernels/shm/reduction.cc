@@ -4,11 +4,10 @@
 
 #include "../common/clock.h"
 #include "peer_read/peer_memory.h"
+#include "regions.h"
 
 namespace mpistrat {
 namespace {
-
-constexpr int64_t kProbeBytes = 128 << 10;  // shorter arrays gain nothing from being in place
 
 // Whether all results are one array, of which each rank writes its slice.
 bool has_one_result(const NodeView& view) {
@@ -314,7 +313,7 @@ ReduceScatter::ReduceScatter(const MpistratSpec& spec, const NodeView& view)
       send_(spec.send, spec.num_send),
       recv_(spec.recv, spec.num_recv),
       reduction_(spec) {
-  part_bytes_ = part_bytes(view, most_bytes(view));
+  part_bytes_ = view.part_bytes(most_bytes(view));
   steps = std::max<int64_t>(num_pieces(most_bytes(view), part_bytes_), 1);
   lap_bytes = view.lap_bytes(view.size * most_bytes(view));
 }

@@ -1,11 +1,12 @@
 // The ring of slots: a step's slots never lie where those of the two steps before still are read.
 
+#include "../shm/slot_ring.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <random>
 
-#include "../shm/exchange.h"
 #include "helpers/check.h"
 
 namespace {

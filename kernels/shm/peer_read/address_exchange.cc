@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "../regions.h"
 #include "peer_memory.h"
 
 namespace mpistrat {

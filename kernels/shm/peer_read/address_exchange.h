@@ -11,6 +11,7 @@
 // What is said in step 0 may be read up to the last step but one, which ends before a rank can say
 // anything of its next call.
 
+#include "../../common/pieces.h"
 #include "../exchange.h"
 
 namespace mpistrat {

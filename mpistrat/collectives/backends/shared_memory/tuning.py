@@ -71,7 +71,9 @@ class _Sizes:
 
 @dataclass(frozen=True)
 class Tuning(_Sizes):
-    """Those of a kind of call in shared memory; 0 is the built-in one (kernels/shm/exchange.h).
+    """Those of a kind of call in shared memory; 0 is the built-in one.
+
+    The built-in ones are in kernels/shm/default_tuning.h.
 
     Attributes
     ----------
