@@ -28,14 +28,14 @@ _IN_PLACE = tf.distribute.InputOptions(
 
 
 class OverRanks:
-    """What makes a StrategyExtended of one process one of all ranks; to be inherited first.
+    """Mixin that extends TensorFlow's StrategyExtended of one process to all ranks; list it first.
 
     Attributes
     ----------
     bridge
         The collectives between ranks; to be set before anything else.
     worker_devices
-        This rank's devices, from the class that is made to be of all ranks.
+        This rank's devices, from TensorFlow's class.
     """
 
     bridge: Bridge
@@ -80,7 +80,7 @@ class OverRanks:
         return self.bridge.rank == 0
 
     def name_task(self) -> None:
-        """Say which task this rank is, in private names of TensorFlow's multi-worker strategy.
+        """Set the private names by which TensorFlow's multi-worker strategy says its task.
 
         Libraries read them, such as KerasTuner for the names of temporary folders. **Local.**
         """
@@ -115,7 +115,7 @@ class OverRanks:
     # ----------------------------------------------------------------------------- variables
 
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
-        """Return what replica 0 of all ranks has; Python numbers are equal on all anyway."""
+        """Return the tensor of rank 0 on all ranks; Python numbers are equal on all anyway."""
         if isinstance(tensor, (float, int)) or self.bridge.size == 1:
             return super()._broadcast_to(tensor, destinations)  # type: ignore[misc]
         told = self.bridge.broadcast(tensor, is_new=False)
@@ -215,7 +215,7 @@ class OverRanks:
     # ----------------------------------------------------------------------------- reductions
 
     def _is_of_no_rank(self, value: Any) -> bool:
-        """Whether a value is all replicas'; on several ranks, what is bare counts once a rank."""
+        """Whether a bare value is all replicas' one; on several ranks each rank has its own."""
         return self.bridge.size == 1 and not isinstance(value, tf.distribute.DistributedValues)
 
     def _get_cross_device_ops(self, value: Any) -> Any:

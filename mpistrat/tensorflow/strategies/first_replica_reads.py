@@ -13,10 +13,10 @@ __all__ = ["FirstOfAll", "OfRank0", "read_alike"]
 
 
 class OfRank0:
-    """What ``ON_READ`` with ``ONLY_FIRST_REPLICA`` is on several ranks: equal on all of them.
+    """Mixin of ``ON_READ`` variables with ``ONLY_FIRST_REPLICA``: all ranks read rank 0's value.
 
-    It stands before a class of TensorFlow's, which would give each rank its own first replica's
-    value. Reading it across replicas is **Collective**.
+    TensorFlow's class, which it is listed before, would give each rank the value of its own first
+    replica. Reading it across replicas is **Collective**.
     """
 
     _distribute_strategy: Any
@@ -38,7 +38,7 @@ class FirstOfAll(OfRank0, private_api.SyncOnReadVariable):  # type: ignore[misc]
 
 
 def read_alike(variable: Any) -> Any:
-    """Return a variable that is being made; all ranks will read the same of it. **Local.**"""
+    """Let all ranks read one value of a variable that is being made. **Local.**"""
     is_on_read = isinstance(variable, private_api.SyncOnReadVariable)
     if is_on_read and variable.aggregation == tf.VariableAggregation.ONLY_FIRST_REPLICA:
         variable.__class__ = FirstOfAll

@@ -17,7 +17,7 @@ __all__ = ["OlderMembers"]
 
 
 class OlderMembers:
-    """What a strategy needs to be used as the pages of any generation say."""
+    """Methods of older versions of tf.distribute; and `close`, also at the end of a ``with``."""
 
     def experimental_run_v2(
         self,
@@ -25,7 +25,7 @@ class OlderMembers:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Do ``run``, by its name of TensorFlow 2.0."""
+        """Call ``run``; its name in TensorFlow 2.0."""
         return self.run(fn, args=args, kwargs=kwargs)  # type: ignore[attr-defined]
 
     def experimental_initialize(self) -> list[Any]:
