@@ -75,9 +75,8 @@ class CentralVariable(Variable):
 
     def _assign(self, method: str, value: ArrayLike) -> Variable:
         mode = context.current()
-        if (
-            mode is not None and mode.updating is not None
-        ):  # in extended.update: rank 0, between barriers
+        if mode is not None and mode.updating is not None:
+            # In extended.update: on rank 0 alone, between its barriers.
             super()._assign(method, value)
         elif mode is None or mode.replica is None:
             self._assign_across(method, value)
