@@ -90,7 +90,7 @@ def get_strategy() -> Strategy:
 
     Notes
     -----
-    **Local.** The default strategy has one replica and does nothing to what it is given.
+    **Local.** The default strategy has one replica, and returns values as they are.
 
     References
     ----------

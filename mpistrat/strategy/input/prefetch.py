@@ -36,7 +36,7 @@ class _Channel(Generic[T]):
         self.is_closed = False
 
     def put(self, item: T) -> bool:
-        """Hand over one item; False if nobody wants more."""
+        """Hand over one item; return False if the consumer has closed the channel."""
         with self.changed:
             # No liveness check here: a consumer that goes away closes the channel as it is
             # collected, and a waiting daemon thread does not keep the process alive.

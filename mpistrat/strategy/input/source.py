@@ -100,7 +100,7 @@ def dataset_length(dataset: Any) -> int:
 
 
 def as_element(nest: Nest) -> Nest:
-    """Return what a foreign data set yields as a nest of arrays.
+    """Convert an element of a foreign data set to a nest of arrays.
 
     Lists that hold numbers only, at any depth, become arrays. Other lists stay structure, as
     loaders that yield ``[x, y]`` mean them.

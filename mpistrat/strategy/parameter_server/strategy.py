@@ -64,7 +64,7 @@ class ParameterServerStrategy(Strategy):
     -----
     **Collective** with the other ranks' `Server`. Every worker is by itself: in a function on a
     worker ``num_replicas_in_sync`` is the number of its own devices, by default 1, and nothing
-    waits for other workers. On the chief, which is one replica for what it does itself, it is 1.
+    waits for other workers. The chief is one replica by itself, so there it is 1.
     If it is synchronous it is the number of all workers' devices, and still no worker waits for
     another: the chief begins rounds. So a worker that ends leaves none waiting; where MPI outlives
     it, its function runs on another with as many devices (or, if there is none, the job ends with
@@ -73,8 +73,8 @@ class ParameterServerStrategy(Strategy):
     On a worker ``run`` calls its function once for each device, and collectives, datasets that are
     distributed there and an optimizer's sums cover those; an optimizer makes one step of them.
     Workers may have unequal numbers of devices: then divide by the global batch, not by a number
-    of replicas. In a replica on a GPU that is the current one, what is read of variables is a CuPy
-    array there, and CuPy arrays are taken wherever NumPy's are: they are brought to the host, and
+    of replicas. In a replica on a GPU that is the current one, variables are read as CuPy
+    arrays there, and CuPy arrays are taken wherever NumPy's are: they are brought to the host, and
     are summed and sent there. No machine with a GPU has tried this yet (see
     `mpistrat.collectives.arrays.on_device`).
 

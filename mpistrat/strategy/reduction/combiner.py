@@ -29,7 +29,7 @@ _LABELS = {op: f"{op.value} over replicas" for op in ReduceOp}
 
 
 class _Labelled(AbstractContextManager[None]):
-    """Say in a block what a communicator's calls are made for."""
+    """Set a communicator's label within a block."""
 
     def __init__(self, communicator: Communicator, label: str) -> None:
         self._communicator, self._label = communicator, label
@@ -82,11 +82,11 @@ class Combiner:
             self.communicator.refuse(error)
 
     def labelled(self, op: ReduceOp) -> AbstractContextManager[None]:
-        """Say in a block that the communicator's calls reduce by `op`."""
+        """Label the communicator's calls in a block as reductions by `op`."""
         return _Labelled(self.communicator, _LABELS[op])
 
     def labelled_as(self, label: str) -> AbstractContextManager[None]:
-        """Say in a block what the communicator's calls are made for."""
+        """Label the communicator's calls in a block; errors show the label."""
         return _Labelled(self.communicator, label)
 
     def distributed(self, op: ReduceOp, value: Any) -> Any:
@@ -106,7 +106,7 @@ class Combiner:
         return DistributedValues([value] * self.num_local)
 
     def of_each_replica(self, leaf: Any) -> Any:
-        """Return a value for each local replica: a bare one is what all have handed over."""
+        """Return a value for each local replica; a bare one came from each of them."""
         if isinstance(leaf, DistributedValues) or self.num_local == 1:
             return leaf
         return DistributedValues([leaf] * self.num_local)

@@ -139,7 +139,7 @@ class CentralVariable(Variable):
         share = extended.combined_share(op, mine, what)
         with extended.communicator.checking():
             fitting = self._taken(share, method)
-        # All ranks are here: each share is of what all of them brought. But they have to agree
+        # All ranks are here, since each share combines values of all. But they have to agree
         # that all shares fit, where that depends on the values.
         has_met = share.itemsize <= fitting.itemsize or fitting.dtype.kind not in "iu"
         with extended.changing(what, has_met):

@@ -32,7 +32,7 @@ _CHANGES: dict[str, Callable[[Array, Array], Any]] = {
 
 
 class GpuVariable(Variable):
-    """An array on a GPU; what is read and assigned there is not carried to the host.
+    """An array on a GPU; reads and assignments there do not go through the host.
 
     Arrays of the host are taken too, and carried there. `numpy`, ``np.asarray`` and ``float`` read
     on the host.
@@ -46,7 +46,7 @@ class GpuVariable(Variable):
 
     Notes
     -----
-    CuPy has no read-only arrays: who changes what `value` returns changes the variable.
+    CuPy has no read-only arrays: changing the result of `value` changes the variable.
     """
 
     __hash__ = object.__hash__

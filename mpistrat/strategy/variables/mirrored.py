@@ -201,7 +201,7 @@ class SyncOnReadVariable(DistributedVariable):
         return self
 
     def _shares(self, total: ArrayLike) -> DistributedValues:
-        """Return values for the copies that add up to `total`; replica 0 takes what is over."""
+        """Return values for the copies that add up to `total`; replica 0 gets the remainder."""
         extended = self.distribute_strategy.extended
         array, count = self._primary._taken(total, "assign"), extended.num_replicas
         first = share = array

@@ -138,7 +138,7 @@ class _Initial:
         shape = (stop - start, *self.shape[1:])
         offset = (start,) + (0,) * (len(shape) - 1)
         value = as_array(self._value(partition_shape=shape, partition_offset=offset))
-        if value.shape == self.shape:  # the function has no use for what it was told
+        if value.shape == self.shape:  # the function ignores its arguments
             return value[start:stop]
         if value.shape != shape:
             raise UsageError(

@@ -36,7 +36,7 @@ class Scattered:
     Raises
     ------
     ArgumentTypeError
-        What was given are no `IndexedSlices`.
+        The argument is no `IndexedSlices`.
     UsageError
         The rows are not there, or not of that shape or dtype.
 
@@ -103,7 +103,7 @@ class Scattered:
 
 
 def scatter(value: Array, method: str, slices: IndexedSlices) -> None:
-    """Do a scatter method on an array in C order, in place; what it is given is checked."""
+    """Change rows of an array in C order in place by a scatter method; `slices` are checked."""
     new = np.ascontiguousarray(slices.values)
     if np.may_share_memory(new, value):
         new = new.copy()

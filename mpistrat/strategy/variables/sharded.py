@@ -38,7 +38,7 @@ class ShardedVariable(Scattered, Delegate):
     Parameters
     ----------
     variables
-        The parts, in the order of their rows: of one dtype, and of one shape but for axis 0.
+        The parts, in the order of their rows: of one dtype, and of one shape apart from axis 0.
     name
         Of the whole.
 
@@ -79,7 +79,8 @@ class ShardedVariable(Scattered, Delegate):
         self._shape = (self._ranges.count, *self._first.shape[1:])
         self._dtype = self._first.dtype
         for variable in self._variables:
-            variable.part_in = weakref.ref(self)  # parts that nobody has any more go at once
+            # Weak: in a cycle the parts' memory would stay until the garbage collector runs.
+            variable.part_in = weakref.ref(self)
 
     def __reduce__(self) -> Any:
         return _again, (self._variables, self._name)

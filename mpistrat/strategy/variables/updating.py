@@ -90,7 +90,7 @@ class Updating:
         change: Callable[..., None],
         gradient: Any,
     ) -> None:
-        """Change `var`, and what is kept with it, by a function that treats each row alike.
+        """Change `var`, and an optimizer's slots of it, by a function that works row by row.
 
         Parameters
         ----------

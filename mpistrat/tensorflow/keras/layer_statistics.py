@@ -28,7 +28,7 @@ _LABEL = (
     " the same steps on all ranks, with an empty batch where there are no rows, or put the"
     " condition into a tf.function"
 )
-_MARK = "_mpistrat_is_statistic"  # of Keras's variables, and of what is in them
+_MARK = "_mpistrat_is_statistic"  # set on Keras's variables, and on TensorFlow's in them
 
 
 class _Local(threading.local):
@@ -44,8 +44,8 @@ _local = _Local()
 def made_by_layer(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``Layer.add_weight``: mark variables that layers update without an aggregation.
 
-    What is synchronized by other means is equal on all replicas already, and so are an optimizer's
-    variables, which layers do not make. A state of an RNN is no weight, and each replica's own.
+    Statistics that a layer synchronizes itself are equal already. Optimizers' variables are not
+    made by layers. A state of an RNN is no weight, and each replica's own.
     """
 
     def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -54,7 +54,7 @@ def _reduce_per_replica(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return predictions of all ranks, in order; and the means of what training logs.
 
     In one process logs of a ``train_step`` that differ by replica are summed. Here they are the
-    mean of the ranks' sums: what is the same on all ranks, such as results of metrics, is kept.
+    mean of the ranks' sums, so logs that are equal on all ranks, such as metrics, are kept.
     """
 
     def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:

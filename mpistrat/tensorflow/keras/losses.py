@@ -59,5 +59,5 @@ def loss_of_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _share() -> tf.Tensor | None:
-    """Return this replica's share, if it is one of ours."""
+    """Return the running replica's share of the rows; None outside of strategies over ranks."""
     return row_weights.current() if our_replica() is not None else None

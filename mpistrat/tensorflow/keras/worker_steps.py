@@ -115,7 +115,7 @@ class Steps:
         return self._told
 
     def _begin(self, batches: Batches) -> None:
-        """Wait for what is left of other data, whose epoch may have ended by an error."""
+        """Wait for steps of other data, if the last epoch ended by an error."""
         if batches.data is not self.data:
             self._running.clear()
             self._coordinator.join()

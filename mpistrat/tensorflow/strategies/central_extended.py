@@ -23,7 +23,7 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
     Parameters
     ----------
     strategy
-        What it is made for.
+        The strategy that it belongs to.
     bridge
         The collectives between ranks.
     compute_devices

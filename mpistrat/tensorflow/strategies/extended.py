@@ -23,7 +23,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
     Parameters
     ----------
     strategy
-        What it is made for.
+        The strategy that it belongs to.
     bridge
         The collectives between ranks.
     devices
@@ -49,7 +49,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
         self.name_task()
 
     def _use_merge_call(self) -> bool:
-        return True  # MPI combines what all replicas of a rank have handed in
+        return True  # values of all replicas of a rank meet first, then MPI combines them
 
     # ----------------------------------------------------------------------------- variables
 

@@ -45,7 +45,7 @@ class OverRanks:
     _input_workers_with_options: Callable[..., Any]
     _input_workers: Any
 
-    # ------------------------------------------------------------------------------ who am I
+    # ------------------------------------------------------------------------------ identity
 
     @property
     def _num_local(self) -> int:
@@ -176,7 +176,7 @@ class OverRanks:
         )
 
     def distribute_prefetched(self, dataset: tf.data.Dataset) -> Any:
-        """Return a distributed dataset of what each rank has made, which prefetches by itself."""
+        """Return a distributed dataset of each rank's own `dataset`, which has a prefetch."""
         options = self._iterators(None)
         return private_api.datasets_from_function(
             lambda _: untuned(dataset),

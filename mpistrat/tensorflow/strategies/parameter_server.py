@@ -145,7 +145,7 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is the chief, which writes what is to be written once: always."""
+        """Whether this is the chief, which writes files that are written once: always."""
         return True
 
     def scope(self) -> Any:
@@ -161,7 +161,7 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
     def close(self) -> None:
         """End the strategy, and with the last one the servers: ``join()`` returns. Idempotent.
 
-        What was scheduled and has not ended is cancelled.
+        Functions that were scheduled and have not ended are cancelled.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
 
 @contextmanager
 def _held_port() -> Iterator[int]:
-    """Return a port that is free, and that the system gives to nobody else meanwhile.
+    """Reserve a free port in the block; the system gives it to no other process.
 
     A server that listens may share it: both sockets allow that, and this one does not listen.
     """
