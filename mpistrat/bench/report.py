@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.row import Row
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.row import Row
 from mpistrat.bench.sizes import format_bytes
 
 __all__ = ["report", "rows_table"]

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from mpistrat.bench.collectives_grid import Grid, make_grid
-from mpistrat.bench.measuring.buffers import Memory, make_problems
-from mpistrat.bench.measuring.calibration import Budget
-from mpistrat.bench.measuring.contenders import Side, backend_side, memcpy_side, peer_sides
-from mpistrat.bench.measuring.expected_results import OPS, Task
-from mpistrat.bench.measuring.row import Heading, Row, run_row
-from mpistrat.bench.measuring.session import Session, open_session
+from mpistrat.bench.collectives_options import Grid, make_grid
+from mpistrat.bench.harness.buffers import Memory, make_problems
+from mpistrat.bench.harness.calibration import Budget
+from mpistrat.bench.harness.expected_results import OPS, Task
+from mpistrat.bench.harness.row import Heading, Row, run_row
+from mpistrat.bench.harness.session import Session, open_session
+from mpistrat.bench.harness.sides import Side, backend_side, memcpy_side, peer_sides
 from mpistrat.bench.options import (
     Backends,
     Json,

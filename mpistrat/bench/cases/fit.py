@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.timing import Plan, measure
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.timing import Plan, measure
 
 __all__ = ["command"]
 

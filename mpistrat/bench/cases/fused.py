@@ -11,13 +11,13 @@ import numpy as np
 import typer
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.calibration import Budget
-from mpistrat.bench.measuring.contenders import Side, backend_side, memcpy_side, peer_sides
-from mpistrat.bench.measuring.expected_results import Task
-from mpistrat.bench.measuring.problem import Problem, make_problem
-from mpistrat.bench.measuring.resnet50_shapes import gradient_shapes
-from mpistrat.bench.measuring.row import Heading, Row, run_row
-from mpistrat.bench.measuring.session import Session, open_session
+from mpistrat.bench.harness.calibration import Budget
+from mpistrat.bench.harness.expected_results import Task
+from mpistrat.bench.harness.problem import Problem, make_problem
+from mpistrat.bench.harness.resnet50_shapes import gradient_shapes
+from mpistrat.bench.harness.row import Heading, Row, run_row
+from mpistrat.bench.harness.session import Session, open_session
+from mpistrat.bench.harness.sides import Side, backend_side, memcpy_side, peer_sides
 from mpistrat.bench.options import (
     Backends,
     Json,

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.resnet50_shapes import gradient_shapes
-from mpistrat.bench.measuring.timing import Plan, Timing, measure
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.resnet50_shapes import gradient_shapes
+from mpistrat.bench.harness.timing import Plan, Timing, measure
 from mpistrat.bench.peers import parse_peers
 from mpistrat.bench.peers.horovod import HorovodPeer
 from mpistrat.bench.peers.tensorflow import TensorFlowPeer

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 import mpistrat
-from mpistrat.bench.measuring.import_time import Import, measure_imports
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.timing import Plan, Timing, measure
+from mpistrat.bench.harness.import_time import Import, measure_imports
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.timing import Plan, Timing, measure
 from mpistrat.cluster import mpi
 from mpistrat.errors import MpistratError
 

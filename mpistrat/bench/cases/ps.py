@@ -14,9 +14,9 @@ from rich.table import Table
 
 import mpistrat
 from mpistrat import Communicator
-from mpistrat.bench.measuring.ps_workload import KINDS, Served, Side, TableSize
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.timing import Timing
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.ps_workload import KINDS, Served, Side, TableSize
+from mpistrat.bench.harness.timing import Timing
 from mpistrat.bench.options import Json, split, told_to_the_user
 from mpistrat.bench.peers.parameter_servers import TensorFlowServers
 from mpistrat.cluster_resolver import MPIClusterResolver

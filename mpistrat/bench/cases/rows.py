@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 import mpistrat
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.timing import Plan, Timing, measure
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.timing import Plan, Timing, measure
 from mpistrat.errors import MpistratError
 from mpistrat.ps.storage.shard import Shard
 from mpistrat.tables import rows as row_functions

@@ -16,8 +16,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.timing import Plan, Timing, measure
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.timing import Plan, Timing, measure
 
 __all__ = ["command"]
 

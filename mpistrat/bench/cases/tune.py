@@ -10,9 +10,9 @@ from rich.console import Console
 
 from mpistrat import Communicator, config
 from mpistrat.bench.tuning.between_nodes import WireSearch
-from mpistrat.bench.tuning.kept_entries import kept_of, on_rank_0
+from mpistrat.bench.tuning.comparison import Bench
 from mpistrat.bench.tuning.on_node import NodeSearch
-from mpistrat.bench.tuning.trials import Bench
+from mpistrat.bench.tuning.unmeasured_entries import kept_of, on_rank_0
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.hierarchical import HierarchicalBackend
 from mpistrat.collectives.backends.shared_memory import tuning_table

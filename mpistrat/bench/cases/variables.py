@@ -18,8 +18,8 @@ from mpistrat import (
     Variable,
     VariableAggregation,
 )
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.timing import Timing, seconds, take_turns
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.timing import Timing, seconds, take_turns
 from mpistrat.bench.options import Json, Rounds, told_to_the_user
 from mpistrat.bench.sizes import format_bytes, parse_sizes
 from mpistrat.optimizers import Adam

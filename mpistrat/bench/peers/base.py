@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.problem import Problem
+from mpistrat.bench.harness.problem import Problem
 
 __all__ = ["Peer", "load", "why_not"]
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from mpistrat import Communicator, config
-from mpistrat.bench.measuring.problem import Problem
+from mpistrat.bench.harness.problem import Problem
 from mpistrat.bench.peers.base import load, why_not
 from mpistrat.types import Array
 

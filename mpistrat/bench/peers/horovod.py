@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.problem import Problem
+from mpistrat.bench.harness.problem import Problem
 from mpistrat.bench.peers.base import load, why_not
 from mpistrat.cluster import mpi
 from mpistrat.types import Array

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.problem import Problem
+from mpistrat.bench.harness.problem import Problem
 from mpistrat.bench.peers.base import why_not
 from mpistrat.cluster import mpi
 from mpistrat.tables.reductions import DTYPES

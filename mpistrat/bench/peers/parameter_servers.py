@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.ps_workload import Calls, TableSize, draws
+from mpistrat.bench.harness.ps_workload import Calls, TableSize, draws
 from mpistrat.bench.peers.base import load, why_not
 from mpistrat.cluster_resolver import MPIClusterResolver
 from mpistrat.types import Array

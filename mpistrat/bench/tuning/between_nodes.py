@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mpistrat.bench.tuning.trials import Bench, Trial
+from mpistrat.bench.tuning.comparison import Bench, Trial
 from mpistrat.collectives.backends.hierarchical import HierarchicalBackend
 from mpistrat.collectives.backends.shared_memory import tuning_table
 from mpistrat.collectives.backends.shared_memory.tuning import WIRE, WireTuning, wire_from_entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mpistrat.bench.tuning.trials import NEVER, Bench, Trial
+from mpistrat.bench.tuning.comparison import NEVER, Bench, Trial
 from mpistrat.collectives.backends.shared_memory import tuning_table
 from mpistrat.collectives.backends.shared_memory.tuning import (
     CALLS,

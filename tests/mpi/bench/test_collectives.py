@@ -10,7 +10,7 @@ from mpistrat.testing.launcher import run_job
 
 pytest.importorskip("typer")
 
-from mpistrat.bench.measuring.expected_results import OPS
+from mpistrat.bench.harness.expected_results import OPS
 
 FACTS = {"mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "machine", "cores", "host"}
 
@@ -83,7 +83,7 @@ def test_wrong_answer_is_recorded_and_ends_the_job(tmp_path: Path) -> None:
     code = f"""
 import sys
 import mpistrat.bench.__main__ as program
-import mpistrat.bench.measuring.contenders as sides
+import mpistrat.bench.harness.sides as sides
 
 right = sides.backend_call
 

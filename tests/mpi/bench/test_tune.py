@@ -28,7 +28,7 @@ pytest.importorskip("typer")
 from rich.console import Console
 
 from mpistrat.bench.tuning import on_node
-from mpistrat.bench.tuning.trials import Bench
+from mpistrat.bench.tuning.comparison import Bench
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason="there are no kernels")
 

@@ -13,24 +13,24 @@ from mpistrat.testing.threads import run_ranks
 
 pytest.importorskip("typer")
 
-from mpistrat.bench.collectives_grid import make_grid
-from mpistrat.bench.measuring import expected_results
-from mpistrat.bench.measuring.bandwidth import algbw_gbps, busbw_gbps
-from mpistrat.bench.measuring.buffers import Memory, make_problems
-from mpistrat.bench.measuring.calibration import Budget, calibrate
-from mpistrat.bench.measuring.contenders import (
+from mpistrat.bench.collectives_options import make_grid
+from mpistrat.bench.harness import expected_results
+from mpistrat.bench.harness.bandwidth import algbw_gbps, busbw_gbps
+from mpistrat.bench.harness.buffers import Memory, make_problems
+from mpistrat.bench.harness.calibration import Budget, calibrate
+from mpistrat.bench.harness.expected_results import OPS, Task
+from mpistrat.bench.harness.json_lines import write_lines
+from mpistrat.bench.harness.problem import make_problem
+from mpistrat.bench.harness.row import Heading, Row, run_row
+from mpistrat.bench.harness.session import open_session
+from mpistrat.bench.harness.sides import (
     Label,
     Side,
     backend_call,
     backend_side,
     memcpy_side,
 )
-from mpistrat.bench.measuring.expected_results import OPS, Task
-from mpistrat.bench.measuring.problem import make_problem
-from mpistrat.bench.measuring.record import write_lines
-from mpistrat.bench.measuring.row import Heading, Row, run_row
-from mpistrat.bench.measuring.session import open_session
-from mpistrat.bench.measuring.timing import Timing
+from mpistrat.bench.harness.timing import Timing
 from mpistrat.bench.options import parse_dtype, split
 from mpistrat.bench.peers import open_peers, parse_peers
 from mpistrat.bench.peers.gloo import GlooPeer

@@ -10,8 +10,8 @@ from mpistrat.collectives import Communicator
 pytest.importorskip("typer")
 
 from mpistrat.bench.cases import fused
-from mpistrat.bench.measuring.contenders import backend_call
-from mpistrat.bench.measuring.resnet50_shapes import gradient_shapes
+from mpistrat.bench.harness.resnet50_shapes import gradient_shapes
+from mpistrat.bench.harness.sides import backend_call
 
 
 def test_gradients_of_resnet50():

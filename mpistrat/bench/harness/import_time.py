@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpistrat.bench.measuring.timing import Timing
+from mpistrat.bench.harness.timing import Timing
 
 __all__ = ["PROGRAMS", "Import", "measure_imports"]
 

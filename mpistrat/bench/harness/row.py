@@ -1,4 +1,4 @@
-"""Measure one row: check the results of all contenders, then time them in turn."""
+"""Measure one row: check the answers of all sides, then time them in turn."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpistrat.bench.measuring.bandwidth import algbw_gbps, busbw_gbps
-from mpistrat.bench.measuring.calibration import Budget, measure_within
-from mpistrat.bench.measuring.contenders import Label, Side
-from mpistrat.bench.measuring.expected_results import Task
-from mpistrat.bench.measuring.problem import Problem
-from mpistrat.bench.measuring.session import Session
-from mpistrat.bench.measuring.timing import Timing
+from mpistrat.bench.harness.bandwidth import algbw_gbps, busbw_gbps
+from mpistrat.bench.harness.calibration import Budget, measure_within
+from mpistrat.bench.harness.expected_results import Task
+from mpistrat.bench.harness.problem import Problem
+from mpistrat.bench.harness.session import Session
+from mpistrat.bench.harness.sides import Label, Side
+from mpistrat.bench.harness.timing import Timing
 
 __all__ = ["Heading", "Row", "run_row"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpistrat.bench.measuring.buffers import Memory
-from mpistrat.bench.measuring.expected_results import OPS, Task
+from mpistrat.bench.harness.buffers import Memory
+from mpistrat.bench.harness.expected_results import OPS, Task
 from mpistrat.bench.options import parse_dtype
 from mpistrat.errors import UsageError
 from mpistrat.tables.reductions import check_op, result_dtype

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.timing import Timing, seconds, take_turns
+from mpistrat.bench.harness.timing import Timing, seconds, take_turns
 
 __all__ = ["Budget", "calibrate", "measure_within"]
 

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.expected_results import Task
-from mpistrat.bench.measuring.problem import Empty, Problem, make_problem
-from mpistrat.bench.measuring.session import Session
+from mpistrat.bench.harness.expected_results import Task
+from mpistrat.bench.harness.problem import Empty, Problem, make_problem
+from mpistrat.bench.harness.session import Session
 
 __all__ = ["Memory", "make_problems"]
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mpistrat.bench.measuring import expected_results
-from mpistrat.bench.measuring.expected_results import Task
+from mpistrat.bench.harness import expected_results
+from mpistrat.bench.harness.expected_results import Task
 from mpistrat.types import Array
 
 __all__ = ["Empty", "Problem", "make_problem"]

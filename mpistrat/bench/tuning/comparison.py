@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.timing import Plan, measure, seconds
+from mpistrat.bench.harness.timing import Plan, measure, seconds
 from mpistrat.collectives.backends.shared_memory.tuning import HALVES, Tuning, WireTuning
 from mpistrat.types import Array
 

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from mpistrat import Communicator
-from mpistrat.bench.measuring.expected_results import Task
-from mpistrat.bench.measuring.problem import Problem
+from mpistrat.bench.harness.expected_results import Task
+from mpistrat.bench.harness.problem import Problem
 from mpistrat.bench.peers.base import Peer
 
 __all__ = ["Label", "Side", "backend_call", "backend_side", "memcpy_side", "peer_sides"]

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("rich")
 
 from mpistrat.bench.tuning.between_nodes import WireSearch
-from mpistrat.bench.tuning.trials import NEVER, Trial
+from mpistrat.bench.tuning.comparison import NEVER, Trial
 from mpistrat.collectives.backends.shared_memory.tuning import WireTuning
 
 SIZES = (1, 2, 4, 8, 16)
