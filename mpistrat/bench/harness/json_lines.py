@@ -1,4 +1,4 @@
-"""Describe a run for its JSON lines: host, versions, commit, ranks."""
+"""Write the JSON lines of a benchmark, each with the date, the versions, the commit and the host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ __all__ = ["facts", "write_lines"]
 
 @cache
 def facts() -> dict[str, Any]:
-    """Return the versions of what was measured, and the kind of machine; never its name."""
+    """Return date, versions and commit of a run, and the machine's model but not its name."""
     return {
+        "date": datetime.now(timezone.utc).date().isoformat(),
         "mpistrat": mpistrat.__version__,
         "git": _git_hash(),
         "python": platform.python_version(),

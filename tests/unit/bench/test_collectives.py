@@ -350,7 +350,7 @@ def test_row_becomes_json_lines(tmp_path):
         expected |= {"nodes": 1, "bytes": 96, "in_place": True, "registered": True}
         expected |= {"shared": False, "reduction": "sum", "rounds": 3, "correct": True}
         assert expected.items() <= record.items()
-        assert record.keys() >= {"mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "host"}
+        assert record.keys() >= {"mpistrat", "date", "git", "python", "numpy", "mpi", "host"}
         times = record["time_us"]
         assert list(times) == ["min", "median", "p99", "max"]
         assert list(times.values()) == sorted(times.values())
