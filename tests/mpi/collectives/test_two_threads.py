@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -67,18 +68,27 @@ def test_a_call_that_began_later_in_another_thread_comes_later() -> None:
             comm.barrier()
             if comm.rank == 1:
                 time.sleep(0.05)
-                comm.allreduce(first)
-                comm.allreduce(second)
+                np.testing.assert_array_equal(comm.allreduce(first), 2 * first)
+                np.testing.assert_array_equal(comm.allreduce(second), 2 * second)
                 continue
             begun = threading.Event()
-            threads = [
-                Thread(lambda: (begun.set(), comm.allreduce(first))),  # noqa: B023 - ends in the loop
-                Thread(lambda: (begun.wait(), time.sleep(0.02), comm.allreduce(second))),  # noqa: B023
-            ]
+            threads = [Thread(partial(begin_first, comm, first, begun))]
+            threads.append(Thread(partial(begin_second, comm, second, begun)))
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.end()
+
+
+def begin_first(comm: Communicator, array: np.ndarray, begun: threading.Event) -> None:
+    begun.set()
+    np.testing.assert_array_equal(comm.allreduce(array), 2 * array)
+
+
+def begin_second(comm: Communicator, array: np.ndarray, begun: threading.Event) -> None:
+    assert begun.wait(10)
+    time.sleep(0.02)
+    np.testing.assert_array_equal(comm.allreduce(array), 2 * array)
 
 
 @contextlib.contextmanager
@@ -125,10 +135,10 @@ def test_threads_with_a_communicator_each_may_wait_for_long() -> None:
 
         def body() -> None:
             time.sleep(pause if one.rank == 0 else 0)
-            other.allreduce(np.ones(4))
+            np.testing.assert_array_equal(other.allreduce(np.ones(4)), np.full(4, 2.0))
 
         thread = Thread(body)
         thread.start()
         time.sleep(pause if one.rank == 1 else 0)
-        one.allreduce(np.ones(4))
+        np.testing.assert_array_equal(one.allreduce(np.ones(4)), np.full(4, 2.0))
         thread.end()

@@ -3,6 +3,7 @@
 import os
 import socket
 import tempfile
+import time
 
 import numpy as np
 import pytest
@@ -275,8 +276,12 @@ def test_close_cancels_what_nobody_waited_for():
             return x
 
         for _ in range(20):
-            c.schedule(long, (tf.constant(0.0),))
+            last = c.schedule(long, (tf.constant(0.0),))
+        began = time.monotonic()
         s.close()
+        assert time.monotonic() - began < 30
+        with pytest.raises(tf.errors.CancelledError):
+            last.fetch()
 
     on_chief(chief)
 

@@ -76,12 +76,14 @@ def test_a_rank_may_leave_after_its_error(rank):
     assert start_check.leave() is None
 
 
-def test_another_job_is_not_seen(rank, monkeypatch):
+def test_another_job_is_not_seen(rank, monkeypatch, tmp_path):
     rank(1)
     start_check.leave()
+    (other,) = tmp_path.iterdir()
     rank(0)
     monkeypatch.setenv("PMIX_NAMESPACE", "another")
-    start_check.start()
+    start_check.start()  # which would raise for a rank of its own job that has left
+    assert {other} < set(tmp_path.iterdir())
 
 
 def test_what_a_rank_starts_is_no_rank(rank, monkeypatch, tmp_path):
@@ -103,12 +105,14 @@ def test_the_environment_of_another_process():
     assert found == [True, True, False]
 
 
-def test_another_parent_is_not_seen(rank, monkeypatch):
+def test_another_parent_is_not_seen(rank, monkeypatch, tmp_path):
     rank(1)
     start_check.leave()
+    (other,) = tmp_path.iterdir()
     rank(0)
     monkeypatch.setattr(start_check, "_PARENT", os.getppid())
     start_check.start()
+    assert {other} < set(tmp_path.iterdir())
     start_check.forget()
 
 

@@ -27,8 +27,11 @@ def test_facts_of_this_process(monkeypatch):
 
 
 def test_equal_facts_agree_on_any_machines():
-    check([Facts("a", {"numpy": "2"}), Facts("b", {"numpy": "2"})])
+    two = [Facts("a", {"numpy": "2"}), Facts("b", {"numpy": "2"})]
+    check(two)
     check([])
+    with pytest.raises(ClusterError):  # so the versions were looked at
+        check([*two, Facts("b", {"numpy": "1"})])
 
 
 def test_differences_are_listed_by_rank():

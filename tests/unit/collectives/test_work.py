@@ -85,7 +85,7 @@ def test_call_argument_goes_before_the_environment(monkeypatch):
         monkeypatch.setenv("MPISTRAT_TIMEOUT", "0.01")
         if comm.rank == 0:
             time.sleep(0.2)
-        comm.barrier(timeout=10)
+        assert comm.allreduce(1, timeout=10) == 2
         comm.close(timeout=10)
 
     run_ranks(2, rank)

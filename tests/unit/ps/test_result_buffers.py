@@ -72,18 +72,21 @@ def test_a_much_smaller_result_does_not_hold_a_large_memory():
 
 
 def test_threads_never_share():
-    wrong = []
+    """All hold a buffer at the same time: each writes, then all look at what they have."""
+    barrier, right = threading.Barrier(4), []
 
     def work(number):
         for _ in range(300):
             array = result_buffers.empty((1 << 18,), FLOAT)
             array[:: 1 << 12] = number
-            if (array[:: 1 << 12] != number).any():
-                wrong.append(number)
+            barrier.wait(30)  # all have written
+            right.append((array[:: 1 << 12] == number).all())
+            barrier.wait(30)  # all have looked; now the buffers may go
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
-    assert not wrong
+        thread.join(60)
+    assert len(right) == 4 * 300
+    assert all(right)

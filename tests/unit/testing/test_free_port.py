@@ -12,6 +12,7 @@ def test_a_free_port_can_be_bound():
     port = free_port()
     with socket.socket() as server:
         server.bind((LOCAL_HOST, port))
+        assert server.getsockname() == (LOCAL_HOST, port)
 
 
 def test_the_one_that_is_left_is_found():
