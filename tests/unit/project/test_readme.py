@@ -35,7 +35,47 @@ def test_first_example_is_the_quickstart_module() -> None:
     assert module.partition("\n\n")[2] == EXAMPLES[0][0]
 
 
-def test_readme_is_short_enough_to_be_read() -> None:
-    lines = README.read_text().splitlines()
-    assert len(lines) <= 150
-    assert max(map(len, lines)) <= 120
+def seen(text: str) -> str:
+    """Return what a reader of the page sees: no comments, no targets of links, no table rules."""
+    text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    return re.sub(r"^\|[-|]+\|\n", "", text, flags=re.MULTILINE)
+
+
+def prose_of(text: str) -> str:
+    """Return what is seen of a text without its blocks of code."""
+    return seen(re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def test_no_line_is_wider_than_a_terminal() -> None:
+    assert [line for line in README.read_text().splitlines() if len(line) > 120] == []
+
+
+def test_the_first_screen_says_what_it_is_and_how_to_try_it() -> None:
+    """Up to the table: one sentence, a program's changes, the command to train, and its output."""
+    first, table, _ = README.read_text().partition("| strategy |")
+    assert table
+    assert len(seen(first).splitlines()) <= 35
+    assert len(prose_of(first).split()) <= 60
+    assert [part in first for part in ("```diff", "<!-- train command -->")] == [True, True]
+
+
+def test_it_is_read_in_some_minutes() -> None:
+    """At 200 words a minute; no section is longer than half a screen of prose."""
+    text = README.read_text()
+    assert len(prose_of(text).split()) <= 900
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        assert len(prose_of(section).split()) <= 150, section.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a <!-- not\nseen --> b", 2),
+        ("[a b](c.md) d", 3),
+        ("a\n\n```bash\nx y\n```\n\nb", 2),
+        ("| a |\n|---|\n| b |", 6),
+    ],
+)
+def test_words_are_counted_as_they_are_seen(text: str, words: int) -> None:
+    assert len(prose_of(text).split()) == words
