@@ -1,4 +1,4 @@
-"""``python -m mpistrat``, where the command ``mpistrat`` is not on the PATH."""
+"""Run the command ``mpistrat`` as ``python -m mpistrat``."""
 
 from mpistrat.cli.main import main
 

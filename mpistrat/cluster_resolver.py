@@ -1,4 +1,4 @@
-"""Cluster resolvers; ``tf.distribute.cluster_resolver`` for MPI."""
+"""``tf.distribute.cluster_resolver``, with a resolver of MPI ranks."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _number(name: str, default: float) -> float:
 
 
 def timeout_s() -> float:
-    """Return the deadline of waits that were given none, in seconds."""
+    """Return the default deadline of waits, in seconds."""
     return _number("MPISTRAT_TIMEOUT", DEFAULT_TIMEOUT_S)
 
 
@@ -129,12 +129,12 @@ def log_ranks() -> frozenset[int] | None:
 
 
 def allows_singleton() -> bool:
-    """Tell whether one process may run although its launcher meant a larger job."""
+    """Tell whether one process may run although its launcher announced more."""
     return os.environ.get("MPISTRAT_ALLOW_SINGLETON", "0") == "1"
 
 
 def checks() -> bool:
-    """Tell whether the ranks compare what they call, and keep records.
+    """Tell whether ranks compare their calls, and record them.
 
     Off is for measurements: calls that differ then give wrong results or hang.
     """
@@ -142,7 +142,7 @@ def checks() -> bool:
 
 
 def records() -> int:
-    """Return how many calls a communicator remembers at least."""
+    """Return the least number of calls that a communicator records."""
     return int(_number("MPISTRAT_RECORDS", DEFAULT_RECORDS))
 
 
@@ -152,13 +152,13 @@ def timeline() -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of what is kept from one run to the next."""
+    """Return the folder for files that are kept between runs."""
     cache = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
     return Path(os.environ.get("MPISTRAT_CACHE", "") or Path(cache) / "mpistrat").absolute()
 
 
 def tuning_file() -> Path:
-    """Return where the table of tunings is (shared_memory/tuning_table.py of the backends)."""
+    """Return the path of the tuning table (backends/shared_memory/tuning_table.py)."""
     return Path(os.environ.get("MPISTRAT_TUNING", "") or cache_folder() / "tuning.json")
 
 
@@ -168,12 +168,12 @@ def compile_timeout_s() -> float:
 
 
 def tf_native() -> bool:
-    """Tell whether TensorFlow may call us by an operation that is compiled for it."""
+    """Tell whether TensorFlow may use a native operation, which is compiled on first use."""
     return os.environ.get("MPISTRAT_TF_NATIVE", "1") != "0"
 
 
 def node_size() -> int:
-    """Return how many ranks pretend to be a node of their own, or 0."""
+    """Return how many ranks are treated as one node (for tests), or 0 for real nodes."""
     text = os.environ.get("MPISTRAT_NODE_SIZE", "") or "0"
     if not text.isdigit():
         raise UsageError(f"MPISTRAT_NODE_SIZE={text!r}: expected a whole number, or 0 for none")

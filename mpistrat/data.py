@@ -1,4 +1,4 @@
-"""Data sets of arrays; the part of ``tf.data`` that the strategies need."""
+"""``tf.data`` for arrays: the `Dataset` that the strategies distribute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tf.distribute.experimental`` for arrays, dot for dot."""
+"""``tf.distribute.experimental`` for arrays, under the same names."""
 
 from mpistrat import coordinator
 from mpistrat.strategy.central_storage.strategy import CentralStorageStrategy

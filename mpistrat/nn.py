@@ -1,4 +1,4 @@
-"""``tf.nn`` for arrays: what variables of many rows need."""
+"""``tf.nn`` for arrays: `embedding_lookup`."""
 
 from mpistrat.strategy.variables.embedding import embedding_lookup
 

@@ -31,7 +31,7 @@ _NEEDED = ("typer", "rich")
 
 
 def application(program: str = "mpistrat.bench", extra: str = "bench") -> typer.Typer:
-    """Return the command line, or exit with 2 where the extra of the program is missing."""
+    """Return the command line's app, or exit with 2 where the program's extra is missing."""
     missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
     if missing:
         print(

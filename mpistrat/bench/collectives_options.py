@@ -20,7 +20,7 @@ _IN_PLACE = ("allreduce", "reduce", "bcast")
 
 @dataclass(frozen=True)
 class Grid:
-    """What is measured: each op with each dtype is a table, each size a row of it.
+    """The measured problems: a table for each op and dtype, a row for each size.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ def make_grid(
     memory: Memory,
     memcpy: bool | None = None,
 ) -> Grid:
-    """Return what ops, dtypes and sizes mean, or raise `UsageError`. **Local.**"""
+    """Build the grid of the options, or raise `UsageError`. **Local.**"""
     ops, names, sizes = table
     dtypes = [parse_dtype(name) for name in names]
     if unknown := [op for op in ops if op not in OPS]:

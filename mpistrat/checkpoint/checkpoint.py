@@ -1,4 +1,4 @@
-"""`Checkpoint`: objects that are saved together, by name."""
+"""`Checkpoint`: save objects together by name, and restore them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COUNTER = "save_counter"
 
 
 class Checkpoint:
-    """Save objects to files, and set them to what files have.
+    """Save objects to files, and restore them from files.
 
     What is saved: variables, plain and distributed, wherever attributes, keys and elements lead to
     them, and a `ShardedVariable` as one, also where they lead to one of its parts; objects with
@@ -106,7 +106,7 @@ class Checkpoint:
         return result
 
     def tracked_children(self) -> Iterator[Child]:
-        """Return what is saved, by name. **Local.**"""
+        """Return the objects that are saved, by name. **Local.**"""
         if self._root is not None:
             if is_leaf(self._root):
                 yield Child("root", self._root, True)
@@ -177,7 +177,7 @@ class Checkpoint:
     def restore(
         self, save_path: str | os.PathLike[str] | None, options: Any = None
     ) -> CheckpointStatus:
-        """Set the objects to what :meth:`save` saved of them.
+        """Restore the objects from a checkpoint that :meth:`save` wrote.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Checkpoint:
         return self.read(save_path)
 
     def read(self, save_path: str | os.PathLike[str], options: Any = None) -> CheckpointStatus:
-        """Do :meth:`restore` for what :meth:`write` wrote; the counter need not be there."""
+        """Restore from a checkpoint that :meth:`write` wrote; it need not have the counter."""
         del options
         seen, team = self._seen()
         path = os.path.abspath(save_path)

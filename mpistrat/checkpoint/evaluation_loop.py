@@ -16,7 +16,7 @@ _LOOK_S = 0.2  # between two looks for a new checkpoint
 
 
 class Evaluations:
-    """What an evaluator has evaluated so far, and how it goes on.
+    """The progress of an evaluator: the checkpoints it has evaluated, and when it ends.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Evaluations:
         self._last: str | None = None  # the path of what was evaluated last
 
     def follow(self, wait: Callable[[float], bool]) -> None:
-        """Evaluate what is saved until there is enough, or the training is over.
+        """Evaluate new checkpoints until the requested number is reached or training is over.
 
         Another call goes on: what this one has evaluated is not evaluated again.
 
@@ -76,7 +76,7 @@ class Evaluations:
                 is_over = wait(_LOOK_S)  # then it looks once more
 
     def _is_restored(self, path: str) -> bool:
-        """Restore a checkpoint; tell whether it was there."""
+        """Restore a checkpoint; return False if it was deleted meanwhile."""
         try:
             self._restore(path)
         except self._errors as error:

@@ -21,7 +21,7 @@ _HOUR_S = 3600.0
 
 
 class CheckpointManager:
-    """Save checkpoints to a folder, of which the last ones are kept.
+    """Save checkpoints to a folder, and delete all except the last ones.
 
     It goes on with what is in the folder already.
 
@@ -106,7 +106,7 @@ class CheckpointManager:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What is saved."""
+        """The checkpoint object whose objects are saved."""
         return self._checkpoint
 
     @property
@@ -130,7 +130,7 @@ class CheckpointManager:
         check_interval: bool = True,
         options: Any = None,
     ) -> str | None:
-        """Save a checkpoint, then delete those that are too many.
+        """Save a checkpoint, then delete the oldest above ``max_to_keep``.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class CheckpointManager:
         return step - self._last_step < self._interval
 
     def _record(self, path: Path) -> Pointer:
-        """List a new checkpoint, then delete what is too much. **Local.**"""
+        """Add a new checkpoint to the list, then delete the oldest. **Local.**"""
         rows = dict(zip(self._pointer.names, self._pointer.times, strict=True))
         rows.pop(path.name, None)
         rows[path.name] = time.time()
@@ -212,7 +212,7 @@ def _pointer(rows: dict[str, float], preserved: float) -> Pointer:
 
 
 def _is_deleted(path: Path) -> bool:
-    """Delete a checkpoint: its index first, so that what is left of it is none."""
+    """Delete a checkpoint, its index first: without it the other files are no checkpoint."""
     if not path.is_dir():
         return True
     try:

@@ -1,4 +1,4 @@
-"""Read a checkpoint: all of it is read and checked on all ranks before anything is changed."""
+"""Restore a checkpoint: all ranks read and check all of it before any object changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Outcome", "check_path", "restore"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a restore did, over all ranks.
+    """The result of a restore, over all ranks.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def restore(graph: Graph, path: Path, team: Team) -> Outcome:
-    """Set the objects of `graph` to what the checkpoint at `path` has. **Collective** over `team`.
+    """Restore the objects of `graph` from the checkpoint at `path`. **Collective** over `team`.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def check_path(path: str | None, team: Team) -> None:
 
 
 class _Plan:
-    """What puts in its place what was read; nothing has been changed before."""
+    """The assignments that are left to do once all values are read and checked."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -113,14 +113,14 @@ class _Plan:
     def give_up(self) -> None:
         try:
             self._kept.drop(self._token)
-        except CommunicationError as error:  # who is gone keeps nothing
+        except CommunicationError as error:  # a server that is gone has no staged values
             _LOG.warning("what was read of a checkpoint stays: %s", error)
 
 
 def _prepare(
     nodes: Sequence[Node], path: Path, team: Team, found: Mapping[str, Any], plan: _Plan
 ) -> Outcome:
-    """Read all that is wanted into new memory, and list what puts it in its place."""
+    """Read the matched values into new memory, and plan their assignment."""
     files = DataFiles(path, found)
     files.check(team.rank, team.size)
     matches = match(nodes, found)

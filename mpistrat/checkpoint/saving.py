@@ -1,4 +1,4 @@
-"""Write a checkpoint: the ranks their shares at once, then rank 0 the index that makes it one."""
+"""Write a checkpoint: all ranks write their shares, then rank 0 writes the index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG = log.get_logger(__name__)
 
 
 def data_name(token: str, rank: int, size: int) -> str:
-    """Return the name of a rank's file; no other save has its token."""
+    """Return the name of a rank's file, with a token that is unique to this save."""
     return f"data-{token}-{rank:05d}-of-{size:05d}.safetensors"
 
 
@@ -50,7 +50,7 @@ def save(graph: Graph, path: Path, team: Team) -> None:
 
 
 class _Save:
-    """One save, after the ranks have agreed on what it is."""
+    """One save, after the ranks have compared their descriptions."""
 
     def __init__(
         self,
@@ -113,16 +113,16 @@ class _Save:
             raise
 
     def _files(self) -> list[Path]:
-        """Return what this rank writes, or lets others write."""
+        """Return the paths of the files that this rank and its servers write."""
         return [self._mine, *self._kept.paths(self._path, self._stem)]
 
     def _clean(self, what: str) -> None:
-        """Leave nothing behind once all ranks know that one could not write."""
+        """Remove this save's files after all ranks know that one could not write."""
         self._team.take(what, lambda: _remove(self._files(), []))
         self._team.take_first(what, lambda: _remove([], self._new_folders))
 
     def _commit(self, files: list[dict[str, Any]]) -> None:
-        """Put the index in its place, then remove the files that only the old one named."""
+        """Replace the index, then remove the files that only the old one named."""
         is_done = False
         try:
             self._check_seen(files)
@@ -147,7 +147,7 @@ class _Save:
                 )
 
     def _names(self) -> list[str]:
-        """Return the files of the checkpoint that is at the path already, if that can be read."""
+        """Return the files of the checkpoint that this save replaces, if it is readable."""
         try:
             return [str(file["name"]) for file in index.read(self._path)["files"]]
         except CheckpointError:
@@ -159,7 +159,7 @@ class _Save:
 
 
 def _remove(files: Iterable[Path], folders: list[Path]) -> None:
-    """Remove files, and folders that are empty; what cannot be removed is no error of its own."""
+    """Remove files, and folders that are empty; ignore those that cannot be removed."""
     try:
         for file in files:
             if file.exists():

@@ -1,4 +1,4 @@
-"""`CheckpointStatus`: what a restore has found, and what was missing."""
+"""`CheckpointStatus`: the objects that a restore has matched, and those that it has not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 10
 
 
 class _Unasked:
-    """What is to be said if nobody asks a status."""
+    """The warning that is logged unless a method of the status is called."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -26,7 +26,7 @@ class _Unasked:
 
 
 class CheckpointStatus:
-    """What of a program was restored, and what of a checkpoint was used.
+    """Tell which objects were restored, and which values of the checkpoint were used.
 
     Returned by ``Checkpoint.restore`` and ``read``. All its methods are **Local**.
 
@@ -99,7 +99,7 @@ class CheckpointStatus:
         return self
 
     def expect_partial(self) -> CheckpointStatus:
-        """Say nothing of what was not restored."""
+        """Log no warning about objects and values without a match."""
         self._unasked.text = ""
         return self
 

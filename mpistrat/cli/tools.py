@@ -1,4 +1,4 @@
-"""The command ``mpistrat``: its options, and a subcommand for each tool."""
+"""Define the command ``mpistrat``: its options; each tool is a subcommand."""
 
 from __future__ import annotations
 

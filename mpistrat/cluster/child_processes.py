@@ -27,7 +27,7 @@ _MOST_ANCESTORS = 64
 
 
 class _Process(NamedTuple):
-    """What the system says of a process."""
+    """Name, parent and start time of a process, as /proc has them."""
 
     name: str
     parent: int
@@ -47,7 +47,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def mark() -> None:
-    """Say that this process is a rank and runs MPI. **Local**, idempotent."""
+    """Record that this process is a rank that runs MPI. **Local**, idempotent."""
     me = _process(os.getpid())
     if me is not None and launch.was_launched():
         os.environ[_MARK] = f"{os.getpid()} {me.birth} {_identity()}"
@@ -96,13 +96,13 @@ def is_child() -> bool:
 
 
 def _identity() -> str:
-    """Return a digest of what the launcher said to this process."""
+    """Return a digest of the launcher's variables in this process's environment."""
     said = sorted(launch.variables().items())
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 
 def _process(pid: int) -> _Process | None:
-    """Return what is known of a process; None if there is none, or the system does not say."""
+    """Return the facts about a process; None if it does not exist or /proc is unavailable."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             head, _, tail = file.read().rpartition(")")

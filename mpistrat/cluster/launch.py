@@ -37,7 +37,7 @@ _SETTINGS = "PMIX_MCA_"  # users set these for all their jobs, also where there 
 
 
 class _Leaving:
-    """Whether the program ends without MPI_Finalize, and with which status."""
+    """Whether the program ends without MPI_Finalize, and its exit status."""
 
     is_wanted = False
     status = 0
@@ -57,7 +57,7 @@ def was_launched() -> bool:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables by which the launcher tells a rank who it is. **Local.**"""
+    """Return the launcher's variables in the environment, such as rank and size. **Local.**"""
     found = {
         name: value
         for name, value in os.environ.items()
@@ -93,7 +93,7 @@ def _number(names: Iterable[str]) -> tuple[str, int] | None:
 
 
 def end_job_on_early_failure() -> None:
-    """Let a rank that ends before MPI starts end the whole job, if others would wait for it.
+    """End the whole job when a rank ends before MPI starts and others would wait for it.
 
     They may be in MPI_Init by then, without a deadline, and some launchers (MPICH's) do not mind
     a rank that exits without having started MPI. They do mind one that ends by a signal. A
@@ -143,7 +143,7 @@ def _is_one_of_several() -> bool:
 
 
 def _hook_of_one_write() -> Callable[..., object]:
-    """Return the hook of uncaught errors, or what shows the same as Python's own in one write."""
+    """Return the hook for uncaught errors; in place of Python's own one that writes once."""
     return standard_output.show_error if sys.excepthook is sys.__excepthook__ else sys.excepthook
 
 

@@ -1,4 +1,4 @@
-"""Start MPI, and check that its world is the job that the launcher meant."""
+"""Start MPI, and check that COMM_WORLD has as many ranks as the launcher announced."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def world() -> Any:
 
 
 def _note_allocation() -> None:
-    """Warn about a program that was started alone inside a Slurm allocation of several tasks."""
+    """Warn about a single process inside a Slurm allocation of several tasks."""
     tasks = os.environ.get("SLURM_NTASKS", "")
     if tasks.isdigit() and int(tasks) > 1:
         warn_once(
@@ -81,7 +81,7 @@ def _is_started() -> bool:
 
 
 def _check_size(size: int, expected: tuple[str, int] | None) -> None:
-    """Refuse silent singletons: ranks that each believe to be the whole job."""
+    """Refuse a world of one rank where the launcher announced more (singletons)."""
     if expected is None or expected[1] <= size or config.allows_singleton():
         return
     raise ClusterError(

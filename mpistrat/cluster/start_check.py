@@ -29,7 +29,7 @@ _STARTS, _LEFT = "starts", "left"
 
 
 def start() -> None:
-    """Say that this rank is about to start MPI. **Local.**
+    """Record that this rank is about to start MPI. **Local.**
 
     Raises
     ------
@@ -45,7 +45,7 @@ def start() -> None:
 
 
 def leave() -> str | None:
-    """Say that this rank ends without MPI. **Local.**
+    """Record that this rank ends without MPI. **Local.**
 
     Returns
     -------
@@ -60,12 +60,12 @@ def leave() -> str | None:
             " this one, so the job ends; make the first strategy on all ranks, or on none"
         )
     if (here := local_size()) is not None and here[1] == len(states):
-        forget()  # the last of all has nobody to tell
+        forget()  # the last rank: no other will read it
     return None
 
 
 def forget() -> None:
-    """Remove the file: MPI runs, or the job ends. **Local.**"""
+    """Remove the job's file once MPI runs or the job ends. **Local.**"""
     path = _path()
     if path is not None:
         with contextlib.suppress(OSError):
@@ -73,7 +73,7 @@ def forget() -> None:
 
 
 def _sign(state: str) -> dict[int, str]:
-    """Add this rank's line; return the last state of each rank that has one."""
+    """Append this rank's state to the file; return the last state of each rank in it."""
     path, me = _path(), expected_rank()
     if path is None or me is None or _is_rank(_PARENT, me[0]):
         return {}
@@ -91,7 +91,7 @@ def _sign(state: str) -> dict[int, str]:
 
 
 def _path() -> str | None:
-    """Return where the ranks of this job on this node write; None if that is not certain."""
+    """Return the file of this job's ranks on this node; None if it is not certain."""
     if os.getpid() != _OWNER or _PARENT == 1:  # a forked child; an orphan
         return None
     job = [os.environ[name] for name in _JOB_VARIABLES if name in os.environ]

@@ -29,7 +29,7 @@ def host_name() -> str:
 
 @dataclass(frozen=True)
 class Topology:
-    """The place of one rank among all.
+    """The machine of every rank, and this rank's index on its own.
 
     Attributes
     ----------

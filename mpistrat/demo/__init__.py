@@ -1,1 +1,1 @@
-"""The main job: ``mpirun -n 2 python -m mpistrat.demo``, and the example of the README."""
+"""The demo ``python -m mpistrat.demo``, and the example programs of the README."""

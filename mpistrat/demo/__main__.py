@@ -1,4 +1,4 @@
-"""Start the demo, or say what it lacks."""
+"""Start the demo, or say which package it needs."""
 
 from __future__ import annotations
 

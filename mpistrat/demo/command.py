@@ -1,4 +1,4 @@
-"""The command line of the demo."""
+"""The demo's command line: parse its options, train, report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo says while it runs: on rank 0 only, a bar in a terminal, else lines."""
+"""Print the demo's progress on rank 0: a bar in a terminal, else a line an epoch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CELLS = 20
 
 
 class Report:
-    """The text of one run; a context manager, since a bar has to be taken down.
+    """The output of one run; a context manager that removes the bar at its end.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Report:
             self._bar.stop()
 
     def begin(self, strategy: mpistrat.Strategy, digits: Digits, batch_size: int) -> None:
-        """Say what is about to be trained, and on what."""
+        """Print the network, the data and the strategy."""
         communicator = strategy.communicator
         self._line(
             f"replicas: {strategy.num_replicas_in_sync}, ranks: {communicator.size}, backend:"
@@ -86,7 +86,7 @@ class Report:
         )
 
     def end(self, epochs: Sequence[Epoch], share: float) -> None:
-        """Sum the epochs up."""
+        """Print the summary of all epochs."""
         duration_s = sum(epoch.duration_s for epoch in epochs)
         samples = sum(epoch.samples for epoch in epochs)
         self._line(
@@ -99,11 +99,11 @@ class Report:
         )
 
     def same_bits(self, hashes: Sequence[str]) -> None:
-        """Say that the replicas agree."""
+        """Print that the replicas hold the same bits."""
         self._line(f"all replicas hold the same bits: {len(hashes)} x sha256 {hashes[0][:16]}...")
 
     def other_bits(self, hashes: Sequence[str], outliers: Sequence[int]) -> None:
-        """Say which replicas do not hold what replica 0 holds."""
+        """Print the replicas whose bits differ from replica 0's."""
         self._line(f"ERROR: replica 0 holds sha256 {hashes[0][:16]}...; these hold other bits:")
         for replica in outliers:
             self._line(f"  replica {replica}: {hashes[replica][:16]}...")

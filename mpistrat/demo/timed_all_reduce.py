@@ -1,4 +1,4 @@
-"""Measure how long a program communicates."""
+"""`TimedAllReduce`: measure the time that a program spends in all-reduces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loop, written as one would for tf.distribute."""
+"""The demo's training loop, in the style of a tf.distribute program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOMENTUM = 0.9
 
 @dataclass(frozen=True)
 class Options:
-    """What can be chosen; the batch size is that of the global batch, over all replicas."""
+    """The options of a run; the batch size is that of the global batch, over all replicas."""
 
     epochs: int = 20
     batch_size: int = 64
@@ -34,7 +34,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Epoch:
-    """How one pass over the training images went.
+    """The results of one pass over the training images.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The README's example of parameter servers: vectors of the words in Python's manual."""
+"""The README's example of parameter servers: learn vectors of the words in Python's manual."""
 
 import re
 from collections.abc import Iterator

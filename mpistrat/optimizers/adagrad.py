@@ -1,4 +1,4 @@
-"""Adagrad."""
+"""`Adagrad`: step sizes that shrink with the sum of squared gradients."""
 
 from __future__ import annotations
 

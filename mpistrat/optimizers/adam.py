@@ -1,4 +1,4 @@
-"""Adam."""
+"""`Adam`: steps scaled by estimates of each gradient's mean and square."""
 
 from __future__ import annotations
 

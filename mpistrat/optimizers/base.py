@@ -34,7 +34,7 @@ _OWN_RULES = {SGDRule, AdagradRule, AdamRule}  # others may write to gradients, 
 
 
 class Optimizer:
-    """Moves variables against their gradients.
+    """Base of the optimizers, which update variables with their gradients.
 
     Parameters
     ----------
@@ -81,17 +81,17 @@ class Optimizer:
 
     @property
     def iterations(self) -> int:
-        """How many steps were done."""
+        """Number of steps so far."""
         return 0 if self._iterations is None else int(self._iterations.value())
 
     @property
     def variables(self) -> list[Any]:
-        """The count of steps, then what is kept of each variable; empty before `build`."""
+        """The count of steps, then the slots of each variable; empty before `build`."""
         kept = [slot for slots in self._slots for slot in slots.values()]
         return [] if self._iterations is None else [self._iterations, *kept]
 
     def build(self, var_list: Sequence[Trained]) -> None:
-        """Make what is kept of variables that it does not know yet. **Collective.**
+        """Create the slots of variables that have none yet. **Collective.**
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Optimizer:
             return Variable(np.full(variable.shape, value, dtype), trainable=False, name=name)
 
     def _slots_of(self, variable: Variable) -> dict[str, Variable]:
-        """Return what is kept of a variable, or of a part of one."""
+        """Return the slots of a variable, or of a part of one."""
         whole = whole_of(variable)
         slots = self._slots[self._places[_key(whole)]]
         if not isinstance(whole, ShardedVariable):
@@ -200,6 +200,6 @@ class Optimizer:
 
 
 def _key(variable: Trained) -> int:
-    """Return by what a variable is known: a container may travel to a worker more than once."""
+    """Return the identity of a variable: a container may be sent to a worker more than once."""
     whole = whole_of(variable)
     return id(whole.variables[0] if isinstance(whole, ShardedVariable) else whole)

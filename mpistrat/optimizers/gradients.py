@@ -1,4 +1,4 @@
-"""Gradients and the variables that they are of: whether they fit, and their sums over replicas."""
+"""Check gradients against their variables, and sum them over the replicas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def container(variable: Any) -> Trained:
 
 
 def check_variable(variable: Any) -> None:
-    """Raise unless `variable` is one that has gradients."""
+    """Raise unless `variable` is a variable of a floating-point dtype."""
     if not isinstance(variable, (Variable, ShardedVariable)):
         raise ArgumentTypeError(
             f"an optimizer moves variables; got a {type(variable).__name__}; expected pairs of a"
@@ -98,7 +98,7 @@ def as_gradient(gradient: Any, variable: Trained) -> Any:
 
 
 def _array(gradient: Any, variable: Trained) -> Any:
-    """Return a gradient as an array of the host; as it is, if it is on a GPU as its variable."""
+    """Return a gradient as an array on the host, or on the GPU of its variable."""
     is_there = isinstance(variable, GpuVariable) and on_device.is_elsewhere(gradient)
     return gradient if is_there else as_array(gradient)
 
@@ -116,7 +116,7 @@ def parts_of(gradient: Any, variable: Trained) -> list[tuple[Any, Variable]]:
 
 
 def summed(replica: ReplicaContext, gradients: list[Any], *, may_share: bool) -> list[Any]:
-    """Return the sums over all replicas that step together; rows travel as rows.
+    """Return the gradients' sums over all replicas; `IndexedSlices` stay rows.
 
     Those that `may_share` are of all ranks: they are not to be written to, and soon over.
 

@@ -1,4 +1,4 @@
-"""Gradient descent."""
+"""`SGD`: gradient descent, with or without momentum."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _ELSEWHERE = ("198.51.100.1", 9)  # which no machine has (RFC 5737); nothing is 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a machine may be reached.
+    """The host name and the addresses of a machine.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """Return this one. **Local.**"""
+        """Return this machine. **Local.**"""
         found = []
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             for _, name in socket.if_nameindex():
@@ -46,7 +46,7 @@ class Machine:
         return cls(socket.gethostname(), tuple(one for one in found if not one.ip.is_loopback))
 
     def knows(self, name: str) -> bool:
-        """Tell whether a name leads from this machine, which is the caller's, to the named one."""
+        """Tell whether this machine, the caller's, resolves a name to the machine of that name."""
         try:
             found = {one[4][0] for one in socket.getaddrinfo(name, None)}
         except OSError:
@@ -55,7 +55,7 @@ class Machine:
         return name == self.name or not any(ipaddress.ip_address(one).is_loopback for one in found)
 
     def address_for(self, others: Sequence[Machine]) -> str | None:
-        """Return an address of this machine in a network that all others are in, too.
+        """Return an address of this machine in a network that all machines share.
 
         One that another has as well, as bridges of containers do, does not count.
         """
@@ -66,7 +66,7 @@ class Machine:
 
 
 def reachable_host(allgather: Callable[[Any], list[Any]]) -> str:
-    """Return what the other ranks can call this rank's machine: its name, else an address.
+    """Return the name, or else an address, by which other ranks reach this rank's machine.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def reachable_host(allgather: Callable[[Any], list[Any]]) -> str:
 
 
 def usual_address() -> str:
-    """Return the IPv4 address from which this machine calls others. **Local.**
+    """Return the IPv4 address by which this machine is usually reached. **Local.**
 
     That of its default route, else of its first interface, else the loopback's.
     """

@@ -12,7 +12,7 @@ __all__ = ["beside"]
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Make an empty file in the folder of `path`, for the block to write and rename. **Local.**
+    """Yield a new empty file in the folder of `path`, to be written and renamed. **Local.**
 
     Its name, ``.<name>.<digits>``, is that of no other. It is removed at the end of the block if
     it still has it.

@@ -1,8 +1,8 @@
 """Compile sources on this machine when they are first used, and cache the result.
 
-What is kept is loaded into the process later, so it must be whole and ours: it is written under
-another name and then renamed, it ends with the digest of all before, and a file or a folder that
-another user owns or could have written to is not used.
+A cached file is loaded into the process later, so it must be complete and this user's own: it is
+written under another name and then renamed, it ends with the digest of all bytes before, and a
+file or a folder that another user owns or could have written to is not used.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _is_sound(file: Path) -> bool:
-    """Tell whether `file` exists, is ours, and is what the compiler once wrote."""
+    """Tell whether `file` exists, is this user's own, and ends with its digest."""
     try:
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode) or not _is_ours(status):
@@ -119,7 +119,7 @@ def _is_sound(file: Path) -> bool:
 
 
 def _announce(source: Path, folder: Path) -> None:
-    """Say why the program stands still; only the process that compiles does so."""
+    """Log that a compilation delays the program; only the process that compiles does so."""
     command = shlex.join(compiler())
     warn_alone(
         get_logger(__name__),
@@ -130,7 +130,7 @@ def _announce(source: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Keep other processes of this user from compiling the same thing meanwhile.
+    """Keep other processes of this user from compiling the same source at the same time.
 
     It spares work and protects nothing, so a file system without locks is no reason to give up.
     """
@@ -166,7 +166,7 @@ def _run(command: Sequence[str], timeout_s: float) -> None:
 
 
 def _output(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
-    """Run a compiler; where it is given up, end the processes that it started, too."""
+    """Run a compiler and return its output; at a timeout, also end its child processes."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

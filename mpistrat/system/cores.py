@@ -20,7 +20,7 @@ def usable() -> frozenset[int]:
 
 
 def quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> float | None:
-    """Return how many cores' time the process's control groups allow; None for any. **Local.**
+    """Return the cores that the process's control groups (cgroups) allow; None: all. **Local.**
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> float | None:
 
 
 def _limits(line: str, mount: Path) -> Iterator[float]:
-    """Yield the limits of a group and of those that it is in, of either version of Linux's."""
+    """Yield the CPU limits of a cgroup and of its parents, for cgroups version 1 or 2."""
     _, controllers, name = line.split(":", 2)
     if controllers and "cpu" not in controllers.split(","):
         return
@@ -62,7 +62,7 @@ def _text(file: Path) -> str:
 def fair_share(
     mine: Collection[int], on_machine: Sequence[Collection[int]], limit: float | None
 ) -> int:
-    """Return how many cores a rank has if those that share a core have equal parts. **Local.**
+    """Return the cores of a rank, where ranks that share a core have equal parts. **Local.**
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ __all__ = ["try_to_lock", "try_to_share"]
 
 
 def try_to_lock(file: int | IO[Any], timeout_s: float, nap_s: float) -> bool:
-    """Lock an open file or folder until it is closed; tell whether that went in time. **Local.**
+    """Lock an open file or folder until it is closed; return False at the deadline. **Local.**
 
     Only those who ask for the lock keep each other out.
 
@@ -37,7 +37,7 @@ def try_to_lock(file: int | IO[Any], timeout_s: float, nap_s: float) -> bool:
 
 
 def try_to_share(file: int | IO[Any]) -> bool:
-    """Lock an open file together with others, who all keep `try_to_lock` out. **Local.**
+    """Take a shared lock on an open file, which excludes `try_to_lock`. **Local.**
 
     It does not wait; False if somebody has the file for himself. `try_to_lock` on the same opening
     changes this lock into its own, or, where others share it, gives it back.

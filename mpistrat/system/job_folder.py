@@ -32,12 +32,12 @@ _OLD_S = 24 * 3600.0
 
 
 def _in_cache(kind: str, nonce: str) -> Path:
-    """Return where a job's folder is among the files that are kept between jobs. **Local.**"""
+    """Return the path of a job's folder in the user's cache folder. **Local.**"""
     return config.cache_folder() / kind / nonce
 
 
 def in_temp(kind: str, nonce: str) -> Path:
-    """Return where it is among this machine's temporary files. **Local.**"""
+    """Return the path of a job's folder in this machine's temporary folder. **Local.**"""
     return Path(tempfile.gettempdir(), f"mpistrat-{kind}-{nonce}")
 
 
@@ -79,7 +79,7 @@ class JobFolder:
             pass  # without locks, folders that jobs leave are removed by their age
 
     def ensure(self) -> None:
-        """Make the folder again if somebody has removed it. **Local.**"""
+        """Make the folder again if it was removed. **Local.**"""
         if not self.path.is_dir():
             self._in_use.close()
             self._join()
@@ -98,14 +98,14 @@ class JobFolder:
 
     @contextmanager
     def inside(self) -> Iterator[Path]:
-        """Make a new folder in this one, for the length of a block. **Local.**"""
+        """Make a new folder in this one, and remove it after the block. **Local.**"""
         self.ensure()
         with _made(self.path / secrets.token_hex(6)) as made:
             yield made
 
     @contextmanager
     def hidden_in(self, parent: Path) -> Iterator[Path]:
-        """Make a hidden folder elsewhere, and a note here by which a later job removes it.
+        """Make a hidden folder elsewhere, and note it here so that a later job can remove it.
 
         Else as `hidden_folder`.
         """
@@ -122,7 +122,7 @@ class JobFolder:
 
 @contextmanager
 def hidden_folder(parent: Path, name: str = "") -> Iterator[Path]:
-    """Make a new hidden folder in `parent`, for the length of a block. **Local.**"""
+    """Make a new hidden folder in `parent`, and remove it after the block. **Local.**"""
     with _made(parent / f"{_HIDDEN}{name or secrets.token_hex(6)}") as made:
         yield made
 
@@ -152,7 +152,7 @@ def made_for(kind: str, nonce: str) -> JobFolder | None:
 
 
 def joined(kind: str, nonce: str, path: Path) -> JobFolder | None:
-    """Use the folder that another rank of the job has made. **Local.**
+    """Open the folder that another rank of the job has made. **Local.**
 
     A rank that does not see it, or may not write there, has one of that nonce with the temporary
     files of its machine; None if it cannot have that either.
@@ -166,7 +166,7 @@ def joined(kind: str, nonce: str, path: Path) -> JobFolder | None:
 
 
 def remove_left(kind: str) -> None:
-    """Remove what jobs of this user have left that were killed a day ago or more. **Local.**"""
+    """Remove the folders of this user's jobs that were killed a day ago or more. **Local.**"""
     cached, temporary = _in_cache(kind, "*"), in_temp(kind, "*")
     for found in (*cached.parent.glob("*"), *temporary.parent.glob(temporary.name)):
         with contextlib.suppress(OSError):  # another job removes it, too

@@ -25,7 +25,7 @@ class _RankHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Write the lines of the ranks that may speak to standard error."""
 
     def set_rank(self, rank: int, size: int, hostname: str) -> None:
-        """Say who speaks, and read from the settings whether it may."""
+        """Set this process's rank, and read from the settings whether it may log."""
         ranks = config.log_ranks()
         self.speaks = ranks is None or rank in ranks
         self.setFormatter(

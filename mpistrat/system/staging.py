@@ -24,11 +24,11 @@ _Inherited: TypeAlias = tuple[int, int, tuple[bytes, ...]]
 _Place: TypeAlias = Callable[[], AbstractContextManager[Path]]
 
 _ATTRIBUTES = ("system.posix_acl_default", "lustre.lov")
-"""What new files take over from their folder: its access list, its striping over servers."""
+"""Attributes that new files inherit from their folder: access list, striping over servers."""
 
 
 class Staging:
-    """Where the ranks of this process's job put what they have not finished writing.
+    """Temporary folders in which the ranks of a job write files before they are renamed.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Staging:
         return self._enter_first(others, stack)
 
     def _places(self, target: Path) -> list[_Place]:
-        """Return the places to be tried, the best first."""
+        """Return the candidate folders, the best first."""
         folder = _existing(target.parent)
         wanted = _inherited(folder)
         found: list[_Place] = []
@@ -103,7 +103,7 @@ class Staging:
         return self.folder.hidden_in(parent) if self.folder else hidden_folder(parent)
 
     def move(self, file: Path, target: Path) -> None:
-        """Rename a file; nobody sees half of it even where a copy has to be made.
+        """Rename a file atomically, also where it has to be copied between file systems.
 
         That is so between the parts of a file system that has quotas for each: it refuses to
         rename (EXDEV).
@@ -120,12 +120,12 @@ class Staging:
 
 
 def _existing(folder: Path) -> Path:
-    """Return the folder, or the closest one above that exists."""
+    """Return the folder, or its closest ancestor that exists."""
     return next((one for one in (folder, *folder.parents) if one.is_dir()), folder)
 
 
 def _inherited(folder: Path) -> _Inherited:
-    """Return what new files in a folder have from it: file system, group, other attributes."""
+    """Return the attributes that new files inherit from a folder: file system, group, others."""
     status = folder.stat()
     group = status.st_gid if status.st_mode & stat.S_ISGID else -1
     return status.st_dev, group, tuple(_attribute(folder, name) for name in _ATTRIBUTES)
@@ -139,14 +139,14 @@ def _attribute(folder: Path, name: str) -> bytes:
 
 
 def _topmost_own(folder: Path) -> Path | None:
-    """Return the topmost folder above that is this user's and on the same file system."""
+    """Return the topmost ancestor that this user owns and that is on the same file system."""
     found = None
     device = folder.stat().st_dev
     for one in folder.parents:
         status = one.stat()
         if status.st_dev != device:
             break
-        is_roots = os.geteuid() == 0 and os.path.ismount(one)  # nobody's own, though root owns it
+        is_roots = os.geteuid() == 0 and os.path.ismount(one)  # a mounted root, not this user's
         if status.st_uid == os.geteuid() and not is_roots:
             found = one
     return found

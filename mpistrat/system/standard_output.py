@@ -25,7 +25,7 @@ _NAP_S = 2e-3
 
 
 def flush() -> None:
-    """Write what Python still holds of standard output and error. **Local.**"""
+    """Flush Python's buffers of standard output and error. **Local.**"""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # as under pythonw
             stream.flush()
@@ -41,7 +41,7 @@ def show_error(
 
 
 def wait_until_read(limit_s: float = _LIMIT_S) -> None:
-    """Wait until the launcher has what this process wrote, and could pass it on. **Local.**
+    """Wait until the launcher has read this process's output and can pass it on. **Local.**
 
     Returns at once if standard output and error are no pipes, and after `limit_s` in any case.
     """

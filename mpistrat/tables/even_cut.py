@@ -12,7 +12,7 @@ def even_lengths(count: int, pieces: int) -> list[int]:
 
 
 def piece_bounds(count: int, pieces: int, index: int) -> tuple[int, int]:
-    """Return where piece `index` of `count` rows begins and ends.
+    """Return the first row, and the end, of piece `index` of `count` rows.
 
     The pieces are contiguous and in order, of the lengths of :func:`even_lengths`; they may be
     empty.

@@ -1,4 +1,4 @@
-"""TensorFlow's partitioners: into how many parts a variable is divided.
+"""TensorFlow's partitioners, which choose into how many parts a variable is divided.
 
 Anything that is called in the same way is one too: ``partitioner(shape=..., dtype=...)`` returns
 the number of parts along each axis, of which all but the first are 1.
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Partitioner(ABC):
-    """Says into how many parts a variable is divided.
+    """Base of the objects that choose into how many parts a variable is divided.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Reductions: their names, what they mean for each dtype, how half types are widened.
+"""Reduction ops: their names, their dtypes, and how half types are widened to float32.
 
 On bool, ``sum`` and ``max`` are the logical or, ``prod`` and ``min`` the logical and, as NumPy's
 ``+`` and ``*`` are. ``mean`` is a sum divided by the number of ranks; of integers and bool it is
@@ -93,12 +93,12 @@ def widen(op: str, array: Array) -> Array:
 
 
 class Carried(NamedTuple):
-    """How a backend carries a reduction out: the op and dtype that it is given.
+    """The op and dtype with which a backend executes a reduction.
 
     Attributes
     ----------
     watches_nan
-        Whether NaN must be looked after above the backend.
+        Whether the caller of the backend must propagate NaN.
     """
 
     op: str
@@ -108,7 +108,7 @@ class Carried(NamedTuple):
 
 @lru_cache(maxsize=256)
 def carried(op: str, dtype: np.dtype[Any], is_exact: bool) -> Carried:
-    """Return how `op` of `dtype` is carried out by a backend that is exact, or is not."""
+    """Return the op and dtype for a backend that is exact (NaN, half types, mean), or is not."""
     base = "sum" if op == "mean" else op
     if not is_exact:
         return Carried(base, widened(op, dtype), op in ("min", "max"))
@@ -122,7 +122,7 @@ def narrow(
 ) -> Array:
     """Finish a reduction of `size` ranks: divide for a mean, round a half type once.
 
-    `how` it was carried out may have done that already.
+    A backend that executed it with `how` may have done both already.
     """
     if op == "mean" and (how is None or how.op != "mean"):
         total = np.divide(total, size, out=total)

@@ -45,7 +45,7 @@ class RowRanges:
 
     @classmethod
     def divide(cls, count: int, parts: int) -> RowRanges:
-        """Return `parts` ranges of `count` rows in all, the longer ones, by a row, first."""
+        """Divide `count` rows into `parts` ranges whose lengths differ by one row at most."""
         return cls(even_lengths(count, parts))
 
     @property
@@ -64,11 +64,11 @@ class RowRanges:
         return [array[start:stop] for start, stop in self]
 
     def find(self, row: int) -> int:
-        """Return the range that `row`, which must be in one, is in."""
+        """Return the index of the range that contains `row`, which must be in one."""
         return bisect_right(self.starts, row) - 1
 
     def find_all(self, rows: Array) -> Array:
-        """Return the range of each of `rows`, of shape [n]."""
+        """Return the index of the range of each of `rows`, of shape [n]."""
         each, more = divmod(self.count, len(self))
         if self._is_divided and each:  # many times faster than to search
             parts: Array = np.maximum(rows // (each + 1), (rows - more) // each)
@@ -76,7 +76,7 @@ class RowRanges:
         return np.searchsorted(self._bounds, rows, side="right")
 
     def route(self, rows: Array) -> list[Route]:
-        """Return for each range which of `rows` are in it.
+        """Return, for each range, which of `rows` it contains.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class RowRanges:
 
 
 class Route:
-    """Those of some rows that are in one range.
+    """The requested rows that one range contains.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Route:
         self.where, self.rows = where, rows
 
     def take(self, values: Array) -> Array:
-        """Return what `values`, of shape [n, ...], has for these rows."""
+        """Return the parts of `values`, of shape [n, ...], for these rows."""
         return values if self.where is None else values.take(self.where, axis=0)
 
     def put(self, values: Array, out: Array) -> None:
@@ -130,7 +130,7 @@ class Route:
 
 
 def joined(routes: Sequence[Route], pieces: Sequence[Array], shape: tuple[int, ...]) -> Array:
-    """Return what each range gave for its rows in the order in which they were asked for.
+    """Merge the ranges' values into the order in which the rows were requested.
 
     Parameters
     ----------

@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 DONE = -1
-"""What the kernels return; else the position of the first index that is no row."""
+"""Returned by the kernels on success; else they return the position of a wrong index."""
 
 _NO_MEMORY, _CHANGED = -2, -6
 
 
 def take_rows(table: Array, rows: Array, out: Array) -> int:
-    """Copy rows out.
+    """Copy rows of a table into a new array.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def take_rows(table: Array, rows: Array, out: Array) -> int:
 
 
 def taken(table: Array, rows: Array) -> Array:
-    """Return a copy of some rows, which are there, of a table in any order of memory.
+    """Return a copy of rows at valid indices of a table in any memory order.
 
     A table on a GPU has its rows, and their indices, there.
     """
@@ -67,7 +67,7 @@ def taken(table: Array, rows: Array) -> Array:
 
 
 def replace(table: Array, rows: Array, values: Array) -> None:
-    """Replace some rows, which are there, of a table in any order of memory, or on a GPU."""
+    """Replace rows at valid indices of a table in any memory order, or on a GPU."""
     if not isinstance(table, np.ndarray) or not table.flags.c_contiguous:
         table[rows] = values
         return
@@ -76,7 +76,7 @@ def replace(table: Array, rows: Array, values: Array) -> None:
 
 
 def put_rows(table: Array, rows: Array, values: Array) -> int:
-    """Replace rows; of one that comes twice, the last counts. As `take_rows`."""
+    """Replace rows; of a repeated index the last one counts. Arguments as for `take_rows`."""
     if why_no_kernels() is None:
         return int(kernels().put_rows(table, rows, values))
     wrong = first_wrong(rows, len(table))
@@ -86,7 +86,7 @@ def put_rows(table: Array, rows: Array, values: Array) -> int:
 
 
 def add_rows(table: Array, rows: Array, values: Array) -> int:
-    """Add to rows; to one that comes twice, twice. As `take_rows`.
+    """Add to rows; a repeated index adds repeatedly. Arguments as for `take_rows`.
 
     Half types are accumulated as float32 and rounded once.
     """
@@ -110,13 +110,13 @@ def _add(table: Array, rows: Array, values: Array, dtype: np.dtype[Any]) -> None
 
 
 def first_wrong(rows: Array, num_rows: int) -> int:
-    """Return the position of the first index that is no row of so many, or `DONE`."""
+    """Return the position of the first index that is out of range, or `DONE`."""
     wrong = np.flatnonzero((rows < 0) | (rows >= num_rows))
     return int(wrong[0]) if wrong.size else DONE
 
 
 def check_result(result: int, what: str) -> None:
-    """Raise if a kernel had no success, though the rows that it got were checked before."""
+    """Raise if a kernel failed although its indices were checked before."""
     if result == _NO_MEMORY:
         raise MpistratError(f"{what}: no memory to sort the rows; nothing was changed")
     if result == _CHANGED or result > DONE:

@@ -1,4 +1,4 @@
-"""The arithmetic of the optimizers: how a gradient changes an array and its slots.
+"""The update rules of the optimizers: how a gradient changes an array and its slots.
 
 A rule changes a variable and its *slots* (arrays of the same shape that it keeps with it) in
 place. It has no state of its own, so the same one serves mirrored copies and shards.
@@ -23,7 +23,7 @@ Slots = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """Moves an array against a gradient.
+    """Base of the rules that update an array, and its slots, with a gradient.
 
     Attributes
     ----------
@@ -35,23 +35,23 @@ class Rule(ABC):
     lazy: bool = False
 
     def initial_slots(self) -> dict[str, float]:
-        """Return the slots' names, and what they are filled with."""
+        """Return the slots' names and their initial values."""
         return {}
 
     @property
     def leaves_rows(self) -> bool:
-        """Whether a row whose gradient is zero stays as it is, and its slots too."""
+        """Whether a zero gradient leaves a row and its slots unchanged."""
         return self.lazy or not self.initial_slots()
 
     @staticmethod
     def slot_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """Return in what a variable's slots are kept and its moves computed: no half types."""
+        """Return the dtype of a variable's slots and of its updates: no half types."""
         return np.dtype(np.float32) if dtype.itemsize < np.dtype(np.float32).itemsize else dtype
 
     def apply(
         self, variable: Array, slots: Slots, gradient: Array, step: int, learning_rate: float
     ) -> None:
-        """Make one move.
+        """Apply one update in place.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class Rule(ABC):
         step: int,
         learning_rate: float,
     ) -> None:
-        """Make one move with a gradient of some rows along axis 0.
+        """Apply one update in place with a gradient of some rows along axis 0.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Rule(ABC):
 
     @abstractmethod
     def move(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
-        """Return what is to be added, and update the slots."""
+        """Return the change to add to the array, and update the slots."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ class SGDRule(Rule):
     nesterov: bool = False
 
     def initial_slots(self) -> dict[str, float]:
-        """Return the velocity, if there is one."""
+        """Return the velocity slot, if momentum is used."""
         return {"momentum": 0.0} if self.momentum else {}
 
     def move(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
-        """Return the velocity, or with Nesterov where it leads from there."""
+        """Return the velocity, or with Nesterov momentum the look-ahead step."""
         change = gradient * -learning_rate
         if not self.momentum:
             return change
@@ -142,7 +142,7 @@ class AdagradRule(Rule):
 
     @property
     def leaves_rows(self) -> bool:
-        """A zero gradient adds nothing to the sum, and moves nothing."""
+        """True: a zero gradient changes neither the sum nor the array."""
         return True
 
     def move(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:

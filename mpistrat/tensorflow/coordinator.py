@@ -1,4 +1,4 @@
-"""``tf.distribute.coordinator``, with a `ClusterCoordinator` that sees when a rank is gone.
+"""``tf.distribute.coordinator``, with a `ClusterCoordinator` that detects lost ranks.
 
 As in :mod:`mpistrat.tensorflow`, what is not ours is TensorFlow's own.
 """
@@ -85,7 +85,7 @@ class ClusterCoordinator(distribute.coordinator.ClusterCoordinator):  # type: ig
         return super().fetch(val)
 
     def wait_for(self, remote_value: Any) -> None:
-        """Wait until a result is there, or its error; raises as `join` does if it cannot be."""
+        """Wait for a result or its error; raise as `join` does if neither can come."""
         while not private_api.is_available(remote_value, _LOOK_S):
             self._check()
 

@@ -1,4 +1,4 @@
-"""Errors of collectives under TensorFlow: each has a class of TensorFlow's and one of ours.
+"""Errors of collectives under TensorFlow: each class derives from TensorFlow's and mpistrat's.
 
 In eager code, in a graph and in one that XLA compiles, by the native operation or by
 ``tf.numpy_function``, the same mistake raises the same class. Of what an operation raises
@@ -41,7 +41,7 @@ _Unavailable: Any = tf.errors.UnavailableError
 
 
 class _Ours:
-    """Stands between both families, whose constructors take different arguments."""
+    """Base that reconciles the constructors of TensorFlow's and mpistrat's errors."""
 
     def __init__(self) -> None:
         super().__init__("")  # type: ignore[call-arg] # the text is kept as TensorFlow keeps it
@@ -84,7 +84,7 @@ class UsageError(_InvalidArgument, _Ours, errors.UsageError):  # type: ignore[mi
 
 
 class MpistratError(_Internal, _Ours, errors.MpistratError):  # type: ignore[misc]
-    """Any other error of ours."""
+    """Any other error of mpistrat."""
 
 
 _CLASSES: dict[type, Any] = {
@@ -103,7 +103,7 @@ _CLASSES: dict[type, Any] = {
 
 
 def passed_on(call: Callable[..., _T], *arguments: Any) -> _T:
-    """Return ``call(*arguments)``; what it raises of ours becomes an error of both. **Local.**"""
+    """Return ``call(*arguments)``; turn errors of mpistrat into errors of both. **Local.**"""
     try:
         return call(*arguments)
     except errors.MpistratError as error:
@@ -111,7 +111,7 @@ def passed_on(call: Callable[..., _T], *arguments: Any) -> _T:
 
 
 def of_both(error: errors.MpistratError, kind: Any = None) -> Any:
-    """Return an error of TensorFlow's class and of ours, and remember it. **Local.**
+    """Return an error of TensorFlow's class and of mpistrat's, and remember it. **Local.**
 
     Its class is `kind`, or the one of this module for that of `error`.
     """
@@ -123,18 +123,18 @@ def of_both(error: errors.MpistratError, kind: Any = None) -> Any:
 
 
 class _Raised:
-    """What is remembered of an error: not itself, which would keep arrays alive."""
+    """The class and text of a raised error; the error itself would keep arrays alive."""
 
     def __init__(self, kind: Any, text: str, attributes: dict[str, Any]) -> None:
         self._kind, self._attributes = kind, dict(attributes)
         self._start = f"{kind.__name__}: {text}"[:_COMPARED]
 
     def is_in(self, text: str) -> bool:
-        """Tell whether this is what TensorFlow speaks of."""
+        """Tell whether an error of TensorFlow has the text of this one."""
         return self._start in text
 
     def again(self, text: str) -> Any:
-        """Return it with TensorFlow's text, which says more of where."""
+        """Return the error anew, with TensorFlow's longer text."""
         error = self._kind(None, None, text)
         vars(error).update(self._attributes)
         return error
@@ -145,7 +145,7 @@ _last: collections.deque[_Raised] = collections.deque(maxlen=16)
 
 
 def translated(error: Any) -> Any:
-    """Return the error of ours that one of TensorFlow's tells of, or that itself. **Local.**"""
+    """Return mpistrat's error for one of TensorFlow's, or the latter if it has none. **Local.**"""
     found = (one for one in reversed(tuple(_last)) if one.is_in(error.message))
     return next((one.again(error.message) for one in found), error)
 

@@ -1,4 +1,4 @@
-"""``tf.distribute.experimental``, with our strategies for those of them that it names.
+"""``tf.distribute.experimental``, with this package's strategies in place of TensorFlow's.
 
 As in :mod:`mpistrat.tensorflow`, what is not ours is TensorFlow's own.
 """
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class MultiWorkerMirroredStrategy(multi_worker.MultiWorkerMirroredStrategy):
-    """As `mpistrat.tensorflow.MultiWorkerMirroredStrategy`, with the arguments of old.
+    """As `mpistrat.tensorflow.MultiWorkerMirroredStrategy`, with its older arguments.
 
     Parameters
     ----------

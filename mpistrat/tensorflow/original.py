@@ -1,4 +1,4 @@
-"""TensorFlow's own ``tf.distribute``, for programs that put this package in its place.
+"""Keep TensorFlow's own ``tf.distribute`` for programs that assign this package to that name.
 
 After ``tf.distribute = mpistrat.tensorflow`` a name such as ``tf.distribute.MirroredStrategy`` is
 this package's class. Code that means TensorFlow's takes it from here.

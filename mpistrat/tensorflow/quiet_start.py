@@ -1,4 +1,4 @@
-"""Import TensorFlow so that only rank 0 writes the lines with which it starts.
+"""Import TensorFlow such that only rank 0 prints its start-up messages.
 
 They say which instructions it uses and which libraries it lacks, on each rank the same. Some come
 before TensorFlow has read ``TF_CPP_MIN_LOG_LEVEL``, so standard error is held back meanwhile.
@@ -31,7 +31,7 @@ _START = re.compile(
 
 
 def import_quietly() -> None:
-    """Import TensorFlow; on ranks other than 0 without those lines. **Local.**
+    """Import TensorFlow; on ranks other than 0 without its start-up messages. **Local.**
 
     Does nothing if it is there already. Whoever has set ``TF_CPP_MIN_LOG_LEVEL`` sees what that
     variable says.
@@ -48,7 +48,7 @@ def import_quietly() -> None:
 
 @contextmanager
 def without_start() -> Iterator[None]:
-    """Hold back what the block writes to standard error; in the end write all but such lines."""
+    """Capture standard error in a block; write it afterwards without the start-up messages."""
     with ExitStack() as stack:
         try:
             held = stack.enter_context(tempfile.TemporaryFile())

@@ -52,7 +52,7 @@ _KIND = "saves"
 
 
 class _Job:
-    """What tells the saves of a program apart, alike on all ranks."""
+    """Number the saves of a program, equally on all ranks."""
 
     def __init__(self) -> None:
         self.nonce = ""
@@ -63,12 +63,12 @@ class _Job:
         self.within = threading.local()
 
     def now(self) -> str:
-        """Return how many collectives there were; none while a rank saves by itself."""
+        """Return the number of collectives so far, which does not change while a rank saves."""
         found = [reference() for reference in self.communicators]
         return f"{self.nonce} {[c.call_log.sequence for c in found if c and not c.is_closed]}"
 
     def key(self, path: Path) -> tuple[str, str]:
-        """Return the time of a save, and which one it is at that time. **Local.**"""
+        """Return a save's key: the collectives before it, and its number since then. **Local.**"""
         now = self.now()
         if now != self.time:
             self.time = now
@@ -81,7 +81,7 @@ _job = _Job()
 
 
 def install(communicator: Communicator) -> None:
-    """From now on write whole checkpoints and SavedModels. **Collective.**
+    """Make TensorFlow write checkpoints and SavedModels atomically from now on. **Collective.**
 
     Functions wrapped by `written_whole` begin to do so, too.
     """
@@ -94,7 +94,7 @@ def install(communicator: Communicator) -> None:
 
 
 def _share_folder(communicator: Communicator) -> None:
-    """Take rank 0's folder for the job, unless this rank has it already. **Collective.**"""
+    """Use rank 0's job folder on all ranks. **Collective.**"""
     if communicator.rank == 0 and _job.staging is None:
         job_folder.remove_left(_KIND)
         _use(_job.nonce, job_folder.made_for(_KIND, _job.nonce))
@@ -153,7 +153,7 @@ def _saved_alone(path: Path, error: CommunicationTimeoutError) -> Exception:
 
 
 def _local_path(value: Any) -> Path | None:
-    """Return a path, links resolved; None for what cannot be renamed, such as a URL or a pipe."""
+    """Return a path, links resolved; None if it cannot be renamed, such as a URL or a pipe."""
     if not tf.executing_eagerly():
         return None  # a graph that will save later
     if isinstance(value, tf.Tensor):
@@ -167,7 +167,7 @@ def _local_path(value: Any) -> Path | None:
 
 @contextmanager
 def _own_name(path: Path) -> Iterator[Path]:
-    """Yield a name that no other has; all files whose names begin so get the path's at the end."""
+    """Yield a unique path; then rename all files that begin with it to the requested path."""
     staging = _job.staging
     now, save = _job.key(path)
     with staging.place_for(path) as place:
@@ -184,14 +184,14 @@ def _own_name(path: Path) -> Iterator[Path]:
 
 
 def _moves(own: Path, path: Path) -> dict[Path, Path]:
-    """Return the targets of all files and folders, those that refer to others last."""
+    """Return the targets of all files and folders, an index after the files that it names."""
     mine = own.parent.glob(f"{glob.escape(own.name)}*")
     found = [one for top in mine for one in (top, *top.rglob("*"))]
     return {one: Path(f"{path}{str(one)[len(str(own)) :]}") for one in sorted(found, key=_order)}
 
 
 def _identity(moves: dict[Path, Path]) -> str:
-    """Return what tells the last file at its target from any other, such as another machine's.
+    """Return the identity of the last file at its target, to detect another machine's file.
 
     A path may be another file on each machine (as ``/tmp`` is), or have been removed meanwhile:
     then what another rank has saved there is not what this rank sees.
@@ -205,7 +205,7 @@ def _identity(moves: dict[Path, Path]) -> str:
 
 
 def _move_all(staging: Staging, moves: dict[Path, Path], path: Path) -> None:
-    """Move file by file, those that refer to others last."""
+    """Move file by file; an index comes after the files that it names."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for folder in (target for one, target in moves.items() if one.is_dir()):
         folder.mkdir(exist_ok=True)
@@ -242,7 +242,7 @@ def _lock(file: IO[str], path: Path) -> None:
 
 @contextmanager
 def _notes(staging: Staging, path: Path, now: str) -> Iterator[list[str]]:
-    """Hold the path's lock; yield the names of what was saved at this time, to be added to."""
+    """Lock the path; yield the list of names that were saved in this save, to be extended."""
     if staging.folder is None:
         yield []
         return

@@ -26,7 +26,7 @@ _LEAST_BETWEEN = 2
 def share_cores(communicator: Communicator) -> None:
     """Give this rank's pools as many threads as its part of the machine's cores. **Collective.**
 
-    What the program or the environment has set stays. TensorFlow must not have been used yet: it
+    Numbers that are set by the program or environment stay. TensorFlow must not be in use yet: it
     reads the sizes when it starts.
     """
     mine, topology = cores.usable(), communicator.topology

@@ -62,7 +62,7 @@ def run_ranks(
     def main(rank: int, comm: Any) -> None:
         try:
             results[rank] = function(comm, *args)
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever called us
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller
             errors[rank] = error
 
     threads = [

@@ -53,7 +53,7 @@ def command(
 def _share_of_later_epochs(
     sides: Mapping[str, _Fit], communicator: Communicator, epochs: int
 ) -> float | None:
-    """Return the efficiency without what a fit does once: the median over the epochs."""
+    """Return the efficiency without a fit's one-time work: the median over the later epochs."""
     if epochs == 1:
         return None
     times = [
@@ -78,7 +78,7 @@ def _sides(ranks: int, steps: int, batch: int, epochs: int) -> dict[str, _Fit]:
 
 
 class _Fit:
-    """A call of fit of a model that is made in `scope`.
+    """A model that is made in `scope`, and a timed call of its fit.
 
     Attributes
     ----------

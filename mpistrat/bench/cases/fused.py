@@ -75,7 +75,7 @@ def _cut(flat: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
 
 
 def _optimizers_side(name: str, communicator: Communicator, problem: Problem) -> Side:
-    """Return the side of those who keep no result: it is once a node where that is possible."""
+    """Return the side of an optimizer's sums, kept once a node where that is possible."""
     call = partial(SharedSums(communicator).sum, problem.arrays)
     label = backend_side(name, communicator, problem, note=", as optimizers sum").label
     return Side(label, call, partial(problem.is_right, call))

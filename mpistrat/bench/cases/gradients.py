@@ -32,7 +32,7 @@ def command(
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each side.")] = 15,
     json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
 ) -> None:
-    """Time ResNet-50's 161 gradients (102 MB), and one of 1 KiB, against what else there is.
+    """Time ResNet-50's 161 gradients (102 MB), and one of 1 KiB, against other libraries.
 
     That is TensorFlow's own strategy, and Horovod where it was built for TensorFlow.
     """
@@ -56,7 +56,7 @@ def command(
 def _sides(
     communicator: Communicator, peers: list[str]
 ) -> tuple[dict[str, Callable[[], Any]], ...]:
-    """Return the short and the long ones; TensorFlow's own strategy has to come first."""
+    """Return the sides of one short gradient and of all; TensorFlow's own strategy comes first."""
     theirs = _theirs(communicator) if "tensorflow" in peers else {}
     import tensorflow as tf
 
@@ -92,7 +92,7 @@ def _theirs(communicator: Communicator) -> dict[str, Callable[[], Any]]:
 def _measure_horovod(
     communicator: Communicator, rounds: int, say: Callable[[str], None]
 ) -> dict[str, Timing]:
-    """Not in turn with the others: its threads, which never rest, would slow them down."""
+    """Measure Horovod by itself: its threads poll all the time and would slow the others down."""
     peer = HorovodPeer(["tensorflow"])
     reasons = [why for why in communicator.allgather_object(peer.missing()) if why]
     if reasons:

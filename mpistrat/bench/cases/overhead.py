@@ -52,7 +52,7 @@ def command(
 
 
 def _sides(strategy: mpistrat.Strategy) -> dict[str, Callable[[], Any]]:
-    """Return what is compared, each checked for its answer first."""
+    """Return the calls that are compared, after a check of each one's answer."""
     value = np.array(1.0)
     sides: dict[str, Callable[[], Any]] = {}
     world = mpi.world()
@@ -74,7 +74,7 @@ def _sides(strategy: mpistrat.Strategy) -> dict[str, Callable[[], Any]]:
 
 @contextmanager
 def _alone(communicator: mpistrat.Communicator) -> Iterator[bool]:
-    """Let rank 0 have the machine: the others sleep until its block is over. **Collective.**"""
+    """Run a block on rank 0 while the other ranks sleep. **Collective.**"""
     is_chosen = communicator.rank == 0
     if is_chosen:
         try:

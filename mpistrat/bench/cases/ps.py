@@ -67,7 +67,7 @@ def _kinds(what: str, peers: str) -> list[str]:
 def _open(
     communicator: Communicator, num_ps: int, size: TableSize, peers: str
 ) -> Iterator[list[Side]]:
-    """Give the chief the sides; the others serve all of them meanwhile. **Collective.**"""
+    """Yield the sides on the chief; the other ranks serve them meanwhile. **Collective.**"""
     resolver = MPIClusterResolver(num_ps=num_ps)
     peer = TensorFlowServers(communicator, resolver) if peers else None
     if peer is not None and peer.missing and communicator.rank == 0:
@@ -92,7 +92,7 @@ def _open(
 
 
 def _check(side: Side, size: TableSize) -> None:
-    """Raise unless what is pulled is what is there, and what is pushed arrives."""
+    """Raise unless pulls return the table's rows and pushes change them."""
     before = side.value()
     side.calls("rows")["push"][side.name](1)
     after = side.value()
@@ -110,7 +110,7 @@ def _check(side: Side, size: TableSize) -> None:
 def _measured(
     kind: str, sides: Sequence[Side], rounds: int, seconds: float
 ) -> Iterator[tuple[str, dict[str, Timing]]]:
-    """Let all sides have their turns; yield a name and who took how long for a function."""
+    """Time all sides in turn; yield a call's name and each side's time for a function."""
     found = [side.calls(kind) for side in sides]
     for name in found[0]:
         turns = {who: call for calls in found for who, call in calls[name].items()}
@@ -129,7 +129,7 @@ def _took(call: Any, count: int) -> float:
 
 
 def _calls_in(call: Any, seconds: float) -> int:
-    """Return how many functions take about as long as a turn should; this warms up, too."""
+    """Return how many functions fill a turn, after a warm-up."""
     call(_WARM_UP)
     count = 1
     while _took(call, count) < seconds / 2 and count < _MOST_CALLS:
@@ -138,7 +138,7 @@ def _calls_in(call: Any, seconds: float) -> int:
 
 
 def _figure(kind: str, function_us: float, size: TableSize) -> float:
-    """Return what a function's time means in the unit of its kind."""
+    """Convert a function's time to the unit of its kind of call."""
     if kind == "rows":
         return size.rows / function_us
     return size.nbytes / function_us / 1e3 / size.num_workers if kind == "dense" else function_us

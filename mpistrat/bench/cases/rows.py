@@ -1,6 +1,6 @@
 """The case ``rows``: random rows of a table read and added to, by NumPy, the kernels and a shard.
 
-What bounds them is memory. A row of 64 float32 is four lines, and a line that is waited for takes
+Memory bounds all of them. A row of 64 float32 is four lines, and a line that is waited for takes
 about 100 ns: 2.5 M rows/s, if they came one by one. The kernels ask for a row 16 rows before its
 turn, so that as many lines are on their way as the core can track, and come near to what memory
 moves: 512 bytes a row read, 768 a row added to. Measured on one core of a virtual machine, with
@@ -63,7 +63,7 @@ def command(
 def _sides(
     shape: tuple[int, int], count: int, communicator: mpistrat.Communicator
 ) -> dict[str, Sides]:
-    """Return what is compared; all of it starts with the same table of ones."""
+    """Return the sides that are compared; each starts with an equal table of ones."""
     table = np.ones(shape, np.float32)
     own = Shard(table)  # added to: each rank its own, as servers do
     handle = communicator.bcast_object(own.handle() if communicator.rank == 0 else None)
@@ -100,7 +100,7 @@ def _viewed(reader: Any) -> float:
 
 
 def _check(sides: Mapping[str, Sides], results: Mapping[str, Array]) -> None:
-    """Run each side once: all numbers are ones, and zeros are added."""
+    """Run each side once and check it: rows of ones are read, and zeros are added."""
     for kind, functions in sides.items():
         for name, function in functions.items():
             if kind != "add":

@@ -1,4 +1,4 @@
-"""The case ``tune``: measure which algorithm is fastest at which size, and keep it."""
+"""The case ``tune``: measure which algorithm is fastest at which size; save it in a table."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ def _names(calls: str, known: tuple[str, ...]) -> list[str]:
 def _file(out: Path | None) -> Path:
     try:
         return out or config.tuning_file()
-    except RuntimeError as error:  # nobody's home folder
+    except RuntimeError as error:  # there is no home folder
         raise UsageError(f"bench tune: {error}; say with --out where the table is") from error

@@ -35,7 +35,7 @@ _TURN_BYTES = 1 << 22  # a turn has so many calls that they change about as much
 
 
 class _Side:
-    """A variable of one strategy, and what is done to it."""
+    """A variable of one strategy, and the calls on it that are timed."""
 
     def __init__(self, strategy: Strategy, nbytes: int) -> None:
         self._strategy = strategy
@@ -47,7 +47,7 @@ class _Side:
         self._optimizer = Adam()
 
     def calls(self) -> dict[str, Callable[[], object]]:
-        """Return what is timed, by name."""
+        """Return the timed calls by name."""
         pair = (self._delta, self.variable)
         run = self._strategy.run
         return {
@@ -57,7 +57,7 @@ class _Side:
         }
 
     def check(self) -> None:
-        """Raise unless both ways to add add what they should."""
+        """Raise unless both additions give the expected value."""
         for name, call in self.calls().items():
             if name.startswith("assign_add"):
                 call()
@@ -104,7 +104,7 @@ def _records(
 
 
 def _ratio(central: Timing, mirrored: Timing) -> float:
-    """Return how much of the other's time the first takes: the median of the rounds' ratios."""
+    """Return the first time over the second: the median of the rounds' ratios."""
     return round(1 / central.speedup(mirrored), 3)
 
 

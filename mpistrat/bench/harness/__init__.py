@@ -1,1 +1,1 @@
-"""Parts of all cases: problems with known answers, the clock, records."""
+"""The harness of all cases: problems with known answers, timing in turns, JSON records."""

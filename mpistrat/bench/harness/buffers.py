@@ -42,7 +42,7 @@ class Memory(Enum):
 def make_problems(
     task: Task, session: Session, memory: Memory
 ) -> tuple[dict[str, Problem], Problem]:
-    """Return the problem of each backend, by name, and that of the peers. **Collective.**"""
+    """Return each backend's problem by name, and the peers' problem. **Collective.**"""
     if not memory.is_registered:
         problem = make_problem(task)
         return dict.fromkeys(session.backends, problem), problem

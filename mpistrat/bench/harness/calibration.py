@@ -20,7 +20,7 @@ _GROWTH = 4
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a row may take.
+    """The time limit of a row of the table.
 
     Attributes
     ----------

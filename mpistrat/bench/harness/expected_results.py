@@ -108,14 +108,14 @@ class Task:
 
 
 def inputs(task: Task) -> Array | None:
-    """Return what this rank gives; None for a broadcast's other ranks, who give nothing."""
+    """Return this rank's input; None for a broadcast's ranks other than the root."""
     if task.op == "bcast" and task.rank != 0:
         return None
     return _tile(_period(task.rank, task.dtype), 0, task.send_count)
 
 
 def expected(task: Task) -> Array | None:
-    """Return this rank's answer; None where it gets nothing."""
+    """Return this rank's expected answer; None where it gets none."""
     if not task.has_answer:
         return None
     start = task.rank * task.piece

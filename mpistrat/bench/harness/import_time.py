@@ -17,7 +17,7 @@ PROGRAMS = {
     "numpy, mpistrat": "import numpy, mpistrat",
     "numpy, mpistrat, a strategy": "import numpy, mpistrat; mpistrat.MirroredStrategy",
 }
-"""What is timed; names of mpistrat are loaded when they are first used, hence the last."""
+"""The timed programs; mpistrat loads names when they are first used, hence the last one."""
 
 _CHILD = """
 import json, sys, time
@@ -32,7 +32,7 @@ print(json.dumps([seconds, sorted(new - set(sys.stdlib_module_names) - {"mpistra
 
 @dataclass(frozen=True)
 class Import:
-    """What one program took.
+    """The import time of one program, and the packages that it loaded.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Write the JSON lines of a benchmark, each with the date, the versions, the commit and the host."""
+"""Write a benchmark's JSON lines, each with the date, versions, commit and host."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Problem:
         return _equal(self.recv if answer is None else _flat(answer), expected)
 
     def settle(self) -> None:
-        """Make the buffers fit for many calls: sums in place would grow without end. **Local.**"""
+        """Zero a buffer that is summed in place, which would overflow in many calls. **Local.**"""
         if self.recv is self.send is not None and self.task.is_reduction:
             self.send.fill(0)
 

@@ -43,7 +43,7 @@ class Side(Protocol):
     name: str
 
     def calls(self, kind: str) -> Calls:
-        """Return what is timed. A push subtracts ones."""
+        """Return the timed calls by name. A push subtracts ones."""
         ...
 
     def value(self) -> Array:
@@ -136,7 +136,7 @@ def _push(table: Any, slices: mpistrat.IndexedSlices) -> None:
 
 
 def _view(table: Any) -> float:
-    """Look at all parts without a copy."""
+    """Read views of all parts, without a copy."""
     total = 0.0
     for part in table.variables:
         with part.view() as array:
@@ -150,5 +150,5 @@ def _private(shape: tuple[int, ...]) -> Array:
 
 
 def _copy(shape: tuple[int, ...]) -> float:
-    """Copy as many bytes within a worker to new memory, as a pull does."""
+    """Copy as many bytes as a pull to new memory within the worker."""
     return float(_private(shape).copy()[0, 0])

@@ -19,7 +19,7 @@ __all__ = ["Heading", "Row", "run_row"]
 
 @dataclass(frozen=True)
 class Heading:
-    """What a row is about.
+    """The task of a row, and the memory of its buffers.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Row:
     nodes
         Machines of the job.
     labels, timings, correct
-        Who did it, how long it took, and whether the answers of all ranks were right.
+        For each side: its label, its times, and whether the answers of all ranks were right.
     """
 
     heading: Heading
@@ -59,12 +59,12 @@ class Row:
 
     @property
     def task(self) -> Task:
-        """What was done, on this rank."""
+        """The task of this rank."""
         return self.heading.task
 
     @property
     def wrong(self) -> list[str]:
-        """What to say about each side whose answer was wrong."""
+        """A message for each side whose answer was wrong."""
         return [
             f"{label.text}: {label.op} of {self.task.nbytes} bytes of {self.task.dtype} is wrong"
             for label, is_right in zip(self.labels, self.correct, strict=True)

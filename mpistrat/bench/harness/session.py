@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Session:
-    """What the sides of all rows use.
+    """The open communicators and peers that all rows share.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Session:
 
 @contextmanager
 def open_session(backends: Sequence[str], peers: Sequence[str]) -> Iterator[Session]:
-    """Open what the command line names; say what of it cannot be used. **Collective.**
+    """Open the backends and peers; print which of them cannot be used. **Collective.**
 
     Raises
     ------
@@ -75,7 +75,7 @@ def open_session(backends: Sequence[str], peers: Sequence[str]) -> Iterator[Sess
 
 
 def _say_nothing(line: str) -> None:
-    """Leave it to rank 0."""
+    """Print nothing: rank 0 prints the line."""
 
 
 def _open(name: str, communicator: Communicator, say: Say) -> Communicator | None:

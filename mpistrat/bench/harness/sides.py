@@ -18,7 +18,7 @@ __all__ = ["Label", "Side", "backend_call", "backend_side", "memcpy_side", "peer
 
 @dataclass(frozen=True)
 class Label:
-    """Who has a turn; it outlives the buffers.
+    """The name and kind of a side; it outlives the buffers.
 
     Attributes
     ----------
@@ -43,12 +43,12 @@ class Label:
 
 @dataclass(frozen=True)
 class Side:
-    """One way to do what a row is about.
+    """A contender of a row: a backend, a peer or a bound, with its call.
 
     Attributes
     ----------
     label
-        Who does it.
+        Its name and kind.
     call
         Does it once.
     is_right

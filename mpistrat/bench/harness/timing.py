@@ -16,7 +16,7 @@ __all__ = ["Plan", "Timing", "measure", "seconds", "take_turns"]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured.
+    """The numbers of rounds, calls a round, and warm-up calls.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Timing:
-    """What one function took.
+    """The times of one function, round by round.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Timing:
         return max(self.rounds_us)
 
     def minus(self, other: Timing) -> Timing:
-        """Return the differences, round by round: what disturbs a round disturbs both."""
+        """Return the differences by round: a disturbance hits both sides of a round."""
         pairs = zip(self.rounds_us, other.rounds_us, strict=True)
         return Timing(tuple(mine - theirs for mine, theirs in pairs))
 

@@ -30,7 +30,7 @@ def parse_peers(text: str) -> list[str]:
 def open_peers(
     names: Iterable[str], communicator: Communicator, say: Callable[[str], None]
 ) -> list[Peer]:
-    """Set up the peers that every rank has; `say` a line about each of the others.
+    """Set up the peers that every rank can use; `say` why the others are left out.
 
     **Collective.**
     """

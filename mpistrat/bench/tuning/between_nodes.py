@@ -1,7 +1,7 @@
 """Search the fastest message sizes between nodes, for the case ``tune``.
 
-What a long message costs an all-reduce shows. Where a ring begins to pay is another size for each
-kind of call: what they take together decides.
+An all-reduce shows the cost of a long message. A ring begins to pay at another size for each kind
+of call, so the sum of their times decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_BYTES = 64 * _MIB
 
 
 class WireSearch:
-    """Finds the sizes for as many nodes, and ranks on them, by calls of float32."""
+    """Search the message sizes for this number of nodes and of ranks on them, by float32 calls."""
 
     names: tuple[str, ...] = (WIRE,)
 
@@ -44,7 +44,7 @@ class WireSearch:
         return {WIRE: wire_from_entry(entry)}
 
     def best(self, _name: str) -> WireTuning:
-        """Return what is fastest. **Collective.**"""
+        """Measure, and return the fastest tuning. **Collective.**"""
         best = WireTuning().filled()
         for nbytes in _RING_MOST:
             if nbytes != best.ring_most_bytes:

@@ -20,28 +20,28 @@ from mpistrat.types import Array
 __all__ = ["NEVER", "Bench", "Trial"]
 
 NEVER = 1 << 50
-_GAIN = 0.97  # a change has to be faster by this factor; less is noise
-_TURN_S, _MOST_CALLS = 0.02, 2000  # that a candidate has in each of its turns
+_GAIN = 0.97  # a candidate's time over the present one's; above this it is noise
+_TURN_S, _MOST_CALLS = 0.02, 2000  # of a candidate in each of its turns
 
-_Way = TypeVar("_Way", Tuning, WireTuning)
+_AnyTuning = TypeVar("_AnyTuning", Tuning, WireTuning)
 
 
 class Bench:
-    """What all trials use: the ranks, where results are said, turns of each candidate."""
+    """The communicator, console and number of rounds that all trials share."""
 
     def __init__(self, communicator: Communicator, console: Console, rounds: int) -> None:
         self.communicator, self.console, self.rounds = communicator, console, rounds
 
 
-class Trial(Generic[_Way]):
-    """Comparisons of two tunings by some kinds of call, one after the other. **Collective.**
+class Trial(Generic[_AnyTuning]):
+    """Compare pairs of tunings by the time of some kinds of call. **Collective.**
 
     Parameters
     ----------
     bench
-        What all trials use.
+        The communicator, console and number of rounds.
     tune
-        Makes a tuning hold for the calls to come.
+        Applies a tuning to later calls.
     calls
         Their names.
     halves
@@ -49,35 +49,35 @@ class Trial(Generic[_Way]):
     """
 
     def __init__(
-        self, bench: Bench, tune: Callable[[_Way], None], *calls: str, halves: bool = False
+        self, bench: Bench, tune: Callable[[_AnyTuning], None], *calls: str, halves: bool = False
     ) -> None:
         self._bench, self._calls = bench, calls
-        self._tune: Callable[[_Way], None] = tune
+        self._tune: Callable[[_AnyTuning], None] = tune
         self._name = " + ".join(calls) + HALVES * halves
         self._dtype = np.dtype(ml_dtypes.bfloat16 if halves else np.float32)
 
-    def last(self, base: _Way, name: str, sizes: Sequence[int], ranks: int = 1) -> int:
-        """Return the longest of `sizes` (of `ranks` together) at which the way below wins."""
+    def last(self, base: _AnyTuning, name: str, sizes: Sequence[int], ranks: int = 1) -> int:
+        """Return the largest of `sizes` (`ranks` together) up to which `name`'s algorithm wins."""
         limit = 1
         for nbytes in sizes:
-            without, way = (replace(base, **{name: value}) for value in (1, NEVER))
-            if self.better(nbytes // ranks, without, way) is without:
+            without, with_it = (replace(base, **{name: value}) for value in (1, NEVER))
+            if self.better(nbytes // ranks, without, with_it) is without:
                 break
             limit = nbytes
         return limit
 
-    def first(self, base: _Way, name: str, sizes: Sequence[int]) -> int:
-        """Return the shortest of `sizes` from which on the way above wins."""
+    def first(self, base: _AnyTuning, name: str, sizes: Sequence[int]) -> int:
+        """Return the smallest of `sizes` from which on `name`'s algorithm wins."""
         for nbytes in sizes:
-            without, way = (replace(base, **{name: value}) for value in (NEVER, 1))
-            if self.better(nbytes, without, way) is way:
+            without, with_it = (replace(base, **{name: value}) for value in (NEVER, 1))
+            if self.better(nbytes, without, with_it) is with_it:
                 return nbytes
         return NEVER
 
     def stepwise(
-        self, base: _Way, name: str, sizes: Sequence[int], length: Callable[[int, int], int]
-    ) -> _Way:
-        """Go up or down the `sizes`, from that of `base`, for as long as that wins.
+        self, base: _AnyTuning, name: str, sizes: Sequence[int], length: Callable[[int, int], int]
+    ) -> _AnyTuning:
+        """Move the figure `name` up or down through `sizes`, from `base`'s, while it gets faster.
 
         Parameters
         ----------
@@ -91,9 +91,9 @@ class Trial(Generic[_Way]):
             Returns at which bytes two sizes that follow each other differ.
         """
         at = sizes.index(getattr(base, name))
-        for way in (sizes[at:], sizes[at::-1]):
+        for direction in (sizes[at:], sizes[at::-1]):
             best = base
-            for old, new in pairwise(way):
+            for old, new in pairwise(direction):
                 other = replace(best, **{name: new})
                 if self.better(length(old, new), best, other) is best:
                     break
@@ -102,36 +102,36 @@ class Trial(Generic[_Way]):
                 break
         return best
 
-    def better(self, nbytes: int, one: _Way, other: _Way) -> _Way:
+    def better(self, nbytes: int, one: _AnyTuning, other: _AnyTuning) -> _AnyTuning:
         """Return `other` if it is clearly faster for arrays of `nbytes`, else `one`."""
         source = np.ones(max(1, nbytes // self._dtype.itemsize), self._dtype)
         result = np.empty_like(source)
         sides = {
-            name: partial(self._run, source, result, way)
-            for name, way in (("one", one), ("other", other))
+            name: partial(self._run, source, result, tuning)
+            for name, tuning in (("one", one), ("other", other))
         }
         plan = Plan(self._bench.rounds, self._repeats(sides["one"]), 1)
         times = measure(sides, self._bench.communicator, plan)
         ratio = times["other"].median_us / times["one"].median_us
         chosen = other if ratio < _GAIN else one
         before = asdict(one)
-        ways = ", ".join(
+        changes = ", ".join(
             f"{k}={value}" for k, value in asdict(other).items() if value != before[k]
         )
         self._bench.console.print(
-            f"{self._name}, {nbytes} bytes: {ratio:.2f} of the time with {ways}"
+            f"{self._name}, {nbytes} bytes: {ratio:.2f} of the time with {changes}"
         )
         return chosen
 
     def _repeats(self, side: Callable[[], object]) -> int:
-        """Return how many calls fill a turn: of the slowest rank, after the first one."""
+        """Return how many calls fill a turn on the slowest rank, after a warm-up call."""
         side()
         mine = np.array(seconds(side, 1))
         slowest = float(self._bench.communicator.allreduce(mine, "max"))
         return max(1, min(_MOST_CALLS, int(_TURN_S / slowest)))
 
-    def _run(self, source: Array, result: Array, way: _Way) -> None:
-        self._tune(way)
+    def _run(self, source: Array, result: Array, tuning: _AnyTuning) -> None:
+        self._tune(tuning)
         communicator = self._bench.communicator
         for call in self._calls:
             method = getattr(communicator, call)

@@ -29,7 +29,7 @@ _STREAM = tuple(2**power * _MIB for power in range(1, 8))
 
 
 class NodeSearch:
-    """Finds the tunings of `names`, kinds of call, for as many ranks on a machine."""
+    """Search the tunings of `names`, kinds of call, for this number of ranks on a machine."""
 
     names: tuple[str, ...] = (*CALLS, "allreduce" + HALVES)
 
@@ -42,18 +42,18 @@ class NodeSearch:
         return from_entry(entry)
 
     def best(self, name: str) -> Tuning:
-        """Return what is fastest for one kind of call. **Collective.**"""
+        """Measure, and return the fastest tuning for one kind of call. **Collective.**"""
         num_ranks, call = self._backend.size, name.removesuffix(HALVES)
         trial = Trial[Tuning](
             self._bench, lambda way: self._backend.tune({name: way}), call, halves=call != name
         )
-        # these find out by themselves (kernels/shm/algorithm_choice.h)
+        # the kernels time remote reads at run time (kernels/shm/algorithm_choice.h)
         is_timed = call == "allreduce"
         best = Tuning(remote_bytes=NEVER) if is_timed else Tuning()
         for nbytes in _CHUNKS:
             best = trial.better(4 * _MIB, best, replace(best, chunk_bytes=nbytes))
         if call in ("allreduce", "reduce"):
-            if num_ranks == 2:  # only two reduce whole chunks, and need no other way in one step
+            if num_ranks == 2:  # only two ranks reduce whole chunks, and need no flat algorithm
                 best = replace(best, whole_bytes=trial.last(best, "whole_bytes", _WHOLE))
             else:
                 flat_bytes = trial.last(best, "flat_bytes", _FLAT, num_ranks)

@@ -17,7 +17,7 @@ _Made = TypeVar("_Made")
 
 
 class Search(Protocol):
-    """What measures an entry of the table.
+    """A search whose results are an entry of the table.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Search(Protocol):
 
 
 def kept_of(file: Path, search: Search, names: Sequence[str]) -> dict[str, Tuning | WireTuning]:
-    """Return what the entry in `file` says of other kinds of call than `names`. **Local.**
+    """Return the entry's tunings in `file` for kinds of call that are not in `names`. **Local.**
 
-    What is measured again may be as wrong as it likes.
+    Tunings that are going to be measured again are not read, so they may be wrong.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def on_rank_0(communicator: Communicator, make: Callable[[], _Made]) -> _Made | None:
-    """Return what `make` returns on rank 0, else None. **Collective.**
+    """Call `make` on rank 0 and return its result there, None on other ranks. **Collective.**
 
     Raises
     ------

@@ -58,7 +58,7 @@ def write(path: Path, pieces: Iterable[Piece]) -> dict[str, Any]:
 
 
 def _header(path: Path) -> bytes:
-    """Return the bytes of a file that are no tensor's."""
+    """Return the header of a safetensors file."""
     with path.open("rb") as file:
         begin = file.read(8)
         length = int.from_bytes(begin, "little")
@@ -66,7 +66,7 @@ def _header(path: Path) -> bytes:
 
 
 class DataFiles:
-    """The files that an index names, to read from.
+    """Open data files of a checkpoint, as its index names them.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class DataFiles:
             self._opened(name)
 
     def load(self, key: str, rows: tuple[int, int] | None = None) -> Array:
-        """Return a tensor, or some of its rows, in new memory."""
+        """Read a tensor, or some of its rows, into new memory."""
         entry = self._tensors[key]
         shape, dtype = tuple(entry["shape"]), as_dtype(entry["dtype"])
         count = row_count(shape)

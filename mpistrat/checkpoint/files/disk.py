@@ -1,4 +1,4 @@
-"""Write files so that they are on the disk completely before anything refers to them."""
+"""Write files durably: a file is completely on the disk before another refers to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOCK_S, _NAP_S = 5.0, 0.002
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Flush a file, or the entries of a folder, to the disk (fsync)."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -25,7 +25,7 @@ def sync(path: Path) -> None:
 
 
 def replace_whole(path: Path, data: bytes) -> None:
-    """Give a file new content: at any time it has the old or the new one, also after a crash.
+    """Replace a file's content atomically, also if the machine crashes.
 
     Nothing is left behind if that fails.
     """
@@ -53,7 +53,7 @@ def make_folder(path: Path) -> list[Path]:
 
 
 def _is_made(folder: Path) -> bool:
-    """Make a folder; tell whether it was not another process that made it just now."""
+    """Make a folder; return False if another process made it at the same time."""
     try:
         os.mkdir(folder)
     except FileExistsError:
@@ -65,7 +65,7 @@ def _is_made(folder: Path) -> bool:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in such a block for the folder.
+    """Lock a folder against other processes for the length of a block.
 
     Not for long, and not where the file system has no locks: it is only for tidiness.
     """
@@ -79,7 +79,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def remove_empty(folders: list[Path]) -> None:
-    """Remove those folders that are empty."""
+    """Remove the folders that are empty."""
     for folder in folders:
         if folder.is_dir() and not any(folder.iterdir()):
             os.rmdir(folder)

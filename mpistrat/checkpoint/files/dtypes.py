@@ -19,7 +19,7 @@ _AS_BYTES = ("bfloat16", "complex64", "complex128")  # not all versions of the l
 
 
 def as_dtype(name: Any) -> np.dtype[Any]:
-    """Return the data type of that name.
+    """Return the NumPy dtype of a name, also those of ml_dtypes.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def stored(array: Array) -> Array:
 
 
 def unstored(array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
-    """Return what :func:`stored` was given; None if the file holds something else."""
+    """Return the array that :func:`stored` was given; None if its dtype does not fit."""
     is_native = dtype.name in _NATIVE
     expected = (dtype, shape) if is_native else (np.dtype(np.uint8), (*shape, dtype.itemsize))
     if (array.dtype, array.shape) != expected:
@@ -57,5 +57,5 @@ def unstored(array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Arra
 
 
 def flat_bytes(array: Array) -> Array:
-    """Return the bytes of an array in C order, as one dimension; a view."""
+    """Return a view of a C-contiguous array as one dimension of bytes."""
     return array.reshape(-1).view(np.uint8)

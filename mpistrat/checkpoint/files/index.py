@@ -1,4 +1,4 @@
-"""``index.json``: what a checkpoint holds, and where. A folder without it is no checkpoint.
+"""Read and write ``index.json``: the objects and tensors of a checkpoint, and their files.
 
 ::
 
@@ -68,7 +68,7 @@ def assemble(
 
 
 def pack(index: Mapping[str, Any]) -> bytes:
-    """Return the bytes of an index's file."""
+    """Return an index as the bytes of its file, with a checksum."""
     body = json.dumps(index, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(body.encode()).hexdigest()
     return f'{{"sha256":"{digest}","index":{body}}}\n'.encode()
@@ -144,7 +144,7 @@ def _check_nodes(nodes: Any, tensors: Mapping[str, Any]) -> None:
 
 
 def _check_rows(name: str, entry: Mapping[str, Any]) -> None:
-    """Check that the pieces of a tensor, in order, are each of its rows once."""
+    """Check that the pieces of a tensor cover each of its rows once, in order."""
     count, end = row_count(entry["shape"]), 0
     for piece in entry["pieces"]:
         start, stop = piece["rows"]

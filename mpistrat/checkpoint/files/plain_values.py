@@ -40,7 +40,7 @@ def encode(value: Any) -> dict[str, Any]:
 
 
 def decode(saved: dict[str, Any]) -> Any:
-    """Return what :func:`encode` was given."""
+    """Return the value that :func:`encode` was given."""
     ((kind, value),) = saved.items()
     if kind == "numpy":
         return np.frombuffer(bytes.fromhex(value[1]), as_dtype(value[0]))[0]

@@ -1,4 +1,4 @@
-"""The file ``checkpoint`` of a folder: its checkpoints, and the latest of them."""
+"""Read and write a folder's file ``checkpoint``: its checkpoints, and the latest of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "checkpoint"
 
 @dataclass(frozen=True)
 class Pointer:
-    """What the file says.
+    """The content of the file.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ def write(folder: Path, pointer: Pointer, name: str = NAME) -> None:
 
 
 def read(folder: Path, name: str = NAME) -> Pointer:
-    """Return what the file says; that there are none if it is not there. **Local.**
+    """Return the content of the file; without a file, no checkpoints. **Local.**
 
     Raises
     ------
@@ -67,7 +67,7 @@ def read(folder: Path, name: str = NAME) -> Pointer:
 
 
 def _is_name(name: str) -> bool:
-    """Tell whether something in a folder can be called that; what is outside is never deleted."""
+    """Tell whether a name stays inside its folder: nothing outside is ever deleted."""
     return Path(name).name == name and name not in ("", "..")
 
 

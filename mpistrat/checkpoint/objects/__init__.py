@@ -1,1 +1,1 @@
-"""The saved objects, the names that lead to them, and their parts."""
+"""Find the objects that a checkpoint saves, their names, and their tensors."""

@@ -27,7 +27,7 @@ _CONTAINERS = (Mapping, list, tuple, set, frozenset, SimpleNamespace)
 
 @dataclass(frozen=True)
 class Child:
-    """Something that an object leads to.
+    """An attribute, key or element of an object.
 
     Attributes
     ----------
@@ -49,20 +49,20 @@ class Child:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number: it is the place that counts, not the object."""
+        """Whether it is a number, which is identified by its path and not as an object."""
         return isinstance(self.thing, NUMBERS)
 
 
 @runtime_checkable
 class Tracked(Protocol):
-    """A `Checkpoint`: it names its children itself."""
+    """An object that names its children itself, such as a `Checkpoint`."""
 
     def tracked_children(self) -> Iterator[Child]:
-        """Return the objects that it was given."""
+        """Return the children by name."""
 
 
 def children_of(thing: Any, is_named: bool) -> Iterator[Child]:
-    """Return the children of an object that may lead to what is saved.
+    """Return the children of an object that are saved, or may contain objects that are.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def children_of(thing: Any, is_named: bool) -> Iterator[Child]:
 
 
 def may_lead(thing: Any) -> bool:
-    """Tell whether what is saved may be an object, or be found through it."""
+    """Tell whether an object is saved, or may contain objects that are."""
     if thing is None or isinstance(thing, _OPAQUE):
         return False
     if isinstance(thing, _CONTAINERS) or is_leaf(thing):
@@ -97,7 +97,7 @@ def may_lead(thing: Any) -> bool:
 
 
 def edges(thing: Any, is_named: bool) -> Iterator[Child]:
-    """Return all that an object leads to by one attribute or key."""
+    """Return all children of an object: its attributes, keys or elements."""
     if isinstance(thing, Tracked):
         yield from thing.tracked_children()
     elif isinstance(thing, Mapping):

@@ -1,4 +1,4 @@
-"""The objects that lead to what is saved, found from a `Checkpoint` by attributes and keys."""
+"""Build the graph of saved objects: walk from a `Checkpoint` along attributes and keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Graph", "Node", "build"]
 
 @dataclass
 class Node:
-    """An object on the way to what is saved, or a number.
+    """A node of the graph: an object that is saved or contains one that is, or a number.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Node:
 
     @property
     def own_parts(self) -> tuple[Part, ...]:
-        """The tensors that are not in its state."""
+        """The tensors of the object itself, without those of its state."""
         return tuple(part for part in self.parts if not part.name.startswith(STATE))
 
     def key(self, part: Part) -> str:
@@ -65,7 +65,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """What an object leads to.
+    """The graph of the objects that are reachable from one object.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Graph:
 
 
 def build(top: Any) -> Graph:
-    """Find what `top` leads to. **Local.**"""
+    """Build the graph of the objects that are reachable from `top`. **Local.**"""
     walk = _Walk(top)
     nodes = walk.nodes
     kept = _leading(nodes)
@@ -100,7 +100,7 @@ def build(top: Any) -> Graph:
 
 
 class _Walk:
-    """Visits all that `top` leads to, each object once."""
+    """A walk over all objects that are reachable from `top`, each visited once."""
 
     def __init__(self, top: Any) -> None:
         self.nodes = [Node(top, "")]
@@ -137,7 +137,7 @@ class _Walk:
 
 
 def _fill(node: Node, child: Child) -> None:
-    """Find out what is saved of an object."""
+    """Set a node's tensors and state."""
     thing = child.thing
     node.is_leaf = child.is_number or isinstance(thing, np.ndarray) or is_leaf(thing)
     if child.is_number:
@@ -162,7 +162,7 @@ def _nameless(node: Node, child: Child) -> str:
 
 
 def _leading(nodes: list[Node]) -> set[int]:
-    """Return the nodes that are leaves or lead to one."""
+    """Return the nodes that are leaves or have a leaf below them."""
     parents: dict[int, list[int]] = {number: [] for number in range(len(nodes))}
     for number, node in enumerate(nodes):
         for child in node.children.values():

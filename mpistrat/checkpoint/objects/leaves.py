@@ -25,14 +25,14 @@ STATE = "state:"
 
 
 def is_leaf(thing: Any) -> bool:
-    """Tell whether an object is saved as it says itself, and not by its attributes."""
+    """Tell whether an object is saved as a whole, and not through its attributes."""
     if isinstance(thing, type):
         return False
     return isinstance(thing, (Variable, ShardedVariable, Parted, Stateful))
 
 
 def parts_of(thing: Any) -> tuple[Part, ...]:
-    """Return the tensors of a leaf but for those in its state."""
+    """Return the tensors of a leaf, without those in its state."""
     if isinstance(thing, Parted):
         parts = tuple(thing.checkpoint_parts())
         names = [(part.name, part.rows) for part in parts]
@@ -48,7 +48,7 @@ def parts_of(thing: Any) -> tuple[Part, ...]:
 
 
 def _variable_parts(variable: Variable | ShardedVariable) -> tuple[Part, ...]:
-    """Return a variable as the tensor, or the rows of it, that somebody else keeps, or whole."""
+    """Return the parts of a variable: rows that servers or this rank keep, or all of it."""
     pieces = variable.variables if isinstance(variable, ShardedVariable) else [variable]
     if not variable.shape or any(piece.kept is None for piece in pieces):
         return (variable_part(variable),)
@@ -70,7 +70,7 @@ def variable_part(variable: Variable | ShardedVariable) -> Part:
 
 
 def _central_part(variable: CentralVariable) -> Part:
-    """Return a variable in memory that all ranks share: each sees to its rows of it, in place.
+    """Return this rank's rows of a central variable, read and written in place.
 
     No rank reads it while others restore their rows: all are in that call.
     """
@@ -144,4 +144,4 @@ def _below(name: str, key: str) -> str:
 
 
 def _no_write(value: Array) -> None:
-    """Do nothing: a state is restored as a whole, by ``load_state_dict``."""
+    """Do nothing: ``load_state_dict`` restores the state as a whole."""

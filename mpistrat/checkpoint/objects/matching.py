@@ -18,7 +18,7 @@ __all__ = ["Matches", "match"]
 
 @dataclass(frozen=True)
 class Matches:
-    """What is in both a program and a checkpoint, and what is in one of them only.
+    """The objects that a program and a checkpoint share, and those that one of them lacks.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def _pairs(nodes: Sequence[Node], saved: Sequence[Mapping[str, Any]]) -> dict[in
 def _match_leaf(
     node: Node, entry: Mapping[str, Any], tensors: Mapping[str, Any], found: Matches
 ) -> list[str]:
-    """Match one object; return which contents of its entry it takes."""
+    """Match one object; return the parts of its entry that it restores."""
     took, own = [], entry.get("tensors", {})
     for part in node.own_parts:
         if part.name in own:

@@ -1,4 +1,4 @@
-"""The names of saved values: the attributes and keys that lead to them, with slashes."""
+"""Name saved values by their path: attributes and keys, joined by slashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def escape(name: str) -> str:
 
 
 def join(path: str, name: str) -> str:
-    """Return the path of what `name` leads to; an empty name leads nowhere."""
+    """Return the path of the child `name` of the object at a path; an empty name adds nothing."""
     return f"{path}/{escape(name)}" if path and name else path or escape(name)
 
 

@@ -20,13 +20,13 @@ def row_count(shape: Sequence[int]) -> int:
 
 
 class Keeper(Protocol):
-    """Another process that keeps parts, and writes and reads them itself.
+    """A process, such as a parameter server, that keeps parts and saves them itself.
 
     Equal ones, with equal hashes, are one process.
     """
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return ``function(shelf, *arguments)``, called there.
+        """Call ``function(shelf, *arguments)`` in that process; return the result.
 
         `function` can be imported; ``shelf.shard(handle)`` is what is kept, a
         `mpistrat.ps.storage.shard.Shard`, and ``shelf.staged`` a dict that stays.
@@ -56,7 +56,7 @@ class Part:
         Start and stop along axis 0 of the rows held. Every row is held by one rank. None: all
         ranks hold the whole tensor, with equal values.
     keeper, handle
-        Who keeps the rows, if that is another process, and by what it knows them. It is asked
+        The process that keeps the rows, if it is another one, and its key for them. It is asked
         by this rank to write and read them itself, and `read` and `write` are not called.
     """
 
@@ -97,7 +97,7 @@ class Parted(Protocol):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """An object that says itself what is to be saved, such as an optimizer."""
+    """An object with ``state_dict`` and ``load_state_dict``, such as an optimizer."""
 
     def state_dict(self) -> Any:
         """Return dicts, lists and tuples of arrays, variables, numbers, strings and None.
@@ -106,4 +106,4 @@ class Stateful(Protocol):
         """
 
     def load_state_dict(self, state: Any) -> Any:
-        """Take such a state again, with arrays in the place of variables. **Local.**"""
+        """Restore a state, in which arrays stand in the place of variables. **Local.**"""

@@ -12,7 +12,7 @@ __all__ = ["decode_state"]
 
 
 def decode_state(saved: dict[str, Any], load: Callable[[str], Array]) -> Any:
-    """Return what an object's ``state_dict`` returned, with arrays in the place of variables.
+    """Rebuild the state of an object, with arrays in the place of variables.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""The ranks that save or restore together: who writes what, and errors on all of them."""
+"""Coordinate the ranks that save or restore together: shares of the writing, and errors."""

@@ -1,4 +1,4 @@
-"""Describe to the other ranks the values that this one is going to save."""
+"""Describe this rank's saved values to the other ranks, and compare the descriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Description", "check_alike", "describe", "merged_nodes", "merged_ten
 
 @dataclass(frozen=True)
 class Description:
-    """Plain data about one rank's objects.
+    """The names, dtypes and shapes of one rank's objects, as plain data.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ def tensors(nodes: Sequence[Node]) -> list[tuple[str, Part]]:
 
 
 def describe(nodes: Sequence[Node], path: str) -> Description:
-    """Return what this rank says of its objects. **Local.**"""
+    """Return the description of this rank's objects. **Local.**"""
     entries = []
     for node in nodes:
         entry: dict[str, Any] = {"tensors": {part.name: node.key(part) for part in node.parts}}

@@ -1,4 +1,4 @@
-"""Divide the writing of values that all ranks hold, by their bytes."""
+"""Divide the writing of values that all ranks hold evenly by bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CUT_BYTES = 1 << 20
 
 
 def shares(tensors: Sequence[tuple[int, int]], size: int) -> list[list[tuple[int, int, int]]]:
-    """Return for each of `size` ranks what it writes: (index of the tensor, start, stop).
+    """Return for each of `size` ranks the rows it writes: (index of the tensor, start, stop).
 
     The tensors are laid end to end, and cut into as many equal pieces as there are ranks.
 
@@ -39,5 +39,5 @@ def shares(tensors: Sequence[tuple[int, int]], size: int) -> list[list[tuple[int
 
 
 def _row(offset: int, nbytes: int, rows: int) -> int:
-    """Return the row at which a tensor is cut that should be cut at a byte."""
+    """Return the row of a tensor in which a byte offset lies."""
     return min(max(offset, 0) * rows // nbytes, rows)

@@ -21,13 +21,13 @@ from mpistrat.checkpoint.objects.parts import Keeper, Part, row_count
 __all__ = ["FILE_BYTES", "Kept"]
 
 FILE_BYTES = 1 << 28
-"""A file has no more, but for a single row that is longer."""
+"""Largest size of a file, unless a single row is longer."""
 
 T = TypeVar("T")
 
 
 class _Rows(NamedTuple):
-    """Some rows of a tensor as they travel; `offset` is the first one that the handle has."""
+    """Some rows of a tensor, to be sent; `offset` is the first row of the server's shard."""
 
     tensor: str
     total: int
@@ -38,7 +38,7 @@ class _Rows(NamedTuple):
 
 
 class Kept:
-    """All parts that others keep for this rank.
+    """All parts that servers keep for this rank.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class Kept:
         self._groups = {keeper: list(_files(some)) for keeper, some in by_keeper.items()}
 
     def paths(self, folder: Path, stem: str) -> list[Path]:
-        """Return the paths of the files that `write` makes."""
+        """Return the paths of the files that `write` is going to make."""
         return [path for some in self._paths(folder, stem).values() for path in some]
 
     def write(self, folder: Path, stem: str) -> list[dict[str, Any]]:
-        """Let all be written; return the files' entries of the index.
+        """Let the servers write all parts; return the files' entries of the index.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Kept:
         return [entry for entries in self._at_once(write) for entry in entries]
 
     def stage(self, folder: Path, index: Mapping[str, Any], token: str) -> None:
-        """Let all be read and checked, and kept beside what is there. Then `commit` or `drop`.
+        """Let the servers read and check all parts into new memory; then `commit` or `drop`.
 
         Parameters
         ----------
@@ -91,11 +91,11 @@ class Kept:
         self._at_once(stage)
 
     def commit(self, token: str) -> None:
-        """Let what was staged take the place of what was there."""
+        """Let the servers replace their values by the staged ones."""
         self._at_once(lambda keeper: keeper.call(commit_rows, token))
 
     def drop(self, token: str) -> None:
-        """Forget what was staged, if anything was."""
+        """Let the servers free the staged values, if there are any."""
         self._at_once(lambda keeper: keeper.call(drop_rows, token))
 
     def _paths(self, folder: Path, stem: str) -> dict[Keeper, list[Path]]:
@@ -105,7 +105,7 @@ class Kept:
         }
 
     def _at_once(self, step: Callable[[Keeper], T]) -> list[T]:
-        """Take a step with each keeper; all have ended when this raises what one raised."""
+        """Take a step on all servers at once; raise an error only after all have ended."""
         if not self._groups:
             return []
         with ThreadPoolExecutor(len(self._groups)) as pool:
@@ -114,7 +114,7 @@ class Kept:
 
 
 def _files(parts: Iterable[tuple[str, Part]]) -> Iterator[list[_Rows]]:
-    """Return what goes to each file."""
+    """Return the rows of each file."""
     file: list[_Rows] = []
     room = FILE_BYTES
     for key, part in parts:
@@ -143,14 +143,14 @@ def _cut(key: str, part: Part) -> Iterator[tuple[_Rows, int]]:
 
 
 def _excerpt(index: Mapping[str, Any], rows: Iterable[_Rows]) -> dict[str, Any]:
-    """Return what of an index is needed to read some rows."""
+    """Return the part of an index that is needed to read some rows."""
     tensors = {one.tensor: index["tensors"][one.tensor] for one in rows}
     names = {piece["file"] for entry in tensors.values() for piece in entry["pieces"]}
     return {"tensors": tensors, "files": [one for one in index["files"] if one["name"] in names]}
 
 
 def write_rows(shelf: Any, path: str, rows: Iterable[_Rows]) -> dict[str, Any]:
-    """Write what a keeper has to a file; return its entry of the index."""
+    """Write rows of a server to a file; return its entry of the index."""
     with ExitStack() as stack:
         pieces = []
         for one in rows:
@@ -163,7 +163,7 @@ def write_rows(shelf: Any, path: str, rows: Iterable[_Rows]) -> dict[str, Any]:
 def stage_rows(
     shelf: Any, token: str, folder: str, index: Mapping[str, Any], rows: Iterable[_Rows]
 ) -> None:
-    """Read rows of a checkpoint, checked, into memory of their own."""
+    """Read and check rows of a checkpoint into new memory."""
     files = DataFiles(Path(folder), index)
     staged = shelf.staged.setdefault(token, [])
     for one in rows:
@@ -171,7 +171,7 @@ def stage_rows(
 
 
 def commit_rows(shelf: Any, token: str) -> None:
-    """Put what was read in its place."""
+    """Replace a shard's rows by the staged ones."""
     for one, value in shelf.staged.pop(token, ()):
         shard = shelf.shard(one.handle)
         if value.shape == shard.shape:
@@ -182,5 +182,5 @@ def commit_rows(shelf: Any, token: str) -> None:
 
 
 def drop_rows(shelf: Any, token: str) -> None:
-    """Forget what was read."""
+    """Free the staged rows."""
     shelf.staged.pop(token, None)

@@ -16,7 +16,7 @@ _Told = tuple[Any, "tuple[str, str] | None"]
 
 
 class Team:
-    """Ranks that take each step together.
+    """Ranks that take each step together: an error on one rank raises on all.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Team:
         self.size = 1 if communicator is None else communicator.size
 
     def take(self, what: str, step: Callable[[], T]) -> list[T]:
-        """Take a step on each rank and return what it returned on each, by rank. **Collective.**
+        """Take a step on each rank, and return all ranks' results by rank. **Collective.**
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class Team:
         return [one for one, _ in everyone]
 
     def take_first(self, what: str, step: Callable[[], T]) -> T:
-        """Take a step on rank 0 only, and return what it returned there. **Collective.**"""
+        """Take a step on rank 0 only, and return its result on every rank. **Collective.**"""
         return self.take(what, lambda: step() if self.rank == 0 else None)[0]  # type: ignore[return-value]
 
     def _share(self, mine: _Told) -> list[_Told]:

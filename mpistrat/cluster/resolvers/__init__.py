@@ -1,1 +1,1 @@
-"""Cluster resolvers: which task of the job is this process, and who are the others?"""
+"""Cluster resolvers: the tasks of the job, and which of them this process is."""

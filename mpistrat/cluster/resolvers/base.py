@@ -64,7 +64,7 @@ class ClusterResolver(abc.ABC):
 
     @property
     def environment(self) -> str | None:
-        """Return where the cluster runs; '' where that makes no difference."""
+        """Return the environment of the cluster, such as 'google'; '' by default."""
         return self._environment
 
     @property
@@ -127,7 +127,7 @@ def count_devices(devices: Iterable[str]) -> dict[str, int]:
 
 
 class SimpleClusterResolver(ClusterResolver):
-    """Answer what it was told.
+    """Return the cluster spec and task that it was given.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class SimpleClusterResolver(ClusterResolver):
 
 
 class TFConfigClusterResolver(ClusterResolver):
-    """Read the environment variable TF_CONFIG, each time it is asked.
+    """Resolve the cluster from the environment variable TF_CONFIG, read at each call.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ _LOG = get_logger(__name__)
 
 
 def default_resolver(topology: Topology) -> ClusterResolver:
-    """Return the resolver of a strategy: MPI's ranks, or TF_CONFIG where there is only that."""
+    """Return a strategy's default resolver: of the MPI ranks, or of TF_CONFIG without MPI."""
     has_config = "TF_CONFIG" in os.environ
     if topology.size == 1 and has_config:
         return TFConfigClusterResolver()
@@ -27,7 +27,7 @@ def default_resolver(topology: Topology) -> ClusterResolver:
 
 
 class MPIClusterResolver(ClusterResolver):
-    """Give every MPI rank its role.
+    """Assign a task type and index to every MPI rank.
 
     With ``num_ps=0`` each rank is a worker, of its rank as task id. Else rank 0 is the chief, the
     last `num_ps` ranks are ps, and those between are the workers. A job of one rank is chief,
@@ -96,7 +96,7 @@ class MPIClusterResolver(ClusterResolver):
 
     @property
     def topology(self) -> Topology:
-        """Return where the ranks are."""
+        """Return the topology: the ranks of each machine."""
         return self._resolve()[0]
 
     def _resolve(self) -> tuple[Topology, ClusterSpec]:
@@ -106,7 +106,7 @@ class MPIClusterResolver(ClusterResolver):
         return self._known
 
     def cluster_spec(self) -> ClusterSpec:
-        """Return the roles of all ranks, under labels of host and rank."""
+        """Return the tasks of all ranks, with labels of host and rank for addresses."""
         return self._resolve()[1]
 
     def _get_task_type(self) -> str | None:
@@ -147,7 +147,7 @@ class MPIClusterResolver(ClusterResolver):
         task_id: int | None = None,
         config_proto: Any = None,
     ) -> dict[str, int]:
-        """Return the number of devices of this rank by kind; other ranks are taken to be alike."""
+        """Return the number of devices of this rank by kind, assumed equal on all ranks."""
         return count_devices(self.topology.devices)
 
 

@@ -14,19 +14,19 @@ _STATE, _START = 0, 19  # of /proc/<pid>/stat, counted from behind the program's
 
 
 def my_tag() -> int:
-    """Return a number below 2⁵⁶ that no other process of this machine has, nor ever had."""
+    """Return a number below 2⁵⁶ that no other process of this machine has or had."""
     pid = os.getpid()
     found = _status(pid)
     return pid << _START_BITS | (0 if found is None else found[1])
 
 
 def pid_of(tag: int) -> int:
-    """Return the process's number."""
+    """Return the process id in a tag."""
     return tag >> _START_BITS
 
 
 def is_dead(tag: int) -> bool:
-    """Tell whether the process has ended for sure; one whose state is hidden counts as alive."""
+    """Tell whether the process has certainly ended; one whose state is hidden counts as alive."""
     try:
         found = _status(pid_of(tag))
     except OSError:
@@ -39,7 +39,7 @@ def is_dead(tag: int) -> bool:
 
 
 def has_ended(tag: int) -> bool:
-    """Tell the same in a microsecond; for a process that is asked for again and again."""
+    """Tell the same as `is_dead` in a microsecond, by a pidfd that stays open."""
     fd = _descriptor(tag)
     if fd < 0:
         return is_dead(tag)
@@ -50,7 +50,7 @@ def has_ended(tag: int) -> bool:
 
 @cache
 def _descriptor(tag: int) -> int:
-    """Return what becomes readable when the process ends (a pidfd), or -1 where there is none."""
+    """Return a pidfd, which becomes readable when the process ends; -1 where there is none."""
     try:
         fd = os.pidfd_open(pid_of(tag))
     except (AttributeError, OSError):

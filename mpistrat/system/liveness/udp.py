@@ -2,7 +2,7 @@
 
 Each process of a job has a UDP port that it reads nothing from: the kernel throws away whatever
 comes. Once the process has ended, however it did, the port is closed, and the kernel of its
-machine answers a datagram with "port unreachable" (ICMP). So whoever has waited for long sends
+machine answers a datagram with "port unreachable" (ICMP). So a rank that has waited for long sends
 empty ones (udp_watch.py), and nobody has to run any code to answer.
 
 Only a refusal says something. A machine that is down, a firewall that drops such packets, or a
@@ -42,7 +42,7 @@ _TRIES = 3
 
 
 class Place(NamedTuple):
-    """Where a process can be asked after.
+    """The address, port and identity of a process that can be probed by UDP.
 
     Attributes
     ----------
@@ -61,31 +61,31 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, number: int) -> Place:
-        """Return what :attr:`number` was made of."""
+        """Return the place that a :attr:`number` encodes."""
         address = socket.inet_ntoa(_ADDRESS.pack(number >> 32 & 0xFFFFFFFF))
         return cls(address, number >> 16 & 0xFFFF, number & 0xFFFF, number >> 64)
 
     @property
     def number(self) -> int:
-        """All of it, as a number below 2¹²⁸; that of the machine is `number >> 32`."""
+        """The place encoded as a number below 2¹²⁸; the machine's part is `number >> 32`."""
         host = int(_ADDRESS.unpack(socket.inet_aton(self.address))[0])
         return self.owner << 64 | host << 32 | self.port << 16 | self.closed
 
     @property
     def machine(self) -> tuple[str, int]:
-        """Its address, and whose that is."""
+        """The machine's address and owner number."""
         return self.address, self.owner
 
 
 class Port:
-    """The port of this process, through which it also asks after others.
+    """The UDP port of this process, from which it also probes other processes.
 
     Attributes
     ----------
     place
         Where it is.
     lock
-        To be held by who calls a method that sends or looks.
+        To be held by callers of methods that send or receive.
     """
 
     def __init__(self) -> None:
@@ -101,12 +101,12 @@ class Port:
         self._look_at = 0.0
 
     def welcome(self, place: Place) -> None:
-        """Take a process for alive, which has just said where it is."""
+        """Record a process as alive that has just announced its place."""
         self._refused.pop(place[:2], None)
         self._marked.pop(place[:2], None)
 
     def attempt(self, place: Place) -> None:
-        """Try whether its address leads to a process that lives."""
+        """Start a test whether a place's address leads to its machine."""
         if place.machine in self._right or place.machine in self._trials:
             return
         self._trials[place.machine] = place, time.monotonic()
@@ -115,7 +115,7 @@ class Port:
             self._send(place.address, port)
 
     def ask(self, place: Place) -> bool:
-        """Ask after a process; return whether a refusal would say something."""
+        """Probe a process; return whether a refusal would prove that it has ended."""
         is_right = place.machine in self._right
         if is_right:
             self._send(place.address, place.port)
@@ -127,7 +127,7 @@ class Port:
                 return
 
     def _is_sent(self, address: str, port: int) -> bool:
-        """Send a datagram; return False if it is worth another try."""
+        """Send a datagram; return False where sending it again may succeed."""
         try:
             self._socket.sendto(b"", (address, port))
         except ConnectionRefusedError:  # not of this datagram, but an error of one before it
@@ -138,7 +138,7 @@ class Port:
         return True
 
     def look(self) -> None:
-        """Take in what was refused."""
+        """Receive the ICMP refusals that have arrived."""
         now = time.monotonic()
         if now < self._look_at:
             return
@@ -161,20 +161,20 @@ class Port:
             self._right.add(place.machine)
 
     def leads_to(self, place: Place) -> bool | None:
-        """Tell whether an address was found to be right; None while it is tried."""
+        """Tell whether an address leads to its machine; None while the test runs."""
         return None if place.machine in self._trials else place.machine in self._right
 
     def refused(self, place: Place) -> float | None:
-        """Return since when a process is known to have ended, if it is."""
+        """Return the time at which a process was found to have ended, or None."""
         known = self._refused if place.machine in self._right else self._marked
         return known.get(place[:2], self._marked.get(place[:2]))
 
     def mark(self, place: Place) -> None:
-        """Believe another rank that a process has ended."""
+        """Record that a process has ended, as another rank has found."""
         self._marked.setdefault(place[:2], time.monotonic())
 
     def close(self) -> None:
-        """Close it, in a forked child: it would stay open when the parent ends."""
+        """Close the port in a forked child, where it would outlive the parent."""
         self._socket.close()
 
 
@@ -190,7 +190,7 @@ def _opened() -> socket.socket:
 
 
 def _owner() -> int:
-    """Return a number that this machine has, and no other one."""
+    """Return a number that identifies this machine."""
     known = [socket.gethostname()]
     with suppress(OSError):  # of this start of the machine, and of a container's network
         known.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
@@ -216,7 +216,7 @@ def port() -> Port | None:
 
 
 def here() -> int:
-    """Return where others can ask after this process (`Place.number`); 0 if nowhere.
+    """Return the place of this process as a number (`Place.number`); 0 if it has no port.
 
     **Local**, idempotent: the first call opens the port.
     """

@@ -31,7 +31,7 @@ _NEXT_MACHINES, _NEXT_RANKS = 3, 8  # whom a rank watches: on other machines, an
 
 
 class Watch:
-    """Some processes of other ranks, of which one may end while this rank waits for it.
+    """The processes of other ranks that this rank watches while it waits.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ class Watch:
                 self._attempt(port, time.monotonic())
 
     def _attempt(self, port: Port, now: float) -> None:
-        """Try the ways to all; they live, or did so a moment ago."""
+        """Test the addresses of all processes, which were alive a moment ago."""
         self._try_at, self._pause = now + self._pause, 2 * self._pause
         for place in self._places.values():
             port.attempt(place)
 
     def ended(self, wait: int = 0) -> Sequence[int]:
-        """Return the ranks whose processes have ended; ask after them in waits that last.
+        """Return the ranks whose processes have ended; in long waits, probe them.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Watch:
         return list(refused) if is_sure else ()  # launchers end those beside a dead one, too
 
     def may_send(self, wait: int = 0) -> bool:
-        """Tell whether to send them something now: MPICH crashes where one has ended.
+        """Tell whether MPI may send to them now: MPICH crashes if one has ended.
 
         If nothing was heard of them for long, the answer is no at first, for as long as a refusal
         takes to come back. `wait` is as of :meth:`ended`.
@@ -115,7 +115,7 @@ class Watch:
             port.lock.release()
 
     def refresh(self) -> None:
-        """Ask after all of them, and wait for as long as a refusal takes to come back."""
+        """Probe all of them, and wait as long as a refusal takes to arrive."""
         port = udp.port()
         if port is not None and port.lock.acquire(blocking=False):
             try:
@@ -136,7 +136,7 @@ class Watch:
 
 
 def watched(places: Sequence[int], rank: int, near: Collection[int] = ()) -> list[int]:
-    """Return the ranks whose processes a rank is to watch, so that each has a few who do.
+    """Return the ranks that a rank is to watch, such that each rank has a few watchers.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def watched(places: Sequence[int], rank: int, near: Collection[int] = ()) -> lis
 
 
 def deaf(places: Sequence[int], rank: int, ends_machines: bool) -> set[int]:
-    """Return the ranks that a rank should send nothing to, since their processes have ended.
+    """Return the ranks that a rank must not send to, because their processes have ended.
 
     Parameters
     ----------

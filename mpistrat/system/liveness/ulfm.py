@@ -1,4 +1,4 @@
-"""Let MPI calls pass whose only fault is a dead rank, where MPI survives that (ULFM)."""
+"""Ignore errors of MPI calls that only report a dead rank, where MPI survives one (ULFM)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["excused"]
 
 @contextmanager
 def excused(comm: Any, kind: type[Exception]) -> Iterator[None]:
-    """Let MPI's errors in a block pass if a rank of `comm` has died. **Local.**
+    """Ignore MPI's errors in a block if a rank of `comm` has died. **Local.**
 
     Receives from any rank work again after such a block; before it they fail forever.
 

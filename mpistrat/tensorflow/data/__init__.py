@@ -1,1 +1,1 @@
-"""``tf.data`` on several ranks: sharding, seeds, and whether all ranks read the same."""
+"""``tf.data`` on several ranks: sharding, seeds, and checks that all ranks read the same data."""

@@ -1,4 +1,4 @@
-"""Check that all ranks read the same data in the same order, of which each takes its share.
+"""Check that all ranks read one data set in the same order before each takes its share.
 
 Rows are lost, and others come twice, where ranks read one data set in different orders: a
 generator that shuffles with NumPy, ``interleave(deterministic=False)``, a split without a seed. So
@@ -37,16 +37,16 @@ ADVICE = (
     " data = strategy.communicator.bcast_object(data); or, if each rank is to have rows of its"
     " own, use strategy.distribute_datasets_from_function. MPISTRAT_CHECKS=0 turns this check off"
 )
-"""What an error says of how ranks get the same data."""
+"""The part of an error that says how ranks get the same data."""
 
 
 class DataAgreement:
-    """The comparison of one data set.
+    """The comparison of one data set over the ranks.
 
     Parameters
     ----------
     dataset
-        What each rank reads whole.
+        The data set that each rank reads whole.
     communicator
         Of the ranks that share it.
     has_chance
@@ -88,18 +88,18 @@ class DataAgreement:
 
     @staticmethod
     def is_possible(communicator: Communicator, is_wanted: bool) -> bool:
-        """Tell whether all ranks can take digests, and this is wanted. **Collective.**"""
+        """Tell whether checks are on and all ranks can compute digests. **Collective.**"""
         if not config.checks():  # the same on all ranks
             return False
         return all(communicator.allgather_object(is_wanted and digest_op.is_available()))
 
     @property
     def newest(self) -> int:
-        """The number of the pass that began last here. **Local.**"""
+        """The number of this rank's newest pass. **Local.**"""
         return self._digests.newest().number
 
     def compare(self, is_end: bool = False, number: int | None = None) -> None:
-        """Compare what the ranks have read of the newest pass since it was compared last.
+        """Compare the newest pass's batches that were read since the last comparison.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class DataAgreement:
             self._refuse(batch, newest)
 
     def _differences(self, mine: digest_op.Marks) -> npt.NDArray[np.bool_]:
-        """Return where some rank has other data."""
+        """Return the batches and components in which a rank differs from rank 0."""
         exact = self._reduced(mine.digests, "max") != self._reduced(mine.digests, "min")
         spread = self._reduced(mine.sums, "max") - self._reduced(mine.sums, "min")
         allowed = self._reduced(mine.allowed, "max")
@@ -172,7 +172,7 @@ class DataAgreement:
             )
 
     def _refuse(self, batch: int, number: int) -> None:
-        """Raise, and say which rank differs from rank 0 in this batch. **Collective.**"""
+        """Raise an error that names a rank that differs from rank 0 in a batch. **Collective.**"""
         mine = self._digests.read(number, batch, 1)
         digests, sums = self._gathered(mine.digests), self._gathered(mine.sums)
         is_other = (digests != digests[0]) | (abs(sums - sums[0]) > mine.allowed)
@@ -188,7 +188,7 @@ _by_tensor: WeakValueDictionary[int, DataAgreement] = WeakValueDictionary()
 
 
 def keep_agreement(distributed: Any, agreement: DataAgreement) -> None:
-    """Let a distributed data set, once it is whole, have its comparison. **Local.**"""
+    """Attach the comparison to a distributed data set. **Local.**"""
     setattr(distributed, _NAME, agreement)
     # Kept, so that no other tensor gets its id while there is the agreement.
     agreement.tensor = private_data.variant_of(private_data.own_dataset(distributed))
@@ -196,19 +196,19 @@ def keep_agreement(distributed: Any, agreement: DataAgreement) -> None:
 
 
 def agreement_of(distributed: Any) -> DataAgreement | None:
-    """Return the comparison of a distributed data set, if there is one. **Local.**"""
+    """Return the comparison of a distributed data set, or None. **Local.**"""
     found: DataAgreement | None = getattr(distributed, _NAME, None)
     return found
 
 
 class _Iteration:
-    """Compares at the end of an iterator of Python's, if no other pass has begun meanwhile."""
+    """Compare at the end of a Python iterator, if no other pass has begun meanwhile."""
 
     def __init__(self, agreement: DataAgreement) -> None:
         self._agreement, self._number = agreement, 0
 
     def note(self) -> None:
-        """Note which pass this is, after its first element. **Local.**"""
+        """Record the number of this pass, after its first element. **Local.**"""
         self._number = self._number or self._agreement.newest
 
     def end(self) -> None:
@@ -222,7 +222,7 @@ def _begun(distributed: Any) -> _Iteration | None:
 
 
 def _after_function(inputs: Sequence[Any]) -> None:
-    """Compare what a ``tf.function`` has read of data sets that it was given. **Collective.**"""
+    """Compare the data sets that a ``tf.function`` has read from. **Collective.**"""
     if not _by_tensor:
         return
     found = (_by_tensor.get(id(tensor)) for tensor in inputs)

@@ -1,4 +1,4 @@
-"""Remove files of ``Dataset.cache(filename)`` that ranks wrote before the program removed its own.
+"""Remove stale files of ``Dataset.cache(filename)``, which belong to an earlier run.
 
 On several ranks there are ``filename`` and ``filename.rank_1``, or ``filename.files_0_of_2``, one
 of each rank. A program that makes its cache anew removes ``filename`` only, and the other ranks
@@ -24,7 +24,7 @@ _was_complete: dict[str, bool] = {}  # of this rank's caches, when they were dis
 
 
 class _Told(NamedTuple):
-    """What a rank sees of a cache."""
+    """The state of a cache's files on one rank."""
 
     own_s: float | None  # when its own file was completed; None if it is not there
     program_s: float | None  # the same, if it has the program's name, as one process's file has
@@ -32,10 +32,10 @@ class _Told(NamedTuple):
 
 
 def drop_stale(dataset: Any, communicator: Communicator, name: str, has_own: bool) -> None:
-    """Remove what earlier runs have cached in files if it does not belong together.
+    """Remove the cache files of earlier runs unless all ranks' files belong to one run.
 
     Files that this process writes are left alone: a cache is looked at when it is distributed for
-    the first time, and later only if it was complete then, so that somebody has removed files.
+    the first time, and later only if it was complete then, so that files were removed.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def _told(path: str, has_own: bool) -> _Told:
 
 
 def _completed(path: str) -> float | None:
-    """Return when a cache was completed, which its index shows."""
+    """Return the time at which a cache was completed, from its index."""
     try:
         return Path(f"{path}.index").stat().st_mtime
     except OSError:  # not there, or not a local file

@@ -1,4 +1,4 @@
-"""Find what a ``tf.data.Dataset`` consists of: files, randomness, caches. **Local.**"""
+"""Inspect a ``tf.data.Dataset``: its inputs, files, randomness and caches. **Local.**"""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _CHANCE = ("Random", "TruncatedNormal", "Multinomial", "StatefulUniform", "State
 
 
 def parts_of(dataset: Any) -> Iterator[Any]:
-    """Yield a data set and all that it is made of."""
+    """Yield a data set and all data sets that it is made of."""
     yield dataset
     for one in private_data.inputs_of(dataset):
         yield from parts_of(one)
 
 
 def shard_policy(dataset: Any) -> Any:
-    """Return the AutoShardPolicy that its options say."""
+    """Return the AutoShardPolicy of its options."""
     return dataset.options().experimental_distribute.auto_shard_policy
 
 
 def reads_files(dataset: Any) -> bool:
-    """Whether a data set, or what it is made of, reads files that TensorFlow may divide."""
+    """Whether a data set, or one of its inputs, reads files that TensorFlow may divide."""
     return any(_is_called(part, _reads) for part in parts_of(dataset))
 
 
@@ -55,7 +55,7 @@ def has_python(dataset: Any) -> bool:
 
 
 def has_batches(dataset: Any) -> bool:
-    """Whether it puts rows together to batches, and so copies them."""
+    """Whether it batches rows, and so copies them."""
     return any("Batch" in type(part).__name__ for part in parts_of(dataset))
 
 
@@ -66,13 +66,13 @@ def cache_of(dataset: Any) -> Any:
 
 
 def cache_files_of(dataset: Any) -> list[str]:
-    """Return the names that the program has given to caches in files, the outermost first."""
+    """Return the file names of ``cache(filename)`` in a data set, the outermost first."""
     names = (private_data.file_of_cache(part) for part in parts_of(dataset))
     return [name for name in names if name]
 
 
 def is_endless(dataset: Any) -> bool:
-    """Whether it never ends; TensorFlow cannot tell of what filters or unbatches such rows."""
+    """Whether it never ends; TensorFlow does not know it for filtered or unbatched data."""
     number, inputs = dataset.cardinality(), list(private_data.inputs_of(dataset))
     if number != tf.data.UNKNOWN_CARDINALITY or "Take" in type(dataset).__name__:
         return bool(number == tf.data.INFINITE_CARDINALITY)
@@ -80,7 +80,7 @@ def is_endless(dataset: Any) -> bool:
 
 
 def _is_called(part: Any, is_it: Any) -> bool:
-    """Whether a data set, without its inputs, or an operation in its functions is of a kind."""
+    """Whether a data set, without its inputs, or an operation in its functions has a type."""
     ops = (op for name in private_data.functions_of(part) for op in _ops_of(name))
     return is_it(type(part).__name__.lstrip("_")) or any(map(is_it, ops))
 
@@ -98,7 +98,7 @@ def _is_python(name: str) -> bool:
 
 
 def _ops_of(function: str) -> Iterator[str]:
-    """Return the operations of a function that was traced, and of those that it has."""
+    """Return the operations of a traced function, and of functions inside it."""
     for node in private_graph.nodes_of(function):
         yield node.op
         for attribute in node.attr.values():

@@ -25,7 +25,7 @@ _LEAST_ROWS = 16
 
 
 class Digest(NamedTuple):
-    """Notes of an array.
+    """Digest of an array, or of a sample of its rows.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Digest(NamedTuple):
     allowed: np.ndarray[Any, Any]
 
     def is_close(self, other: Digest) -> bool:
-        """Tell whether two arrays are equal but for rounding, as far as their samples go."""
+        """Tell whether two arrays are equal up to rounding, judged by their samples."""
         if self.text != other.text:
             return False
         allowed = np.maximum(self.allowed, other.allowed)
@@ -49,10 +49,10 @@ class Digest(NamedTuple):
 
 
 def digests_of(array: Any) -> list[Digest]:
-    """Return notes of rows of an array, or of each tensor of a composite (ragged, sparse).
+    """Return the digests of an array, or of each tensor of a composite (ragged, sparse).
 
     Arrays in which one row in a thousand differs may have equal ones; two orders of the same rows
-    do not, but for a chance of almost nothing.
+    do not, except with negligible probability.
     """
     return [_of_leaf(leaf) for leaf in tf.nest.flatten(array, expand_composites=True)]
 

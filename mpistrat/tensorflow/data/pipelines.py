@@ -1,4 +1,4 @@
-"""Stop input pipelines as soon as nobody reads from them."""
+"""Make input pipelines stop at once when their iterator is dropped."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["made_untuned", "untuned"]
 def untuned(dataset: Any) -> Any:
     """Return the dataset without TensorFlow's search for the best parallelism. **Local.**
 
-    The thread that searches sleeps for longer and longer, and holds up whoever drops an iterator
-    of a strategy in the meantime: after 2 s of data for up to 8 s (TensorFlow 2.21), and all other
-    ranks with it. Without it ``tf.data.AUTOTUNE`` stands for one call a core, at most 16. Who
-    wants it sets ``autotune.enabled`` of ``tf.data.Options``.
+    The searching thread sleeps for longer and longer, and a thread that drops a strategy's
+    iterator waits for it: after 2 s of data for up to 8 s (TensorFlow 2.21), and all other ranks
+    wait, too. Without the search ``tf.data.AUTOTUNE`` means one call a core, at most 16. To have
+    it, set ``autotune.enabled`` of ``tf.data.Options``.
     """
     if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
-        return dataset  # in a graph nobody knows what options it has
+        return dataset  # in a graph its options are unknown
     if dataset.options().autotune.enabled is not None:
         return dataset
     options = tf.data.Options()
@@ -31,7 +31,7 @@ def untuned(dataset: Any) -> Any:
 
 
 def made_untuned(dataset_fn: Callable[..., Any], prefetches: bool = False) -> Callable[..., Any]:
-    """Return a function that makes the same dataset, `untuned`; if so, with an element ahead."""
+    """Wrap a function that makes a dataset: `untuned`; if `prefetches`, one element ahead."""
 
     @wraps(dataset_fn)
     def make(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Seeds: the same on all ranks for datasets, different by rank for random operations.
+"""Set TensorFlow's seeds: equal on all ranks for datasets, by rank for random operations.
 
 A program that sets TensorFlow's global seed has them. For others it is not set here: with it all
 random operations of a pipeline, such as those that change images, would do the same in each epoch
@@ -32,7 +32,7 @@ _common: dict[str, random.Random] = {}  # what data sets' seeds are drawn from, 
 
 
 def agree_on_seed(communicator: Communicator) -> None:
-    """Let unseeded data sets shuffle alike on all ranks: each takes its share of one order.
+    """Make unseeded data sets shuffle equally on all ranks, which divide one order.
 
     **Collective.** Ranks have to make their data sets in the same order after this.
     """
@@ -42,9 +42,9 @@ def agree_on_seed(communicator: Communicator) -> None:
 
 
 def common_order(communicator: Communicator) -> int | None:
-    """Return what the ranks may shuffle by, the same on all; None if TensorFlow's seed will do.
+    """Return a seed that is equal on all ranks; None if it is TensorFlow's global one.
 
-    It will do if the program has set the same one on all ranks. **Collective.**
+    That is so if the program has set the same one on all ranks. **Collective.**
     """
     told = communicator.allgather_object((private_api.global_seed(), _draw()))
     first, drawn = told[0]
@@ -57,7 +57,7 @@ def _draw() -> int:
 
 
 def _seeded(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap what gives a data set its seeds, from the one that the program gave, or None."""
+    """Wrap the function that gives a data set its seeds from the program's seed, or None."""
 
     def get(seed: Any) -> Any:
         if seed is None and "draws" in _common and not _is_set():
@@ -72,7 +72,7 @@ def _seeded(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class _Within(threading.local):
-    """Whether the seed that TensorFlow asks for is a data set's."""
+    """Whether this thread is drawing the seed of a data set."""
 
     dataset = False
 
@@ -81,7 +81,7 @@ _within = _Within()
 
 
 def _by_rank(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap what gives random operations their seeds, from one that the program gave, or None."""
+    """Wrap the function that gives operations their seeds from the program's seed, or None."""
 
     def get(seed: Any) -> Any:
         found = get_seed(seed)

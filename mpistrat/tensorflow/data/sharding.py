@@ -1,9 +1,9 @@
 """Divide a ``tf.data.Dataset`` among ranks: by its files where they are enough, else by rows.
 
-TensorFlow decides which when it rewrites the data set's graph; what it has decided is read from
-that graph. Three things it leaves to the user are mended here: fewer files than ranks, caches that
-would hold one rank's rows for all who read the same data set, and files of caches that ranks would
-write at the same time.
+TensorFlow decides which when it rewrites the data set's graph; its decision is read from that
+graph. Three cases that it leaves to the user are handled: fewer files than ranks, caches that
+would hold one rank's rows for all readers of the data set, and cache files that several ranks
+would write at the same time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Make = Callable[[Any], Any]
 
 @contextmanager
 def in_order() -> Iterator[None]:
-    """Divide by rows in this block, so that all ranks' rows can be put in the data's order."""
+    """Divide by rows in this block, such that results can be restored to the data's order."""
     token = _is_in_order.set(True)
     try:
         yield
@@ -59,7 +59,7 @@ def not_compared() -> Iterator[None]:
 
 
 def divided(dataset: Any, make: Make, communicator: Communicator) -> Any:
-    """Return the distributed data set that `make` makes of `dataset`, or of a mended one.
+    """Return the distributed data set that `make` makes of `dataset`, after corrections.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def divided(dataset: Any, make: Make, communicator: Communicator) -> Any:
 
 
 def _with_own_memory(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Return a data set whose batches are not the memory of Python's arrays.
+    """Return a data set whose batches do not share memory with Python's arrays.
 
     A batch that Python makes is not copied, and TensorFlow (2.21) knows that nobody may write to
     it; but not of the parts into which it is cut, which losses then write to: the program's arrays
@@ -126,7 +126,7 @@ def _copied(*element: Any) -> Any:
 
 
 def divided_again(data: Any, strategy: Any) -> Any:
-    """Return `data`, or if it is a data set that was divided by files, what that one was made of.
+    """Return `data`, or the original data set of one that was divided by files.
 
     **Collective** over the strategy's ranks.
     """
@@ -157,7 +157,7 @@ def _by_rows(dataset: Any, make: Make, communicator: Communicator) -> Any:
 
 
 def _is_by_files(distributed: Any, num_ranks: int) -> bool:
-    """Whether TensorFlow has divided files, and there are enough of them; warn if they are few."""
+    """Whether TensorFlow has divided by files and there are enough; warn if there are too few."""
     graph = private_data.graph_of(private_data.own_dataset(distributed))
     files = None if graph is None else _files(graph)
     if graph is None or files is None:
@@ -176,7 +176,7 @@ def _is_by_files(distributed: Any, num_ranks: int) -> bool:
 
 
 def _files(graph: Any) -> str | None:
-    """Return the node that gives the files that are divided; None where rows are."""
+    """Return the graph node of the divided file names; None where rows are divided."""
     nodes = {node.name: node for node in graph.node}
     node = next(node for node in graph.node if node.op == "_Retval")
     while node.op == "_Retval" or any(kind in node.op for kind in _PASSED_ON):
@@ -187,7 +187,7 @@ def _files(graph: Any) -> str | None:
 
 
 def _give_caches(distributed: Any, dataset: Any, name: str, in_memory: bool = True) -> None:
-    """Have caches of this division of a data set that are not those of the whole one."""
+    """Give this rank's share of a data set caches of its own."""
     cache = dataset_parts.cache_of(dataset)
     if cache is None:
         return
@@ -210,7 +210,7 @@ def _give_caches(distributed: Any, dataset: Any, name: str, in_memory: bool = Tr
 
 
 def _caches(graph: Any) -> tuple[list[Any], list[Any]]:
-    """Return the paths of caches in files, and the handles of those in memory, to be changed."""
+    """Return the tensors of cache paths, and the handles of caches in memory, to be changed."""
     nodes = {node.name: node for node in graph.node}
     paths, memories = [], []
     for cache in (node for node in graph.node if node.op in _CACHES):
@@ -223,7 +223,7 @@ def _caches(graph: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _exchange(memories: list[Any], kept: Any) -> bool:
-    """Let caches use the memory of those of `kept`, or else new memory; return whether they do."""
+    """Let caches use the memory of `kept`'s caches, or new memory; return whether they share."""
     found = private_data.graph_of(kept) if kept is not None else None
     known = [] if found is None else _caches(found)[1]
     if len(known) == len(memories):

@@ -1,4 +1,4 @@
-"""Datasets that each worker reads by itself, all in the same order.
+"""Ship datasets to workers, which then all read them in the same order.
 
 Where a data set shuffles without a seed, each worker would draw an order of its own, and the
 workers' shares of an epoch would overlap. So seeds are drawn once, here.
@@ -25,13 +25,13 @@ _ONLY_HERE = (
 
 
 def length(dataset: tf.data.Dataset) -> int | None:
-    """Return the number of elements, or None if it is not known, or there is no end. **Local.**"""
+    """Return the number of elements, or None if it is unknown or infinite. **Local.**"""
     found = int(dataset.cardinality())
     return found if found >= 0 else None
 
 
 def is_endless(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a data set is known to have no end. **Local.**"""
+    """Tell whether a data set is known to be infinite. **Local.**"""
     return int(dataset.cardinality()) == int(tf.data.INFINITE_CARDINALITY)
 
 
@@ -76,7 +76,7 @@ def _graph(dataset: tf.data.Dataset) -> Any:
 
 
 def _pin(graph: Any) -> bool:
-    """Draw the seeds that are left to chance; return whether that is possible."""
+    """Draw all seeds that the program has not set; return whether that was possible."""
     inner = [node for function in graph.library.function for node in function.node_def]
     ops = {node.op for node in (*graph.node, *inner)}
     if ops.intersection(_ONLY_HERE) or any(n.op.startswith(_SHUFFLE) for n in inner):
@@ -90,7 +90,7 @@ def _pin(graph: Any) -> bool:
 
 
 def _pin_shuffles(graph: Any, draw: random.Random) -> None:
-    """Seed shuffles; they also leave the generator that this process has for them."""
+    """Seed shuffles, which then no longer use this process's generator."""
     nodes, generators = {node.name: node for node in graph.node}, set()
     for node in graph.node:
         if node.op != _WITH_GENERATOR[1]:

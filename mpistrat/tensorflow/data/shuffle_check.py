@@ -1,4 +1,4 @@
-"""Find datasets that ranks shuffle in different orders, which would lose rows.
+"""Refuse datasets that ranks shuffle in different orders, which would lose rows.
 
 Ranks that have unequal seeds are told so when they distribute the data set. Seeds are unequal if a
 rank alone has made one more data set without a seed (seeds.py), or if they were drawn for each
@@ -58,7 +58,7 @@ def check_order(dataset: Any, communicator: Communicator, is_by_rows: bool = Tru
 
 
 def _ordering(dataset: Any, chooses: bool = False) -> Iterator[Any]:
-    """Yield the parts that shuffle, or by chance choose the data set that the next row is of.
+    """Yield the parts that shuffle rows or sample from several data sets.
 
     Other chance, such as numbers to change images by, may differ by rank.
     """
@@ -71,6 +71,6 @@ def _ordering(dataset: Any, chooses: bool = False) -> Iterator[Any]:
 
 
 def _seeds(parts: Iterator[Any]) -> list[tuple[int, ...]]:
-    """Return the two seeds of each part that is random; zeros if chance gives its order."""
+    """Return the two seeds of each random part; zeros if it is unseeded."""
     found = map(private_data.seeds_of, parts)
     return [tuple(map(int, seeds)) for seeds in found if all(map(tf.is_tensor, seeds))]

@@ -1,1 +1,1 @@
-"""Collectives in TensorFlow's graphs: operations, their order, XLA."""
+"""Collectives in TensorFlow's graphs: native operations, their order, XLA."""

@@ -1,4 +1,4 @@
-"""Collectives of TensorFlow's tensors, in eager code and in graphs.
+"""Run collectives on TensorFlow's tensors, in eager code and in graphs.
 
 In a graph they are stateful, so that they run in the order in which they were traced. The native
 operation (native_op.py) carries those whose results have the shape of their tensors;
@@ -40,7 +40,7 @@ class Bridge:
     Parameters
     ----------
     communicator
-        What carries them.
+        The communicator of the strategy.
     options
         A ``tf.distribute.experimental.CommunicationOptions``, or None.
 
@@ -77,7 +77,7 @@ class Bridge:
         return self.communicator.size
 
     def under(self, options: Any) -> Bridge:
-        """Return the bridge of calls with these options, where they have any. **Local.**"""
+        """Return the bridge for calls with these options, or itself without options. **Local.**"""
         key = (options.bytes_per_pack, options.timeout_seconds)
         if key == (0, None):
             return self
@@ -141,7 +141,7 @@ class Bridge:
     def _start_packed(
         self, sources: list[Array], results: list[Array], op: str, num_rows: int
     ) -> Finish | None:
-        """Copy short arrays together: less work than a list of them, whose shapes are compared.
+        """Concatenate short arrays, which costs less than a list whose shapes are compared.
 
         Lists that differ in their shapes alone are told apart by the rows of what is reduced.
         """
@@ -181,7 +181,7 @@ class Bridge:
             yield members
 
     def all_gather(self, tensor: tf.Tensor, axis: int = 0, of_mean: bool = False) -> tf.Tensor:
-        """Put the ranks' tensors side by side; shapes may differ along `axis`.
+        """Concatenate the ranks' tensors along `axis`, along which shapes may differ.
 
         With `of_mean` the caller makes a mean of them, and so do all ranks.
         """
@@ -223,7 +223,7 @@ class Bridge:
         return self.communicator.ibcast(sources[0], out=results[0]).wait
 
     def _start_short_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
-        """Ride in an all-reduce of bytes, which begins sooner; the others' zeros change no bit."""
+        """Broadcast by an all-reduce of bytes, which begins sooner; other ranks add zeros."""
         if sources[0].nbytes > _PACKED_BYTES:
             return self._start_broadcast(sources, results)
         mine, result = _bytes(sources[0]), _bytes(results[0])
@@ -231,7 +231,7 @@ class Bridge:
 
 
 class _Native:
-    """An all-reduce of one tensor, begun by native code."""
+    """An all-reduce of one tensor that native code begins."""
 
     def __init__(self, communicator: Communicator, op: str) -> None:
         self._communicator, self._op = communicator, op

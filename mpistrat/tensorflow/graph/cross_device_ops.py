@@ -1,4 +1,4 @@
-"""Combine the replicas' values: first those of this rank, then over the ranks by MPI."""
+"""`RankAllReduce`: combine values over this rank's replicas, then over the ranks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         return self._bridge.size
 
     def of(self, value: Any, destinations: Any) -> RankAllReduce:
-        """Return what reduces a value to `destinations`, if it is not reduced in a batch."""
+        """Return the function that reduces a single value to `destinations`."""
         if self._local is None or not isinstance(value, tf.distribute.DistributedValues):
             return self._on_host
         return self._on_host if private_api.on_host(value, destinations) else self
@@ -74,7 +74,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         return [private_api.placed(*pair) for pair in zip(results, places, strict=True)]
 
     def _reduced(self, bridge: Bridge, values: Sequence[Any], options: Any, op: str) -> list[Any]:
-        """Return the sums of all values; or where the ranks can take a mean, the ranks' mean."""
+        """Return the sums of all values, or the ranks' means where the backend has them."""
         with bridge.communicator.checking():
             local = [self._local_sum(value, options) for value in values]
         found: dict[int, Any] = {}
@@ -88,7 +88,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         ]
 
     def _how(self, value: Any, op: str) -> str | None:
-        """Return what the ranks do with a value; None if they gather it.
+        """Return the ranks' op for a value; None if it is gathered.
 
         A mean is taken by the ranks, so that a rank that wants a sum is told; of integers it has
         another dtype, and is a sum that is divided here, which says so for the same reason.
@@ -98,19 +98,19 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         return op if value.values[0].dtype.is_floating else _SUMS.get(op, op)
 
     def _divided(self, value: Any, result: Any) -> Any:
-        """Divide by the number of values that are in a result, as far as the ranks have not."""
+        """Divide a result by the number of its values, unless the ranks' mean has done so."""
         ranks = 1 if self._how(value, "mean") == "mean" else self._bridge.size
         number = len(value.values) * ranks
         return result if number == 1 else private_api.divided(result, number)
 
     def _asks(self, value: Any) -> bool:
-        """Whether a function of the user's combines the values of all ranks."""
+        """Whether the user's accumulation function combines the values of all ranks."""
         if not self._accumulates or _is_int32(value):
             return False
         return not any(map(_is_sparse, value.values))
 
     def _of_all_rows(self, bridge: Bridge, rows: Any, is_mean: bool) -> Any:
-        """Return the slices of all replicas, or what the user's function makes of their values."""
+        """Return the slices of all replicas, or the user's function of their values."""
         if _is_sparse(rows):
             return _all_rows(bridge, rows, is_mean)
         local: Any = self._local
@@ -120,7 +120,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
             return local.accumulation_fn(values)
 
     def _local_sum(self, value: Any, options: Any) -> Any:
-        """Return the sum on this rank, or the rows of which a function of all is to be taken."""
+        """Return the sum on this rank, or its rows for a function of all rows."""
         if self._asks(value):
             return tf.stack(value.values)
         if len(value.values) == 1:
@@ -145,14 +145,14 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
 
 
 def _all_rows(bridge: Bridge, slices: tf.IndexedSlices, is_mean: bool) -> tf.IndexedSlices:
-    """Return the rows of all ranks; equal indices stand for sums."""
+    """Gather the rows of all ranks; rows of equal indices add up."""
     values = bridge.all_gather(slices.values, of_mean=is_mean)
     indices = bridge.all_gather(slices.indices)
     return tf.IndexedSlices(values, indices, slices.dense_shape)
 
 
 def _concatenated(values: Sequence[Any], axis: int) -> tf.Tensor:
-    """Return the values of this rank end to end, if they can be gathered at all."""
+    """Concatenate the values of this rank; raise if they cannot be gathered."""
     for value in values:
         if _is_sparse(value):
             raise NotImplementedError(
@@ -167,7 +167,7 @@ def _concatenated(values: Sequence[Any], axis: int) -> tf.Tensor:
 
 
 def _has_accumulation_fn(local: tf.distribute.CrossDeviceOps | None) -> bool:
-    """Tell whether values are combined by a function of the user's, which may be no sum."""
+    """Tell whether the user's accumulation function combines values; it may be no sum."""
     kind = tf.distribute.ReductionToOneDevice
     return isinstance(local, kind) and local.accumulation_fn is not kind().accumulation_fn
 

@@ -32,14 +32,14 @@ _lock = threading.Lock()
 
 
 class Pass(NamedTuple):
-    """How far the newest pass over a dataset is: its number (0: none yet), and its batches."""
+    """The newest pass over a dataset: its number (0: none yet), and its batches so far."""
 
     number: int
     batches: int
 
 
 class Marks(NamedTuple):
-    """Notes of batches.
+    """Digests of batches.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Marks(NamedTuple):
 
 
 def is_available() -> bool:
-    """Whether digests can be taken here; compiles the operation if need be. **Local.**"""
+    """Whether digests can be computed here; compiles the operation if necessary. **Local.**"""
     if native_op.has_workers():
         warn_once(
             _LOG,
@@ -74,7 +74,7 @@ def is_available() -> bool:
 
 
 class Digests:
-    """Digests of what a dataset gives; **Local**. For use where :func:`is_available`.
+    """Digests of a dataset's elements. **Local**; needs :func:`is_available`.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Digests:
         return tf.autograph.experimental.do_not_convert(note)
 
     def newest(self) -> Pass:
-        """Return how far the newest pass is."""
+        """Return the number and batches of the newest pass."""
         number = ctypes.c_int64()
         count = self._library.mpistrat_tf_count_digests(
             ctypes.c_int64(self._key), ctypes.c_int64(self.components), ctypes.byref(number)
@@ -133,7 +133,7 @@ class Digests:
         return Pass(number.value, count)
 
     def read(self, number: int, first: int, count: int) -> Marks:
-        """Return what was noted of the newest pass.
+        """Return the digests of the newest pass.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ def _wrapped(module: ModuleType, dataset: tf.data.Dataset, key: int) -> tf.data.
 
 @functools.cache
 def _is_native() -> bool:
-    """Whether TensorFlow finds the size of a batch through ours, which it knows by its name."""
+    """Whether TensorFlow finds a batch's size through this operation, by the latter's name."""
     module, _ = _opened()
     batches = tf.data.Dataset.range(2).batch(2)
     try:

@@ -28,7 +28,7 @@ _local = _Local()
 
 
 def made_alone(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function whose variables begin with what each rank computes for itself."""
+    """Wrap a function whose variables start with each rank's own value."""
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -44,9 +44,9 @@ def made_alone(original: Callable[..., Any]) -> Callable[..., Any]:
 def first_value(
     bridge: Bridge, initial_value: Any, dtype: Any, device: str
 ) -> Callable[[], tf.Tensor]:
-    """Return what makes a variable's first value: rank 0's, on all ranks. **Local.**
+    """Return an initializer that gives rank 0's value on all ranks. **Local.**
 
-    What it returns is **Collective**, unless the variable is made in a function of `made_alone`.
+    The initializer is **Collective**, unless the variable is made in a function of `made_alone`.
     """
 
     def value() -> tf.Tensor:

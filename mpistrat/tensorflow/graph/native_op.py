@@ -51,7 +51,7 @@ CarryOn: TypeAlias = Callable[[int, int, int, Bytes, Bytes, Shape], Rest]
 
 
 class UnknownKeyError(LookupError):
-    """What a callback raises for a key that was not given out in this process."""
+    """Raised by a callback for a key that was not given out in this process."""
 
 
 # ---------------------------------------------------------------------------- what callers use
@@ -70,7 +70,7 @@ def load() -> ModuleType | None:
 
 
 def has_workers() -> bool:
-    """Whether the program has connected to machines that have none of this process's Python.
+    """Whether the program has connected to remote workers, which cannot call this Python.
 
     There is no native operation there either, and every function that the program makes is sent to
     them, also what is never called there: **Local**.
@@ -80,7 +80,7 @@ def has_workers() -> bool:
 
 
 def register(callback: Callback, carry_on: CarryOn | None = None) -> None:
-    """Set what every operation of this process calls. **Local.**
+    """Set the callback of all operations in this process. **Local.**
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def register(callback: Callback, carry_on: CarryOn | None = None) -> None:
 
 
 def add_native(key: int, function: int, state: int, kind: int) -> None:
-    """Name a native function that begins calls of one tensor with `key`. **Local.**
+    """Register a native function that begins calls of one tensor for `key`. **Local.**
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def add_native(key: int, function: int, state: int, kind: int) -> None:
 
 
 def remove_native(key: int) -> None:
-    """Forget the native function of `key`, once it does not run any more. **Local.**"""
+    """Remove the native function of `key`, after it has returned. **Local.**"""
     _library.mpistrat_tf_remove_native(ctypes.c_int64(key))
 
 
@@ -243,7 +243,7 @@ def _view(address: int, nbytes: int) -> Bytes:
 
 
 def _tell(error: BaseException, this: _Call) -> int:
-    """Write the text of an exception to where the operation looks for it; return its outcome."""
+    """Write an exception's text to the operation's buffer; return the outcome code."""
     text = f"{type(error).__name__}: {error}".replace("\0", " ").encode(errors="replace")
     whole = text[: this.error_bytes - 1].decode(errors="ignore").encode()  # no half character
     ctypes.memmove(this.error, whole + b"\0", len(whole) + 1)
@@ -281,7 +281,7 @@ def _load() -> ModuleType | None:
 
 
 def opened(name: str, otherwise: str) -> tuple[ModuleType, Any] | None:
-    """Compile and load a file of kernels/tf; return its operations and its functions. **Local.**
+    """Compile and load a file of kernels/tf; return its operations and functions. **Local.**
 
     None without a word if ``MPISTRAT_TF_NATIVE=0``, else with a warning that says why, and what
     happens `otherwise`.

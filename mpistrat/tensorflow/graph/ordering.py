@@ -3,8 +3,8 @@
 TensorFlow keeps that order between stateful operations of one graph, but not with those in a
 branch, a loop or a function that it calls: these it orders by the resources that they touch. So
 each collective stands between two marks, operations that do nothing; TensorFlow is told that a
-mark touches a resource, and so does whatever has marks in it. A true resource would do, too, but
-as an input of the function it costs 20 to 30 us a step.
+mark touches a resource, and so does each operation that has marks inside. A true resource would
+do, too, but as an input of the function it costs 20 to 30 us a step.
 
 Functions that compute gradients are not ordered at all, so a mark also waits for the one before.
 """
@@ -31,7 +31,7 @@ _CALLERS = frozenset(
 
 
 def in_order(call: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
-    """Return what `call` adds to the graph, or returns now, after all that was in order before."""
+    """Return the results of `call`, ordered after all earlier collectives of the graph."""
     if tf.executing_eagerly() or not tf.compat.v1.executing_eagerly_outside_functions():
         return call()
     _resource()
@@ -52,7 +52,7 @@ def _mark(after: list[Any]) -> Any:
 
 @functools.cache
 def _resource() -> tf.Tensor:
-    """Return what stands for the resource, of which TensorFlow is told from now on."""
+    """Return the pretended resource, and report it to TensorFlow from now on."""
     with tf.Graph().as_default():
         resource = tf.compat.v1.placeholder(tf.resource, [], "mpistrat_order")
     private_graph.resolve_resources(_touch)
@@ -60,7 +60,7 @@ def _resource() -> tf.Tensor:
 
 
 def _touch(operation: Any, reads: Any, writes: Any) -> bool:
-    """Add the resource to `writes` if an operation touches it and it is not there yet."""
+    """Add the resource to `writes` if an operation touches it."""
     del reads
     if not _is_ordered(operation) or _resource() in writes:
         return False

@@ -30,14 +30,14 @@ _lock = threading.Lock()
 
 
 class InPlace:
-    """Arrays whose rows a dataset gathers; **Local**.
+    """Arrays whose rows a dataset gathers in place. **Local.**
 
     Parameters
     ----------
     arrays
         NumPy's, or TensorFlow's values, each with rows, its first axis. The former are read while
-        datasets run: who changes one changes what comes next. Those that cannot be read in place
-        are copied to tensors.
+        datasets run: a change of one changes the rows that are read next. Those that cannot be
+        read in place are copied to tensors.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
@@ -86,14 +86,14 @@ class InPlace:
         )
 
     def keep_for(self, dataset: tf.data.Dataset) -> None:
-        """Keep the arrays as long as `dataset`, which its iterators keep; then let go of them."""
+        """Keep the arrays alive as long as `dataset` and its iterators."""
         if self._library is not None:
             # Not at exit: pipelines may run until the process ends.
             weakref.finalize(dataset, _forget, self._library[1], self._arrays).atexit = False
 
 
 def _fits(array: Any) -> bool:
-    """Whether an array has plain numbers, in rows."""
+    """Whether an array's rows can be gathered in place: plain numbers, at least one axis."""
     is_array = isinstance(array, np.ndarray) and array.ndim > 0
     return is_array and array.dtype.kind in "biufc" and array.dtype.isnative
 

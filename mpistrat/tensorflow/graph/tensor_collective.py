@@ -1,4 +1,4 @@
-"""Collectives whose results have the shapes and dtypes of their tensors, without copies."""
+"""`SameShape`: collectives whose results have their tensors' shapes, without copies."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Dtypes: TypeAlias = tuple[Any, ...]
 
 
 class Native(Protocol):
-    """How native code begins what a collective of one tensor does."""
+    """The native start of a collective of one tensor."""
 
     def how(self, array: Array) -> tuple[int, int, int] | None:
         """Return a function, its state and its kind (native_op.py) for arrays like this one."""
         ...
 
     def carry_on(self, status: int, sequence: int, source: Array, result: Array) -> Finish:
-        """Take over what it has begun; return what waits for its end."""
+        """Take over a call that native code has begun; return the function that awaits it."""
         ...
 
 
@@ -84,7 +84,7 @@ class SameShape:
             raise translated(error) from None
 
     def _key(self, tensors: Sequence[tf.Tensor]) -> int:
-        """Return a number that stands for this collective of tensors of these dtypes."""
+        """Return the key of this collective for tensors of these dtypes."""
         dtypes = tuple(tensor.dtype.as_numpy_dtype for tensor in tensors)
         key = self._keys.get(dtypes)
         if key is None:
@@ -106,14 +106,14 @@ class SameShape:
             weakref.finalize(self, native_op.remove_native, key)
 
     def begin(self, sources: list[Array], results: list[Array]) -> Callable[[], Any] | None:
-        """Start it; return what waits for its end, unless that is here."""
+        """Start it; return the function that waits for its end, or None if it has ended."""
         finish = passed_on(self._start, sources, results)
         return None if finish is None else partial(passed_on, heeding, finish, self._timeout)
 
     def carry_on(
         self, status: int, sequence: int, source: Array, result: Array
     ) -> Callable[[], Any]:
-        """Take over what native code has begun; return what waits for its end."""
+        """Take over a call that native code has begun; return the function that awaits its end."""
         if self._native is None:
             raise AssertionError("only what has a native way is begun by native code")
         finish = passed_on(self._native.carry_on, status, sequence, source, result)
@@ -147,7 +147,7 @@ def _run(
     results: list[native_op.Bytes],
     shapes: list[native_op.Shape],
 ) -> Callable[[], Any] | None:
-    """Do what the native operation with `key` is for."""
+    """Run the collective of `key` for the native operation."""
     collective, dtypes = _meaning(key)
     arrays = [list(map(_array, memories, dtypes, shapes)) for memories in (sources, results)]
     return collective.begin(*arrays)
@@ -161,7 +161,7 @@ def _carry_on(
     result: native_op.Bytes,
     shape: native_op.Shape,
 ) -> Callable[[], Any]:
-    """Take over what native code has begun for `key`."""
+    """Take over the call that native code has begun for `key`."""
     collective, (dtype,) = _meaning(key)
     arrays = (_array(memory, dtype, shape) for memory in (source, result))
     return collective.carry_on(status, sequence, *arrays)

@@ -18,7 +18,7 @@ __all__ = ["Lifted", "is_lifted"]
 def is_lifted(fn: Any, devices: Sequence[str]) -> bool:
     """Whether TensorFlow would trace `fn` around the replicas on `devices`.
 
-    What XLA compiles for GPUs stays a function of each: XLA compiles for one device.
+    A function that XLA compiles for GPUs is traced by each replica: XLA compiles for one device.
     """
     if not private_graph.is_function(fn):
         return False
@@ -26,7 +26,7 @@ def is_lifted(fn: Any, devices: Sequence[str]) -> bool:
 
 
 class Lifted:
-    """The functions that were traced so, each as long as the program has it.
+    """Functions traced around all local replicas, cached as long as the program keeps them.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ def number_of_operations() -> int:
 
 
 def handles_in_graph(first: int) -> list[Any]:
-    """Return handles of variables that operations from the one of index `first` on write.
+    """Return handles of the variables that operations from index `first` on write.
 
     They are those that the graph which is traced now has captured, each once, in the order of the
     operations. **Local.**
@@ -43,7 +43,7 @@ def handles_in_graph(first: int) -> list[Any]:
 
 
 def inputs_of_function(function: str, inputs: Sequence[Any]) -> list[Any]:
-    """Return those `inputs` of a function, called by its name, that it writes. **Local.**"""
+    """Return the `inputs` that a function, given by its name, writes. **Local.**"""
     return [inputs[index] for index in sorted(_arguments(function))]
 
 
@@ -54,7 +54,7 @@ def _graph() -> Any:
 
 
 def _written_inputs(node: Any) -> Iterator[int]:
-    """Yield the indices of the inputs that a node writes, or what it may call."""
+    """Yield the indices of the inputs that a node, or a function that it may call, writes."""
     if node.op.startswith(_WRITERS):
         yield 0
         return

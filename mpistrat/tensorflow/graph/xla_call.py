@@ -1,4 +1,4 @@
-"""The native operation under XLA (``jit_compile=True``), as a custom call.
+"""Run the native operation under XLA (``jit_compile=True``) as a custom call.
 
 XLA orders calls by their data and by nothing else, be they stateful or not, and runs what is ready
 side by side. Ranks that begin the same calls in different orders would add up the wrong tensors.
@@ -23,7 +23,7 @@ _CHAIN = "_mpistrat_chain"
 
 
 def call(key: int, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Return what the callback of `key` will write, when the compiled function runs.
+    """Add a custom call of `key`'s callback to the compiled function; return its results.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def call(key: int, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def _text(key: int, specs: Sequence[tf.TensorSpec]) -> str:
-    """Return what run_in_xla in kernels/tf/call_op.cc reads."""
+    """Return the call's description, which run_in_xla in kernels/tf/call_op.cc parses."""
     nbytes = list(map(_nbytes, specs))
     shapes = [spec.shape.as_list() for spec in specs]
     words = [key, len(specs), *nbytes, *map(len, shapes), *itertools.chain(*shapes)]
@@ -59,7 +59,7 @@ def _nbytes(spec: tf.TensorSpec) -> int:
 
 
 def refuse(why: str) -> None:
-    """Say why there is no such collective in a function that XLA compiles.
+    """Raise an error that says why a function that XLA compiles cannot have this collective.
 
     Raises
     ------

@@ -102,7 +102,7 @@ _NEEDED = {
 
 
 def load(needed: Mapping[str, Sequence[str]]) -> dict[str, ModuleType]:
-    """Import modules, and look for everything that is needed of them.
+    """Import TensorFlow's private modules, and check that all needed members exist.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ _inputs_v1 = _modules["distribute.v1.input_lib"]
 
 
 def _leave_unconverted(*packages: str) -> None:
-    """Let AutoGraph take our code as it is, as it takes TensorFlow's own."""
+    """Exempt this package from AutoGraph's conversion, like TensorFlow's own code."""
     config: Any = _modules["autograph.core.config"]
     ours = map(config.DoNotConvert, packages)
     config.CONVERSION_RULES = (*ours, *config.CONVERSION_RULES)
@@ -179,7 +179,7 @@ def placed(value: Any, destinations: Any) -> Any:
 
 
 def on_host(value: Any, destinations: Any) -> bool:
-    """Whether TensorFlow sums a value where the host is, whatever `CrossDeviceOps` it has."""
+    """Whether TensorFlow sums a value on the host, whatever its `CrossDeviceOps`."""
     if any("cpu" in device.lower() for device in _cross.get_devices_from(destinations)):
         return True
     return not _cross._devices_match(value, destinations)
@@ -201,18 +201,18 @@ def divided(value: Any, number: int) -> Any:
 
 
 def always_wrapped(values: list[Any]) -> Any:
-    """Return a PerReplica of a value for each local replica, be it one."""
+    """Return a PerReplica of one value for each local replica, also for a single replica."""
     return _utils.regroup(values, always_wrap=True)
 
 
 def distributed_variable(strategy: Any, make_parts: Any, **kwargs: Any) -> Any:
-    """Return a variable of the parts that a function makes, as its synchronization wants it."""
+    """Return a distributed variable, of the class for its synchronization, of given parts."""
     classes, policies = _utils.VARIABLE_CLASS_MAPPING, _utils.VARIABLE_POLICY_MAPPING
     return _utils.create_mirrored_variable(strategy, make_parts, classes, policies, **kwargs)
 
 
 def reads_across_replicas(strategy: Any) -> bool:
-    """Whether a variable of `strategy` that is read now is read for all replicas together."""
+    """Whether reading a variable of `strategy` now combines all replicas' values."""
     util = _modules["distribute.values_util"]
     if util.is_saving_non_distributed():
         return False
@@ -222,7 +222,7 @@ def reads_across_replicas(strategy: Any) -> bool:
 
 
 def of_replica(local: int, values: Any) -> Any:
-    """Return a nest with a replica's own component of each distributed value."""
+    """Return a nest in which one replica's component replaces each distributed value."""
     return _utils.select_replica(local, values)
 
 
@@ -250,7 +250,7 @@ def chosen_operations(mirrored: Any) -> Any:
 
 
 def is_one_resource(value: Any) -> bool:
-    """Whether a value is a variable in one place, such as of a parameter server."""
+    """Whether a value is a variable on one device, such as a parameter server's."""
     plain = _modules["ops.resource_variable_ops"].BaseResourceVariable
     return isinstance(value, (plain, _modules["distribute.ps_values"].CachingVariable))
 
@@ -261,18 +261,18 @@ def distributed_dataset(*args: Any, **kwargs: Any) -> Any:
 
 
 def datasets_from_function(*args: Any, **kwargs: Any) -> Any:
-    """Return a DistributedDataset of what a function makes for each worker."""
+    """Return a DistributedDataset of the datasets that a function makes for each worker."""
     return _inputs.get_distributed_datasets_from_function(*args, **kwargs)
 
 
 def checkpointed_value(value: Any) -> Any:
-    """Return what a checkpoint holds for a variable that is being made; else `value`."""
+    """Return a checkpoint's value for a variable that is being made; else `value`."""
     kind = _modules["trackable.base"].CheckpointInitialValue
     return value.wrapped_value if isinstance(value, kind) else value
 
 
 def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace what writes checkpoints to a prefix, and SavedModels to a folder."""
+    """Wrap the functions that write checkpoints to a prefix and SavedModels to a folder."""
     saver = _modules["checkpoint.functional_saver"].MultiDeviceSaver
     saver.save = wrap(saver.save)
     saved_model: Any = _modules["saved_model.save"]
@@ -280,14 +280,14 @@ def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Non
 
 
 def wrap_save_counters(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace what makes the variables in which checkpoints count how often they were saved."""
+    """Wrap the function that makes the save counters of checkpoints."""
     module = _modules["checkpoint.checkpoint"]
     for kind in (module.Checkpoint, module.CheckpointV1):
         kind._maybe_create_save_counter = wrap(kind._maybe_create_save_counter)
 
 
 def translate_errors_of_functions(translated: Callable[[Any], BaseException]) -> None:
-    """Let every ``tf.function`` raise what `translated` makes of its error."""
+    """Let every ``tf.function`` raise its error as `translated` converts it."""
     context: Any = _modules["eager.context"].Context
     call_function = context.call_function
 
@@ -320,7 +320,7 @@ def after_functions(follow: Callable[[Sequence[Any]], None]) -> None:
 
 
 def all_functions_ended(coordinator: Any, timeout_s: float) -> bool:
-    """Wait for what was scheduled; return whether all of it has ended, or raise its error."""
+    """Wait for the scheduled functions; return whether all have ended, or raise their error."""
     return bool(coordinator._cluster.closure_queue.wait(timeout_s))
 
 
@@ -345,14 +345,14 @@ def stop_coordinator(coordinator: Any) -> None:
 
 
 def global_seed() -> int | None:
-    """Return what ``tf.random.set_seed`` set."""
+    """Return the seed of ``tf.random.set_seed``, or None."""
     seed: int | None = _modules["eager.context"].global_seed()
     return seed
 
 
 @contextmanager
 def no_global_seed() -> Iterator[None]:
-    """Let seeds that are given stand alone, not together with what ``tf.random.set_seed`` set."""
+    """Use given seeds alone in this block, without the seed of ``tf.random.set_seed``."""
     context = _modules["eager.context"].context()
     before, context._seed = context._seed, None
     try:

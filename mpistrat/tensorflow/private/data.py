@@ -53,18 +53,18 @@ _modules = load(
 
 
 def own_dataset(distributed: Any) -> Any:
-    """Return what a DistributedDataset of one worker a process has for this one."""
+    """Return this process's dataset of a DistributedDataset with one worker a process."""
     (dataset,) = distributed._cloned_datasets
     return dataset
 
 
 def variant_of(dataset: Any) -> Any:
-    """Return the tensor by which functions are given a dataset."""
+    """Return the variant tensor that represents a dataset in functions."""
     return dataset._variant_tensor
 
 
 def component_dtypes(dataset: Any) -> list[Any]:
-    """Return the dtypes of the tensors that an element is inside of TensorFlow."""
+    """Return the dtypes of an element's component tensors."""
     return list(dataset._flat_structure["output_types"])
 
 
@@ -74,19 +74,19 @@ def batch_size_of(dataset: Any) -> int:
 
 
 def wrapped(dataset: Any, operation: Callable[..., Any], **attributes: Any) -> Any:
-    """Return the dataset of equal elements that an operation makes of `dataset`."""
+    """Return the dataset of an operation on `dataset` that keeps the element structure."""
     variant = operation(dataset._variant_tensor, **attributes, **dataset._flat_structure)
     kind: Any = _modules["data.ops.dataset_ops"].UnaryUnchangedStructureDataset
     return kind(dataset, variant)
 
 
 def replace_own_dataset(distributed: Any, dataset: Any) -> None:
-    """Let a DistributedDataset of one worker a process have another dataset of equal elements."""
+    """Replace this process's dataset of a DistributedDataset by one of equal structure."""
     distributed._cloned_datasets = [dataset]
 
 
 def graph_of(dataset: Any) -> Any:
-    """Return a dataset's graph, a GraphDef; None if TensorFlow cannot tell it, as of 2 GB."""
+    """Return a dataset's GraphDef; None if TensorFlow cannot serialize it, as above 2 GB."""
     ignored = 1  # state that is not in the graph stays where it is, in this process
     try:
         text = tf.raw_ops.DatasetToGraphV2(
@@ -98,14 +98,14 @@ def graph_of(dataset: Any) -> Any:
 
 
 def dataset_of(graph: Any, like: Any) -> Any:
-    """Return the dataset of a graph; its elements and options are those of another one."""
+    """Return the dataset of a graph, with the element structure and options of another one."""
     variant = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
     kind: Any = _modules["data.ops.dataset_ops"]._VariantDataset
     return kind(variant, like.element_spec).with_options(like.options())
 
 
 def cardinality_in(graph: Any, node: str, at_least: int) -> int:
-    """Return how many elements a node of a dataset's graph gives, if need be by reading it.
+    """Return the number of elements of a node in a dataset's graph, if necessary by reading.
 
     It is not read beyond `at_least`, and has one string an element.
     """
@@ -125,14 +125,14 @@ def cardinality_in(graph: Any, node: str, at_least: int) -> int:
 
 
 def wrap_device_datasets(wrap: Callable[[Any], Any]) -> None:
-    """Change what strategies' iterators make for each device from the dataset of a process."""
+    """Wrap the per-device datasets that strategies' iterators make of a process's dataset."""
     iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
     make = iterators._create_device_dataset
     iterators._create_device_dataset = lambda *args, **kwargs: wrap(make(*args, **kwargs))
 
 
 def keep_datasets_of_iterators() -> None:
-    """Make strategies' iterators keep the dataset that TensorFlow makes of theirs, till last."""
+    """Make strategies' iterators keep the dataset derived from theirs until they are freed."""
     iterators: Any = _modules["data.ops.multi_device_iterator_ops"]
     operations, kind, made = iterators.gen_dataset_ops, iterators.OwnedMultiDeviceIterator, _Made()
     start, init = operations.multi_device_iterator_init, kind.__init__
@@ -154,7 +154,7 @@ def keep_datasets_of_iterators() -> None:
 
 
 def tell_iterators_apart() -> None:
-    """Let functions be traced anew for distributed iterators that work in another way.
+    """Retrace functions for distributed iterators of another kind.
 
     TensorFlow 2.21 takes iterators for equal if their elements are, so that a function that was
     traced for one kind fails with the other, or does not see the end of its data.
@@ -210,7 +210,7 @@ def on_passes(begin: Callable[[Any], Any]) -> None:
 
 
 class _Made(threading.local):
-    """The dataset that this thread has made an iterator of just now."""
+    """The dataset of the iterator that this thread has just made."""
 
     dataset: Any = None
 
@@ -221,27 +221,27 @@ def original_dataset(distributed: Any) -> Any:
 
 
 def wrap_dataset_seeds(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace what gives seeds to data sets that are random."""
+    """Wrap the function that gives random data sets their seeds."""
     seeds: Any = _modules["data.util.random_seed"]
     seeds.get_seed = wrap(seeds.get_seed)
 
 
 def inputs_of(dataset: Any) -> Any:
-    """Return the data sets that one is made of."""
+    """Return the input data sets of a data set."""
     return dataset._inputs()
 
 
 def functions_of(dataset: Any) -> list[str]:
-    """Return the names of the functions that a data set calls, without those of its inputs."""
+    """Return the names of the functions of a data set, without its inputs' functions."""
     return [own.function.name.decode() for own in dataset._functions()]
 
 
 def file_of_cache(dataset: Any) -> str:
-    """Return the file's name of a data set that caches in one; "" of any other one."""
+    """Return the file name of a data set that caches in a file; "" for any other one."""
     name = getattr(dataset, "_filename", None) if "Cache" in type(dataset).__name__ else None
     return "" if name is None else (tf.get_static_value(name) or b"").decode()
 
 
 def seeds_of(dataset: Any) -> list[Any]:
-    """Return the two seeds of a random data set, tensors; None for those that it has not."""
+    """Return the two seed tensors of a random data set; None for a missing one."""
     return [getattr(dataset, name, None) for name in ("_seed", "_seed2")]

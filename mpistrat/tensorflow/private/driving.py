@@ -26,7 +26,7 @@ _Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def wrap_writers(checkpoint: _Wrap, in_threads: _Wrap, saved_model: _Wrap, beside: _Wrap) -> None:
-    """Replace what writes objects.
+    """Wrap the functions that save objects to files.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def wrap_writers(checkpoint: _Wrap, in_threads: _Wrap, saved_model: _Wrap, besid
 
 
 def retrace_for_each(mark: Callable[[], Any]) -> None:
-    """Have functions traced again where `mark` returns something else; None: as without it."""
+    """Trace functions separately for each value of `mark`; None stands for no value."""
     module: Any = _modules[_FUNCTIONS]
     make = module.make_function_context
 
@@ -66,12 +66,12 @@ def retrace_for_each(mark: Callable[[], Any]) -> None:
 
 
 def number_of(checkpoint: Any) -> int | None:
-    """Return how often a checkpoint was saved by numbers, None if never. **Local.**"""
+    """Return the save counter of a numbered checkpoint, None if it has none. **Local.**"""
     counter = getattr(checkpoint, "_save_counter", None)  # its property would make one
     return None if counter is None else int(counter.numpy())
 
 
 def number(checkpoint: Any, count: int | None) -> None:
-    """Let the next save by numbers be the one after `count`. **Local.**"""
+    """Set a checkpoint's save counter to `count`, if that is not None. **Local.**"""
     if count is not None:
         checkpoint.save_counter.assign(count)

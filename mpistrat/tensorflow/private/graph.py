@@ -42,7 +42,7 @@ _XLA = "tensorflow.compiler.tf2xla.python.xla"
 
 
 def resolve_resources(touch: Callable[[Any, Any, Any], bool]) -> None:
-    """Have `touch` add resources to those that an operation reads and writes, from now on.
+    """Let `touch` add to the resources that operations read and write, from now on.
 
     It is called with each operation of a function that was traced, and these sets; it returns
     whether it has changed them. Operations that write to one resource run in their order.
@@ -51,12 +51,12 @@ def resolve_resources(touch: Callable[[Any, Any, Any], bool]) -> None:
 
 
 def set_flag(operation: Any, name: str) -> None:
-    """Give an operation of a graph an attribute that is true."""
+    """Set a boolean attribute of an operation in a graph."""
     operation._set_attr(name, tf.compat.v1.AttrValue(b=True))
 
 
 def nodes_of(function: str) -> Any:
-    """Return the nodes of a function that was traced, by its name; none of one that was not."""
+    """Return the nodes of a traced function by its name; none if it was not traced."""
     try:
         return _modules["eager.context"].get_function_def(function).node_def
     except tf.errors.NotFoundError:
@@ -64,7 +64,7 @@ def nodes_of(function: str) -> Any:
 
 
 def arguments_of(function: str) -> list[str]:
-    """Return the names of the arguments of a function that was traced, in their order."""
+    """Return the argument names of a traced function, in order."""
     try:
         definition = _modules["eager.context"].get_function_def(function)
     except tf.errors.NotFoundError:
@@ -82,7 +82,7 @@ def functions_of(node: Any) -> Iterator[str]:
 
 
 def wrap_seeds(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace what gives random operations their two seeds, from the one of the operation."""
+    """Wrap the function that gives random operations their two seeds."""
     seeds: Any = _modules["framework.random_seed"]
     seeds.get_seed = wrap(seeds.get_seed)
 
@@ -98,24 +98,24 @@ def is_compiled(function: Any) -> bool:
 
 
 def with_body(function: Any, body: Callable[..., Any]) -> Any:
-    """Return a ``tf.function`` with the options of another, that traces `body`."""
+    """Return a ``tf.function`` that traces `body` with the options of another one."""
     return function._clone(python_function=body)
 
 
 def converted(body: Callable[..., Any]) -> Any:
-    """Return what AutoGraph makes of a Python function, if it is on where this is called."""
+    """Return a Python function as AutoGraph converts it, if AutoGraph is on here."""
     status = _modules["autograph.core.ag_ctx"].control_status_ctx()
     return _modules["autograph.impl.api"].tf_convert(body, status)
 
 
 def in_xla() -> bool:
-    """Whether what is traced now is compiled by XLA."""
+    """Whether the function that is traced now is compiled by XLA."""
     graph = tf.compat.v1.get_default_graph()
     return bool(_modules["ops.control_flow_util"].GraphOrParentsInXlaContext(graph))
 
 
 def is_nested_in_xla() -> bool:
-    """Whether that is a branch, a loop or a function inside of what XLA compiles.
+    """Whether the graph is a branch, loop or function inside of one that XLA compiles.
 
     The graph around a compiled function is where TensorFlow notes that it is one.
     """
@@ -124,6 +124,6 @@ def is_nested_in_xla() -> bool:
 
 
 def xla_custom_call(target: str, operands: Any, specs: Any, config: str) -> Any:
-    """Add a call of what was registered under the name `target`; return its results."""
+    """Add a custom call of the registered `target`; return its results."""
     xla = importlib.import_module(_XLA)  # slow to import, and rarely needed
     return xla.custom_call_v2(target, operands, specs, config, has_side_effect=True)

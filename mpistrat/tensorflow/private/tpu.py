@@ -31,7 +31,7 @@ _modules = load(
 
 
 def initialized_tpus() -> Any:
-    """Return the topologies of the TPUs that the program has initialized, by their names."""
+    """Return the topologies of the TPUs that the program has initialized, by name."""
     return _modules["tpu.tpu_strategy_util"]._INITIALIZED_TPU_SYSTEMS
 
 
@@ -47,7 +47,7 @@ def name_of(resolver: Any) -> str:
 
 
 def is_device_assignment(value: Any) -> bool:
-    """Whether a value says which cores of a TPU make up a replica."""
+    """Whether a value is a DeviceAssignment: the TPU cores of each replica."""
     return isinstance(value, _modules["tpu.device_assignment"].DeviceAssignment)
 
 
@@ -57,12 +57,12 @@ def is_tpu_strategy(strategy: Any) -> bool:
 
 
 def in_tpu_program() -> bool:
-    """Whether what is traced now is part of a TPU's program."""
+    """Whether the graph that is traced now is part of a TPU program."""
     return _modules["distribute.tpu_util"].enclosing_tpu_context() is not None
 
 
 def before_tpu_gathers(check: Callable[[Any], None]) -> None:
-    """Have `check` called with a TPU strategy's machinery before a program gathers from it."""
+    """Call `check` with a TPU strategy's `extended` before each gather."""
     kind = _modules["distribute.tpu_strategy"]._TPUReplicaContext
     original = kind.all_gather
 

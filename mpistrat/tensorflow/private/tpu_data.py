@@ -36,20 +36,20 @@ _ENDLESS = tf.data.INFINITE_CARDINALITY
 
 
 class _SliceWorkers(_lib.InputWorkers):  # type: ignore[misc]
-    """Hosts of a slice; data sets and iterators keep them, also as arguments of functions."""
+    """The input workers of a slice; data sets and iterators refer to them."""
 
     total: Callable[[tf.Tensor], tf.Tensor]
     num_replicas: int
 
     def serialize(self) -> Any:
-        """Return what tells the types of iterators apart, whose functions differ."""
+        """Return a key that tells iterator types apart, whose functions differ."""
         return (*super().serialize(), "slice")
 
 
 def slice_workers(
     strategy: Any, options: Any, replicas: int, total: Callable[[tf.Tensor], tf.Tensor]
 ) -> Any:
-    """Return the hosts of a TPU strategy that read data, and end together with other slices'.
+    """Return the input workers of a TPU strategy, which end together with other slices'.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def slice_workers(
 def slice_of_dataset(
     dataset: Any, strategy: Any, options: Any, slices: tuple[int, int], workers: Any
 ) -> Any:
-    """Return what TensorFlow would give the hosts of one TPU strategy if all were of one.
+    """Return a slice's dataset as TensorFlow would divide it among hosts of one strategy.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _slice_class(index: int, count: int) -> Any:
 
 
 def kind_of_slice(distributed: Any) -> str:
-    """Return how a slice's data set ends, in words; slices have to be of one kind. **Local.**"""
+    """Return a description of how a slice's data end, which must be equal for all. **Local.**"""
     if distributed._cardinality == _ENDLESS:
         return "without an end"
     distributed._cardinality = tf.data.UNKNOWN_CARDINALITY  # a slice without data asks, too
@@ -126,7 +126,7 @@ def kind_of_slice(distributed: Any) -> str:
 
 
 def _end_together() -> None:
-    """Let iterators of slices ask the others."""
+    """Let a slice's iterator ask the other slices whether they have data left."""
     count, next_of_one = (
         _lib._calculate_replicas_with_values,
         _lib.DistributedIteratorBase._get_next_no_partial_batch_handling,
@@ -147,7 +147,7 @@ def _end_together() -> None:
 
 
 def _next_unless_one_has_none(iterator: Any) -> Any:
-    """Return the next batch; or raise OutOfRangeError on all slices."""
+    """Return the next batch; raise OutOfRangeError on all slices if one has none."""
     workers, optionals = iterator._input_workers, []
     for host, own in zip(workers.worker_devices, iterator._iterators, strict=True):
         with tf.device(host):

@@ -1,1 +1,1 @@
-"""The strategies, a file each, and the members that they share."""
+"""TensorFlow's strategies on MPI ranks, a file each, and the members that they share."""

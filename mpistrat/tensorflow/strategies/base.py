@@ -32,7 +32,7 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
     comm, backend
         As of `Communicator`.
     cluster_resolver
-        What the strategy shows as its resolver.
+        The strategy's cluster resolver.
 
     Notes
     -----
@@ -75,7 +75,7 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
         return [device.name for device in gpus] or ["CPU:0"]
 
     def _make_extended(self, bridge: Bridge, devices: Sequence[str], **how: Any) -> Any:
-        """Return the machinery."""
+        """Make the strategy's `extended`."""
         return RankExtended(self, bridge, devices, **how)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ def _check(cross_device_ops: Any, options: Any) -> None:
 
 
 def _local_devices(devices: Sequence[str], rank: int) -> list[str]:
-    """Return names as TensorFlow takes them."""
+    """Return this rank's devices as TensorFlow names them; raise if it has others."""
     names = [name.split("/")[-1].removeprefix("device:") for name in named_devices(devices, rank)]
     known = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
     if not set(names) <= set(known):

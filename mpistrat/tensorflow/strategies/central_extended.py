@@ -1,4 +1,4 @@
-"""The machinery of variables that a rank has once, whatever its number of replicas."""
+"""`CentralExtended`: variables that a rank has once, whatever its number of replicas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
     Parameters
     ----------
     strategy
-        The strategy that it belongs to.
+        The strategy of this `extended`.
     bridge
         The collectives between ranks.
     compute_devices
@@ -58,7 +58,7 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
         return super()._create_variable(next_creator, **kwargs)
 
     def _create_on_read(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        """Return a part of it for each replica, such as of a metric: they are summed when read."""
+        """Make a part for each replica, as for a metric; reading sums them."""
 
         def parts(**kwargs: Any) -> list[tf.Variable]:
             with tf.device(self.parameter_devices[0]):

@@ -1,4 +1,4 @@
-"""The machinery of mirrored variables on all ranks."""
+"""`RankExtended`: mirrored variables on the devices of all ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
     Parameters
     ----------
     strategy
-        The strategy that it belongs to.
+        The strategy of this `extended`.
     bridge
         The collectives between ranks.
     devices
@@ -31,7 +31,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
     cross_device_ops
         How values are combined over these devices; None for sums where the host is.
     cluster_resolver
-        What the strategy shows as its resolver.
+        The strategy's cluster resolver.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
         self.name_task()
 
     def _use_merge_call(self) -> bool:
-        return True  # values of all replicas of a rank meet first, then MPI combines them
+        return True  # MPI combines what all replicas of a rank have handed in
 
     # ----------------------------------------------------------------------------- variables
 

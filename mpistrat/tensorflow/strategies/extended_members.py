@@ -28,14 +28,14 @@ _IN_PLACE = tf.distribute.InputOptions(
 
 
 class OverRanks:
-    """Mixin that extends TensorFlow's StrategyExtended of one process to all ranks; list it first.
+    """Mixin that extends a one-process StrategyExtended to all ranks; inherit it first.
 
     Attributes
     ----------
     bridge
         The collectives between ranks; to be set before anything else.
     worker_devices
-        This rank's devices, from TensorFlow's class.
+        This rank's devices, from the class that is made to be of all ranks.
     """
 
     bridge: Bridge
@@ -45,7 +45,7 @@ class OverRanks:
     _input_workers_with_options: Callable[..., Any]
     _input_workers: Any
 
-    # ------------------------------------------------------------------------------ identity
+    # ------------------------------------------------------------------------------ who am I
 
     @property
     def _num_local(self) -> int:
@@ -80,7 +80,7 @@ class OverRanks:
         return self.bridge.rank == 0
 
     def name_task(self) -> None:
-        """Set the private names by which TensorFlow's multi-worker strategy says its task.
+        """Set this rank's task in the attributes of TensorFlow's multi-worker strategy.
 
         Libraries read them, such as KerasTuner for the names of temporary folders. **Local.**
         """
@@ -90,7 +90,7 @@ class OverRanks:
     # ----------------------------------------------------------------------------------- run
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call `fn` in this thread if there is one replica; else one after the other."""
+        """Call `fn` for each local replica: in this thread if there is one, else in turn."""
         if self._num_local > 1 and is_lifted(fn, self.worker_devices):
             return self._lifted.of(fn)(*args, **kwargs)
         return self._call_replicas(fn, args, kwargs)
@@ -115,7 +115,7 @@ class OverRanks:
     # ----------------------------------------------------------------------------- variables
 
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
-        """Return the tensor of rank 0 on all ranks; Python numbers are equal on all anyway."""
+        """Return the value of rank 0's first replica; Python numbers are taken to be equal."""
         if isinstance(tensor, (float, int)) or self.bridge.size == 1:
             return super()._broadcast_to(tensor, destinations)  # type: ignore[misc]
         told = self.bridge.broadcast(tensor, is_new=False)
@@ -152,7 +152,7 @@ class OverRanks:
         return sharding.divided(dataset, make, self.bridge.communicator)
 
     def _iterators(self, options: Any) -> Any:
-        """Return `options`, or those for iterators that copy nothing to a device.
+        """Return `options`, or options for iterators that copy nothing to a device.
 
         On one device with this host's memory nothing has to be copied, and iterators for several
         devices take 50 ms to make. All data sets of a strategy have iterators of one kind: what
@@ -176,7 +176,7 @@ class OverRanks:
         )
 
     def distribute_prefetched(self, dataset: tf.data.Dataset) -> Any:
-        """Return a distributed dataset of each rank's own `dataset`, which has a prefetch."""
+        """Return a distributed dataset of each rank's own dataset, which prefetches by itself."""
         options = self._iterators(None)
         return private_api.datasets_from_function(
             lambda _: untuned(dataset),
@@ -215,7 +215,7 @@ class OverRanks:
     # ----------------------------------------------------------------------------- reductions
 
     def _is_of_no_rank(self, value: Any) -> bool:
-        """Whether a bare value is all replicas' one; on several ranks each rank has its own."""
+        """Whether a value stands for all replicas; on several ranks a bare one is the rank's."""
         return self.bridge.size == 1 and not isinstance(value, tf.distribute.DistributedValues)
 
     def _get_cross_device_ops(self, value: Any) -> Any:
@@ -249,7 +249,7 @@ class OverRanks:
         return self._cross_device_ops.batch_reduce(reduce_op, pairs, options)
 
     def _place(self, destinations: Any) -> Any:
-        """Return `destinations`; in a graph, tensors may have no device yet."""
+        """Return `destinations`, resolved where a graph's tensors have no device yet."""
         is_named = isinstance(destinations, str)
         if is_named or isinstance(destinations, (tf.Tensor, tf.IndexedSlices)):
             name = destinations if is_named else destinations.device

@@ -1,4 +1,4 @@
-"""Variables that differ by replica and are read as the first replica's of all ranks."""
+"""`ONLY_FIRST_REPLICA` variables: each replica has its own value; reads give rank 0's first."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["FirstOfAll", "OfRank0", "read_alike"]
 class OfRank0:
     """Mixin of ``ON_READ`` variables with ``ONLY_FIRST_REPLICA``: all ranks read rank 0's value.
 
-    TensorFlow's class, which it is listed before, would give each rank the value of its own first
-    replica. Reading it across replicas is **Collective**.
+    It stands before a class of TensorFlow's, which would give each rank its own first replica's
+    value. Reading it across replicas is **Collective**.
     """
 
     _distribute_strategy: Any
@@ -34,11 +34,11 @@ class OfRank0:
 
 
 class FirstOfAll(OfRank0, private_api.SyncOnReadVariable):  # type: ignore[misc]
-    """Such a variable of a mirrored strategy."""
+    """An ``ONLY_FIRST_REPLICA`` variable of a mirrored strategy."""
 
 
 def read_alike(variable: Any) -> Any:
-    """Let all ranks read one value of a variable that is being made. **Local.**"""
+    """Give an ``ONLY_FIRST_REPLICA`` variable the class that reads rank 0's value. **Local.**"""
     is_on_read = isinstance(variable, private_api.SyncOnReadVariable)
     if is_on_read and variable.aggregation == tf.VariableAggregation.ONLY_FIRST_REPLICA:
         variable.__class__ = FirstOfAll

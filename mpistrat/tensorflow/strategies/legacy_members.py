@@ -1,4 +1,4 @@
-"""Members of older versions of tf.distribute, which TensorFlow 2.21 lacks."""
+"""Members of older tf.distribute versions that TensorFlow 2.21 has removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OlderMembers"]
 
 
 class OlderMembers:
-    """Methods of older versions of tf.distribute; and `close`, also at the end of a ``with``."""
+    """Mixin with the strategy members of older tf.distribute versions."""
 
     def experimental_run_v2(
         self,
@@ -25,7 +25,7 @@ class OlderMembers:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call ``run``; its name in TensorFlow 2.0."""
+        """Call ``run``, under its name of TensorFlow 2.0."""
         return self.run(fn, args=args, kwargs=kwargs)  # type: ignore[attr-defined]
 
     def experimental_initialize(self) -> list[Any]:
@@ -63,7 +63,7 @@ class OlderMembers:
         raise NotImplementedError
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return itself: a copy could not take part in what the strategy does."""
+        """Return itself: a copy could not take part in the strategy's collectives."""
         return self
 
     def __enter__(self) -> Self:

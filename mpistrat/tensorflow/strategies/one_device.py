@@ -13,7 +13,7 @@ __all__ = ["OneDeviceStrategy"]
 
 
 class OneDeviceStrategy(OlderMembers, distribute.OneDeviceStrategy):  # type: ignore[misc]
-    """TensorFlow's strategy of one replica on `device`; other ranks have nothing to do with it.
+    """TensorFlow's strategy with one replica on `device`, independent of other ranks.
 
     Parameters
     ----------

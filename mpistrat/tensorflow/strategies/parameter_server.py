@@ -1,4 +1,4 @@
-"""`ParameterServerStrategy`: variables on ranks that serve, functions on workers."""
+"""`ParameterServerStrategy`: variables on the ps ranks, functions on the worker ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PORTS = 5  # tried for the chief; each is held until TensorFlow opens it
 
 
 class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterServerStrategy):  # type: ignore[misc]
-    """TensorFlow's own, on MPI ranks: the chief makes it, and the others run ``Server``.
+    """TensorFlow's strategy of this name on MPI ranks: the chief makes it, others run ``Server``.
 
     One program serves for all roles, without addresses and ports::
 
@@ -94,7 +94,7 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
         self._cluster.join()
 
     def _serve_alone(self) -> dict[str, list[str]]:
-        """Start the servers of all other tasks in this process, and return where they are."""
+        """Start the servers of all other tasks in this process; return their addresses."""
         counts = {"worker": 1, "ps": self.tasks.num_ps}
         self._cluster.servers = {
             job: [distribute.Server(*serve(job, i, self.tasks.host)) for i in range(count)]
@@ -134,18 +134,18 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
 
     @property
     def communicator(self) -> Communicator:
-        """What tells the ranks of each other."""
+        """The communicator over which the ranks exchange addresses."""
         return self.tasks.communicator
 
     @property
     def coordinator(self) -> ClusterCoordinator:
-        """What sends functions to the workers."""
+        """The coordinator that sends functions to the workers."""
         found: ClusterCoordinator = self._cluster_coordinator
         return found
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is the chief, which writes files that are written once: always."""
+        """True: only the chief has the strategy; it writes files."""
         return True
 
     def scope(self) -> Any:
@@ -161,7 +161,7 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
     def close(self) -> None:
         """End the strategy, and with the last one the servers: ``join()`` returns. Idempotent.
 
-        Functions that were scheduled and have not ended are cancelled.
+        Scheduled functions that have not ended are cancelled.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
             self.communicator.end(error)
 
     def _left(self) -> bool:
-        """Stop what this strategy has under way; return whether the cluster is to end with it."""
+        """Stop this strategy's functions; return whether the cluster is to end with it."""
         if self._is_closed:
             return False
         self._is_closed = True
@@ -186,7 +186,7 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
 
 @contextmanager
 def _held_port() -> Iterator[int]:
-    """Reserve a free port in the block; the system gives it to no other process.
+    """Return a free port that the system gives to no other process meanwhile.
 
     A server that listens may share it: both sockets allow that, and this one does not listen.
     """

@@ -26,10 +26,10 @@ class RankMembers(OnRanks):
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is rank 0, which writes files that are written once.
+        """Whether this is rank 0, which writes files and logs.
 
         All ranks have to save checkpoints and models with ``ON_READ`` variables, such as Keras's
-        metrics: these are summed over them. Of files that all save to one path, one is kept.
+        metrics: these are summed over them. Of what all save to one path one is kept.
         """
         return self.communicator.rank == 0
 

@@ -16,7 +16,7 @@ __all__ = ["device_assignment", "topology_of"]
 
 
 def topology_of(mesh_shape: Sequence[int], hosts: int = 1) -> Any:
-    """Return the tf.tpu.experimental.Topology of a TPU that need not be here. **Local.**
+    """Return the tf.tpu.experimental.Topology of a TPU type; no TPU is needed. **Local.**
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def topology_of(mesh_shape: Sequence[int], hosts: int = 1) -> Any:
 
 
 def _block(shape: Sequence[int], hosts: int) -> Sequence[int]:
-    """Return how many chips of each host are side by side in x, y and z."""
+    """Return the shape of a host's block of chips in x, y and z."""
     ways = [[n for n in range(1, size + 1) if size % n == 0] for size in shape[:3]]
     chips = math.prod(shape[:3])
     blocks = [one for one in itertools.product(*ways) if math.prod(one) * hosts == chips]
@@ -56,7 +56,7 @@ def _block(shape: Sequence[int], hosts: int) -> Sequence[int]:
 
 
 def _grid(size: Sequence[int], corner: Sequence[int]) -> list[list[int]]:
-    """Return the places of a block with this corner, counted in blocks, x running fastest."""
+    """Return the coordinates of a block whose corner is counted in blocks, x fastest."""
     x, y, z = (range(n * first, n * first + n) for n, first in zip(size, corner, strict=True))
     return [[i, j, k] for k in z for j in y for i in x]
 
@@ -102,7 +102,7 @@ def device_assignment(
 
 
 def assigned(given: Any, topology: Any) -> Any:
-    """Return what a strategy takes of an assignment, or of a function of the topology."""
+    """Return the device assignment that an argument is, or that it computes of a topology."""
     if given is None or private_tpu.is_device_assignment(given):
         return given
     if not callable(given):

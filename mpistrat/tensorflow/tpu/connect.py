@@ -43,7 +43,7 @@ _CHECKS = {
 
 @dataclass(frozen=True)
 class Tpu:
-    """A TPU that was found, with what its resolver said then.
+    """A TPU that was found, with its resolver's answers.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Tpu:
 
 
 class Steps:
-    """The steps to one TPU.
+    """The steps to connect to one TPU.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Steps:
         self._timeout_s, self._where = timeout_s, f"rank {rank}/{size}"
 
     def find(self, given: Any) -> Tpu:
-        """Return the TPU of a name, or of a resolver, once that knows its hosts."""
+        """Return the TPU of a name or a resolver, once the resolver knows its hosts."""
         is_name = isinstance(given, str)
         name = given if given and is_name else "that the environment names"
         kind = tf.distribute.cluster_resolver.TPUClusterResolver
@@ -96,7 +96,7 @@ class Steps:
         return found
 
     def reach(self, tpu: Tpu) -> Any:
-        """Connect and initialize; return the topology. What the program did is left as it is."""
+        """Connect and initialize, unless the program has; return the topology."""
         known = private_tpu.initialized_tpu(tpu.resolver)
         if known is not None:
             return known
@@ -113,7 +113,7 @@ class Steps:
         return self._take("make a strategy of", tpu.name, lambda: kind(tpu.resolver, **how))
 
     def _take(self, step: str, name: str, call: Callable[[], Any]) -> Any:
-        """Return what `call` returns, in time."""
+        """Return the result of `call`; raise at the deadline."""
         results: list[Any] = []
         failures: list[Exception] = []
 
@@ -139,12 +139,12 @@ class Steps:
 
 
 def _of_environment() -> str:
-    """Return ``"local"`` if that is what TPU_NAME says: TensorFlow would look for such a name."""
+    """Return ``"local"`` if TPU_NAME is that, which TensorFlow would look up as a name."""
     return "local" if os.environ.get("TPU_NAME") == "local" else ""
 
 
 def _known(resolver: Any) -> Tpu:
-    """Ask a resolver for all that is needed of it."""
+    """Query a resolver for all facts that are needed."""
     spec, job = resolver.cluster_spec(), resolver.get_job_name()
     hosts = () if spec is None else tuple(spec.as_dict().get(job, ()))
     return Tpu(resolver, resolver.master() or "local", job, hosts)

@@ -18,7 +18,7 @@ _SHOWN = 4
 
 
 def knock(hosts: Sequence[str], timeout_s: float) -> None:
-    """Return when all hosts have answered. **Local.**
+    """Wait until all hosts have answered; raise at the deadline. **Local.**
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def _complaint(address: str, timeout_s: float) -> str:
 
 
 def _greet(address: str, deadline: float) -> None:
-    """Begin HTTP/2, by which gRPC travels, and wait for the server to do so (RFC 9113, 3.4)."""
+    """Exchange HTTP/2's connection prefaces with a gRPC server (RFC 9113, 3.4)."""
     host, _, port = address.rpartition(":")
     where = (host.strip("[]"), int(port))
     with socket.create_connection(where, deadline - time.monotonic()) as connection:

@@ -21,7 +21,7 @@ _EVERY_S, _PATIENCE_S = 5.0, 2.0
 
 
 class PreemptionWatch:
-    """Asks this machine's metadata server, in a thread, and calls a function once.
+    """A thread that polls this machine's metadata server and calls a function once.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class PreemptionWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End it; it may still wait for an answer. Idempotent."""
+        """End the watch, without waiting for a pending answer. Idempotent."""
         self._is_over.set()
 
     def _watch(self) -> None:

@@ -1,4 +1,4 @@
-"""`TPUStrategy`: TensorFlow's, in one call, for one TPU or several."""
+"""`TPUStrategy`: TensorFlow's TPU strategy, made in one call, for one TPU or several."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class TPUStrategy(TFBackedStrategy):
         return found[1]
 
     def _reached(self, tpu: Tpu | None = None) -> tf.distribute.Strategy:
-        """Return TensorFlow's strategy of a TPU, by default of one that is still to be found."""
+        """Connect to a TPU, by default the given one, and return TensorFlow's strategy of it."""
         found = self._steps.find(self._given) if tpu is None else tpu
         self._topology = self._steps.reach(found)
         return self._steps.make(found, assigned(self._assignment, self._topology))
@@ -169,7 +169,7 @@ class TPUStrategy(TFBackedStrategy):
         super().close()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._end_watch()  # of which nobody would hear after an error
+        self._end_watch()  # after an error no warning could be handled
         super().__exit__(kind, error, trace)
 
     def _end_watch(self) -> None:

@@ -12,7 +12,7 @@ __all__ = ["of_rank"]
 
 
 def of_rank(given: Any, rank: int, size: int, driver: int | None = None) -> Any:
-    """Return the name or the resolver that a rank is given, itself. **Local.**
+    """Return the name or the resolver of one rank. **Local.**
 
     Parameters
     ----------

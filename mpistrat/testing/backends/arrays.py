@@ -1,4 +1,4 @@
-"""Conformance of backends: whatever the memory of an array looks like, in and out."""
+"""Conformance of backends: memory layouts of inputs and of ``out``, and array-likes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base class of the conformance classes for backends: how a test body gets its ranks."""
+"""`BackendCases`: base of the conformance classes for backends, which runs bodies on ranks."""
 
 from __future__ import annotations
 

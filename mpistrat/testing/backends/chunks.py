@@ -1,4 +1,4 @@
-"""Conformance of backends: arrays longer than one message may be."""
+"""Conformance of backends: arrays that are longer than the longest message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`BackendConformance`: what every backend of collectives must do, as tests to inherit.
+"""`BackendConformance`: the tests that every backend of collectives inherits.
 
 A backend made elsewhere is tested by a class of some lines (see tests/conformance)::
 

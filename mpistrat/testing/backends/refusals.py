@@ -1,4 +1,4 @@
-"""Conformance of backends: bad arguments, and ranks that do not call the same thing."""
+"""Conformance of backends: errors for bad arguments and for calls that differ by rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`AllAreasConformance`: the list of what a strategy of several replicas must do."""
+"""`AllAreasConformance`: all conformance classes for a strategy of several replicas."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class StrategyConformance:
         raise NotImplementedError(f"{type(self).__name__} must implement strategy(layout)")
 
     def copies(self, layout: Layout) -> int:
-        """Return how many copies each rank has of a variable that is in step on all replicas."""
+        """Return how many copies each rank has of a mirrored variable."""
         return layout.devices if self.mirrors_variables else 1
 
 
@@ -68,7 +68,7 @@ def distribute(strategy: Strategy, make: Callable[[int], Any]) -> PerReplica:
 
 
 def together(layout: Layout, make: Callable[[int], Any]) -> list[Any]:
-    """Return what :func:`distribute` gives the replicas of all ranks, in replica order."""
+    """Return the values of :func:`distribute` for the replicas of all ranks, in replica order."""
     return [np.asarray(make(replica)) for replica in range(layout.replicas)]
 
 

@@ -1,4 +1,4 @@
-"""Conformance of the members around the edges: resolver, configuration, identity, end."""
+"""Conformance of resolver, configuration, copying and closing of a strategy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["ConfigConformance"]
 
 
 class ConfigConformance(StrategyConformance):
-    """What a strategy tells about itself.
+    """The resolver, roles, members and end of a strategy.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Conformance of `CrossDeviceOps`: the ways to combine values, attached to a strategy's ranks."""
+"""Conformance of `CrossDeviceOps`, attached to a strategy's ranks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["KINDS", "CrossDeviceOpsConformance", "OneByOne"]
 
 
 class OneByOne(CrossDeviceOps):
-    """A user's own way: it implements the reduction of one value, and counts its calls."""
+    """A user's subclass that implements the reduction of one value, and counts its calls."""
 
     calls = 0
 
@@ -75,7 +75,7 @@ def _row(replica: int) -> Array:
 
 
 class CrossDeviceOpsConformance(StrategyConformance):
-    """Every way gives the same sums and means."""
+    """Every `CrossDeviceOps` gives the same sums and means."""
 
     @contextmanager
     def attached(self, layout: Layout, ops: CrossDeviceOps) -> Iterator[Strategy]:
