@@ -252,5 +252,5 @@ def test_data_with_an_end_after_data_without_one():
             steps = 2 if data is endless else None
             parts = data if isinstance(data, tuple) else (data,)
             (loss,) = model.fit(*parts, steps_per_epoch=steps, verbose=0).history["loss"]
-            assert np.isfinite([loss, model.evaluate(*parts, steps=steps, verbose=0)]).all()
+            assert np.isfinite([loss, *model.evaluate(*parts, steps=steps, verbose=0)]).all()
     drop(s)
