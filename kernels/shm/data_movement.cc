@@ -64,7 +64,7 @@ bool Spread::read_peers(const NodeView& view) {
   if (!is_reader(view.rank)) return true;
   return copy_.copy_sources(view, &send_, &recv_, [&](int of) {
     const bool is_there = spec_.kind == MPISTRAT_BCAST && of == view.rank;
-    return PeerReadCopy::Range{0, is_there ? 0 : block_bytes(of), block_start(of)};
+    return RangeCopy::Range{0, is_there ? 0 : block_bytes(of), block_start(of)};
   });
 }
 
@@ -98,7 +98,7 @@ void Blocks::consume(const NodeView& view, int64_t step) {
 
 bool Blocks::read_peers(const NodeView& view) {
   return copy_.copy_sources(view, &send_, &recv_, [&](int of) {
-    PeerReadCopy::Range range{0, bytes_from(of), 0};
+    RangeCopy::Range range{0, bytes_from(of), 0};
     if (range.nbytes == 0) return range;
     const int64_t* sent = of == view.rank ? spec_.send_bytes : view.peers[of].send_bytes;
     for (int before = 0; before < view.rank; ++before) range.from += sent[before];

@@ -37,7 +37,7 @@ class Spread : public Exchange {
   Pieces send_, recv_;
   int64_t chunk_bytes_, most_bytes_ = 0;  // of any block
   bool stream_ = false;
-  PeerReadCopy copy_;
+  RangeCopy copy_;
 };
 
 // scatter, alltoall: a rank brings a block for each reader, in slots cut in one part a rank.
@@ -63,7 +63,7 @@ class Blocks : public Exchange {
   const MpistratSpec& spec_;
   Pieces send_, recv_;
   int64_t part_bytes_;
-  PeerReadCopy copy_;
+  RangeCopy copy_;
 };
 
 }  // namespace mpistrat

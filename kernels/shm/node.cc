@@ -39,29 +39,8 @@ void Node::begin(const MpistratSpec& spec) {
   step_ = 0;
   next_ = 0;
   is_published_ = is_consuming_ = false;
-  switch (spec_.kind) {
-    case MPISTRAT_ALLREDUCE:
-    case MPISTRAT_REDUCE:
-      exchange_ = &data_.emplace<Reduction>(spec_, view_);
-      break;
-    case MPISTRAT_REDUCE_SCATTER:
-      exchange_ = &data_.emplace<PeerReadExchange<ReduceScatter>>(spec_, view_);
-      break;
-    case MPISTRAT_BCAST:  // whose slots are filled and read at the same time, which is as fast
-      exchange_ = &data_.emplace<Spread>(spec_, view_);
-      break;
-    case MPISTRAT_ALLGATHER:
-    case MPISTRAT_GATHER:
-      exchange_ = &data_.emplace<PeerReadExchange<Spread>>(spec_, view_);
-      break;
-    case MPISTRAT_SCATTER:
-    case MPISTRAT_ALLTOALL:
-      exchange_ = &data_.emplace<PeerReadExchange<Blocks>>(spec_, view_);
-      break;
-    default:
-      spec_.crosses = 1;
-      exchange_ = &data_.emplace<Exchange>();
-  }
+  if (spec_.kind == MPISTRAT_CROSS) spec_.crosses = 1;
+  exchange_ = exchange_choice_.begin(spec_, view_);
 }
 
 void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {

@@ -7,17 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <variant>
 #include <vector>
 
 #include "../common/futex_wait.h"
-#include "algorithm_choice.h"
-#include "data_movement.h"
-#include "exchange.h"
+#include "exchange_choice.h"
 #include "mpistrat/shm.h"
+#include "node_view.h"
 #include "peer_read/peer_memory.h"
-#include "peer_read/peer_read_exchange.h"
-#include "reduction.h"
+#include "reduction/algorithm_choice.h"
 #include "regions.h"
 
 namespace mpistrat {
@@ -38,10 +35,7 @@ class Node {
   void reach(const int32_t* pids) { peer_memory_.open(pids, view_.size); }
   void tune(int kind, bool halves, const MpistratTuning& tuning);
 
-  bool has_gone_past() const {
-    const Reduction* last = std::get_if<Reduction>(&data_);
-    return last && last->algorithm() == AlgorithmChoice::kStreamed;
-  }
+  bool has_gone_past() const { return exchange_choice_.has_gone_past(); }
 
   void begin(const MpistratSpec& spec);
   MpistratStatus advance(uint64_t budget_ns);
@@ -79,9 +73,7 @@ class Node {
 
   // The call under way.
   MpistratSpec spec_ = {};
-  std::variant<Exchange, Reduction, Spread, PeerReadExchange<ReduceScatter>,
-               PeerReadExchange<Spread>, PeerReadExchange<Blocks>>
-      data_;
+  ExchangeChoice exchange_choice_;
   Exchange* exchange_ = nullptr;
   int64_t step_ = 0;
   bool is_published_ = false, is_consuming_ = false;

@@ -1,6 +1,6 @@
 // The choice of an all-reduce's algorithm (algorithm_choice.h): two kinds of slots, and reading.
 
-#include "../shm/algorithm_choice.h"
+#include "../shm/reduction/algorithm_choice.h"
 
 #include <utility>
 

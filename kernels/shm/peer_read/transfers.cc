@@ -28,7 +28,7 @@ bool try_again() {
 
 }  // namespace
 
-bool PeerReadReduction::find_sources(const NodeView& view, int64_t at, int64_t nbytes) const {
+bool RangeReduction::find_sources(const NodeView& view, int64_t at, int64_t nbytes) const {
   uint8_t* scratch = view.scratch;
   for (int rank = 0; rank < view.size; ++rank) {
     if (rank == view.rank) continue;
@@ -41,8 +41,8 @@ bool PeerReadReduction::find_sources(const NodeView& view, int64_t at, int64_t n
   return true;
 }
 
-bool PeerReadReduction::reduce(const NodeView& view, Pieces* send, Pieces* recv, int64_t begin,
-                               int64_t end, int64_t shift, int stream) {
+bool RangeReduction::reduce(const NodeView& view, Pieces* send, Pieces* recv, int64_t begin,
+                            int64_t end, int64_t shift, int stream) {
   int64_t at = begin + done_;
   int64_t left = std::min(part_bytes(view), end - at);
   if (left > 0 && !find_sources(view, at, left)) return try_again();
@@ -63,8 +63,8 @@ bool PeerReadReduction::reduce(const NodeView& view, Pieces* send, Pieces* recv,
   return at >= end;
 }
 
-bool PeerReadCopy::copy(const NodeView& view, int of, Range range, Pieces* own, Pieces* recv,
-                        bool is_result, int stream) {
+bool RangeCopy::copy(const NodeView& view, int of, Range range, Pieces* own, Pieces* recv,
+                     bool is_result, int stream) {
   const int64_t portion = std::min(kPortionBytes, range.nbytes - done_);
   int64_t from = range.from + done_;
   bool is_copied = true;

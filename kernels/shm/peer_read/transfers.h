@@ -10,9 +10,9 @@
 namespace mpistrat {
 
 // Reduces a range of all ranks' sources to this rank's result.
-class PeerReadReduction {
+class RangeReduction {
  public:
-  explicit PeerReadReduction(const MpistratSpec& spec) : spec_(spec) {}
+  explicit RangeReduction(const MpistratSpec& spec) : spec_(spec) {}
 
   // Bytes [begin, end) of the sources go to `shift` bytes earlier in the result.
   bool reduce(const NodeView& view, Pieces* send, Pieces* recv, int64_t begin, int64_t end,
@@ -26,7 +26,7 @@ class PeerReadReduction {
 };
 
 // Copies ranges of other ranks' sources or results to this rank's result.
-class PeerReadCopy {
+class RangeCopy {
  public:
   // A range of another rank's source (or result), and where it goes.
   struct Range {

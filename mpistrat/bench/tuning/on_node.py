@@ -47,7 +47,7 @@ class NodeSearch:
         trial = Trial[Tuning](
             self._bench, lambda way: self._backend.tune({name: way}), call, halves=call != name
         )
-        # the kernels time remote reads at run time (kernels/shm/algorithm_choice.h)
+        # the kernels time remote reads at run time (kernels/shm/reduction/algorithm_choice.h)
         is_timed = call == "allreduce"
         best = Tuning(remote_bytes=NEVER) if is_timed else Tuning()
         for nbytes in _CHUNKS:

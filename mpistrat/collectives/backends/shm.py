@@ -152,7 +152,7 @@ class ShmBackend:
             raise HeadersDiffer
 
     def allreduce(self, send: Array, recv: Array, op: str, header: Header = False) -> Steps:
-        """Reduce by slices (kernels/shm/reduction.h)."""
+        """Reduce by slices (kernels/shm/reduction/)."""
         return self._transfer(ALLREDUCE, [send], [recv], header, op=op)
 
     def allreduce_pieces(

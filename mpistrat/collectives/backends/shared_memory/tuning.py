@@ -89,7 +89,7 @@ class Tuning(_Sizes):
         From so many bytes on, private arrays are read where they are, if the system allows it
         and results are not written past the caches. Where it is 0, ranks that all-reduce
         find out by themselves when slots written past the caches are faster, and two ranks when
-        reading is (kernels/shm/algorithm_choice.h).
+        reading is (kernels/shm/reduction/algorithm_choice.h).
     """
 
     chunk_bytes: int = 0

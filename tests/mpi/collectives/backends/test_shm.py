@@ -14,7 +14,7 @@ from mpistrat.testing.backends.samples import expected_reduction, get_dtype, ops
 from mpistrat.testing.placement import with_all
 
 # Where kernels/shm does things another way, in bytes: what rides in a line (shm.h), and Tuning in
-# exchange.h; short slots and the laps of the ring in layout.h.
+# default_tuning.h; short slots and the laps of the ring in layout.h.
 INLINE, TIMED, SHORT, FLAT, PROBE, CHUNK = 224, 1 << 10, 2 << 10, 64 << 10, 128 << 10, 256 << 10
 LAP, STREAM = 2 << 20, 20 << 20
 

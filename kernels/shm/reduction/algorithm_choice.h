@@ -1,5 +1,5 @@
-#ifndef MPISTRAT_SHM_ALGORITHM_CHOICE_H_
-#define MPISTRAT_SHM_ALGORITHM_CHOICE_H_
+#ifndef MPISTRAT_SHM_REDUCTION_ALGORITHM_CHOICE_H_
+#define MPISTRAT_SHM_REDUCTION_ALGORITHM_CHOICE_H_
 
 // Choose how private arrays are reduced, by timing: through slots; through slots that are written
 // past the caches; or, by two ranks, by reading the other's array (peer_read/peer_memory.h).
@@ -123,4 +123,4 @@ class AlgorithmChoice {
 
 }  // namespace mpistrat
 
-#endif  // MPISTRAT_SHM_ALGORITHM_CHOICE_H_
+#endif  // MPISTRAT_SHM_REDUCTION_ALGORITHM_CHOICE_H_
