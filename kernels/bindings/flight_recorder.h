@@ -5,11 +5,11 @@
 
 #include <nanobind/nanobind.h>
 
-#include "mpistrat/gate.h"
+#include "mpistrat/flight_recorder.h"
 
 namespace mpistrat {
 
-// A ring of records as Python holds it; see mpistrat/gate.h.
+// A ring of records as Python holds it; see mpistrat/flight_recorder.h.
 struct RecordsHandle {
   MpistratRecords* records;
 

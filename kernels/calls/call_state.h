@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "mpistrat/calls.h"
-#include "mpistrat/gate.h"
+#include "mpistrat/flight_recorder.h"
 
 namespace mpistrat {
 

@@ -1,12 +1,13 @@
 // The flight recorder: order, wrap-around, and readers that run beside the writer.
 
+#include "mpistrat/flight_recorder.h"
+
 #include <atomic>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
 #include "helpers/check.h"
-#include "mpistrat/gate.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mpistrat/gate.h"
+#include "mpistrat/flight_recorder.h"
 #include "mpistrat/types.h"
 
 #ifdef __cplusplus

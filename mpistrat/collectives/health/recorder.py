@@ -1,8 +1,9 @@
 """The flight recorder: the last calls of a communicator, to read after an error.
 
 A call is recorded when the gate shows its header, and once more when it is over. The ring of
-records is the kernels' (kernels/gate), so that fast calls are recorded without Python; where there
-are no kernels it is one in Python. Both hold numbers; the texts that they stand for are kept here.
+records is the kernels' (kernels/calls), so that fast calls are recorded without Python; where
+there are no kernels it is one in Python. Both hold numbers; the texts that they stand for are kept
+here.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def _nbytes(signature: Signature) -> int:
 
 
 class Ring(Protocol):
-    """A ring of records; see kernels/include/mpistrat/gate.h."""
+    """A ring of records; see kernels/include/mpistrat/flight_recorder.h."""
 
     @property
     def count(self) -> int:

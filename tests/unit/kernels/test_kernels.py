@@ -22,7 +22,7 @@ from mpistrat.testing.placement import takes_long, with_all
 KERNELS = Path(__file__).parents[3] / "kernels"
 SOURCES = sorted(
     file
-    for layer in ("common", "simd", "gate", "calls", "shm", "mpi", "wire", "rows", "store")
+    for layer in ("common", "simd", "calls", "shm", "mpi", "wire", "rows", "store")
     for file in KERNELS.glob(f"{layer}/**/*.cc")
 )
 TESTS = sorted(KERNELS.glob("tests/*_test.cc"))

@@ -1,5 +1,5 @@
-#ifndef MPISTRAT_GATE_H_
-#define MPISTRAT_GATE_H_
+#ifndef MPISTRAT_FLIGHT_RECORDER_H_
+#define MPISTRAT_FLIGHT_RECORDER_H_
 
 // The flight recorder: the last calls of a communicator, in a ring of fixed size.
 //
@@ -56,4 +56,4 @@ void mpistrat_records_keep(MpistratRecords* records, int64_t from);
 }
 #endif
 
-#endif  // MPISTRAT_GATE_H_
+#endif  // MPISTRAT_FLIGHT_RECORDER_H_

@@ -1,6 +1,8 @@
 // The flight recorder: a ring of the last calls, which its readers and its writer share without
 // locks.
 
+#include "mpistrat/flight_recorder.h"
+
 #include <atomic>
 #include <cstddef>
 #include <limits>
@@ -9,7 +11,6 @@
 #include <utility>
 
 #include "../common/clock.h"
-#include "mpistrat/gate.h"
 
 namespace mpistrat {
 namespace {
