@@ -17,7 +17,7 @@ void Direct::begin(const MpistratSpec& spec, int64_t most_bytes) {
   most_bytes_ = std::min<int64_t>(most_bytes, INT32_MAX);  // MPI counts in int
   send_ = Pieces(spec.send, spec.num_send);
   recv_ = Pieces(spec.recv, spec.num_recv);
-  script_.clear(tag_);
+  schedule_.clear(tag_);
   if (spec.kind == MPISTRAT_ALLGATHER) {
     begin_allgather(spec.recv_bytes);
   } else {
@@ -35,9 +35,9 @@ void Direct::begin_blocks(const MpistratSpec& spec) {
     const int from = peer(-step), to = peer(step);
     exchange(incoming_[static_cast<size_t>(from)], from, outgoing_[static_cast<size_t>(to)], to);
   }
-  script_.call(keep_own, this, links_.topology.rank);
-  script_.await_all();
-  if (received_) script_.call(store, this, 0);
+  schedule_.call(keep_own, this, links_.topology.rank);
+  schedule_.await_all();
+  if (received_) schedule_.call(store, this, 0);
 }
 
 // Find what goes to whom in the caller's memory, or in copies where it lies in pieces.
@@ -109,9 +109,9 @@ void Direct::begin_allgather(const int64_t* nbytes) {
   for (int have = 1; have < size; have *= 2) {
     const int more = std::min(have, size - have);
     exchange(blocks(have, have + more), peer(have), blocks(0, more), peer(-have));
-    script_.await_all();  // what came in goes on in the next step
+    schedule_.await_all();  // what came in goes on in the next step
   }
-  script_.call(store_turned, this, 0);
+  schedule_.call(store_turned, this, 0);
 }
 
 void Direct::store_turned(void* self, int) {
@@ -130,13 +130,13 @@ void Direct::exchange(const Block& in, int from, const Block& out, int to) {
     return std::min(block.count - start, most_bytes_);
   };
   for (int64_t start = 0; start < std::max(in.count, out.count); start += most_bytes_) {
-    if (start < in.count) wrote(script_.receive(in.data + start, part(in, start), from));
-    if (start < out.count) wrote(script_.send(out.data + start, part(out, start), to));
+    if (start < in.count) wrote(schedule_.receive(in.data + start, part(in, start), from));
+    if (start < out.count) wrote(schedule_.send(out.data + start, part(out, start), to));
   }
 }
 
 void Direct::wrote(int message) {
-  if (message + 1 >= kWindow) script_.await(message + 1 - kWindow);
+  if (message + 1 >= kWindow) schedule_.await(message + 1 - kWindow);
 }
 
 int Direct::peer(int distance) const {

@@ -10,7 +10,7 @@
 
 #include "links.h"
 #include "pipeline/segment_flow.h"
-#include "script.h"
+#include "schedule.h"
 
 namespace mpistrat::wire {
 
@@ -24,7 +24,7 @@ class Direct {
   // Begin a call that has crossed, in messages of up to `most_bytes`.
   void begin(const MpistratSpec& spec, int64_t most_bytes);
   // Go as far as is possible without waiting; returns whether it is over.
-  bool advance() { return script_.run(links_.messages); }
+  bool advance() { return schedule_.run(links_.messages); }
 
  private:
   using Blocks = std::vector<Block>;  // of bytes, by rank
@@ -45,7 +45,7 @@ class Direct {
 
   Links& links_;
   const int tag_;
-  Script script_;
+  Schedule schedule_;
   Scratch scratch_;
 
   // The call under way.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "algorithms/recursive_doubling.h"
 #include "mpistrat/simd.h"
-#include "recursive_doubling.h"
 
 namespace mpistrat::wire {
 
@@ -110,7 +110,7 @@ bool HeaderExchange::advance() {
         see_node();
         break;
       case Phase::kAgree:
-        if (!script_.run(links_.messages)) return false;
+        if (!schedule_.run(links_.messages)) return false;
         tell();
         break;
       case Phase::kTell:
@@ -121,7 +121,7 @@ bool HeaderExchange::advance() {
         }
         break;
       case Phase::kGather:
-        if (!script_.run(links_.messages)) return false;
+        if (!schedule_.run(links_.messages)) return false;
         tell_lines();
         break;
       case Phase::kTellLines:
@@ -160,17 +160,17 @@ void HeaderExchange::see_node() {
 
 void HeaderExchange::agree() {
   phase_ = Phase::kAgree;
-  script_.clear(tag_);
+  schedule_.clear(tag_);
   const RecursiveDoubling doubling(links_.leaders);
   const int origin = links_.topology.node_of[static_cast<size_t>(spec_.root)];
   doubling.write(
-      script_, mine_.data(), other_.data(), kHeadBytes + kMostBytes,
+      schedule_, mine_.data(), other_.data(), kHeadBytes + kMostBytes,
       [&](int step) {
         const bool brings = piggyback_ == Piggyback::kReduction ||
                             (piggyback_ == Piggyback::kCopy && doubling.has_come(origin, step));
         return kHeadBytes + (brings ? payload_bytes_ : 0);
       },
-      [&](bool is_second) { script_.call(&HeaderExchange::combine, this, is_second); });
+      [&](bool is_second) { schedule_.call(&HeaderExchange::combine, this, is_second); });
 }
 
 void HeaderExchange::combine(void* self, int is_second) {
@@ -196,7 +196,7 @@ void HeaderExchange::combine(bool is_second) {
 // Every node gets the lines of all nodes: those of the next, of the next two, four, ...
 void HeaderExchange::gather() {
   phase_ = Phase::kGather;
-  script_.clear(tag_);
+  schedule_.clear(tag_);
   const Topology& topology = links_.topology;
   const int p = topology.num_nodes();
   const int64_t block = topology.most * line_bytes_;
@@ -211,9 +211,9 @@ void HeaderExchange::gather() {
   }
   for (int have = 1; have < p; have *= 2) {
     const int64_t more = std::min(have, p - have) * block;
-    const int sent = script_.send(lines_.data(), more, links_.leaders.at(-have));
-    script_.await(script_.receive(lines_.data() + have * block, more, links_.leaders.at(have)));
-    script_.await(sent);
+    const int sent = schedule_.send(lines_.data(), more, links_.leaders.at(-have));
+    schedule_.await(schedule_.receive(lines_.data() + have * block, more, links_.leaders.at(have)));
+    schedule_.await(sent);
   }
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "links.h"
-#include "script.h"
+#include "schedule.h"
 
 namespace mpistrat::wire {
 
@@ -67,7 +67,7 @@ class HeaderExchange {
 
   Links& links_;
   const int tag_;
-  Script script_;
+  Schedule schedule_;
   alignas(64) uint8_t line_[MPISTRAT_LINE_BYTES] = {};
   std::vector<uint8_t> table_;
   // A head and a payload each: this node's, another's, and what a node is told.

@@ -32,8 +32,9 @@ void NodeCall::begin(MpistratCalls* node) {
 Links::Links(const MpistratMpi& mpi, MpistratNode* node_of, const Topology& topology_of)
     : topology(topology_of),
       node(node_of ? mpistrat_node_calls(node_of) : nullptr),
-      lane(topology.has_lane() ? Stops::of(topology, topology.local) : Stops{topology.index, {}}),
-      leaders(Stops::of(topology, 0)),
+      lane(topology.has_lane() ? NodePeers::of(topology, topology.local)
+                               : NodePeers{topology.index, {}}),
+      leaders(NodePeers::of(topology, 0)),
       messages(mpi) {}
 
 void Links::begin_node_call() {

@@ -8,8 +8,8 @@
 
 #include "../common/pieces.h"
 #include "../mpi/messages.h"
-#include "algorithms.h"
 #include "mpistrat/shm.h"
+#include "node_peers.h"
 #include "topology.h"
 
 namespace mpistrat::wire {
@@ -46,8 +46,8 @@ class Links {
   Links(const MpistratMpi& mpi, MpistratNode* node_of, const Topology& topology_of);
 
   const Topology& topology;
-  MpistratCalls* const node;  // null if this rank is alone on its machine
-  const Stops lane, leaders;  // `lane` has no ranks where this rank has no lane
+  MpistratCalls* const node;      // null if this rank is alone on its machine
+  const NodePeers lane, leaders;  // `lane` has no ranks where this rank has no lane
   Messages messages;
   NodeCall call;
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../algorithms/recursive_doubling.h"
+#include "../algorithms/ring.h"
+#include "../algorithms/tree.h"
 #include "mpistrat/simd.h"
 
 namespace mpistrat::wire {
@@ -103,9 +106,9 @@ void Reduction::carry(InFlight& in_flight) {
     return;
   }
   uint8_t* spare = in_flight.scratch.take(2 * longest(in_flight.sources) * how_.itemsize());
-  ring_reduce_scatter(in_flight.script, links_.lane, in_flight.sources, in_flight.targets[me].data,
-                      spare, how_);
-  ring_allgather(in_flight.script, links_.lane, in_flight.targets, how_.result_itemsize());
+  ring_reduce_scatter(in_flight.schedule, links_.lane, in_flight.sources,
+                      in_flight.targets[me].data, spare, how_);
+  ring_allgather(in_flight.schedule, links_.lane, in_flight.targets, how_.result_itemsize());
 }
 
 void Reduction::carry_whole(InFlight& in_flight) {
@@ -116,10 +119,10 @@ void Reduction::carry_whole(InFlight& in_flight) {
     if (total != target) std::memcpy(target, total, static_cast<size_t>(nbytes));
     total = target;
   }
-  doubling_allreduce(in_flight.script, links_.lane, total, in_flight.scratch.take(nbytes), count,
+  doubling_allreduce(in_flight.schedule, links_.lane, total, in_flight.scratch.take(nbytes), count,
                      how_);
   if (count && (how_.is_widened() || how_.divisor > 1 || total != target))
-    in_flight.script.finish(target, total, nullptr, count, how_);
+    in_flight.schedule.finish(target, total, nullptr, count, how_);
 }
 
 void OwnReduction::carry(InFlight& in_flight) {
@@ -129,7 +132,7 @@ void OwnReduction::carry(InFlight& in_flight) {
   const int64_t count = in_flight.sources[me].count;
   in_flight.targets.push_back({in_flight.scratch.take(count * how_.result_itemsize()), count});
   uint8_t* spare = in_flight.scratch.take(2 * longest(in_flight.sources) * how_.itemsize());
-  ring_reduce_scatter(in_flight.script, links_.lane, in_flight.sources, in_flight.targets[0].data,
+  ring_reduce_scatter(in_flight.schedule, links_.lane, in_flight.sources, in_flight.targets[0].data,
                       spare, how_);
 }
 
@@ -188,9 +191,9 @@ void Copies::load_alone(InFlight& in_flight) {
 void Copies::carry(InFlight& in_flight) {
   if (!topology().has_lane()) return;
   if (in_flight.segment.is_whole) {
-    tree_bcast(in_flight.script, links_.lane, from_, in_flight.targets[0], itemsize_);
+    tree_bcast(in_flight.schedule, links_.lane, from_, in_flight.targets[0], itemsize_);
   } else {
-    ring_allgather(in_flight.script, links_.lane, in_flight.targets, itemsize_);
+    ring_allgather(in_flight.schedule, links_.lane, in_flight.targets, itemsize_);
   }
 }
 

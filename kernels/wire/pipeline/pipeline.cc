@@ -17,7 +17,7 @@ void Pipeline::begin(SegmentFlow* flow, Segments* segments, int depth, int first
 }
 
 bool Pipeline::advance(Links& links) {
-  run_scripts(links);
+  run_schedules(links);
   for (;;) {
     if (doing_ != Doing::kNothing) {
       if (!links.advance_node()) return false;
@@ -26,7 +26,7 @@ bool Pipeline::advance(Links& links) {
     } else if (has_more_ && num_loaded_ - num_stored_ < depth_) {
       load(links);
     } else if (num_stored_ < num_loaded_) {
-      if (!in_flight(num_stored_).script.is_over()) return false;
+      if (!in_flight(num_stored_).schedule.is_over()) return false;
       doing_ = Doing::kStoring;
       if (flow_->store(in_flight(num_stored_))) links.begin_node_call();
     } else {
@@ -35,9 +35,9 @@ bool Pipeline::advance(Links& links) {
   }
 }
 
-void Pipeline::run_scripts(Links& links) {
+void Pipeline::run_schedules(Links& links) {
   for (int64_t number = num_stored_; number < num_loaded_; ++number)
-    in_flight(number).script.run(links.messages);
+    in_flight(number).schedule.run(links.messages);
 }
 
 void Pipeline::load(Links& links) {
@@ -50,11 +50,11 @@ void Pipeline::load(Links& links) {
 
 void Pipeline::loaded(Links& links) {
   InFlight& next = in_flight(num_loaded_);
-  next.script.clear(first_tag_ + static_cast<int>(num_begun_ % num_tags_));
+  next.schedule.clear(first_tag_ + static_cast<int>(num_begun_ % num_tags_));
   flow_->carry(next);
   ++num_loaded_;
   ++num_begun_;
-  next.script.run(links.messages);
+  next.schedule.run(links.messages);
 }
 
 }  // namespace mpistrat::wire

@@ -26,7 +26,7 @@ class Pipeline {
   enum class Doing { kNothing, kLoading, kStoring };
 
   InFlight& in_flight(int64_t number) { return *in_flight_[static_cast<size_t>(number % depth_)]; }
-  void run_scripts(Links& links);
+  void run_schedules(Links& links);
   void load(Links& links);
   void loaded(Links& links);
 

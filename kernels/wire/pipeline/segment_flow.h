@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../links.h"
-#include "../script.h"
+#include "../schedule.h"
 #include "segments.h"
 
 namespace mpistrat::wire {
@@ -29,7 +29,7 @@ class Scratch {
 
 struct InFlight {
   Segment segment;
-  Script script;
+  Schedule schedule;
   Scratch scratch;
   std::vector<Block> sources, targets;  // this rank's slices of the blocks, before and after
 };

@@ -1,29 +1,17 @@
-#ifndef MPISTRAT_WIRE_SCRIPT_H_
-#define MPISTRAT_WIRE_SCRIPT_H_
+#ifndef MPISTRAT_WIRE_SCHEDULE_H_
+#define MPISTRAT_WIRE_SCHEDULE_H_
 
-// A script: the messages and reductions of one rank, in order. It is written first, then run as far
-// as is possible whenever messages have come in. It keeps its memory for the next one.
+// A schedule: the messages and reductions of one rank, in order. It is written first, then run as
+// far as is possible whenever messages have come in. It keeps its memory for the next one.
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "../mpi/messages.h"
+#include "arithmetic.h"
 
 namespace mpistrat::wire {
-
-// How numbers are reduced step by step, and made a result in the end.
-struct Arithmetic {
-  int dtype = 0;   // of the steps
-  int result = 0;  // MpistratDtype of the result; another one only for half types
-  int op = 0;
-  int64_t divisor = 1;
-
-  static Arithmetic of(const MpistratSpec& spec);
-  bool is_widened() const { return dtype != result; }
-  int64_t itemsize() const;
-  int64_t result_itemsize() const;
-};
 
 // A range of elements.
 struct Block {
@@ -31,7 +19,7 @@ struct Block {
   int64_t count;
 };
 
-class Script {
+class Schedule {
  public:
   using Function = void (*)(void* context, int argument);
 
@@ -79,11 +67,6 @@ class Script {
   int tag_ = 0, num_messages_ = 0;
 };
 
-// A reduction of `count` elements, two sources at most.
-void reduce_step(void* into, const void* first, const void* second, int64_t count,
-                 const Arithmetic& how);
-void finish_step(void* into, void* first, const void* second, int64_t count, const Arithmetic& how);
-
 }  // namespace mpistrat::wire
 
-#endif  // MPISTRAT_WIRE_SCRIPT_H_
+#endif  // MPISTRAT_WIRE_SCHEDULE_H_
