@@ -9,13 +9,13 @@ from typing import Any
 
 from mpistrat.coordinator.arguments import Arguments, pack_arguments
 from mpistrat.coordinator.chief.dispatcher import Dispatcher
-from mpistrat.coordinator.chief.scheduled_calls import Call
+from mpistrat.coordinator.chief.scheduled_call import Call
 from mpistrat.coordinator.per_worker import PerWorkerDataset, Resource
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.coordinator.shipping import Functions
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
-from mpistrat.ps.transport.connections import Seat
+from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.strategy.nest import map_nest
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.types import Nest
@@ -90,15 +90,15 @@ class ClusterCoordinator:
         return found
 
     def _start(self, strategy: ParameterServerStrategy, max_staleness: int | None) -> None:
-        if strategy.extended.client.seat.me.task_type != "chief":
+        if strategy.extended.client.endpoint.me.task_type != "chief":
             raise ContextError(
                 "ClusterCoordinator in a function on a worker; make it on the chief"
             )
         strategy.extended.communicator.health.check_open()
         self._strategy = weakref.ref(strategy)
         if strategy.embedded is not None:
-            for seat in strategy.embedded.workers:
-                strategy.embedded.start(seat, _work)
+            for endpoint in strategy.embedded.workers:
+                strategy.embedded.start(endpoint, _work)
         self._client = strategy.extended.client
         self._dispatcher = Dispatcher(self._client, max_staleness, strategy.synchronous)
         self._functions = Functions(self._forget_function)
@@ -262,6 +262,6 @@ def _fetched(leaf: Any) -> Any:
     return leaf.fetch() if isinstance(leaf, RemoteValue) else leaf
 
 
-def _work(seat: Seat) -> None:
+def _work(endpoint: Endpoint) -> None:
     """Be a worker in a thread of the chief's process."""
-    Worker(seat, is_thread=True).serve()
+    Worker(endpoint, is_thread=True).serve()

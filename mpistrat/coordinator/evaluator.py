@@ -11,7 +11,7 @@ from mpistrat.checkpoint.checkpoint import Checkpoint
 from mpistrat.checkpoint.evaluation_loop import Evaluations
 from mpistrat.checkpoint.files.pointer import latest_checkpoint
 from mpistrat.errors import ArgumentTypeError, CheckpointError
-from mpistrat.ps.transport.connections import Seat
+from mpistrat.ps.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from mpistrat.coordinator.server import Server
@@ -24,12 +24,12 @@ class Bystander:
 
     Parameters
     ----------
-    seat
+    endpoint
         Of an evaluator.
     """
 
-    def __init__(self, seat: Seat) -> None:
-        self._stream = seat.streams[seat.roster.chief]
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._stream = endpoint.streams[endpoint.roster.chief]
         self._has_lost: bool | None = None
         self._poll = select.poll()
         self._poll.register(self._stream.fileno(), select.POLLIN)

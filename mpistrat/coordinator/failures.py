@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mpistrat.cluster import mpi
-from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
+from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
 from mpistrat.coordinator.shipping import pack
 from mpistrat.errors import CoordinatorError, PeerLostError
 from mpistrat.ps.transport.roles import Member
@@ -67,7 +67,7 @@ def broken(error: BaseException) -> CoordinatorError:
     )
 
 
-def worker_lost(worker: WorkerQueue) -> PeerLostError:
+def worker_lost(worker: WorkerState) -> PeerLostError:
     """Return the error of a worker that has ended."""
     names = sorted({call.function.name for call in worker.sent.values()})
     doing = f" with {', '.join(names)} under way" if names else ""

@@ -17,7 +17,7 @@ from mpistrat.coordinator.evaluator import Bystander
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ClosedError, ContextError, PeerLostError, UsageError
 from mpistrat.ps.server.shard_server import ShardServer
-from mpistrat.ps.transport import connect
+from mpistrat.ps.transport.connect_ranks import connect_ranks
 from mpistrat.strategy.parameter_server.worker_context import refuse_collective
 
 __all__ = ["Server"]
@@ -73,13 +73,13 @@ class Server:
                 " ParameterServerStrategy, whose roles threads play in one process"
             )
         roles = ["worker", "ps", "evaluator"]
-        self._seat = connect.meet(self._resolver, self._job, roles, comm, devices)
+        self._endpoint = connect_ranks(self._resolver, self._job, roles, comm, devices)
         self._has_served = False
 
     @property
     def target(self) -> str:
         """A label of this rank; nothing can connect to it."""
-        return f"mpistrat://{self._seat.me.task_type}/{self._seat.me.task_id}"
+        return f"mpistrat://{self._endpoint.me.task_type}/{self._endpoint.me.task_id}"
 
     def start(self) -> None:
         """Do nothing: it is up once it is made."""
@@ -95,40 +95,42 @@ class Server:
             It has served, and the job is over.
         """
         roles: dict[str, Callable[[], bool]] = {
-            "worker": lambda: Worker(self._seat, self._resolver).serve(),
-            "ps": lambda: ShardServer(self._seat).serve(),
-            "evaluator": lambda: Bystander(self._seat).serve(),
+            "worker": lambda: Worker(self._endpoint, self._resolver).serve(),
+            "ps": lambda: ShardServer(self._endpoint).serve(),
+            "evaluator": lambda: Bystander(self._endpoint).serve(),
         }
-        self.play(roles[self._seat.me.task_type])
+        self.play(roles[self._endpoint.me.task_type])
 
     def bystander(self) -> Bystander:
         """Return what an evaluator has of the job; for `SidecarEvaluator`."""
-        if self._seat.me.task_type != "evaluator":
+        if self._endpoint.me.task_type != "evaluator":
             raise UsageError(
-                f"SidecarEvaluator of {self._seat.me}; expected the Server of a rank whose"
+                f"SidecarEvaluator of {self._endpoint.me}; expected the Server of a rank whose"
                 " resolver.task_type is 'evaluator': MPIClusterResolver(num_ps=1,"
                 " num_evaluators=1) has one"
             )
-        return Bystander(self._seat)
+        return Bystander(self._endpoint)
 
     def play(self, serve: Callable[[], bool]) -> None:
         """Play this rank's role: `serve` returns when the job is over, and if it lost a member."""
         if self._has_served:
             raise ClosedError(
-                f"join() of {self._seat.me}, whose job is over; make a Server for each"
+                f"join() of {self._endpoint.me}, whose job is over; make a Server for each"
                 " ParameterServerStrategy that the chief makes"
             )
         self._has_served = True
         try:
             has_lost = serve()
         except PeerLostError as error:
-            raise PeerLostError(f"{self._seat.me} cannot go on: {error}", error.rank) from error
+            raise PeerLostError(
+                f"{self._endpoint.me} cannot go on: {error}", error.rank
+            ) from error
         except BaseException:
-            if self._seat.me.task_type != "ps" and mpi.outlives_ranks():
+            if self._endpoint.me.task_type != "ps" and mpi.outlives_ranks():
                 _die_alone()
             raise
         finally:
-            self._seat.close()  # those who wait for this member see at once that it has ended
+            self._endpoint.close()  # those who wait for this member see at once that it has ended
         if has_lost:
             self._job.leave("a member of the job was lost before")
         else:

@@ -22,7 +22,7 @@ from mpistrat.errors import (
     CoordinatorError,
     PeerLostError,
 )
-from mpistrat.ps.transport.connections import Seat
+from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.strategy.parameter_server.worker_context import working_for
 from mpistrat.system.log import get_logger
@@ -36,11 +36,11 @@ _NOTHING = pickle.dumps(None, 5)
 
 
 class Worker:
-    """Runs functions on a worker's seat until the chief says that the job is over.
+    """Runs a worker's functions until the chief says that the job is over.
 
     Parameters
     ----------
-    seat
+    endpoint
         Of a worker.
     resolver
         That of this rank, which functions find as ``strategy.cluster_resolver``.
@@ -49,11 +49,11 @@ class Worker:
     """
 
     def __init__(
-        self, seat: Seat, resolver: ClusterResolver | None = None, is_thread: bool = False
+        self, endpoint: Endpoint, resolver: ClusterResolver | None = None, is_thread: bool = False
     ) -> None:
-        self._seat, self._is_thread = seat, is_thread
-        self._stream = seat.streams[seat.roster.chief]
-        self._strategy = ParameterServerStrategy.at_worker(seat, resolver)
+        self._endpoint, self._is_thread = endpoint, is_thread
+        self._stream = endpoint.streams[endpoint.roster.chief]
+        self._strategy = ParameterServerStrategy.at_worker(endpoint, resolver)
         self._client = self._strategy.extended.client
         self._functions: dict[int, _Shipped] = {}
         self._resources: dict[int, Any] = {}
@@ -73,7 +73,7 @@ class Worker:
             try:
                 return self._serve(poll)
             finally:
-                self._client.leave_rooms()
+                self._client.unmap_buffers()
 
     def _serve(self, poll: select.poll) -> bool:
         with self._strategy.scope():
@@ -142,14 +142,14 @@ class Worker:
             return pack(result, "the result")
         except Exception as error:
             raise ArgumentTypeError(
-                f"what {self._name(function)} returned on {self._seat.me}, of type"
+                f"what {self._name(function)} returned on {self._endpoint.me}, of type"
                 f" {type(result).__name__}, cannot be sent to the chief: {error}; return plain"
                 " data, arrays, or nothing, and keep the rest in variables or a per-worker dataset"
             ) from error
 
     def _refused_exit(self, leaving: SystemExit, function: int) -> CoordinatorError:
         error = CoordinatorError(
-            f"{self._name(function)} called sys.exit({leaving.code!r}) on {self._seat.me}, a"
+            f"{self._name(function)} called sys.exit({leaving.code!r}) on {self._endpoint.me}, a"
             " thread of the chief's process; expected it to return, or to raise an error"
         )
         error.__cause__ = leaving
@@ -212,4 +212,4 @@ def experimental_get_current_worker_index() -> int:
             "experimental_get_current_worker_index() outside of a function that a"
             " ClusterCoordinator runs on a worker"
         )
-    return strategy.extended.client.seat.me.task_id
+    return strategy.extended.client.endpoint.me.task_id

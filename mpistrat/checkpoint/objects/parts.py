@@ -26,10 +26,10 @@ class Keeper(Protocol):
     """
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call ``function(shelf, *arguments)`` in that process; return the result.
+        """Call ``function(context, *arguments)`` in that process; return the result.
 
-        `function` can be imported; ``shelf.shard(handle)`` is what is kept, a
-        `mpistrat.ps.storage.shard.Shard`, and ``shelf.staged`` a dict that stays.
+        `function` can be imported; ``context.shard(handle)`` is what is kept, a
+        `mpistrat.ps.storage.shard.Shard`, and ``context.staged`` a dict that stays.
         """
 
 

@@ -1,7 +1,7 @@
 """Save and restore parts on the parameter servers that keep them, all at once.
 
 Each is asked for files of a limited size, one after the other: a long wait would look like a
-failure, and it does nothing else meanwhile. The functions with a ``shelf`` run there.
+failure, and it does nothing else meanwhile. The functions with a ``context`` run there.
 """
 
 from __future__ import annotations
@@ -149,31 +149,31 @@ def _excerpt(index: Mapping[str, Any], rows: Iterable[_Rows]) -> dict[str, Any]:
     return {"tensors": tensors, "files": [one for one in index["files"] if one["name"] in names]}
 
 
-def write_rows(shelf: Any, path: str, rows: Iterable[_Rows]) -> dict[str, Any]:
+def write_rows(context: Any, path: str, rows: Iterable[_Rows]) -> dict[str, Any]:
     """Write rows of a server to a file; return its entry of the index."""
     with ExitStack() as stack:
         pieces = []
         for one in rows:
-            array = stack.enter_context(shelf.shard(one.handle).view())
+            array = stack.enter_context(context.shard(one.handle).view())
             mine = array[one.start - one.offset : one.stop - one.offset]
             pieces.append((one.tensor, one.total, one.start, one.stop, mine))
         return data_files.write(Path(path), pieces)
 
 
 def stage_rows(
-    shelf: Any, token: str, folder: str, index: Mapping[str, Any], rows: Iterable[_Rows]
+    context: Any, token: str, folder: str, index: Mapping[str, Any], rows: Iterable[_Rows]
 ) -> None:
     """Read and check rows of a checkpoint into new memory."""
     files = DataFiles(Path(folder), index)
-    staged = shelf.staged.setdefault(token, [])
+    staged = context.staged.setdefault(token, [])
     for one in rows:
         staged.append((one, files.load(one.tensor, (one.start, one.stop))))
 
 
-def commit_rows(shelf: Any, token: str) -> None:
+def commit_rows(context: Any, token: str) -> None:
     """Replace a shard's rows by the staged ones."""
-    for one, value in shelf.staged.pop(token, ()):
-        shard = shelf.shard(one.handle)
+    for one, value in context.staged.pop(token, ()):
+        shard = context.shard(one.handle)
         if value.shape == shard.shape:
             shard.assign(value)
         else:
@@ -181,6 +181,6 @@ def commit_rows(shelf: Any, token: str) -> None:
             shard.assign_rows(rows, value)
 
 
-def drop_rows(shelf: Any, token: str) -> None:
+def drop_rows(context: Any, token: str) -> None:
     """Free the staged rows."""
-    shelf.staged.pop(token, None)
+    context.staged.pop(token, None)

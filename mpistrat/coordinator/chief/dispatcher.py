@@ -10,9 +10,9 @@ from mpistrat import config
 from mpistrat.coordinator import failures
 from mpistrat.coordinator.chief.ledger import Ledger
 from mpistrat.coordinator.chief.listener import Ears, Listener
-from mpistrat.coordinator.chief.rounds import Rounds
-from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
-from mpistrat.coordinator.chief.unordered import AsTheyCome
+from mpistrat.coordinator.chief.round_queue import RoundQueue
+from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
+from mpistrat.coordinator.chief.unordered_queue import UnorderedQueue
 from mpistrat.coordinator.chief.worker_messages import post_end, post_rounds
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.errors import (
@@ -56,12 +56,12 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._waiting = self._fetching = 0  # threads that wait; those among them for one value
-        self._client, seat = client, client.seat
-        self.workers = [WorkerQueue(m, seat.streams[m]) for m in seat.roster.workers]
+        self._client, endpoint = client, client.endpoint
+        self.workers = [WorkerState(m, endpoint.streams[m]) for m in endpoint.roster.workers]
         if is_synchronous:
             for worker in self.workers:
                 post_rounds(worker)
-        in_rounds, anyhow = Rounds(self.workers), AsTheyCome(self.workers, max_staleness)
+        in_rounds, anyhow = RoundQueue(self.workers), UnorderedQueue(self.workers, max_staleness)
         self._ledger = Ledger(self.workers, in_rounds if is_synchronous else anyhow)
         ears = Ears(
             self._lock,
@@ -72,7 +72,7 @@ class Dispatcher:
             lambda error: self._fail(failures.broken(error)),
             self._end_round,
         )
-        self._listener = Listener(seat, self.workers, ears)
+        self._listener = Listener(endpoint, self.workers, ears)
 
     @property
     def has_lost(self) -> bool:
@@ -81,7 +81,7 @@ class Dispatcher:
 
     # ---------------------------------------------------------------------- what callers do
 
-    def add(self, call: Call, worker: WorkerQueue | None = None) -> None:
+    def add(self, call: Call, worker: WorkerState | None = None) -> None:
         """Take in a call for one worker; or for any, raising the error of an earlier one."""
         with self._lock:
             if worker is None:
@@ -195,7 +195,7 @@ class Dispatcher:
         with self._lock:
             self._ledger.send_to_all()
 
-    def _take_in(self, worker: WorkerQueue, messages: list[Any]) -> None:
+    def _take_in(self, worker: WorkerState, messages: list[Any]) -> None:
         """Note results of a worker, and give it more."""
         ledger = self._ledger
         with self._lock:
@@ -247,7 +247,7 @@ class Dispatcher:
                 return
         raise failures.half_applied(lacking)
 
-    def _lose(self, worker: WorkerQueue) -> None:
+    def _lose(self, worker: WorkerState) -> None:
         with self._lock:
             self._ledger.lose(worker)
             self._changed.notify_all()

@@ -8,9 +8,9 @@ from typing import Any
 from mpistrat.cluster import mpi
 from mpistrat.coordinator import failures
 from mpistrat.coordinator.chief.critical_section import uninterrupted
-from mpistrat.coordinator.chief.rounds import Rounds
-from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
-from mpistrat.coordinator.chief.unordered import AsTheyCome
+from mpistrat.coordinator.chief.round_queue import RoundQueue
+from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
+from mpistrat.coordinator.chief.unordered_queue import UnorderedQueue
 from mpistrat.coordinator.chief.worker_messages import post_calls
 from mpistrat.errors import CoordinatorError
 from mpistrat.ps.transport.roles import Member
@@ -46,7 +46,7 @@ class Ledger:
         Whether the system has not taken all that was posted; for who clears it.
     """
 
-    def __init__(self, workers: list[WorkerQueue], queue: AsTheyCome | Rounds) -> None:
+    def __init__(self, workers: list[WorkerState], queue: UnorderedQueue | RoundQueue) -> None:
         self.workers, self.queue = workers, queue
         self.error: BaseException | None = None
         self.end: BaseException | None = None
@@ -66,7 +66,7 @@ class Ledger:
             error, self.error = self.error, None
             raise error
 
-    def add(self, call: Call, worker: WorkerQueue | None) -> None:
+    def add(self, call: Call, worker: WorkerState | None) -> None:
         """Take in a call for one worker, or for any."""
         if worker is not None and worker.is_lost:
             return
@@ -82,7 +82,7 @@ class Ledger:
         else:
             self.send_to(min(self.workers, key=_load), is_soon=True)
 
-    def finish(self, number: int, worker: WorkerQueue, error: Any, result: Any) -> None:
+    def finish(self, number: int, worker: WorkerState, error: Any, result: Any) -> None:
         """Note what has come of a call."""
         call = worker.note(number)
         if call is None:
@@ -97,7 +97,7 @@ class Ledger:
             self.error = found
             self.give_up(call.function.name)
 
-    def lose(self, worker: WorkerQueue) -> None:
+    def lose(self, worker: WorkerState) -> None:
         """Go on without a worker, if the job can; others run what it has not finished."""
         worker.is_lost = True
         if self.end is not None:  # at the end of the job all of them end
@@ -163,7 +163,7 @@ class Ledger:
         for worker in self.workers:
             self.send_to(worker)
 
-    def send_to(self, worker: WorkerQueue, is_soon: bool = False) -> None:
+    def send_to(self, worker: WorkerState, is_soon: bool = False) -> None:
         """Send calls to a worker, as many as it should have."""
         if is_soon and len(worker.sent) >= _FEW:
             return  # it is busy, and gets more with others when it has finished some
@@ -172,7 +172,7 @@ class Ledger:
             with uninterrupted():
                 self._send(worker, room)
 
-    def _send(self, worker: WorkerQueue, room: int) -> None:
+    def _send(self, worker: WorkerState, room: int) -> None:
         calls: list[Call] = []
         while len(calls) < room:
             call = worker.own.popleft() if worker.own else self.queue.take_for(worker, calls)
@@ -185,5 +185,5 @@ class Ledger:
             self.has_unsent = self.has_unsent or worker.stream.has_unsent
 
 
-def _load(worker: WorkerQueue) -> tuple[bool, int]:
+def _load(worker: WorkerState) -> tuple[bool, int]:
     return worker.is_lost, len(worker.sent) + len(worker.own)

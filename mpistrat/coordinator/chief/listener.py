@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpistrat import config
-from mpistrat.coordinator.chief.scheduled_calls import WorkerQueue
+from mpistrat.coordinator.chief.scheduled_call import WorkerState
 from mpistrat.errors import PeerLostError
-from mpistrat.ps.transport.connections import Seat
+from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.roles import Member
 
 __all__ = ["Ears", "Listener"]
@@ -40,8 +40,8 @@ class Ears:
 
     lock: threading.Lock
     on_ring: Callable[[], None]
-    on_results: Callable[[WorkerQueue, list[Any]], None]
-    on_worker_lost: Callable[[WorkerQueue], None]
+    on_results: Callable[[WorkerState, list[Any]], None]
+    on_worker_lost: Callable[[WorkerState], None]
     on_member_lost: Callable[[Member], None]
     on_failure: Callable[[BaseException], None]
     after_turn: Callable[[], None]
@@ -52,7 +52,7 @@ class Listener:
 
     Parameters
     ----------
-    seat
+    endpoint
         The chief's.
     workers
         To whom it listens.
@@ -60,8 +60,8 @@ class Listener:
         What it does.
     """
 
-    def __init__(self, seat: Seat, workers: Sequence[WorkerQueue], ears: Ears) -> None:
-        self._seat, self._ears = seat, ears
+    def __init__(self, endpoint: Endpoint, workers: Sequence[WorkerState], ears: Ears) -> None:
+        self._endpoint, self._ears = endpoint, ears
         self._workers = {worker.stream.fileno(): worker for worker in workers}
         self._is_over = False
         self._bell, self._rung = socket.socketpair()
@@ -98,8 +98,10 @@ class Listener:
         poll = select.poll()
         for fd in (*self._workers, self._rung.fileno()):
             poll.register(fd, select.POLLIN)
-        roster = self._seat.roster
-        others = {self._seat.streams[one].fileno(): one for one in roster.ps + roster.evaluators}
+        roster = self._endpoint.roster
+        others = {
+            self._endpoint.streams[one].fileno(): one for one in roster.ps + roster.evaluators
+        }
         for fd in others:
             poll.register(fd, select.POLLRDHUP)
         while not self._is_over:
@@ -117,7 +119,7 @@ class Listener:
             with self._ears.lock:
                 self._go_on_sending(poll)
 
-    def _take_results(self, worker: WorkerQueue) -> bool:
+    def _take_results(self, worker: WorkerState) -> bool:
         """Take in the results that a worker has sent; return whether it is still connected."""
         try:
             messages = worker.stream.take()

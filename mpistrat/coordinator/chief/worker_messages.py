@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
+from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
 from mpistrat.coordinator.shipping import packed_buffer
 from mpistrat.errors import PeerLostError
 
 __all__ = ["post_calls", "post_end", "post_rounds"]
 
 
-def post_calls(worker: WorkerQueue, calls: Sequence[Call], numbers: Iterator[int]) -> None:
+def post_calls(worker: WorkerState, calls: Sequence[Call], numbers: Iterator[int]) -> None:
     """Send calls to a worker and note that it has them; never waits.
 
     Parameters
@@ -41,7 +41,7 @@ def post_calls(worker: WorkerQueue, calls: Sequence[Call], numbers: Iterator[int
         pass  # who listens to the worker sees it too, and says so
 
 
-def post_rounds(worker: WorkerQueue) -> None:
+def post_rounds(worker: WorkerState) -> None:
     """Tell a worker that its functions run in rounds."""
     try:
         worker.stream.post(("rounds",))
@@ -49,7 +49,7 @@ def post_rounds(worker: WorkerQueue) -> None:
         pass  # as above
 
 
-def post_end(worker: WorkerQueue, has_lost: bool) -> None:
+def post_end(worker: WorkerState, has_lost: bool) -> None:
     """Tell a worker that the job is over, and whether it has lost a member."""
     try:
         worker.stream.post(("end", has_lost))

@@ -14,8 +14,8 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.errors import ClosedError, ContextError, MpistratError, PeerLostError
-from mpistrat.ps.transport.connections import Seat
-from mpistrat.ps.transport.push_buffers import Parcel, Rooms
+from mpistrat.ps.transport.endpoint import Endpoint
+from mpistrat.ps.transport.push_buffers import OutgoingRows, PushBuffers
 from mpistrat.ps.transport.stream import Stream
 
 __all__ = ["Client"]
@@ -26,8 +26,8 @@ class Client:
 
     Parameters
     ----------
-    seat
-        Whose connections are used.
+    endpoint
+        Of the member whose connections are used.
 
     Notes
     -----
@@ -36,36 +36,38 @@ class Client:
     right, is known after the next answer or :meth:`flush`.
     """
 
-    def __init__(self, seat: Seat) -> None:
-        self.seat = seat
-        self._lines = [_Line(seat.streams[one]) for one in seat.roster.ps]
-        self._rooms = [
-            Rooms(str(seat.me), partial(self.ask, ps), partial(self.ask, ps, "flush"))
-            for ps in range(len(self._lines))
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._connections = [_Connection(endpoint.streams[one]) for one in endpoint.roster.ps]
+        self._push_buffers = [
+            PushBuffers(str(endpoint.me), partial(self.ask, ps), partial(self.ask, ps, "flush"))
+            for ps in range(len(self._connections))
         ]
         self._dropped: deque[tuple[int, int]] = deque()
 
     @property
     def num_ps(self) -> int:
         """Number of parameter servers."""
-        return len(self._lines)
+        return len(self._connections)
 
     def tell(self, ps: int, operation: str, *arguments: Any) -> None:
         """Send a change to a ps; returns when it has been sent, not when it has been made."""
-        line = self._lines[ps]
-        with line.held():
-            line.has_told = True
-            line.send(operation, arguments)
+        connection = self._connections[ps]
+        with connection.held():
+            connection.has_told = True
+            connection.send(operation, arguments)
 
-    def parcel(self, ps: int, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Parcel:
-        """Return room for some rows, of that shape each, which a ps is to be told of."""
-        self._lines[ps].check()
-        return self._rooms[ps].parcel(count, shape, dtype)
+    def outgoing_rows(
+        self, ps: int, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> OutgoingRows:
+        """Return memory for rows of a shape, which a ps is to be told of."""
+        self._connections[ps].check()
+        return self._push_buffers[ps].outgoing_rows(count, shape, dtype)
 
-    def leave_rooms(self) -> None:
+    def unmap_buffers(self) -> None:
         """Give back memory that this member and the ps have mapped; idempotent."""
-        for rooms in self._rooms:
-            rooms.close()
+        for buffers in self._push_buffers:
+            buffers.close()
 
     def drop_later(self, ps: int, key: int) -> None:
         """Let go of a variable at the next request; for finalizers, which may run at any time."""
@@ -93,10 +95,10 @@ class Client:
         """
         if self._dropped:
             self._drop()
-        line = self._lines[ps]
-        with line.held():
-            line.send(operation, arguments)
-            return line.answer()
+        connection = self._connections[ps]
+        with connection.held():
+            connection.send(operation, arguments)
+            return connection.answer()
 
     def ask_all(self, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return the answers to several requests, by one message to each ps that gets any.
@@ -123,23 +125,23 @@ class Client:
 
     def ask_each(self, requests: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
         """Ask several ps at once: `requests` has an operation with its arguments for each."""
-        lines = [(ps, self._lines[ps]) for ps in sorted(requests)]
+        found = [(ps, self._connections[ps]) for ps in sorted(requests)]
         with ExitStack() as stack:
-            for _, line in lines:
-                stack.enter_context(line.held())
-            for ps, line in lines:
-                line.send(requests[ps][0], tuple(requests[ps][1:]))
-            return _all_or_error({ps: line.outcome() for ps, line in lines})
+            for _, connection in found:
+                stack.enter_context(connection.held())
+            for ps, connection in found:
+                connection.send(requests[ps][0], tuple(requests[ps][1:]))
+            return _all_or_error({ps: connection.outcome() for ps, connection in found})
 
     def settle(self, ps: int) -> None:
         """Wait until what was sent to a ps is done, before what it keeps is read in place."""
-        if self._lines[ps].has_told:
+        if self._connections[ps].has_told:
             self.ask(ps, "flush")
 
     def flush(self) -> None:
         """Wait until all changes that were sent are made; raise what went wrong with one."""
-        self._lines[0].check()
-        told = [ps for ps, line in enumerate(self._lines) if line.has_told]
+        self._connections[0].check()
+        told = [ps for ps, connection in enumerate(self._connections) if connection.has_told]
         if told:
             self.ask_each(dict.fromkeys(told, ("flush",)))
 
@@ -163,7 +165,7 @@ def _all_or_error(outcomes: Mapping[int, tuple[list[Exception], Any]]) -> dict[i
     return {ps: answer for ps, (_, answer) in outcomes.items()}
 
 
-class _Line:
+class _Connection:
     """The way to one ps; used by one thread at a time, who holds it."""
 
     def __init__(self, stream: Stream) -> None:

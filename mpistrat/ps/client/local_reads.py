@@ -12,12 +12,12 @@ from mpistrat.ps.storage.shard import Shard, ShardReader
 from mpistrat.tables.row_ranges import RowRanges
 from mpistrat.types import Array
 
-__all__ = ["InPlace"]
+__all__ = ["LocalReader"]
 
 T = TypeVar("T")
 
 
-class InPlace:
+class LocalReader:
     """A shard of a ps, as a member of the job reads it.
 
     Parameters
@@ -67,7 +67,7 @@ class InPlace:
         return self._try(lambda reader: reader.read_rows(rows))
 
     @staticmethod
-    def gather(parts: Sequence[InPlace], ranges: RowRanges, rows: Array, out: Array) -> bool:
+    def gather(parts: Sequence[LocalReader], ranges: RowRanges, rows: Array, out: Array) -> bool:
         """Copy rows of a table in parts; tell whether that was possible (see `ShardReader`)."""
         readers = [part._found() for part in parts]
         found = [reader for reader in readers if reader is not None]

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from mpistrat.ps.client.client import Client
-from mpistrat.ps.transport.push_buffers import Parcel
+from mpistrat.ps.transport.push_buffers import OutgoingRows
 from mpistrat.system.kernels import kernels, why_no_kernels
 from mpistrat.tables.row_ranges import RowRanges
 from mpistrat.tables.rows import check_result
 from mpistrat.types import Array
 
-__all__ = ["Push"]
+__all__ = ["RowPush"]
 
 
-class Push:
+class RowPush:
     """A change of some rows of a table.
 
     Parameters
@@ -52,29 +52,32 @@ class Push:
         rows, values = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(values)
         wrong, counts = kernels().count_rows(rows, self._ranges.edges)
         check_result(wrong, "count_rows")
-        unsent: deque[tuple[int, int, Parcel]] = deque()
+        unsent: deque[tuple[int, int, OutgoingRows]] = deque()
         try:
             for (ps, key), count in zip(places, counts, strict=True):
-                parcel = self._client.parcel(ps, count, values.shape[1:], values.dtype)
-                unsent.append((ps, key, parcel))
-            self._fill([parcel for *_, parcel in unsent], rows, values)
+                outgoing = self._client.outgoing_rows(ps, count, values.shape[1:], values.dtype)
+                unsent.append((ps, key, outgoing))
+            self._fill([outgoing for *_, outgoing in unsent], rows, values)
             while unsent:
                 self._send(*unsent.popleft())
         finally:
-            for *_, parcel in unsent:  # what was sent before may have gone wrong, and is told now
-                parcel.give_up()
+            for (
+                *_,
+                outgoing,
+            ) in unsent:  # an error of what was sent before ended the loop
+                outgoing.release()
 
-    def _send(self, ps: int, key: int, parcel: Parcel) -> None:
+    def _send(self, ps: int, key: int, outgoing: OutgoingRows) -> None:
         what = "add" if self._what == "sub" else self._what
-        if parcel.lent is not None:
-            self._client.tell(ps, "scatter_lent", key, what, parcel.lent)
-        elif parcel.rows.size:
-            self._client.tell(ps, "scatter", key, what, parcel.rows, parcel.values)
+        if outgoing.buffered is not None:
+            self._client.tell(ps, "scatter_buffered", key, what, outgoing.buffered)
+        elif outgoing.rows.size:
+            self._client.tell(ps, "scatter", key, what, outgoing.rows, outgoing.values)
 
-    def _fill(self, parcels: Sequence[Parcel], rows: Array, values: Array) -> None:
+    def _fill(self, outgoing: Sequence[OutgoingRows], rows: Array, values: Array) -> None:
         native: Any = kernels()
         negated = native.dtype_of(values) if self._what == "sub" else -1
-        columns = [one.rows for one in parcels], [one.values for one in parcels]
+        columns = [one.rows for one in outgoing], [one.values for one in outgoing]
         result = native.split_rows(rows, values, self._ranges.edges, *columns, negated)
         check_result(result, "split_rows")
 

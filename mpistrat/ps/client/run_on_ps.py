@@ -8,11 +8,11 @@ from typing import Any
 
 from mpistrat.ps.client.client import Client
 
-__all__ = ["Keeper"]
+__all__ = ["ServerHandle"]
 
 
 @dataclass(frozen=True)
-class Keeper:
+class ServerHandle:
     """One ps, reached by a member's connections.
 
     Attributes
@@ -27,13 +27,13 @@ class Keeper:
     ps: int
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what ``function(shelf, *arguments)`` returns on the ps.
+        """Return what ``function(context, *arguments)`` returns on the ps.
 
         Parameters
         ----------
         function
-            One that can be imported. The ps does nothing else until it returns; its `Shelf` has
-            the shards.
+            One that can be imported. The ps does nothing else until it returns; its
+            `ServerContext` has the shards.
 
         Raises
         ------

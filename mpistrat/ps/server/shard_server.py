@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from mpistrat.errors import PeerLostError, UsageError
-from mpistrat.ps.server.staged_updates import Staged
-from mpistrat.ps.server.update_message import Move
+from mpistrat.ps.server.optimizer_update import OptimizerUpdate
+from mpistrat.ps.server.staged_updates import StagedUpdates
 from mpistrat.ps.storage.shard import Shard
-from mpistrat.ps.transport.connections import Seat
-from mpistrat.ps.transport.push_buffers import Lent, Lodging
+from mpistrat.ps.transport.endpoint import Endpoint
+from mpistrat.ps.transport.push_buffers import BufferedRows, MappedBuffers
 from mpistrat.ps.transport.roles import Member
 from mpistrat.ps.transport.stream import Stream
 from mpistrat.system.log import get_logger
 from mpistrat.types import Array
 
-__all__ = ["ShardServer", "Shelf"]
+__all__ = ["ServerContext", "ShardServer"]
 
 _LOG = get_logger(__name__)
 
@@ -35,15 +35,15 @@ _UFUNCS = {
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """What a function works with that a member lets a ps run.
+class ServerContext:
+    """The argument of functions that a member runs on a ps: access to what the ps keeps.
 
     Attributes
     ----------
     shard
         Returns the shard of a variable's key.
     staged
-        What such functions keep for later ones, by any name.
+        Values that one function keeps for a later one, by any name.
     """
 
     shard: Callable[[int], Shard]
@@ -55,7 +55,7 @@ class ShardServer:
 
     Parameters
     ----------
-    seat
+    endpoint
         Of a ps.
 
     Notes
@@ -67,16 +67,16 @@ class ShardServer:
     the errors are those of all that this member sent since its last answer.
     """
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self._shards: dict[int, Shard] = {}
         self._errors: dict[int, list[Exception]] = {}  # by the stream's descriptor
         self._is_over = self._has_lost = False
-        self._shelf = Shelf(self._shard)
-        self._staged = Staged()
-        self._summed: list[tuple[int, Move | None]] = []  # of a round that is to be applied
+        self._context = ServerContext(self._shard)
+        self._staged = StagedUpdates()
+        self._summed: list[tuple[int, OptimizerUpdate | None]] = []  # of the round's end
         self._spoilt = ""  # why a round cannot be applied any more
-        self._lodging = Lodging()
+        self._mapped_buffers = MappedBuffers()
         self._answering: dict[str, Callable[..., Any]] = {
             "make": self._make,
             "read": self._read,
@@ -87,9 +87,9 @@ class ShardServer:
             "flush": lambda: None,
             "sum_round": self._sum_round,
             "end_round": self._end_round,
-            "run": lambda function, arguments: function(self._shelf, *arguments),
-            "enter_room": self._lodging.enter,
-            "leave_room": self._lodging.leave,
+            "run": lambda function, arguments: function(self._context, *arguments),
+            "map_buffer": self._mapped_buffers.map,
+            "unmap_buffer": self._mapped_buffers.unmap,
             "end": self._end,
         }
         self._silent: dict[str, Callable[..., None]] = {
@@ -98,7 +98,7 @@ class ShardServer:
             "add": lambda key, value: self._shard(key).add(value),
             "subtract": lambda key, value: self._shard(key).add(_negated(value)),
             "scatter": self._scatter,
-            "scatter_lent": self._scatter_lent,
+            "scatter_buffered": self._scatter_buffered,
             "apply": self._apply,
             "stage": self._staged.add,
             "tell_all": self._tell_all,
@@ -121,7 +121,7 @@ class ShardServer:
     def _serve(self) -> None:
         poll = select.poll()
         members = {}
-        for member, stream in self._seat.streams.items():
+        for member, stream in self._endpoint.streams.items():
             members[stream.fileno()] = (member, stream)
             poll.register(stream.fileno(), select.POLLIN)
         while not self._is_over:
@@ -138,7 +138,7 @@ class ShardServer:
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()
-        self._lodging.close()
+        self._mapped_buffers.close()
 
     def _serve_member(self, member: Member, stream: Stream) -> bool:
         """Carry out all requests that a member has sent; return whether it is still connected."""
@@ -152,8 +152,8 @@ class ShardServer:
                     if operation == "fail":
                         raise stream.failed(rest[0]) from None
                 raise
-            self._lodging.forget(str(member))
-            _LOG.info("%s: %s has ended", self._seat.me, member)
+            self._mapped_buffers.forget(str(member))
+            _LOG.info("%s: %s has ended", self._endpoint.me, member)
             return False
         return True
 
@@ -180,7 +180,7 @@ class ShardServer:
 
     def _shard(self, key: int) -> Shard:
         if key not in self._shards:
-            raise UsageError(f"{self._seat.me} has no variable {key}; it was deleted")
+            raise UsageError(f"{self._endpoint.me} has no variable {key}; it was deleted")
         return self._shards[key]
 
     def _make(self, key: int, value: Array) -> None:
@@ -214,36 +214,36 @@ class ShardServer:
             _UFUNCS[what].at(part, places, values)
             shard.assign_rows(once, part)
 
-    def _scatter_lent(self, key: int, what: str, lent: Lent) -> None:
-        with self._lodging.reading(lent) as (rows, values):
+    def _scatter_buffered(self, key: int, what: str, buffered: BufferedRows) -> None:
+        with self._mapped_buffers.reading(buffered) as (rows, values):
             self._scatter(key, what, rows, values)
 
-    def _apply(self, key: int, move: Move) -> None:
+    def _apply(self, key: int, update: OptimizerUpdate) -> None:
         """Move a variable by an optimizer's rule; its slots are variables here, too."""
-        shard, step = self._shard(key), (move.step, move.learning_rate)
-        slots = {name: self._shard(slot) for name, slot in move.slots.items()}
-        if move.rows is not None and move.rule.leaves_rows:
-            part = shard.read_rows(move.rows)
-            kept = {name: slot.read_rows(move.rows) for name, slot in slots.items()}
-            move.rule.apply(part, kept, move.gradient, *step)
-            shard.assign_rows(move.rows, part)
+        shard, step = self._shard(key), (update.step, update.learning_rate)
+        slots = {name: self._shard(slot) for name, slot in update.slots.items()}
+        if update.rows is not None and update.rule.leaves_rows:
+            part = shard.read_rows(update.rows)
+            kept = {name: slot.read_rows(update.rows) for name, slot in slots.items()}
+            update.rule.apply(part, kept, update.gradient, *step)
+            shard.assign_rows(update.rows, part)
             for name, slot in slots.items():
-                slot.assign_rows(move.rows, kept[name])
+                slot.assign_rows(update.rows, kept[name])
             return
         with ExitStack() as stack:
             arrays = {n: stack.enter_context(slot.rewriting()) for n, slot in slots.items()}
-            if move.rows is None:
-                shard.apply(move.rule, arrays, move.gradient, *step)
+            if update.rows is None:
+                shard.apply(update.rule, arrays, update.gradient, *step)
             else:
-                shard.apply_rows(move.rule, arrays, move.rows, move.gradient, *step)
+                shard.apply_rows(update.rule, arrays, update.rows, update.gradient, *step)
 
     def _sum_round(self, calls: list[int]) -> None:
         """Sum what calls gave in a round; all that can be wrong with it is wrong here."""
         self._summed = []
         summed = self._staged.end(calls)
-        for key, move in summed:
+        for key, update in summed:
             self._shard(key)
-            for slot in move.slots.values() if move is not None else ():
+            for slot in update.slots.values() if update is not None else ():
                 self._shard(slot)
         self._summed = summed
 
@@ -257,28 +257,28 @@ class ShardServer:
             a variable has moved by half.
         """
         while self._summed and not self._spoilt:
-            key, move = self._summed[0]
-            before = self._versions(key, move)
+            key, update = self._summed[0]
+            before = self._versions(key, update)
             try:
-                self._move(key, move)
+                self._move(key, update)
             except MemoryError as error:
-                lacking = f"{self._seat.me} lacks memory to move variable {key}: {error}"
-                if self._versions(key, move) == before:
+                lacking = f"{self._endpoint.me} lacks memory to move variable {key}: {error}"
+                if self._versions(key, update) == before:
                     return lacking
                 self._spoilt = f"{lacking}; it has moved by half"  # in place, without a copy
             else:
                 del self._summed[0]  # its gradient's memory is there for the next one
         return self._spoilt
 
-    def _move(self, key: int, move: Move | None) -> None:
-        if move is None:
+    def _move(self, key: int, update: OptimizerUpdate | None) -> None:
+        if update is None:
             self._count_up(key)
         else:
-            self._apply(key, move)
+            self._apply(key, update)
 
-    def _versions(self, key: int, move: Move | None) -> list[int]:
-        """Return the versions of all that a move changes."""
-        slots = move.slots.values() if move is not None else ()
+    def _versions(self, key: int, update: OptimizerUpdate | None) -> list[int]:
+        """Return the versions of all that an update changes."""
+        slots = update.slots.values() if update is not None else ()
         return [self._shard(one).version for one in (key, *slots)]
 
     def _all(self, requests: list[tuple[Any, ...]]) -> list[Any]:

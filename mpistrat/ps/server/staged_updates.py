@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from mpistrat.errors import UsageError
-from mpistrat.ps.server.update_message import Move
+from mpistrat.ps.server.optimizer_update import OptimizerUpdate
 from mpistrat.tables.reductions import widened
 from mpistrat.tables.rows import add_rows, check_result
 from mpistrat.types import Array
 
-__all__ = ["Staged"]
+__all__ = ["StagedUpdates"]
 
 
-class Staged:
-    """The moves of this round, by the calls that gave them.
+class StagedUpdates:
+    """The updates of this round, by the calls that gave them.
 
     Notes
     -----
@@ -26,13 +26,13 @@ class Staged:
     """
 
     def __init__(self) -> None:
-        self._given: dict[int, list[tuple[int, Move | None]]] = {}
+        self._given: dict[int, list[tuple[int, OptimizerUpdate | None]]] = {}
 
-    def add(self, call: int, key: int, move: Move | None) -> None:
-        """Keep what a call gives to a variable: a move, or None for one more in a count."""
-        self._given.setdefault(call, []).append((key, move))
+    def add(self, call: int, key: int, update: OptimizerUpdate | None) -> None:
+        """Keep what a call gives to a variable: an update, or None for one more in a count."""
+        self._given.setdefault(call, []).append((key, update))
 
-    def end(self, calls: Sequence[int]) -> list[tuple[int, Move | None]]:
+    def end(self, calls: Sequence[int]) -> list[tuple[int, OptimizerUpdate | None]]:
         """Return what is to be done, summed over `calls` in their order; forget all else.
 
         Raises
@@ -41,19 +41,19 @@ class Staged:
             A variable's gradient came as rows from one call, and as a whole from another.
         """
         given, self._given = self._given, {}
-        by_key: dict[int, list[Move | None]] = {}
+        by_key: dict[int, list[OptimizerUpdate | None]] = {}
         for call in calls:
-            for key, move in given.get(call, ()):
-                by_key.setdefault(key, []).append(move)
-        return [(key, _summed(key, moves)) for key, moves in by_key.items()]
+            for key, update in given.get(call, ()):
+                by_key.setdefault(key, []).append(update)
+        return [(key, _summed(key, updates)) for key, updates in by_key.items()]
 
 
-def _summed(key: int, moves: Sequence[Move | None]) -> Move | None:
-    first = moves[0]
-    rest = [move for move in moves if move is not None]
-    if first is None or len(rest) < len(moves):
+def _summed(key: int, updates: Sequence[OptimizerUpdate | None]) -> OptimizerUpdate | None:
+    first = updates[0]
+    rest = [update for update in updates if update is not None]
+    if first is None or len(rest) < len(updates):
         return None  # a count: one more for the round
-    are_rows = [move.rows is not None for move in rest]
+    are_rows = [update.rows is not None for update in rest]
     if any(are_rows) != all(are_rows):
         raise UsageError(
             f"variable {key} got a gradient of rows from {sum(are_rows)} functions of a round, and"
@@ -62,7 +62,7 @@ def _summed(key: int, moves: Sequence[Move | None]) -> Move | None:
     if len(rest) == 1:
         return first
     if first.rows is None:
-        return replace(first, gradient=_sum([move.gradient for move in rest]))
+        return replace(first, gradient=_sum([update.gradient for update in rest]))
     rows, gradient = _sum_of_rows(rest)
     return replace(first, rows=rows, gradient=gradient)
 
@@ -76,11 +76,11 @@ def _sum(gradients: Sequence[Array]) -> Array:
     return total.astype(dtype, copy=False)
 
 
-def _sum_of_rows(moves: Sequence[Move]) -> tuple[Array, Array]:
-    """Return the rows that any move has, each once, and the sums of their gradients."""
-    gradients = np.concatenate([move.gradient for move in moves])
+def _sum_of_rows(updates: Sequence[OptimizerUpdate]) -> tuple[Array, Array]:
+    """Return the rows that any update has, each once, and the sums of their gradients."""
+    gradients = np.concatenate([update.gradient for update in updates])
     rows, places = np.unique(
-        np.concatenate([np.asarray(move.rows) for move in moves]), return_inverse=True
+        np.concatenate([np.asarray(update.rows) for update in updates]), return_inverse=True
     )
     total = np.zeros((rows.size, *gradients.shape[1:]), gradients.dtype)
     check_result(add_rows(total, places.astype(np.int64), gradients), "a round")

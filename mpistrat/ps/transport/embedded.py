@@ -8,43 +8,43 @@ from collections.abc import Callable
 from mpistrat import config
 from mpistrat.errors import PeerLostError
 from mpistrat.ps.server.shard_server import ShardServer
-from mpistrat.ps.transport.connections import Seat, embedded_seats
+from mpistrat.ps.transport.endpoint import Endpoint, embedded_endpoints
 from mpistrat.ps.transport.roles import Roster
 
 __all__ = ["Embedded"]
 
 
 class Embedded:
-    """The seats of all members of a job in this process, with a thread for each ps.
+    """The endpoints of all members of a job in this process, with a thread for each ps.
 
     Attributes
     ----------
     chief
-        The chief's seat.
+        The chief's endpoint.
     workers
-        The workers' seats, for who runs threads on them.
+        Those of the workers; their threads are started by the caller.
     """
 
     def __init__(self, roster: Roster) -> None:
-        seats = embedded_seats(roster)
-        self.chief = seats[roster.chief]
-        self.workers: list[Seat] = [seats[one] for one in roster.workers]
+        endpoints = embedded_endpoints(roster)
+        self.chief = endpoints[roster.chief]
+        self.workers: list[Endpoint] = [endpoints[one] for one in roster.workers]
         self._threads: list[threading.Thread] = []
         for member in roster.ps:
-            self.start(seats[member], _serve)
+            self.start(endpoints[member], _serve)
 
-    def start(self, seat: Seat, play: Callable[[Seat], None]) -> None:
-        """Let a thread play the role of a seat; however it ends, the others see it."""
+    def start(self, endpoint: Endpoint, play: Callable[[Endpoint], None]) -> None:
+        """Let a thread play the role of an endpoint; however it ends, the others see it."""
 
         def run() -> None:
             try:
-                play(seat)
+                play(endpoint)
             except PeerLostError:
                 pass  # the chief has left a job that failed; nobody needs to be told
             finally:
-                seat.close()
+                endpoint.close()
 
-        name = f"mpistrat-{seat.me.task_type}-{seat.me.task_id}"
+        name = f"mpistrat-{endpoint.me.task_type}-{endpoint.me.task_id}"
         thread = threading.Thread(target=run, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -53,9 +53,9 @@ class Embedded:
         """Wait until the servers have ended, which they do when the chief says so."""
         for thread in self._threads:
             thread.join(config.timeout_s())
-        for seat in self.workers:
-            seat.close()  # those on which no thread has run
+        for endpoint in self.workers:
+            endpoint.close()  # those that no thread has used
 
 
-def _serve(seat: Seat) -> None:
-    ShardServer(seat).serve()
+def _serve(endpoint: Endpoint) -> None:
+    ShardServer(endpoint).serve()

@@ -22,7 +22,7 @@ from mpistrat.errors import ClusterError, CommunicationTimeoutError
 from mpistrat.system.liveness.udp_watch import Watch
 from mpistrat.system.log import get_logger
 
-__all__ = ["Wire"]
+__all__ = ["MpiTunnel"]
 
 _LOG = get_logger(__name__)
 _TAG = 1
@@ -34,7 +34,7 @@ _MOST_PAUSE_S = 5e-3
 _MOST_PAUSE_UNDER_WAY_S = 5e-4  # while messages go on only when MPI is called
 
 
-class Wire:
+class MpiTunnel:
     """The connections of a rank to those of other machines.
 
     Parameters
@@ -66,18 +66,18 @@ class Wire:
                 " mpi4py.rc.thread_level at 'multiple'"
             )
         self._comm = _duplicate(comm, timeout_s)
-        self._lanes: list[_Lane] = []
+        self._tunnels: list[_PeerTunnel] = []
         self._sockets: dict[int, socket.socket] = {}
         for rank, place in peers.items():
             mine, its = socket.socketpair()
             self._sockets[rank] = mine
-            self._lanes.append(_Lane(self._comm, rank, its, Watch({rank: place})))
+            self._tunnels.append(_PeerTunnel(self._comm, rank, its, Watch({rank: place})))
         self._thread: threading.Thread | None = None
 
     def start(self) -> dict[int, socket.socket]:
         """Begin to carry; return the connections by the peers' ranks, for their owner."""
-        if self._lanes:
-            name = "mpistrat-wire"
+        if self._tunnels:
+            name = "mpistrat-tunnel"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
         return self._sockets
@@ -94,26 +94,26 @@ class Wire:
     def _run(self) -> None:
         poll = select.poll()
         pauses = _pauses()
-        lanes = list(self._lanes)
+        tunnels = list(self._tunnels)
         end: float | None = None  # when to give up waiting for the peers
-        while lanes and (end is None or time.monotonic() < end):
+        while tunnels and (end is None or time.monotonic() < end):
             is_busy = False
-            for lane in lanes:
-                is_busy |= lane.carry()
-            lanes = [lane for lane in lanes if not lane.is_over]
-            if end is None and all(lane.is_leaving for lane in lanes):
+            for tunnel in tunnels:
+                is_busy |= tunnel.carry()
+            tunnels = [tunnel for tunnel in tunnels if not tunnel.is_over]
+            if end is None and all(tunnel.is_leaving for tunnel in tunnels):
                 end = time.monotonic() + _FAREWELL_S
             pauses = _pauses() if is_busy else pauses
             pause = next(pauses)
-            if any(lane.is_under_way for lane in lanes):
+            if any(tunnel.is_under_way for tunnel in tunnels):
                 pause = min(pause, _MOST_PAUSE_UNDER_WAY_S)
             if pause < 1e-3:
                 time.sleep(pause)
             else:
-                _wait(poll, lanes, pause)
+                _wait(poll, tunnels, pause)
 
 
-class _Lane:
+class _PeerTunnel:
     """The way to one peer."""
 
     def __init__(self, comm: Any, rank: int, sock: socket.socket, watch: Watch) -> None:
@@ -237,9 +237,9 @@ class _Lane:
         return is_busy
 
 
-def _wait(poll: select.poll, lanes: Iterable[_Lane], pause: float) -> None:
+def _wait(poll: select.poll, tunnels: Iterable[_PeerTunnel], pause: float) -> None:
     """Pause, but for what an owner sends."""
-    fds = [lane.sock.fileno() for lane in lanes if not lane.is_leaving]
+    fds = [tunnel.sock.fileno() for tunnel in tunnels if not tunnel.is_leaving]
     for fd in (one for one in fds if one >= 0):
         poll.register(fd, select.POLLIN)
     poll.poll(pause * 1e3)

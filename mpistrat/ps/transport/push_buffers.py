@@ -1,8 +1,8 @@
 """Pass rows to a ps on the same machine through memory that both have mapped.
 
-A member writes rows and their values to a room, sends a message that says so, and may use the room
-again once the ps, which reads them in place, has set the room's word back. Members and ps of other
-machines, and what is small, use messages alone.
+A member writes rows and their values to a buffer and sends a message that describes them. The ps
+reads them in place, then clears the buffer's first word: the member may fill it again. Between
+machines, and for few rows, the message carries the rows themselves.
 """
 
 from __future__ import annotations
@@ -21,26 +21,29 @@ from mpistrat.ps.storage.memory import check_descriptor, namespace
 from mpistrat.system.kernels import kernels, why_no_kernels
 from mpistrat.types import Array
 
-__all__ = ["Lent", "Lodging", "Parcel", "Rooms"]
+__all__ = ["BufferedRows", "MappedBuffers", "OutgoingRows", "PushBuffers"]
 
-_WORD_BYTES = 64  # a line of its own
-_LEAST_BYTES, _MOST_BYTES = 64 << 10, 256 << 20  # of what is handed over like this
+_WORD_BYTES = 64  # a cache line of its own: both ends poll it
+_LEAST_BYTES, _MOST_BYTES = (
+    64 << 10,
+    256 << 20,
+)  # of a push by a buffer
 _SMALLEST = 1 << 20
-_ROOMS = 2  # of a member at a ps: one is filled while the other is read
+_NUM_BUFFERS = 2  # of a member at a ps: one is filled while the other is read
 
 
 @dataclass(frozen=True)
-class Lent:
-    """What a message says of rows in a room."""
+class BufferedRows:
+    """Where rows are in a push buffer: what a message carries in their place."""
 
-    room: str
+    buffer: str
     count: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the room that they need."""
+        """Bytes of the buffer that they need."""
         return self._values_at + self.count * int(np.prod(self.shape)) * self.dtype.itemsize
 
     @property
@@ -57,27 +60,27 @@ class Lent:
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """Room for some rows on their way to a ps.
+class OutgoingRows:
+    """Memory for rows on their way to a ps, in a push buffer if there is one.
 
     Attributes
     ----------
     rows, values
         To be filled: int64 of shape [n], and of shape [n, ...].
-    lent
-        What to send in their place; None: they are sent themselves.
-    give_up
-        To be called if they are not sent.
+    buffered
+        To be sent in their place; None if they travel in the message.
+    release
+        Must be called if they are not sent.
     """
 
     rows: Array
     values: Array
-    lent: Lent | None = None
-    give_up: Callable[[], None] = lambda: None
+    buffered: BufferedRows | None = None
+    release: Callable[[], None] = lambda: None
 
 
-class _Room:
-    """Memory that a ps has mapped, too; it may have been filled and not yet read."""
+class _Buffer:
+    """Memory that this member and a ps have mapped; its first word is 1 while it is in use."""
 
     def __init__(self, mapped: segment.Segment) -> None:
         self.segment, self.name = mapped, mapped.nonce
@@ -90,13 +93,13 @@ class _Room:
         kernels().set_word(self.word, 1)
         return True
 
-    def give_up(self) -> None:
-        """Take back what was taken, of which the ps was told nothing."""
+    def release(self) -> None:
+        """Free it again; only before the ps was told of its contents."""
         kernels().set_word(self.word, 0)
 
 
-class Rooms:
-    """A member's rooms at one ps.
+class PushBuffers:
+    """A member's buffers at one ps.
 
     Parameters
     ----------
@@ -108,54 +111,56 @@ class Rooms:
 
     def __init__(self, member: str, ask: Callable[..., Any], settle: Callable[[], object]) -> None:
         self._member, self._ask, self._settle = member, ask, settle
-        self._rooms: list[_Room] = []
+        self._buffers: list[_Buffer] = []
         self._lock = threading.Lock()
         self._has_none = why_no_kernels() is not None
 
-    def parcel(self, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Parcel:
-        """Return room for rows of a shape; waits for some if the ps has not read the last ones."""
-        wanted = Lent("", count, shape, dtype)
-        room = None
+    def outgoing_rows(
+        self, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> OutgoingRows:
+        """Return memory for rows of a shape; wait for the ps if all buffers are unread."""
+        wanted = BufferedRows("", count, shape, dtype)
+        buffer = None
         if not self._has_none and _LEAST_BYTES <= wanted.nbytes <= _MOST_BYTES:
             with self._lock:
-                room = self._taken(wanted.nbytes)
-        if room is None:
-            return Parcel(np.empty(count, np.int64), np.empty((count, *shape), dtype))
-        lent = Lent(room.name, count, shape, dtype)
-        return Parcel(*lent.arrays(room.segment), lent, room.give_up)
+                buffer = self._taken(wanted.nbytes)
+        if buffer is None:
+            return OutgoingRows(np.empty(count, np.int64), np.empty((count, *shape), dtype))
+        buffered = BufferedRows(buffer.name, count, shape, dtype)
+        return OutgoingRows(*buffered.arrays(buffer.segment), buffered, buffer.release)
 
     def close(self) -> None:
-        """Use none any more: what is left is sent in messages. Idempotent."""
+        """Give all back; later rows travel in messages. Idempotent."""
         with self._lock:
             self._has_none = True
-            self._rooms.clear()
+            self._buffers.clear()
 
-    def _taken(self, nbytes: int) -> _Room | None:
-        room = self._free(nbytes)
-        if room is None and len(self._rooms) < _ROOMS:
+    def _taken(self, nbytes: int) -> _Buffer | None:
+        buffer = self._free(nbytes)
+        if buffer is None and len(self._buffers) < _NUM_BUFFERS:
             return self._new(nbytes)
-        if room is None and not self._is_any_free():
+        if buffer is None and not self._is_any_free():
             self._settle()
-            room = self._free(nbytes)
-        return room or self._instead_of_a_smaller_one(nbytes)
+            buffer = self._free(nbytes)
+        return buffer or self._instead_of_a_smaller_one(nbytes)
 
     def _is_any_free(self) -> bool:
-        return any(not kernels().get_word(room.word) for room in self._rooms)
+        return any(not kernels().get_word(buffer.word) for buffer in self._buffers)
 
-    def _free(self, nbytes: int) -> _Room | None:
-        fitting = (one for one in self._rooms if one.segment.nbytes >= nbytes)
+    def _free(self, nbytes: int) -> _Buffer | None:
+        fitting = (one for one in self._buffers if one.segment.nbytes >= nbytes)
         return next((one for one in fitting if one.try_take()), None)
 
-    def _instead_of_a_smaller_one(self, nbytes: int) -> _Room | None:
-        for room in self._rooms:
-            if room.segment.nbytes < nbytes and room.try_take():
-                self._rooms.remove(room)
-                self._ask("leave_room", room.name)
+    def _instead_of_a_smaller_one(self, nbytes: int) -> _Buffer | None:
+        for buffer in self._buffers:
+            if buffer.segment.nbytes < nbytes and buffer.try_take():
+                self._buffers.remove(buffer)
+                self._ask("unmap_buffer", buffer.name)
                 return self._new(nbytes)
         return None
 
-    def _new(self, nbytes: int) -> _Room | None:
-        """Make one that the ps can map; if it cannot, there will be no others."""
+    def _new(self, nbytes: int) -> _Buffer | None:
+        """Make one and let the ps map it; if it cannot, never try again."""
         try:
             mapped = _allocated(max(_SMALLEST, 1 << (nbytes - 1).bit_length()))
         except OSError:
@@ -167,20 +172,20 @@ class Rooms:
             mapped.release_name()
         if self._has_none:
             return None
-        room = _Room(mapped)
-        room.try_take()
-        self._rooms.append(room)
-        return room
+        buffer = _Buffer(mapped)
+        buffer.try_take()
+        self._buffers.append(buffer)
+        return buffer
 
     def _ask_to_map(self, mapped: segment.Segment) -> bool:
         """Ask the parameter server to map a buffer; return whether it has."""
         place = namespace(), mapped.path, mapped.nbytes, mapped.nonce
         try:
-            return bool(self._ask("enter_room", self._member, *place))
+            return bool(self._ask("map_buffer", self._member, *place))
         except CommunicationError:
             raise
-        except Exception:  # of a change that was sent before: the ps has the room all the same
-            self._ask("leave_room", mapped.nonce)
+        except Exception:  # raised by an earlier change; the ps has mapped the buffer
+            self._ask("unmap_buffer", mapped.nonce)
             raise
 
 
@@ -195,14 +200,14 @@ def _allocated(nbytes: int) -> segment.Segment:
     return mapped
 
 
-class Lodging:
-    """The rooms that a ps has mapped, of all members."""
+class MappedBuffers:
+    """The push buffers of all members, as a ps has mapped them."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, tuple[str, segment.Segment]] = {}
+        self._buffers: dict[str, tuple[str, segment.Segment]] = {}
 
-    def enter(self, member: str, space: str, path: str, nbytes: int, name: str) -> bool:
-        """Map a member's room; return False if that is not possible."""
+    def map(self, member: str, space: str, path: str, nbytes: int, name: str) -> bool:
+        """Map a member's buffer; return False if that is not possible."""
         if space != namespace():
             return False
         try:
@@ -210,32 +215,32 @@ class Lodging:
         except OSError:
             return False
         try:
-            check_descriptor(mapped.descriptor)  # shards, and others, need some too
+            check_descriptor(mapped.descriptor)  # shards need descriptors, too
         except OSError:
             return False
         finally:
             mapped.release_name()
-        self._rooms[name] = member, mapped
+        self._buffers[name] = member, mapped
         return True
 
-    def leave(self, name: str) -> None:
-        """Use a room no more."""
-        self._rooms.pop(name, None)
+    def unmap(self, name: str) -> None:
+        """Drop the mapping of a buffer."""
+        self._buffers.pop(name, None)
 
     def forget(self, member: str) -> None:
-        """Leave all rooms of a member that has ended."""
-        for name in [name for name, (owner, _) in self._rooms.items() if owner == member]:
-            self.leave(name)
+        """Drop the mappings of a member that has ended."""
+        for name in [name for name, (owner, _) in self._buffers.items() if owner == member]:
+            self.unmap(name)
 
     def close(self) -> None:
-        """Leave all rooms."""
-        self._rooms.clear()
+        """Drop all mappings."""
+        self._buffers.clear()
 
     @contextmanager
-    def reading(self, lent: Lent) -> Iterator[tuple[Array, Array]]:
-        """Give rows and their values in place; after the block they are the member's again."""
-        _, mapped = self._rooms[lent.room]
+    def reading(self, buffered: BufferedRows) -> Iterator[tuple[Array, Array]]:
+        """Give rows and their values in place; after the block the member may refill it."""
+        _, mapped = self._buffers[buffered.buffer]
         try:
-            yield lent.arrays(mapped)
+            yield buffered.arrays(mapped)
         finally:
             kernels().set_word(mapped.view(0, 8).view(np.uint64), 0)

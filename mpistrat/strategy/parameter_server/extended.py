@@ -15,8 +15,8 @@ from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ArgumentTypeError, ContextError
 from mpistrat.ps.client.client import Client
 from mpistrat.ps.server.placement import Placement
-from mpistrat.ps.server.update_message import Move
-from mpistrat.ps.transport.connections import Seat
+from mpistrat.ps.server.optimizer_update import OptimizerUpdate
+from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.strategy.gpu_extended import GpuExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.parameter_server.round_gradients import RoundGradients
@@ -42,7 +42,7 @@ class ParameterServerExtended(GpuExtended):
     ----------
     strategy
         The strategy that this belongs to.
-    seat
+    endpoint
         Of the chief or a worker.
     partitioner
         Divides variables, or None.
@@ -51,12 +51,12 @@ class ParameterServerExtended(GpuExtended):
     mirrors_variables = False
 
     def __init__(
-        self, strategy: ParameterServerStrategy, seat: Seat, partitioner: Any = None
+        self, strategy: ParameterServerStrategy, endpoint: Endpoint, partitioner: Any = None
     ) -> None:
         alone = single_process_communicator()
-        super().__init__(strategy, alone, seat.me.devices or local_devices(None, 0))
-        self.client = Client(seat)
-        self._in_round: RoundGradients | None = None
+        super().__init__(strategy, alone, endpoint.me.devices or local_devices(None, 0))
+        self.client = Client(endpoint)
+        self._round_gradients: RoundGradients | None = None
         self._partitioner = partitioner
         self._placement = Placement(self.client.num_ps)
         self._keys = itertools.count(1)
@@ -67,7 +67,7 @@ class ParameterServerExtended(GpuExtended):
     @property
     def parameter_devices(self) -> tuple[str, ...]:
         """Devices that hold variables: those of the ps."""
-        return tuple(one.device for one in self.client.seat.roster.ps)
+        return tuple(one.device for one in self.client.endpoint.roster.ps)
 
     @property
     def first_piece(self) -> int:
@@ -77,7 +77,7 @@ class ParameterServerExtended(GpuExtended):
     def create_variable(self, **kwargs: Any) -> Any:
         """Make a variable, or one in parts; each goes to the ps with the fewest bytes."""
         self.communicator.health.check_open()
-        if self.client.seat.me.task_type != "chief":
+        if self.client.endpoint.me.task_type != "chief":
             raise ContextError(
                 f"variable {kwargs.get('name') or 'Variable'!r} is made in a function on a worker;"
                 " make it on the chief, in strategy.scope() and before the function is scheduled"
@@ -123,8 +123,8 @@ class ParameterServerExtended(GpuExtended):
 
     def count_step(self, iterations: Any) -> int:
         """Count a step of an optimizer on its ps; return how many there were before."""
-        if self._in_round is not None:
-            return self._in_round.count_step(iterations)
+        if self._round_gradients is not None:
+            return self._round_gradients.count_step(iterations)
         spec = iterations.spec
         return int(self.client.ask(spec.ps, "count_up", spec.key))
 
@@ -138,38 +138,38 @@ class ParameterServerExtended(GpuExtended):
     ) -> None:
         """Let the ps move variables: gradients travel, one message to each ps. **Local.**"""
         told = [_told(rule, move, step, learning_rate) for move in moves]
-        if self._in_round is not None:
-            self._in_round.give(told)
+        if self._round_gradients is not None:
+            self._round_gradients.give(told)
         else:
             self.client.tell_all(told)
 
     def work_in_rounds(self) -> None:
         """Let an optimizer's steps on this worker be shares of one for the round."""
-        self._in_round = RoundGradients(self.client)
+        self._round_gradients = RoundGradients(self.client)
 
     def begin_call(self, number: int, place: int) -> None:
         """Begin a function on this worker: by its number, and its place in a round."""
-        if self._in_round is not None:
-            self._in_round.begin(number, place)
+        if self._round_gradients is not None:
+            self._round_gradients.begin(number, place)
             # In a round the replicas of all workers are numbered together, in their order; the
             # contexts carry the numbers, so bind() makes them anew.
-            before = self.client.seat.roster.workers[: max(place, 0)]
+            before = self.client.endpoint.roster.workers[: max(place, 0)]
             self.first_replica = sum(worker.num_replicas for worker in before)
             self.bind(self._strategy)
 
     @property
     def num_replicas_in_sync(self) -> int:
         """Replicas whose gradients are summed: of all workers of a round, or of this one."""
-        return self.num_replicas if self._in_round is None else self.num_replicas_of_all
+        return self.num_replicas if self._round_gradients is None else self.num_replicas_of_all
 
     @property
     def num_replicas_of_all(self) -> int:
         """Replicas of all workers."""
-        return sum(worker.num_replicas for worker in self.client.seat.roster.workers)
+        return sum(worker.num_replicas for worker in self.client.endpoint.roster.workers)
 
     def check_covers_all(self, what: str) -> None:
         """Refuse collectives in a round whose other replicas are on other workers."""
-        if self._in_round is not None:
+        if self._round_gradients is not None:
             raise ContextError(
                 f"{what} in a function of a synchronous round: workers do not wait for each other;"
                 " an optimizer's apply_gradients sums the gradients of the round; else return"
@@ -180,12 +180,12 @@ class ParameterServerExtended(GpuExtended):
         """Tell all ps that the job is over, and wait until they have heard it."""
         self.client.ask_each(dict.fromkeys(range(self.client.num_ps), ("end", has_lost)))
         self.leave()
-        self.client.seat.close()
+        self.client.endpoint.close()
         self.communicator.close()
 
     def leave(self) -> None:
         """Unmap memory of the ps, which reference cycles would keep mapped."""
-        self.client.leave_rooms()
+        self.client.unmap_buffers()
         for variable in list(self._known.values()):
             variable.leave()
 
@@ -210,5 +210,5 @@ def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[
     if isinstance(gradient, IndexedSlices):
         gradient = gradient.summed()
         rows, gradient = gradient.indices, gradient.values
-    what = Move(rule, keys, rows, gradient, step, learning_rate)
+    what = OptimizerUpdate(rule, keys, rows, gradient, step, learning_rate)
     return variable.spec.ps, "apply", variable.spec.key, what

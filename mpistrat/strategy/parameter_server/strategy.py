@@ -12,9 +12,9 @@ from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.health.peers import short
 from mpistrat.errors import ArgumentTypeError, ContextError, PeerLostError, UsageError
-from mpistrat.ps.transport import connect
-from mpistrat.ps.transport.connections import Seat
+from mpistrat.ps.transport.connect_ranks import connect_ranks
 from mpistrat.ps.transport.embedded import Embedded
+from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.roles import embedded_roster
 from mpistrat.ps.transport.stream import Stream
 from mpistrat.strategy.base import Strategy
@@ -110,15 +110,15 @@ class ParameterServerStrategy(Strategy):
         self.embedded: Embedded | None = None
         if self.job.size == 1:
             self.embedded = Embedded(embedded_roster(cluster_resolver, worker_devices))
-            seat = self.embedded.chief
+            endpoint = self.embedded.chief
         else:
             with self.job.checking():
                 _check_no_devices(worker_devices)
-            seat = connect.meet(cluster_resolver, self.job, ["chief"], comm)
-        self._extended = ParameterServerExtended(self, seat, variable_partitioner)
+            endpoint = connect_ranks(cluster_resolver, self.job, ["chief"], comm)
+        self._extended = ParameterServerExtended(self, endpoint, variable_partitioner)
         self.coordinator: Any = None  # the only ClusterCoordinator of this strategy
         self._is_closed = False
-        _chiefs[seat.uid] = self
+        _chiefs[endpoint.uid] = self
         program_end.watch(self)
 
     @property
@@ -131,12 +131,14 @@ class ParameterServerStrategy(Strategy):
         return self._extended.communicator if job is None else job
 
     @classmethod
-    def at_worker(cls, seat: Seat, resolver: ClusterResolver | None) -> ParameterServerStrategy:
+    def at_worker(
+        cls, endpoint: Endpoint, resolver: ClusterResolver | None
+    ) -> ParameterServerStrategy:
         """Return the strategy as a worker has it. **Local.**"""
         strategy = cls.__new__(cls)
         strategy._resolver, strategy.embedded = resolver, None
         strategy.synchronous = False  # a chief that is says so later
-        strategy._extended = ParameterServerExtended(strategy, seat)
+        strategy._extended = ParameterServerExtended(strategy, endpoint)
         return strategy
 
     @property
@@ -188,15 +190,19 @@ class ParameterServerStrategy(Strategy):
 
     def _dismiss(self) -> bool:
         """End workers that no coordinator has used; tell whether the job goes on without one."""
-        seat = self.extended.client.seat
-        were_told = [_send_end(seat.streams[worker], False) for worker in seat.roster.workers]
+        endpoint = self.extended.client.endpoint
+        were_told = [
+            _send_end(endpoint.streams[worker], False) for worker in endpoint.roster.workers
+        ]
         # Where ranks cannot be lost, closing the job says which one was.
         return not all(were_told) and mpi.outlives_ranks()
 
     def _dismiss_evaluators(self, has_lost: bool) -> bool:
         """Tell evaluators that the job is over; tell whether it has lost a member by then."""
-        seat = self.extended.client.seat
-        were_told = [_send_end(seat.streams[one], has_lost) for one in seat.roster.evaluators]
+        endpoint = self.extended.client.endpoint
+        were_told = [
+            _send_end(endpoint.streams[one], has_lost) for one in endpoint.roster.evaluators
+        ]
         return has_lost or (not all(were_told) and mpi.outlives_ranks())
 
     def abandon(self, reason: str) -> None:
@@ -206,7 +212,7 @@ class ParameterServerStrategy(Strategy):
         if self.coordinator is not None:
             self.coordinator.stop()
         self.extended.leave()
-        self.extended.client.seat.fail(reason)
+        self.extended.client.endpoint.fail(reason)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
@@ -216,13 +222,13 @@ class ParameterServerStrategy(Strategy):
             self.job.end(error)
 
     def __reduce__(self) -> Any:
-        return _arrive, (self.extended.client.seat.uid,)
+        return _arrive, (self.extended.client.endpoint.uid,)
 
     def __repr__(self) -> str:
-        roster = self.extended.client.seat.roster
+        roster = self.extended.client.endpoint.roster
         return (
             f"<{type(self).__name__}: {len(roster.workers)} workers, {len(roster.ps)} ps, at"
-            f" {self.extended.client.seat.me}>"
+            f" {self.extended.client.endpoint.me}>"
         )
 
 
@@ -255,7 +261,7 @@ def _send_end(member: Stream, has_lost: bool) -> bool:
 def _arrive(uid: str) -> ParameterServerStrategy:
     """Return the strategy as the member has it where a reference to it has arrived."""
     found = working_for.get() or _chiefs.get(uid)
-    if found is None or found.extended.client.seat.uid != uid:
+    if found is None or found.extended.client.endpoint.uid != uid:
         raise ContextError(
             "a ParameterServerStrategy, or a variable of one, was pickled and is read in another"
             " job; expected a function that its ClusterCoordinator schedules. To keep values, use"

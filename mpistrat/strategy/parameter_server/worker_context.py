@@ -33,11 +33,11 @@ def refuse_collective(what: str, comm: Any = None, *, is_local: bool = False) ->
     strategy = working_for.get()
     if strategy is None or comm is not None:
         return
-    roster = strategy.extended.client.seat.roster
-    if is_local and not any(member.rank for member in roster.members):
+    endpoint = strategy.extended.client.endpoint
+    if is_local and not any(member.rank for member in endpoint.roster.members):
         return
     raise ContextError(
-        f"{what} made in a function on {strategy.extended.client.seat.me}, where the other ranks"
+        f"{what} made in a function on {endpoint.me}, where the other ranks"
         " do not make theirs; make it on the chief, or on all ranks, before functions are"
         " scheduled. In the function mpistrat.get_strategy() is the chief's strategy"
     )

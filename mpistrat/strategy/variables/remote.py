@@ -11,9 +11,9 @@ import numpy as np
 
 from mpistrat.errors import UsageError
 from mpistrat.ps.client import result_buffers
-from mpistrat.ps.client.local_reads import InPlace
-from mpistrat.ps.client.row_push import Push
-from mpistrat.ps.client.run_on_ps import Keeper
+from mpistrat.ps.client.local_reads import LocalReader
+from mpistrat.ps.client.row_push import RowPush
+from mpistrat.ps.client.run_on_ps import ServerHandle
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.replicas.replica_context import check_equal
 from mpistrat.strategy.variables.base import Variable
@@ -82,7 +82,7 @@ class ServedVariable(Variable):
         self._synchronization, self._aggregation = spec.synchronization, spec.aggregation
         self._client = strategy.extended.client
         self._seen: tuple[int, Array | None] = (-1, None)  # a version, and the value then
-        self._in_place = InPlace(self._client, spec.ps, spec.key)
+        self._local = LocalReader(self._client, spec.ps, spec.key)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,16 +97,16 @@ class ServedVariable(Variable):
     @property
     def device(self) -> str:
         """The device string of the ps that keeps it."""
-        return self._client.seat.roster.ps[self.spec.ps].device
+        return self._client.endpoint.roster.ps[self.spec.ps].device
 
     @property
-    def kept(self) -> tuple[Keeper, int]:
+    def kept(self) -> tuple[ServerHandle, int]:
         """The ps that has it, and its key there; checkpoints are written and read by that ps."""
-        return Keeper(self._client, self.spec.ps), self.spec.key
+        return ServerHandle(self._client, self.spec.ps), self.spec.key
 
     def leave(self) -> None:
         """Unmap the memory that it is read from, at the end of the job."""
-        self._in_place.leave()
+        self._local.leave()
 
     def _read(self) -> Array:
         return self.read_each([self])[0]
@@ -125,7 +125,7 @@ class ServedVariable(Variable):
         """Return the values of several variables; those not in place by one message to each ps."""
         seen = [one._seen for one in variables]  # other threads may read, and see others
         found = [
-            one._in_place.read(version) for one, (version, _) in zip(variables, seen, strict=True)
+            one._local.read(version) for one, (version, _) in zip(variables, seen, strict=True)
         ]
         # With a version: a ps sends the value only if ours is not the current one.
         wanted = [
@@ -145,7 +145,7 @@ class ServedVariable(Variable):
         ranges = RowRanges([one.shape[0] for one in variables])
         result = np.empty((ranges.count, *variables[0].shape[1:]), variables[0].dtype)
         places = ranges.split(result)
-        found = [one._in_place.read(-1, at) for one, at in zip(variables, places, strict=True)]
+        found = [one._local.read(-1, at) for one, at in zip(variables, places, strict=True)]
         missing = [index for index, answer in enumerate(found) if answer is None]
         if missing:
             values = cls.read_each([variables[index] for index in missing])
@@ -160,9 +160,7 @@ class ServedVariable(Variable):
     def rows_each(cls, variables: Sequence[Any], rows: Sequence[Array]) -> list[Array]:
         """Return some rows of each; those not in place by one message to each ps that has any."""
         found = [
-            one._in_place.read_rows(some)
-            if some.size
-            else np.empty((0, *one.shape[1:]), one.dtype)
+            one._local.read_rows(some) if some.size else np.empty((0, *one.shape[1:]), one.dtype)
             for one, some in zip(variables, rows, strict=True)
         ]
         asked = [index for index, value in enumerate(found) if value is None]
@@ -179,7 +177,7 @@ class ServedVariable(Variable):
     def rows_of_parts(cls, variables: Sequence[Any], ranges: RowRanges, rows: Array) -> Array:
         """Return some rows of a whole: each copied once, where all parts are read in place."""
         result = result_buffers.empty((rows.size, *variables[0].shape[1:]), variables[0].dtype)
-        if InPlace.gather([one._in_place for one in variables], ranges, rows, result):
+        if LocalReader.gather([one._local for one in variables], ranges, rows, result):
             return result
         return super().rows_of_parts(variables, ranges, rows)
 
@@ -189,7 +187,7 @@ class ServedVariable(Variable):
 
         It does not change within the block, whatever is assigned meanwhile.
         """
-        with self._in_place.view() as array:
+        with self._local.view() as array:
             yield self._read() if array is None else array
 
     def live(self) -> Array:
@@ -233,7 +231,7 @@ class ServedVariable(Variable):
                 " has no rule for their rows; gather the rows with all_gather and scatter them in"
                 " merge_call, or give them to an optimizer"
             )
-        Push(variables[0]._client, method.removeprefix("scatter_"), ranges).tell(
+        RowPush(variables[0]._client, method.removeprefix("scatter_"), ranges).tell(
             [(one.spec.ps, one.spec.key) for one in variables], slices.indices, slices.values
         )
 

@@ -180,8 +180,8 @@ def spoil(path):
     return file
 
 
-def staged(shelf):
-    return len(shelf.staged)
+def staged(context):
+    return len(context.staged)
 
 
 def test_a_server_that_cannot_write_leaves_the_old_one(tmp_path, monkeypatch):

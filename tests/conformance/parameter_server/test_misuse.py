@@ -60,14 +60,14 @@ def test_a_read_is_not_of_an_older_version_that_another_thread_has_seen():
         old = v._seen
         v.assign(np.ones(3))
         assert v.numpy().tolist() == [1, 1, 1]
-        read = v._in_place.read
+        read = v._local.read
 
         def read_while_another_thread_takes_in_what_it_asked_for_before(version):
             found = read(version)
             v._seen = old
             return found
 
-        v._in_place.read = read_while_another_thread_takes_in_what_it_asked_for_before
+        v._local.read = read_while_another_thread_takes_in_what_it_asked_for_before
         assert v.numpy().tolist() == [1, 1, 1]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from helpers.coordination import Cast, on_chief, on_jobs
 from mpistrat import IndexedSlices, ShardedVariable, Variable
-from mpistrat.ps.client.local_reads import InPlace
+from mpistrat.ps.client.local_reads import LocalReader
 from mpistrat.strategy.variables.remote import ServedVariable
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.tables.partitioners import FixedShardsPartitioner
@@ -54,12 +54,12 @@ def test_in_place_on_one_machine(layout, parts):
         check(reads(v), WHOLE * 2, last_rows)
         check(coordinator.schedule(reads, args=(v,)).fetch(), WHOLE * 2, last_rows)
         if why_no_kernels() is None and not layout.node_size:
-            assert all(part._in_place._reader is not None for part in parts_of(v))
+            assert all(part._local._reader is not None for part in parts_of(v))
 
 
 @pytest.mark.parametrize("parts", [1, 3])
 def test_by_asking_elsewhere(parts, monkeypatch):
-    monkeypatch.setattr(InPlace, "_found", lambda self: None)
+    monkeypatch.setattr(LocalReader, "_found", lambda self: None)
 
     @on_chief(Cast(1, 1, 2), FixedShardsPartitioner(parts))
     def _(strategy, coordinator):
@@ -82,7 +82,7 @@ def test_unchanged_parts_are_not_sent_again(monkeypatch):
 
     taken_in = ServedVariable._taken_in
     monkeypatch.setattr(ServedVariable, "_taken_in", answered)
-    monkeypatch.setattr(InPlace, "_found", lambda self: None)
+    monkeypatch.setattr(LocalReader, "_found", lambda self: None)
 
     @on_chief(Cast(1, 1, 2), FixedShardsPartitioner(3))
     def _(strategy, coordinator):

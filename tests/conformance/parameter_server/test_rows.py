@@ -186,5 +186,5 @@ def test_a_push_that_an_earlier_error_stops_can_be_made_again():
         for _ in range(2):
             table.scatter_add(slices)
         assert (table.numpy() == 1000).all()
-        parcels = [client.parcel(ps, 1500, (64,), table.dtype) for ps in (0, 0, 1, 1)]
-        assert [one.lent is None for one in parcels] == [False] * 4  # no room was lost
+        outgoing = [client.outgoing_rows(ps, 1500, (64,), table.dtype) for ps in (0, 0, 1, 1)]
+        assert [one.buffered is None for one in outgoing] == [False] * 4  # no buffer was lost

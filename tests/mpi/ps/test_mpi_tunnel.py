@@ -23,12 +23,12 @@ def received(sock, nbytes):
 def test_all_talk_to_all_at_once(nbytes):
     from mpi4py import MPI
 
-    from mpistrat.ps.transport.mpi_tunnel import Wire
+    from mpistrat.ps.transport.mpi_tunnel import MpiTunnel
 
     comm = MPI.COMM_WORLD
     others = [rank for rank in range(comm.size) if rank != comm.rank]
-    wire = Wire(comm, dict.fromkeys(others, 0), 10.0)
-    socks = wire.start()
+    tunnel = MpiTunnel(comm, dict.fromkeys(others, 0), 10.0)
+    socks = tunnel.start()
     senders = []
     for rank, sock in socks.items():
         sock.settimeout(20.0)
@@ -42,18 +42,18 @@ def test_all_talk_to_all_at_once(nbytes):
     comm.barrier()
     for sock in socks.values():
         sock.close()
-    wire.close()
+    tunnel.close()
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=30)
 def test_what_was_sent_before_the_end_arrives_and_then_the_end():
     from mpi4py import MPI
 
-    from mpistrat.ps.transport.mpi_tunnel import Wire
+    from mpistrat.ps.transport.mpi_tunnel import MpiTunnel
 
     comm, nbytes = MPI.COMM_WORLD, 5 << 20
-    wire = Wire(comm, {1 - comm.rank: 0}, 10.0)
-    sock = wire.start()[1 - comm.rank]
+    tunnel = MpiTunnel(comm, {1 - comm.rank: 0}, 10.0)
+    sock = tunnel.start()[1 - comm.rank]
     sock.settimeout(20.0)
     if comm.rank == 0:
         sock.sendall(long_text(0, 1, nbytes))
@@ -61,5 +61,5 @@ def test_what_was_sent_before_the_end_arrives_and_then_the_end():
     else:
         assert received(sock, nbytes + 1) == long_text(0, 1, nbytes)
         sock.close()
-    wire.close()
+    tunnel.close()
     comm.barrier()

@@ -103,7 +103,7 @@ def test_a_forked_child_ends_only_what_it_made():
     strategy.close()
 
 
-def sleep_there(shelf, seconds):
+def sleep_there(context, seconds):
     time.sleep(seconds)
 
 
@@ -114,7 +114,7 @@ def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent():
         client = strategy.extended.client
         asking = threading.Thread(target=client.ask, args=(0, "run", sleep_there, (1.0,)))
         asking.start()
-        while not client._lines[0]._lock.locked():
+        while not client._connections[0]._lock.locked():
             time.sleep(0.001)
         child = os.fork()
         if not child:

@@ -3,8 +3,8 @@
 import pytest
 
 from mpistrat.coordinator.arguments import Arguments
-from mpistrat.coordinator.chief.rounds import Rounds
-from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
+from mpistrat.coordinator.chief.round_queue import RoundQueue
+from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.coordinator.shipping import Function
 from mpistrat.ps.transport.roles import Member
@@ -13,7 +13,7 @@ from mpistrat.ps.transport.roles import Member
 @pytest.fixture
 def workers():
     members = [Member("worker", index, index + 1) for index in range(2)]
-    return [WorkerQueue(member, None) for member in members]
+    return [WorkerState(member, None) for member in members]
 
 
 def call(*needed):
@@ -22,7 +22,7 @@ def call(*needed):
 
 
 def test_a_worker_whose_call_waits_for_that_of_a_lost_one_gets_that_first(workers):
-    rounds = Rounds(workers)
+    rounds = RoundQueue(workers)
     first = call()
     second = call(first.value)
     rounds.add(first)
@@ -38,7 +38,7 @@ def test_a_worker_whose_call_waits_for_that_of_a_lost_one_gets_that_first(worker
 
 
 def test_a_workers_own_call_comes_before_that_of_a_lost_one(workers):
-    rounds = Rounds(workers)
+    rounds = RoundQueue(workers)
     calls = [call(), call()]
     for one in calls:
         rounds.add(one)

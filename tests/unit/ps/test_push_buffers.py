@@ -10,7 +10,7 @@ import pytest
 from mpistrat.collectives.backends.shared_memory.segment import Segment
 from mpistrat.errors import CommunicationTimeoutError, UsageError
 from mpistrat.ps.transport import push_buffers
-from mpistrat.ps.transport.push_buffers import Lodging, Rooms
+from mpistrat.ps.transport.push_buffers import MappedBuffers, PushBuffers
 from mpistrat.system.kernels import why_no_kernels
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
@@ -22,12 +22,15 @@ class Ps:
     """Reads what was handed over when it is told to, or when a member waits for it."""
 
     def __init__(self):
-        self.lodging, self.unread, self.settled = Lodging(), [], 0
+        self.mapped_buffers, self.unread, self.settled = MappedBuffers(), [], 0
         self.errors = []  # of what was sent before, told once it has done what it was asked
-        self.rooms = Rooms("worker 0", self.ask, self.settle)
+        self.buffers = PushBuffers("worker 0", self.ask, self.settle)
 
     def ask(self, operation, *arguments):
-        operations = {"enter_room": self.lodging.enter, "leave_room": self.lodging.leave}
+        operations = {
+            "map_buffer": self.mapped_buffers.map,
+            "unmap_buffer": self.mapped_buffers.unmap,
+        }
         result = operations[operation](*arguments)
         if self.errors:
             raise self.errors.pop()
@@ -35,25 +38,25 @@ class Ps:
 
     def settle(self):
         self.settled += 1
-        for lent in self.unread:
-            with self.lodging.reading(lent):
+        for buffered in self.unread:
+            with self.mapped_buffers.reading(buffered):
                 pass
         self.unread.clear()
 
     def hand_over(self, count):
-        parcel = self.rooms.parcel(count, (8,), FLOAT)
-        assert parcel.rows.shape == (count,)
-        assert parcel.values.shape == (count, 8)
-        parcel.rows[:], parcel.values[:] = 3, count
-        if parcel.lent is not None:
-            self.unread.append(parcel.lent)
-        return parcel
+        outgoing = self.buffers.outgoing_rows(count, (8,), FLOAT)
+        assert outgoing.rows.shape == (count,)
+        assert outgoing.values.shape == (count, 8)
+        outgoing.rows[:], outgoing.values[:] = 3, count
+        if outgoing.buffered is not None:
+            self.unread.append(outgoing.buffered)
+        return outgoing
 
 
 def test_what_is_written_is_read_in_place():
     ps = Ps()
-    lent = ps.hand_over(4321).lent
-    with ps.lodging.reading(lent) as (rows, values):
+    buffered = ps.hand_over(4321).buffered
+    with ps.mapped_buffers.reading(buffered) as (rows, values):
         assert rows.dtype == np.int64
         assert (rows == 3).all()
         assert values.dtype == FLOAT
@@ -64,52 +67,52 @@ def test_what_is_written_is_read_in_place():
 
 def test_what_is_small_goes_in_messages():
     ps = Ps()
-    assert ps.hand_over(0).lent is None
-    assert ps.hand_over(500).lent is None
-    assert ps.hand_over(1000).lent is not None
+    assert ps.hand_over(0).buffered is None
+    assert ps.hand_over(500).buffered is None
+    assert ps.hand_over(1000).buffered is not None
 
 
-def test_a_room_is_used_again_once_it_was_read():
+def test_a_buffer_is_used_again_once_it_was_read():
     ps = Ps()
     names = set()
     for _ in range(10):
-        names.add(ps.hand_over(2000).lent.room)
+        names.add(ps.hand_over(2000).buffered.buffer)
         ps.settle()
     assert len(names) == 1
 
 
-def test_who_finds_all_rooms_full_waits_until_they_were_read():
+def test_a_push_waits_while_all_buffers_are_full():
     ps = Ps()
-    names = [ps.hand_over(2000).lent.room for _ in range(5)]
+    names = [ps.hand_over(2000).buffered.buffer for _ in range(5)]
     assert len(set(names)) == 2
     assert ps.settled == 2
 
 
-def test_rooms_that_are_too_small_are_left_for_larger_ones():
+def test_buffers_that_are_too_small_give_way_to_larger_ones():
     ps = Ps()
-    small = {ps.hand_over(2000).lent.room for _ in range(2)}
-    large = {ps.hand_over(50_000).lent.room for _ in range(2)}
+    small = {ps.hand_over(2000).buffered.buffer for _ in range(2)}
+    large = {ps.hand_over(50_000).buffered.buffer for _ in range(2)}
     assert len(large) == 2
     assert not small & large
-    gone = push_buffers.Lent(small.pop(), 1, (8,), FLOAT)
-    with pytest.raises(KeyError), ps.lodging.reading(gone):
+    gone = push_buffers.BufferedRows(small.pop(), 1, (8,), FLOAT)
+    with pytest.raises(KeyError), ps.mapped_buffers.reading(gone):
         pass
 
 
 def test_all_full_of_what_was_not_sent_is_no_end():
     """Whoever holds them will send them after this one."""
     ps = Ps()
-    held = [ps.rooms.parcel(2000, (8,), FLOAT) for _ in range(3)]
-    assert [one.lent is None for one in held] == [False, False, True]
-    held[0].give_up()
-    assert ps.rooms.parcel(2000, (8,), FLOAT).lent.room == held[0].lent.room
+    held = [ps.buffers.outgoing_rows(2000, (8,), FLOAT) for _ in range(3)]
+    assert [one.buffered is None for one in held] == [False, False, True]
+    held[0].release()
+    assert ps.buffers.outgoing_rows(2000, (8,), FLOAT).buffered.buffer == held[0].buffered.buffer
 
 
 def test_a_ps_that_cannot_map_them_gets_messages(monkeypatch):
     ps = Ps()
     monkeypatch.setattr(push_buffers, "namespace", iter(["one", "another"]).__next__)
-    assert ps.hand_over(2000).lent is None
-    assert ps.hand_over(2000).lent is None  # and is not asked again
+    assert ps.hand_over(2000).buffered is None
+    assert ps.hand_over(2000).buffered is None  # and is not asked again
 
 
 def test_without_memory_there_are_messages(monkeypatch):
@@ -120,7 +123,7 @@ def test_without_memory_there_are_messages(monkeypatch):
     gc.collect()
     before = set(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(Segment, "allocate", refuse)
-    assert ps.hand_over(2000).lent is None
+    assert ps.hand_over(2000).buffered is None
     gc.collect()
     assert set(os.listdir("/proc/self/fd")) == before
 
@@ -130,15 +133,15 @@ def test_nothing_is_left_of_a_member_that_has_ended():
     before = set(os.listdir("/proc/self/fd"))
     ps = Ps()
     ps.hand_over(2000)
-    ps.lodging.forget("worker 1")
+    ps.mapped_buffers.forget("worker 1")
     ps.settle()
-    ps.lodging.forget("worker 0")
+    ps.mapped_buffers.forget("worker 0")
     del ps
     gc.collect()
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_an_error_of_an_earlier_change_leaves_no_room_behind():
+def test_an_error_of_an_earlier_change_leaves_no_buffer_behind():
     gc.collect()
     before = set(os.listdir("/proc/self/fd"))
     ps = Ps()
@@ -147,7 +150,7 @@ def test_an_error_of_an_earlier_change_leaves_no_room_behind():
         ps.hand_over(2000)
     gc.collect()
     assert set(os.listdir("/proc/self/fd")) == before
-    assert ps.hand_over(2000).lent is not None
+    assert ps.hand_over(2000).buffered is not None
 
 
 def test_a_ps_that_does_not_answer_is_told():
@@ -155,11 +158,11 @@ def test_a_ps_that_does_not_answer_is_told():
     ps.errors = [CommunicationTimeoutError("waited for ps 0")]
     with pytest.raises(CommunicationTimeoutError, match="waited for ps 0"):
         ps.hand_over(2000)
-    assert ps.hand_over(2000).lent is not None  # it is asked again
+    assert ps.hand_over(2000).buffered is not None  # it is asked again
 
 
 @pytest.mark.parametrize("end", ["the member", "the ps"])
-def test_rooms_leave_descriptors_for_others(end, monkeypatch):
+def test_buffers_leave_descriptors_for_others(end, monkeypatch):
     before = set(os.listdir("/proc/self/fd"))
     asked = []
 
@@ -170,12 +173,12 @@ def test_rooms_leave_descriptors_for_others(end, monkeypatch):
 
     monkeypatch.setattr(push_buffers, "check_descriptor", limited)
     ps = Ps()
-    assert ps.hand_over(4321).lent is None
+    assert ps.hand_over(4321).buffered is None
     assert len(asked) == (1 if end == "the member" else 2)
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_closed_ends_leave_their_rooms():
+def test_closed_ends_unmap_their_buffers():
     before = set(os.listdir("/proc/self/fd"))
     ps = Ps()
     for count in (4321, 5000):
@@ -183,9 +186,9 @@ def test_closed_ends_leave_their_rooms():
     ps.settle()
     gc.disable()
     try:
-        ps.rooms.close()
-        ps.lodging.close()
+        ps.buffers.close()
+        ps.mapped_buffers.close()
         assert set(os.listdir("/proc/self/fd")) == before
     finally:
         gc.enable()
-    assert ps.hand_over(4321).lent is None
+    assert ps.hand_over(4321).buffered is None

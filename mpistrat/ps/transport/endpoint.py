@@ -1,4 +1,4 @@
-"""`Seat`: one member's role in a job, and its connections to other members."""
+"""`Endpoint`: one member's role in a job, and its connections to other members."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mpistrat.errors import PeerLostError
 from mpistrat.ps.transport.roles import Member, Roster
 from mpistrat.ps.transport.stream import Stream
 
-__all__ = ["Seat", "embedded_seats"]
+__all__ = ["Endpoint", "embedded_endpoints"]
 
 
 _FAREWELL_S = 1.0  # how long who has failed waits for the others; some run long functions
 
 
-class Seat:
+class Endpoint:
     """A member of a job, connected to the others.
 
     Parameters
@@ -32,7 +32,7 @@ class Seat:
         The connections, by member.
     uid
         Of the job, the same for all of its members.
-    hang_up
+    on_close
         Called once after the connections were closed, if they need more than that.
     """
 
@@ -42,10 +42,10 @@ class Seat:
         roster: Roster,
         streams: Mapping[Member, Stream],
         uid: str,
-        hang_up: Callable[[], None] = lambda: None,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self.me, self.roster, self.uid = me, roster, uid
-        self._hang_up = hang_up
+        self._on_close = on_close
         self.streams = dict(streams)
 
     def fail(self, reason: str) -> None:
@@ -68,10 +68,10 @@ class Seat:
         """End all connections; who is at the other end sees this member end. Idempotent."""
         for stream in self.streams.values():
             stream.close()
-        self._hang_up()
+        self._on_close()
 
 
-def embedded_seats(roster: Roster) -> dict[Member, Seat]:
+def embedded_endpoints(roster: Roster) -> dict[Member, Endpoint]:
     """Return the seats of all members in one process, connected with each other. **Local.**"""
     streams: dict[Member, dict[Member, Stream]] = {one: {} for one in roster.members}
     for first, second in combinations(roster.members, 2):
@@ -80,7 +80,7 @@ def embedded_seats(roster: Roster) -> dict[Member, Seat]:
             streams[first][second] = Stream(one, str(second))
             streams[second][first] = Stream(other, str(first))
     uid = secrets.token_hex(8)
-    return {one: Seat(one, roster, streams[one], uid) for one in roster.members}
+    return {one: Endpoint(one, roster, streams[one], uid) for one in roster.members}
 
 
 def _has_ended(stream: Stream) -> bool:

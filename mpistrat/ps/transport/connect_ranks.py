@@ -13,20 +13,20 @@ from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.ps.transport.connections import Seat
-from mpistrat.ps.transport.handshake import Door, knock
+from mpistrat.ps.transport.endpoint import Endpoint
+from mpistrat.ps.transport.local_sockets import LocalListener, connect_local
 from mpistrat.ps.transport.roles import Member, Roster, member_of, replica_devices
 from mpistrat.ps.transport.stream import Stream
 from mpistrat.system.liveness import udp
 
 if TYPE_CHECKING:
-    from mpistrat.ps.transport.mpi_tunnel import Wire
+    from mpistrat.ps.transport.mpi_tunnel import MpiTunnel
 
-__all__ = ["meet"]
+__all__ = ["connect_ranks"]
 
 
 @dataclass(frozen=True)
-class _Card:
+class _Contact:
     """What a rank tells the others of itself, over MPI only.
 
     Attributes
@@ -56,14 +56,14 @@ class _Card:
         return self.host, self.network
 
 
-def meet(
+def connect_ranks(
     resolver: ClusterResolver,
     communicator: Communicator,
     wanted: Sequence[str],
     comm: Any = None,
     devices: Sequence[str] | None = None,
-) -> Seat:
-    """Take this rank's seat. **Collective** over all ranks of the job.
+) -> Endpoint:
+    """Return this rank's role and its connections. **Collective** over all ranks of the job.
 
     Parameters
     ----------
@@ -90,20 +90,20 @@ def meet(
     rank = communicator.rank
     with communicator.checking():
         me = _on_devices(member_of(resolver, rank, wanted), devices)
-    with Door(communicator.size) as door:
-        card = _Card(me, host_name(), _network(), door.name, udp.here(), door.token)
-        cards: list[_Card] = communicator.allgather_object(card)
+    with LocalListener(communicator.size) as listener:
+        contact = _Contact(me, host_name(), _network(), listener.name, udp.here(), listener.token)
+        contacts: list[_Contact] = communicator.allgather_object(contact)
         with communicator.checking():
-            roster = Roster([one.member for one in cards])
-            uid = cards[roster.chief.rank].name.hex()
-        streams = _connected(door, cards, rank)
-    wire = _wire(cards, rank, comm)
-    if wire is None:
-        return Seat(me, roster, streams, uid)
-    for other, sock in wire.start().items():
-        member = cards[other].member
+            roster = Roster([one.member for one in contacts])
+            uid = contacts[roster.chief.rank].name.hex()
+        streams = _connected(listener, contacts, rank)
+    tunnel = _tunnel(contacts, rank, comm)
+    if tunnel is None:
+        return Endpoint(me, roster, streams, uid)
+    for other, sock in tunnel.start().items():
+        member = contacts[other].member
         streams[member] = Stream(sock, str(member), other)
-    return Seat(me, roster, streams, uid, wire.close)
+    return Endpoint(me, roster, streams, uid, tunnel.close)
 
 
 def _on_devices(me: Member, devices: Sequence[str] | None) -> Member:
@@ -118,37 +118,41 @@ def _on_devices(me: Member, devices: Sequence[str] | None) -> Member:
     return me
 
 
-def _connected(door: Door, cards: Sequence[_Card], rank: int) -> dict[Member, Stream]:
-    """Connect to lower ranks, which have their doors open by now, and let higher ones in."""
-    me, place = cards[rank].member, cards[rank].place
-    near = {one.member.rank: one for one in cards if one.place == place}
-    peers = {other: card for other, card in near.items() if me.talks_to(card.member)}
+def _connected(
+    listener: LocalListener, contacts: Sequence[_Contact], rank: int
+) -> dict[Member, Stream]:
+    """Connect to lower ranks, which have their sockets open by now, and accept higher ones."""
+    me, place = contacts[rank].member, contacts[rank].place
+    near = {one.member.rank: one for one in contacts if one.place == place}
+    peers = {other: contact for other, contact in near.items() if me.talks_to(contact.member)}
     streams = {}
-    for other, card in peers.items():
+    for other, contact in peers.items():
         if other < rank:
-            sock = knock(card.name, card.token, rank, card.member, config.timeout_s())
-            streams[card.member] = Stream(sock, str(card.member), other)
-    later = {other: card.member for other, card in peers.items() if other > rank}
-    for other, sock in door.let_in(later, config.timeout_s()).items():
+            sock = connect_local(
+                contact.name, contact.token, rank, contact.member, config.timeout_s()
+            )
+            streams[contact.member] = Stream(sock, str(contact.member), other)
+    later = {other: contact.member for other, contact in peers.items() if other > rank}
+    for other, sock in listener.accept(later, config.timeout_s()).items():
         streams[later[other]] = Stream(sock, str(later[other]), other)
     return streams
 
 
-def _far(cards: Sequence[_Card], rank: int) -> list[Member]:
+def _far(contacts: Sequence[_Contact], rank: int) -> list[Member]:
     """Return whom a rank talks to and cannot reach by sockets: those on other machines."""
-    mine = cards[rank]
-    others = [one.member for one in cards if one.place != mine.place]
+    mine = contacts[rank]
+    others = [one.member for one in contacts if one.place != mine.place]
     return [one for one in others if mine.member.talks_to(one)]
 
 
-def _wire(cards: Sequence[_Card], rank: int, comm: Any) -> Wire | None:
+def _tunnel(contacts: Sequence[_Contact], rank: int, comm: Any) -> MpiTunnel | None:
     """Connect to members on other machines. **Collective** if there are any in the job."""
-    if not any(_far(cards, one) for one in range(len(cards))):
+    if not any(_far(contacts, one) for one in range(len(contacts))):
         return None
-    from mpistrat.ps.transport.mpi_tunnel import Wire
+    from mpistrat.ps.transport.mpi_tunnel import MpiTunnel
 
-    peers = {member.rank: cards[member.rank].port for member in _far(cards, rank)}
-    return Wire(mpi.world() if comm is None else comm, peers, config.timeout_s())
+    peers = {member.rank: contacts[member.rank].port for member in _far(contacts, rank)}
+    return MpiTunnel(mpi.world() if comm is None else comm, peers, config.timeout_s())
 
 
 def _network() -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from mpistrat.tables.update_rules import Rule
 from mpistrat.types import Array
 
-__all__ = ["Move"]
+__all__ = ["OptimizerUpdate"]
 
 
 @dataclass(frozen=True)
-class Move:
+class OptimizerUpdate:
     """The gradient of a variable, and what else an optimizer's rule needs.
 
     Attributes

@@ -13,7 +13,7 @@ from mpistrat.coordinator.shipping import Function
 from mpistrat.ps.transport.roles import Member
 from mpistrat.ps.transport.stream import Stream
 
-__all__ = ["Call", "WorkerQueue"]
+__all__ = ["Call", "WorkerState"]
 
 _AHEAD_S = 0.002  # how much work a worker is given beyond what it is doing
 _MOST_AHEAD = 256  # calls
@@ -62,7 +62,7 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class WorkerQueue:
+class WorkerState:
     """A worker as the chief sees it.
 
     Attributes

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
+from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
 
-__all__ = ["AsTheyCome"]
+__all__ = ["UnorderedQueue"]
 
 
-class AsTheyCome:
+class UnorderedQueue:
     """Calls that wait for a worker, in the order in which they were scheduled.
 
     Parameters
@@ -21,7 +21,7 @@ class AsTheyCome:
         How many calls before it a call may run beside, or None for any number.
     """
 
-    def __init__(self, workers: Sequence[WorkerQueue], max_staleness: int | None) -> None:
+    def __init__(self, workers: Sequence[WorkerState], max_staleness: int | None) -> None:
         self._workers = workers
         self.max_staleness = max_staleness
         self._pending: deque[Call] = deque()
@@ -62,7 +62,7 @@ class AsTheyCome:
         self._pending.clear()
         return dropped
 
-    def take_for(self, worker: WorkerQueue, chosen: Sequence[Call]) -> Call | None:
+    def take_for(self, worker: WorkerState, chosen: Sequence[Call]) -> Call | None:
         """Return a call for a worker, beside those chosen just now; None if it gets none."""
         del worker  # all are alike
         if not self._pending or not self._may_begin(chosen):

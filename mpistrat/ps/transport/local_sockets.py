@@ -20,14 +20,14 @@ from mpistrat.ps.transport.roles import Member
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Door", "knock"]
+__all__ = ["LocalListener", "connect_local"]
 
 _TOKEN_BYTES = 16
 _RANK_BYTES = 4
-_MOST_STRANGERS = 64  # that have shown nothing yet, beyond the peers; then the oldest has to go
+_MOST_UNKNOWN = 64  # that have shown nothing yet, beyond the peers; then the oldest has to go
 
 
-class Door:
+class LocalListener:
     """A socket that listens for peers.
 
     Parameters
@@ -46,7 +46,7 @@ class Door:
     def __init__(self, peers: int) -> None:
         self.name = b"\0mpistrat-" + secrets.token_hex(16).encode()
         self.token = secrets.token_bytes(_TOKEN_BYTES)
-        self._most = peers + _MOST_STRANGERS
+        self._most = peers + _MOST_UNKNOWN
         self._unknown: dict[int, tuple[socket.socket, bytearray]] = {}  # and what each has shown
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.bind(self.name)
@@ -63,7 +63,7 @@ class Door:
             sock.close()
         self._sock.close()
 
-    def let_in(self, expected: Mapping[int, Member], timeout_s: float) -> dict[int, socket.socket]:
+    def accept(self, expected: Mapping[int, Member], timeout_s: float) -> dict[int, socket.socket]:
         """Return a connection to each of some ranks; whoever else comes delays nobody.
 
         Raises
@@ -103,7 +103,7 @@ class Door:
         return self._unknown.pop(fd)[0]
 
     def _listen_to(self, fd: int, missing: list[int], found: dict[int, socket.socket]) -> None:
-        """Take in what somebody shows; let in who has shown all of it, if it is right."""
+        """Take in what somebody shows; accept it if all of it is here and right."""
         sock, shown = self._unknown[fd]
         try:
             new = sock.recv(_TOKEN_BYTES + _RANK_BYTES - len(shown))
@@ -123,8 +123,10 @@ class Door:
             sock.close()
 
 
-def knock(name: bytes, token: bytes, rank: int, member: Member, timeout_s: float) -> socket.socket:
-    """Return a connection to the door of `member`, for `rank`.
+def connect_local(
+    name: bytes, token: bytes, rank: int, member: Member, timeout_s: float
+) -> socket.socket:
+    """Return a connection to the listener of `member`, for `rank`.
 
     Raises
     ------

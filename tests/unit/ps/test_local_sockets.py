@@ -7,16 +7,16 @@ from contextlib import suppress
 import pytest
 
 from mpistrat.errors import CommunicationTimeoutError, PeerLostError
-from mpistrat.ps.transport.handshake import Door, knock
+from mpistrat.ps.transport.local_sockets import LocalListener, connect_local
 from mpistrat.ps.transport.roles import Member
 
 LONG_S = 20.0
 ME, PEER = Member("ps", 0, 3), Member("worker", 1, 7)
 
 
-def connect(door, shown=b""):
+def connect(listener, shown=b""):
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.connect(door.name)
+    sock.connect(listener.name)
     sock.sendall(shown)
     return sock
 
@@ -30,13 +30,13 @@ def is_closed(sock):
 
 
 def test_peers_come_in_whoever_else_stands_in_the_door():
-    with Door(2) as door:
-        silent = [connect(door), connect(door, door.token), connect(door, b"\0")]
-        wrong = connect(door, bytes(16) + (7).to_bytes(4, "little"))
-        other = connect(door, door.token + (8).to_bytes(4, "little"))
-        connect(door).close()
-        peer = knock(door.name, door.token, 7, ME, LONG_S)
-        found = door.let_in({7: PEER}, LONG_S)
+    with LocalListener(2) as listener:
+        silent = [connect(listener), connect(listener, listener.token), connect(listener, b"\0")]
+        wrong = connect(listener, bytes(16) + (7).to_bytes(4, "little"))
+        other = connect(listener, listener.token + (8).to_bytes(4, "little"))
+        connect(listener).close()
+        peer = connect_local(listener.name, listener.token, 7, ME, LONG_S)
+        found = listener.accept({7: PEER}, LONG_S)
         assert list(found) == [7]
         peer.sendall(b"hello")
         assert found[7].recv(5) == b"hello"
@@ -48,23 +48,25 @@ def test_peers_come_in_whoever_else_stands_in_the_door():
 
 
 def test_a_crowd_of_strangers_keeps_nobody_out():
-    with Door(1) as door:
+    with LocalListener(1) as listener:
         crowd = []
         is_over = threading.Event()
 
         def come():
-            with suppress(OSError):  # when the door is gone
+            with suppress(OSError):  # when the listener is gone
                 while not is_over.is_set() and len(crowd) < 300:
-                    crowd.append(connect(door))
+                    crowd.append(connect(listener))
 
         stranger = threading.Thread(target=come)
         stranger.start()
         peers = []
         knocking = threading.Thread(
-            target=lambda: peers.append(knock(door.name, door.token, 7, ME, LONG_S))
+            target=lambda: peers.append(
+                connect_local(listener.name, listener.token, 7, ME, LONG_S)
+            )
         )
         knocking.start()
-        found = door.let_in({7: PEER}, LONG_S)
+        found = listener.accept({7: PEER}, LONG_S)
         is_over.set()
         assert list(found) == [7]
     stranger.join(LONG_S)
@@ -74,25 +76,28 @@ def test_a_crowd_of_strangers_keeps_nobody_out():
 
 
 def test_who_does_not_come_is_named():
-    with Door(1) as door, pytest.raises(CommunicationTimeoutError, match=r"worker 1 \(rank 7\)"):
-        door.let_in({7: PEER}, 0.05)
+    with (
+        LocalListener(1) as listener,
+        pytest.raises(CommunicationTimeoutError, match=r"worker 1 \(rank 7\)"),
+    ):
+        listener.accept({7: PEER}, 0.05)
 
 
 def test_a_member_that_has_ended_is_named():
-    with Door(1) as door:
+    with LocalListener(1) as listener:
         pass
     with pytest.raises(PeerLostError, match=r"ps 0 \(rank 3\) has ended") as caught:
-        knock(door.name, door.token, 7, ME, LONG_S)
+        connect_local(listener.name, listener.token, 7, ME, LONG_S)
     assert caught.value.rank == 3
 
 
 def test_a_member_that_accepts_nobody_is_named():
-    with Door(1) as door:
+    with LocalListener(1) as listener:
         crowd = []
 
         def fill():
             while len(crowd) < 10_000:
-                crowd.append(knock(door.name, door.token, 7, ME, 0.05))
+                crowd.append(connect_local(listener.name, listener.token, 7, ME, 0.05))
 
         with pytest.raises(CommunicationTimeoutError, match=r"ps 0 \(rank 3\)"):
             fill()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from mpistrat.coordinator.chief.scheduled_calls import Call, WorkerQueue
+from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
 from mpistrat.ps.transport.roles import Member
 
-__all__ = ["Rounds"]
+__all__ = ["RoundQueue"]
 
 
-class Rounds:
+class RoundQueue:
     """Calls that wait for a worker; as many of them as there are workers make a round.
 
     Parameters
@@ -29,7 +29,7 @@ class Rounds:
     max_staleness = None
     concerns_all = True
 
-    def __init__(self, workers: Sequence[WorkerQueue]) -> None:
+    def __init__(self, workers: Sequence[WorkerState]) -> None:
         self._workers = workers
         self._pending: deque[Call] = deque()  # of later rounds
         self._members: list[Call] = []  # of this round, by their places
@@ -77,7 +77,7 @@ class Rounds:
         self._pending.clear()
         return dropped
 
-    def take_for(self, worker: WorkerQueue, chosen: Sequence[Call]) -> Call | None:
+    def take_for(self, worker: WorkerState, chosen: Sequence[Call]) -> Call | None:
         """Return a call of this round for a worker, or None."""
         del chosen
         self._fill()
@@ -89,7 +89,7 @@ class Rounds:
         place = next(ready, None)
         return None if place is None else self._idle.pop(place)
 
-    def _stands_in(self, worker: WorkerQueue, place: int) -> bool:
+    def _stands_in(self, worker: WorkerState, place: int) -> bool:
         """Tell whether a worker may do what that of a place, which has ended, would have done.
 
         With more replicas or fewer it would take another share of the round's batch.
