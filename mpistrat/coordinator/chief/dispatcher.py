@@ -23,6 +23,7 @@ from mpistrat.errors import (
     MpistratError,
 )
 from mpistrat.ps.client.client import Client
+from mpistrat.ps.messages import ApplyRound, SumRound
 from mpistrat.ps.transport.roles import Member
 
 __all__ = ["Dispatcher"]
@@ -219,8 +220,7 @@ class Dispatcher:
             return
         failure: Exception | None = None
         try:
-            servers = range(self._client.num_ps)
-            self._client.ask_each(dict.fromkeys(servers, ("sum_round", numbers)))
+            self._client.ask_all_ps(SumRound(numbers))
             if numbers:  # nothing is wrong on any ps, so all apply it or, else, none
                 self._apply_round()
         except (CommunicationError, CoordinatorError) as error:
@@ -238,11 +238,9 @@ class Dispatcher:
 
     def _apply_round(self) -> None:
         """Let all ps apply what they have summed; ask again while one lacks memory for that."""
-        servers = range(self._client.num_ps)
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
-            found = self._client.ask_each(dict.fromkeys(servers, ("end_round",)))
-            lacking = [one for one in found.values() if one]
+            lacking = [one for one in self._client.ask_all_ps(ApplyRound()) if one]
             if not lacking:
                 return
         raise failures.half_applied(lacking)

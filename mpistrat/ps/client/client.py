@@ -8,17 +8,29 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mpistrat import config
 from mpistrat.errors import ClosedError, ContextError, MpistratError, PeerLostError
+from mpistrat.ps.messages import (
+    Change,
+    ChangeSeveral,
+    Drop,
+    Flush,
+    Message,
+    Question,
+    Several,
+)
+from mpistrat.ps.transport.encoding import Encoded, encoded
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.push_buffers import OutgoingRows, PushBuffers
 from mpistrat.ps.transport.stream import Stream
 
 __all__ = ["Client"]
+
+T = TypeVar("T")
 
 
 class Client:
@@ -40,7 +52,7 @@ class Client:
         self.endpoint = endpoint
         self._connections = [_Connection(endpoint.streams[one]) for one in endpoint.roster.ps]
         self._push_buffers = [
-            PushBuffers(str(endpoint.me), partial(self.ask, ps), partial(self.ask, ps, "flush"))
+            PushBuffers(str(endpoint.me), partial(self.ask, ps), partial(self.ask, ps, Flush()))
             for ps in range(len(self._connections))
         ]
         self._dropped: deque[tuple[int, int]] = deque()
@@ -50,12 +62,12 @@ class Client:
         """Number of parameter servers."""
         return len(self._connections)
 
-    def tell(self, ps: int, operation: str, *arguments: Any) -> None:
+    def tell(self, ps: int, change: Change) -> None:
         """Send a change to a ps; returns when it has been sent, not when it has been made."""
         connection = self._connections[ps]
         with connection.held():
             connection.has_told = True
-            connection.send(operation, arguments)
+            connection.send(change)
 
     def outgoing_rows(
         self, ps: int, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]
@@ -77,9 +89,9 @@ class Client:
         with suppress(IndexError):  # another thread may take them, too
             while True:
                 ps, key = self._dropped.popleft()
-                self.tell(ps, "drop", key)
+                self.tell(ps, Drop(key))
 
-    def ask(self, ps: int, operation: str, *arguments: Any) -> Any:
+    def ask(self, ps: int, question: Question[T]) -> T:
         """Return what a ps answers.
 
         Raises
@@ -97,60 +109,65 @@ class Client:
             self._drop()
         connection = self._connections[ps]
         with connection.held():
-            connection.send(operation, arguments)
-            return connection.answer()
+            connection.send(question)
+            answer: T = connection.answer()
+            return answer
 
-    def ask_all(self, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return the answers to several requests, by one message to each ps that gets any.
+    def ask_all(self, questions: Sequence[tuple[int, Question[T]]]) -> list[T]:
+        """Return the answers to several questions, by one message to each ps that gets any.
 
         Parameters
         ----------
-        requests
-            ``(ps, operation, arguments...)`` each.
+        questions
+            Each with the index of its ps.
         """
-        if len(requests) == 1:
-            return [self.ask(*requests[0])]
-        grouped = _grouped(requests)
-        answers = self.ask_each({ps: ("all", list(found)) for ps, found in grouped.items()})
+        if len(questions) == 1:
+            return [self.ask(*questions[0])]
+        grouped = _grouped(questions)
+        answers = self.ask_each({ps: Several(found) for ps, found in grouped.items()})
         remaining = {ps: iter(found) for ps, found in answers.items()}
-        return [next(remaining[ps]) for ps, *_ in requests]
+        return [next(remaining[ps]) for ps, _ in questions]
 
-    def tell_all(self, changes: Sequence[tuple[Any, ...]]) -> None:
+    def tell_all(self, changes: Sequence[tuple[int, Change]]) -> None:
         """Send several changes, by one message to each ps that gets any."""
         if len(changes) == 1:
             self.tell(*changes[0])
             return
         for ps, found in _grouped(changes).items():
-            self.tell(ps, "tell_all", found)
+            self.tell(ps, ChangeSeveral(found))
 
-    def ask_each(self, requests: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
-        """Ask several ps at once: `requests` has an operation with its arguments for each."""
-        found = [(ps, self._connections[ps]) for ps in sorted(requests)]
+    def ask_each(self, questions: Mapping[int, Question[T]]) -> dict[int, T]:
+        """Ask several ps at once, one question each; return the answers by ps."""
+        found = [(ps, self._connections[ps]) for ps in sorted(questions)]
         with ExitStack() as stack:
             for _, connection in found:
                 stack.enter_context(connection.held())
             for ps, connection in found:
-                connection.send(requests[ps][0], tuple(requests[ps][1:]))
+                connection.send(questions[ps])
             return _all_or_error({ps: connection.outcome() for ps, connection in found})
+
+    def ask_all_ps(self, question: Question[T]) -> list[T]:
+        """Ask all ps the same at once; return their answers in their order."""
+        return [*self.ask_each(dict.fromkeys(range(self.num_ps), question)).values()]
 
     def settle(self, ps: int) -> None:
         """Wait until what was sent to a ps is done, before what it keeps is read in place."""
         if self._connections[ps].has_told:
-            self.ask(ps, "flush")
+            self.ask(ps, Flush())
 
     def flush(self) -> None:
         """Wait until all changes that were sent are made; raise what went wrong with one."""
         self._connections[0].check()
         told = [ps for ps, connection in enumerate(self._connections) if connection.has_told]
         if told:
-            self.ask_each(dict.fromkeys(told, ("flush",)))
+            self.ask_each(dict.fromkeys(told, Flush()))
 
 
-def _grouped(requests: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
-    """Return requests without their ps, by it."""
-    grouped: dict[int, list[tuple[Any, ...]]] = {}
-    for ps, *rest in requests:
-        grouped.setdefault(ps, []).append(tuple(rest))
+def _grouped(messages: Sequence[tuple[int, Message]]) -> dict[int, list[Encoded]]:
+    """Return messages, encoded, by their ps."""
+    grouped: dict[int, list[Encoded]] = {}
+    for ps, message in messages:
+        grouped.setdefault(ps, []).append(encoded(message))
     return grouped
 
 
@@ -195,11 +212,11 @@ class _Connection:
         if self._stream.fileno() < 0:
             raise ClosedError("this strategy was closed; make a new one")
 
-    def send(self, operation: str, arguments: tuple[Any, ...]) -> None:
+    def send(self, message: Message) -> None:
         self.check()
         self._number += 1
         try:
-            self._stream.send((self._number, operation, *arguments), config.timeout_s())
+            self._stream.send((self._number, *encoded(message)), config.timeout_s())
         except PeerLostError as error:
             raise self._lost(error) from error
 

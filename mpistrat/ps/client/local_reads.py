@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from mpistrat.errors import BackendUnavailableError, TornReadError
 from mpistrat.ps.client.client import Client
+from mpistrat.ps.messages import ShareHandle
 from mpistrat.ps.storage.shard import Shard, ShardReader
 from mpistrat.tables.row_ranges import RowRanges
 from mpistrat.types import Array
@@ -104,7 +105,7 @@ class LocalReader:
 
     def _found(self) -> ShardReader | None:
         if not self._is_known:
-            handle = self._client.ask(self._ps, "handle", self._key)
+            handle = self._client.ask(self._ps, ShareHandle(self._key))
             try:
                 self._reader = Shard.attach(handle)
             except BackendUnavailableError:

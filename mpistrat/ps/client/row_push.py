@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.ps.client.client import Client
+from mpistrat.ps.messages import Scatter, ScatterBuffered
 from mpistrat.ps.transport.push_buffers import OutgoingRows
 from mpistrat.system.kernels import kernels, why_no_kernels
 from mpistrat.tables.row_ranges import RowRanges
@@ -70,9 +71,9 @@ class RowPush:
     def _send(self, ps: int, key: int, outgoing: OutgoingRows) -> None:
         what = "add" if self._what == "sub" else self._what
         if outgoing.buffered is not None:
-            self._client.tell(ps, "scatter_buffered", key, what, outgoing.buffered)
+            self._client.tell(ps, ScatterBuffered(key, what, outgoing.buffered))
         elif outgoing.rows.size:
-            self._client.tell(ps, "scatter", key, what, outgoing.rows, outgoing.values)
+            self._client.tell(ps, Scatter(key, what, outgoing.rows, outgoing.values))
 
     def _fill(self, outgoing: Sequence[OutgoingRows], rows: Array, values: Array) -> None:
         native: Any = kernels()
@@ -85,4 +86,4 @@ class RowPush:
         for (ps, key), route in zip(places, self._ranges.route(rows), strict=True):
             if route.rows.size:
                 mine = route.take(values)
-                self._client.tell(ps, "scatter", key, self._what, route.rows, mine)
+                self._client.tell(ps, Scatter(key, self._what, route.rows, mine))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpistrat.ps.client.client import Client
+from mpistrat.ps.messages import Run
 
 __all__ = ["ServerHandle"]
 
@@ -40,4 +41,4 @@ class ServerHandle:
         Exception
             What it raised, or as for ``Client.ask``.
         """
-        return self.client.ask(self.ps, "run", function, arguments)
+        return self.client.ask(self.ps, Run(function, arguments))

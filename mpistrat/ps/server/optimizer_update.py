@@ -1,9 +1,11 @@
-"""One update of an optimizer, as it is sent to a parameter server."""
+"""One update of an optimizer: what travels to a parameter server, and how it is applied there."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
+from mpistrat.ps.server.context import ServerContext
 from mpistrat.tables.update_rules import Rule
 from mpistrat.types import Array
 
@@ -34,3 +36,22 @@ class OptimizerUpdate:
     gradient: Array
     step: int
     learning_rate: float
+
+    def apply(self, context: ServerContext, key: int) -> None:
+        """Change a variable of a ps, and its slots, which are variables there too."""
+        shard, step = context.shard(key), (self.step, self.learning_rate)
+        slots = {name: context.shard(slot) for name, slot in self.slots.items()}
+        if self.rows is not None and self.rule.leaves_rows:
+            part = shard.read_rows(self.rows)
+            kept = {name: slot.read_rows(self.rows) for name, slot in slots.items()}
+            self.rule.apply(part, kept, self.gradient, *step)
+            shard.assign_rows(self.rows, part)
+            for name, slot in slots.items():
+                slot.assign_rows(self.rows, kept[name])
+            return
+        with ExitStack() as stack:
+            arrays = {n: stack.enter_context(slot.rewriting()) for n, slot in slots.items()}
+            if self.rows is None:
+                shard.apply(self.rule, arrays, self.gradient, *step)
+            else:
+                shard.apply_rows(self.rule, arrays, self.rows, self.gradient, *step)

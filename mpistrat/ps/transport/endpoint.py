@@ -10,6 +10,8 @@ from contextlib import suppress
 from itertools import combinations
 
 from mpistrat.errors import PeerLostError
+from mpistrat.ps.messages import Fail
+from mpistrat.ps.transport.encoding import encoded
 from mpistrat.ps.transport.roles import Member, Roster
 from mpistrat.ps.transport.stream import Stream
 
@@ -56,7 +58,9 @@ class Endpoint:
         listening = []
         for member, stream in self.streams.items():
             with suppress(PeerLostError):  # who has ended needs to be told nothing
-                stream.post((0, "fail", reason) if member.task_type == "ps" else ("fail", reason))
+                found = encoded(Fail(reason))
+                # A ps expects the number of a request before the message.
+                stream.post((0, *found) if member.task_type == "ps" else found)
                 listening.append(stream)
         end = time.monotonic() + _FAREWELL_S
         while listening and time.monotonic() < end:

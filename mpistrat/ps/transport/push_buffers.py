@@ -17,6 +17,7 @@ import numpy as np
 
 from mpistrat.collectives.backends.shared_memory import segment
 from mpistrat.errors import CommunicationError
+from mpistrat.ps.messages import MapBuffer, Question, UnmapBuffer
 from mpistrat.ps.storage.memory import check_descriptor, namespace
 from mpistrat.system.kernels import kernels, why_no_kernels
 from mpistrat.types import Array
@@ -109,7 +110,9 @@ class PushBuffers:
         Ask the ps something; wait until it has done all that was sent.
     """
 
-    def __init__(self, member: str, ask: Callable[..., Any], settle: Callable[[], object]) -> None:
+    def __init__(
+        self, member: str, ask: Callable[[Question[Any]], Any], settle: Callable[[], object]
+    ) -> None:
         self._member, self._ask, self._settle = member, ask, settle
         self._buffers: list[_Buffer] = []
         self._lock = threading.Lock()
@@ -155,7 +158,7 @@ class PushBuffers:
         for buffer in self._buffers:
             if buffer.segment.nbytes < nbytes and buffer.try_take():
                 self._buffers.remove(buffer)
-                self._ask("unmap_buffer", buffer.name)
+                self._ask(UnmapBuffer(buffer.name))
                 return self._new(nbytes)
         return None
 
@@ -180,12 +183,13 @@ class PushBuffers:
     def _ask_to_map(self, mapped: segment.Segment) -> bool:
         """Ask the parameter server to map a buffer; return whether it has."""
         place = namespace(), mapped.path, mapped.nbytes, mapped.nonce
+        question = MapBuffer(self._member, *place)
         try:
-            return bool(self._ask("map_buffer", self._member, *place))
+            return bool(self._ask(question))
         except CommunicationError:
             raise
         except Exception:  # raised by an earlier change; the ps has mapped the buffer
-            self._ask("unmap_buffer", mapped.nonce)
+            self._ask(UnmapBuffer(mapped.nonce))
             raise
 
 
@@ -206,12 +210,12 @@ class MappedBuffers:
     def __init__(self) -> None:
         self._buffers: dict[str, tuple[str, segment.Segment]] = {}
 
-    def map(self, member: str, space: str, path: str, nbytes: int, name: str) -> bool:
+    def map(self, wanted: MapBuffer) -> bool:
         """Map a member's buffer; return False if that is not possible."""
-        if space != namespace():
+        if wanted.namespace != namespace():
             return False
         try:
-            mapped = segment.open_existing(path, nbytes, name)
+            mapped = segment.open_existing(wanted.path, wanted.nbytes, wanted.name)
         except OSError:
             return False
         try:
@@ -220,7 +224,7 @@ class MappedBuffers:
             return False
         finally:
             mapped.release_name()
-        self._buffers[name] = member, mapped
+        self._buffers[wanted.name] = wanted.member, mapped
         return True
 
     def unmap(self, name: str) -> None:

@@ -14,8 +14,9 @@ from mpistrat.cluster.devices import local_devices
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ArgumentTypeError, ContextError
 from mpistrat.ps.client.client import Client
-from mpistrat.ps.server.placement import Placement
+from mpistrat.ps.messages import Apply, CountUp, End, Make
 from mpistrat.ps.server.optimizer_update import OptimizerUpdate
+from mpistrat.ps.server.placement import Placement
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.strategy.gpu_extended import GpuExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
@@ -105,7 +106,7 @@ class ParameterServerExtended(GpuExtended):
     def _make(self, plain: Variable, ps: int) -> ServedVariable:
         """Move a variable of this process to a ps."""
         key, value = next(self._keys), plain.live()
-        self.client.ask(ps, "make", key, value)
+        self.client.ask(ps, Make(key, value))
         options = (plain.trainable, plain.synchronization, plain.aggregation)
         spec = VariableSpec(key, ps, plain.name, value.shape, value.dtype, *options)
         variable = self.known_variable(spec)
@@ -126,7 +127,7 @@ class ParameterServerExtended(GpuExtended):
         if self._round_gradients is not None:
             return self._round_gradients.count_step(iterations)
         spec = iterations.spec
-        return int(self.client.ask(spec.ps, "count_up", spec.key))
+        return self.client.ask(spec.ps, CountUp(spec.key))
 
     def apply_rule(
         self,
@@ -178,7 +179,7 @@ class ParameterServerExtended(GpuExtended):
 
     def end(self, has_lost: bool) -> None:
         """Tell all ps that the job is over, and wait until they have heard it."""
-        self.client.ask_each(dict.fromkeys(range(self.client.num_ps), ("end", has_lost)))
+        self.client.ask_all_ps(End(has_lost))
         self.leave()
         self.client.endpoint.close()
         self.communicator.close()
@@ -201,7 +202,7 @@ def _first(variable: Any) -> Any:
     return variable.variables[0] if isinstance(variable, ShardedVariable) else variable
 
 
-def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[Any, ...]:
+def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[int, Apply]:
     variable, slots, gradient = move
     keys = {name: slot.spec.key for name, slot in slots.items()}
     rows = None
@@ -211,4 +212,4 @@ def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[
         gradient = gradient.summed()
         rows, gradient = gradient.indices, gradient.values
     what = OptimizerUpdate(rule, keys, rows, gradient, step, learning_rate)
-    return variable.spec.ps, "apply", variable.spec.key, what
+    return variable.spec.ps, Apply(variable.spec.key, what)

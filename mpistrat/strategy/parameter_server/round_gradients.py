@@ -7,6 +7,7 @@ from typing import Any
 
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.ps.client.client import Client
+from mpistrat.ps.messages import Apply, Stage
 
 __all__ = ["RoundGradients"]
 
@@ -46,9 +47,11 @@ class RoundGradients:
             )
         self._counted.add(spec.key)
         before = int(iterations.value())
-        self._client.tell(spec.ps, "stage", self._call, spec.key, None)
+        self._client.tell(spec.ps, Stage(self._call, spec.key, None))
         return before
 
-    def give(self, moves: Sequence[tuple[Any, ...]]) -> None:
-        """Send gradients, each as ``(ps, "apply", key, move)``, to be applied at the end."""
-        self._client.tell_all([(ps, "stage", self._call, key, move) for ps, _, key, move in moves])
+    def give(self, updates: Sequence[tuple[int, Apply]]) -> None:
+        """Send updates, each with its ps, to be applied at the end of the round."""
+        self._client.tell_all(
+            [(ps, Stage(self._call, one.key, one.update)) for ps, one in updates]
+        )

@@ -12,8 +12,10 @@ from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.health.peers import short
 from mpistrat.errors import ArgumentTypeError, ContextError, PeerLostError, UsageError
+from mpistrat.ps.messages import End
 from mpistrat.ps.transport.connect_ranks import connect_ranks
 from mpistrat.ps.transport.embedded import Embedded
+from mpistrat.ps.transport.encoding import encoded
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.roles import embedded_roster
 from mpistrat.ps.transport.stream import Stream
@@ -252,7 +254,7 @@ def _check_no_devices(worker_devices: Any) -> None:
 def _send_end(member: Stream, has_lost: bool) -> bool:
     """Tell a member that the job is over; return False if it had ended before."""
     try:
-        member.send(("end", has_lost), config.timeout_s())
+        member.send(encoded(End(has_lost)), config.timeout_s())
     except PeerLostError:
         return False
     return True

@@ -14,6 +14,7 @@ from mpistrat.ps.client import result_buffers
 from mpistrat.ps.client.local_reads import LocalReader
 from mpistrat.ps.client.row_push import RowPush
 from mpistrat.ps.client.run_on_ps import ServerHandle
+from mpistrat.ps.messages import Add, Assign, Read, ReadRows, Subtract
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.replicas.replica_context import check_equal
 from mpistrat.strategy.variables.base import Variable
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ServedVariable", "VariableSpec"]
 
-_OPERATIONS = {"assign": "assign", "assign_add": "add", "assign_sub": "subtract"}
+_CHANGES: dict[str, type[Assign | Add | Subtract]] = {
+    "assign": Assign,
+    "assign_add": Add,
+    "assign_sub": Subtract,
+}
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class ServedVariable(Variable):
         ]
         # With a version: a ps sends the value only if ours is not the current one.
         wanted = [
-            (one.spec.ps, "read", one.spec.key, version)
+            (one.spec.ps, Read(one.spec.key, version))
             for one, (version, _), answer in zip(variables, seen, found, strict=True)
             if answer is None
         ]
@@ -166,7 +171,7 @@ class ServedVariable(Variable):
         asked = [index for index, value in enumerate(found) if value is None]
         specs = [variables[index].spec for index in asked]
         wanted = [
-            (spec.ps, "read_rows", spec.key, rows[index])
+            (spec.ps, ReadRows(spec.key, rows[index]))
             for index, spec in zip(asked, specs, strict=True)
         ]
         for index, value in zip(asked, variables[0]._client.ask_all(wanted), strict=True):
@@ -246,14 +251,13 @@ class ServedVariable(Variable):
             variables[0]._client.tell_all(changes)
             return
         check_rule(variables[0], method)
-        taken = [value for *_, value in changes]
+        taken = [change.value for _, change in changes]
         replica.merge_call(_change_merged, args=(variables[0], method, list(variables), taken))
 
-    def _change(self, method: str, value: Any) -> tuple[Any, ...]:
+    def _change(self, method: str, value: Any) -> tuple[int, Assign | Add | Subtract]:
         """Return what to tell a ps; raise on what does not fit."""
-        ps, key = self.spec.ps, self.spec.key
-        value = self._fitting(value, method)
-        return ps, _OPERATIONS[method], key, value
+        change = _CHANGES[method](self.spec.key, self._fitting(value, method))
+        return self.spec.ps, change
 
     # --------------------------------------------------------------------------------- travel
 

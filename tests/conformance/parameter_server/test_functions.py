@@ -13,6 +13,7 @@ from helpers.coordination import Cast, on_chief, on_jobs
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index
 from mpistrat.errors import CoordinatorError
+from mpistrat.ps.messages import Drop
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 
 
@@ -184,7 +185,7 @@ def test_what_went_wrong_with_a_change_is_not_the_next_functions_error():
             gone.assign_add(np.ones(3))
             raise ValueError("its own")
 
-        strategy.extended.client.tell(0, "drop", gone.spec.key)
+        strategy.extended.client.tell(0, Drop(gone.spec.key))
         coordinator.schedule(change_and_fail)
         with pytest.raises(ValueError, match="its own"):
             coordinator.join()

@@ -10,6 +10,7 @@ from helpers.coordination import JOBS, Cast, on_chief
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import UsageError
 from mpistrat.nn import embedding_lookup
+from mpistrat.ps.messages import Assign
 from mpistrat.system.liveness import process_tag
 from mpistrat.tables.partitioners import FixedShardsPartitioner
 
@@ -180,7 +181,7 @@ def test_a_push_that_an_earlier_error_stops_can_be_made_again():
         client, rows = strategy.extended.client, np.arange(3000) % 6
         slices = IndexedSlices(np.ones((3000, 64)), rows)
         for _ in range(3):
-            client.tell(1, "assign", 999, np.zeros(3))
+            client.tell(1, Assign(999, np.zeros(3)))
             with pytest.raises(UsageError, match="no variable 999"):
                 table.scatter_add(slices)
         for _ in range(2):

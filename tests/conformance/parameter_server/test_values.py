@@ -10,6 +10,7 @@ from helpers.coordination import JOBS, Cast, on_chief
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import ArgumentTypeError, CoordinatorError
+from mpistrat.ps.messages import Add, Drop
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 
 on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
@@ -115,8 +116,8 @@ def test_what_went_wrong_on_each_ps_is_told(layout):
             gone = [Variable(np.zeros(3)) for _ in range(2)]  # one on each ps
         keys = {one.spec.ps: one.spec.key for one in gone}
         for ps, key in keys.items():
-            client.tell(ps, "drop", key)
-            client.tell(ps, "add", key, np.ones(3))
+            client.tell(ps, Drop(key))
+            client.tell(ps, Add(key, np.ones(3)))
         with pytest.raises(ValueError, match="ps 0") as caught:
             client.flush()
         assert "ps 1" in str(caught.value.__cause__)

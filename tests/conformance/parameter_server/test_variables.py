@@ -6,6 +6,7 @@ import pytest
 from helpers.coordination import ALL_JOBS, Cast, on_chief, on_jobs
 from mpistrat import IndexedSlices, Variable
 from mpistrat.errors import ContextError, UsageError
+from mpistrat.ps.messages import Read
 
 PS = "/job:ps/replica:0/task:{}/device:CPU:0"
 
@@ -129,7 +130,7 @@ def test_variables_that_nobody_holds_are_freed(layout):
         del v
         client = strategy.extended.client
         with pytest.raises(UsageError, match=f"no variable {key}"):
-            client.ask(ps, "read", key, -1)
+            client.ask(ps, Read(key, -1))
 
 
 @pytest.mark.parametrize("layout", ALL_JOBS, ids=str)

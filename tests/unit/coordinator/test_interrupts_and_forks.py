@@ -13,6 +13,7 @@ from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import CommunicationTimeoutError, ContextError
 from mpistrat.ps.client.client import Client
+from mpistrat.ps.messages import Run
 from mpistrat.ps.transport.stream import Stream
 from mpistrat.strategy.parameter_server import program_end
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
@@ -112,7 +113,7 @@ def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent():
         with strategy.scope():
             v = Variable(np.zeros(3))
         client = strategy.extended.client
-        asking = threading.Thread(target=client.ask, args=(0, "run", sleep_there, (1.0,)))
+        asking = threading.Thread(target=client.ask, args=(0, Run(sleep_there, (1.0,))))
         asking.start()
         while not client._connections[0]._lock.locked():
             time.sleep(0.001)

@@ -9,6 +9,7 @@ import pytest
 
 from mpistrat.collectives.backends.shared_memory.segment import Segment
 from mpistrat.errors import CommunicationTimeoutError, UsageError
+from mpistrat.ps.messages import MapBuffer, UnmapBuffer
 from mpistrat.ps.transport import push_buffers
 from mpistrat.ps.transport.push_buffers import MappedBuffers, PushBuffers
 from mpistrat.system.kernels import why_no_kernels
@@ -26,12 +27,12 @@ class Ps:
         self.errors = []  # of what was sent before, told once it has done what it was asked
         self.buffers = PushBuffers("worker 0", self.ask, self.settle)
 
-    def ask(self, operation, *arguments):
-        operations = {
-            "map_buffer": self.mapped_buffers.map,
-            "unmap_buffer": self.mapped_buffers.unmap,
-        }
-        result = operations[operation](*arguments)
+    def ask(self, question):
+        if isinstance(question, UnmapBuffer):
+            result = self.mapped_buffers.unmap(question.name)
+        else:
+            assert isinstance(question, MapBuffer)
+            result = self.mapped_buffers.map(question)
         if self.errors:
             raise self.errors.pop()
         return result
