@@ -226,8 +226,8 @@ class ClusterCoordinator:
             value = RemoteValue(self._dispatcher.wait_for)
             call = Call(function, Arguments(), value, resource, is_own=True)
             self._dispatcher.add(call, worker)
-        forget = self._dispatcher.forget
-        weakref.finalize(resource, forget, "resource", resource.number).atexit = False
+        forget = self._dispatcher.forget_resource
+        weakref.finalize(resource, forget, resource.number).atexit = False
 
     def shut_down(self) -> bool:
         """End the workers, for ``strategy.close()``; tell whether one was lost before."""
@@ -239,7 +239,7 @@ class ClusterCoordinator:
         self._dispatcher.stop()
 
     def _forget_function(self, number: int) -> None:
-        self._dispatcher.forget("function", number)
+        self._dispatcher.forget_function(number)
 
     def _check_own(self, value: RemoteValue, name: str) -> None:
         if not value.is_of(self._dispatcher.wait_for):

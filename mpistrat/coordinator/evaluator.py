@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from mpistrat.checkpoint.checkpoint import Checkpoint
 from mpistrat.checkpoint.evaluation_loop import Evaluations
 from mpistrat.checkpoint.files.pointer import latest_checkpoint
+from mpistrat.coordinator.messages import decoded
 from mpistrat.errors import ArgumentTypeError, CheckpointError
+from mpistrat.ps.messages import Fail
 from mpistrat.ps.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -44,10 +46,10 @@ class Bystander:
         """
         if self._has_lost is None:
             self._poll.poll(None if timeout_s is None else timeout_s * 1e3)
-            for kind, what in self._stream.take():
-                if kind == "fail":
-                    raise self._stream.failed(what)
-                self._has_lost = what
+            for message in map(decoded, self._stream.take()):
+                if isinstance(message, Fail):
+                    raise self._stream.failed(message.reason)
+                self._has_lost = message.has_lost
         return self._has_lost is not None
 
     def serve(self) -> bool:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mpistrat.cluster import mpi
-from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
+from mpistrat.coordinator.chief.scheduled_call import Call
+from mpistrat.coordinator.chief.worker_state import WorkerState
+from mpistrat.coordinator.messages import PackedError
 from mpistrat.coordinator.shipping import pack
 from mpistrat.errors import CoordinatorError, PeerLostError
 from mpistrat.ps.transport.roles import Member
@@ -31,7 +33,7 @@ _ADVICE = (
 _LOOP = str(Path(__file__).with_name("worker.py"))
 
 
-def packed(error: BaseException) -> tuple[bytes | None, str]:
+def packed(error: BaseException) -> PackedError:
     """Return what travels of an error: itself, if it can, and its traceback as text."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == _LOOP:
@@ -45,7 +47,7 @@ def packed(error: BaseException) -> tuple[bytes | None, str]:
     return data if isinstance(back, BaseException) else None, text
 
 
-def unpacked(found: tuple[bytes | None, str], name: str, member: Member) -> BaseException:
+def unpacked(found: PackedError, name: str, member: Member) -> BaseException:
     """Return the error to raise on the chief: the function's own, its cause tells where."""
     data, text = found
     where = CoordinatorError(f"function {name} failed on {member}:\n\n{text.rstrip()}")

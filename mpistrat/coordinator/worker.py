@@ -14,6 +14,14 @@ from mpistrat import config
 from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.coordinator import failures
 from mpistrat.coordinator.arguments import unpack_arguments
+from mpistrat.coordinator.messages import (
+    CallResult,
+    CallToRun,
+    Results,
+    RunCalls,
+    UseRounds,
+    decoded,
+)
 from mpistrat.coordinator.per_worker import resources
 from mpistrat.coordinator.shipping import pack, packed_buffer
 from mpistrat.errors import (
@@ -22,6 +30,8 @@ from mpistrat.errors import (
     CoordinatorError,
     PeerLostError,
 )
+from mpistrat.ps.messages import End, Fail
+from mpistrat.ps.transport.encoding import encoded
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.strategy.parameter_server.worker_context import working_for
@@ -57,7 +67,7 @@ class Worker:
         self._client = self._strategy.extended.client
         self._functions: dict[int, _Shipped] = {}
         self._resources: dict[int, Any] = {}
-        self._results: list[tuple[int, Any, Any]] = []
+        self._results: list[CallResult] = []
 
     def serve(self) -> bool:
         """Run what comes in until the job is over; tell whether it has lost a member.
@@ -78,32 +88,33 @@ class Worker:
     def _serve(self, poll: select.poll) -> bool:
         with self._strategy.scope():
             while True:
-                for message in self._stream.take():
-                    if message[0] == "end":
-                        has_lost: bool = message[1]
-                        return has_lost
-                    if message[0] == "fail":
-                        raise self._stream.failed(message[1])
-                    if message[0] == "rounds":
+                for message in map(decoded, self._stream.take()):
+                    if isinstance(message, RunCalls):
+                        self._run(message)
+                    elif isinstance(message, UseRounds):
                         self._strategy.extended.work_in_rounds()
-                        continue
-                    self._run(message[1], message[2])
+                    elif isinstance(message, Fail):
+                        raise self._stream.failed(message.reason)
+                    else:
+                        end: End = message
+                        return end.has_lost
                 poll.poll()
 
-    def _run(self, forgotten: list[tuple[str, int]], calls: list[tuple[Any, ...]]) -> None:
+    def _run(self, message: RunCalls) -> None:
         start = reported = time.perf_counter()
         count = 0
-        for kind, which in forgotten:
-            kept: dict[int, Any] = self._functions if kind == "function" else self._resources
-            kept.pop(which, None)
-        for number, function, shipped, packed, place, needed in calls:
-            if shipped is not None:
-                self._functions[function] = _Shipped(shipped)
-            self._strategy.extended.begin_call(number, place)
-            self._results.append((number, *self._call(function, packed, needed)))
+        for number in message.dropped_functions:
+            self._functions.pop(number, None)
+        for number in message.dropped_resources:
+            self._resources.pop(number, None)
+        for call in message.calls:
+            if call.shipped is not None:
+                self._functions[call.function] = _Shipped(call.shipped)
+            self._strategy.extended.begin_call(call.number, call.place)
+            self._results.append(self._call(call))
             count += 1
             now = time.perf_counter()
-            if now - reported > _REPORT_S and count < len(calls):
+            if now - reported > _REPORT_S and count < len(message.rows):
                 self._report((now - start) / count)
                 reported = now
         self._report((time.perf_counter() - start) / max(count, 1))
@@ -111,31 +122,33 @@ class Worker:
     def _report(self, average_s: float) -> None:
         results, self._results = self._results, []
         try:
-            self._stream.send((results, average_s), config.timeout_s())
+            self._stream.send(encoded(Results.of(results, average_s)), config.timeout_s())
         except PeerLostError:
-            for kind, *rest in self._stream.last_words():
-                if kind == "fail":
-                    raise self._stream.failed(rest[0]) from None
+            for message in map(decoded, self._stream.last_words()):
+                if isinstance(message, Fail):
+                    raise self._stream.failed(message.reason) from None
             raise
 
-    def _call(self, function: int, packed: Any, needed: list[Any]) -> tuple[Any, Any]:
-        """Run a function; return its error and its result as they travel, one of them None."""
+    def _call(self, call: CallToRun) -> CallResult:
+        """Run a function; return its result, or its error, as it travels."""
         try:
-            args, kwargs = unpack_arguments(packed, needed)
-            result = self._functions[function](*args, **kwargs)
+            args, kwargs = unpack_arguments(call.arguments, call.needed)
+            result = self._functions[call.function](*args, **kwargs)
             self._client.flush()
             if result is None:
-                return None, _NOTHING
-            return None, packed_buffer(self._packed(result, function))
+                return CallResult(call.number, None, _NOTHING)
+            return CallResult(
+                call.number, None, packed_buffer(self._packed(result, call.function))
+            )
         except Exception as error:  # noqa: BLE001 - the chief raises it
             self._settle(error)
-            return failures.packed(error), None
+            return CallResult(call.number, failures.packed(error), None)
         except SystemExit as leaving:
             if not self._is_thread:
                 raise
-            refused = self._refused_exit(leaving, function)
+            refused = self._refused_exit(leaving, call.function)
             self._settle(refused)
-            return failures.packed(refused), None
+            return CallResult(call.number, failures.packed(refused), None)
 
     def _packed(self, result: Any, function: int) -> bytes:
         try:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from collections.abc import Sequence
 
 from mpistrat import config
+from mpistrat.cluster import mpi
 from mpistrat.coordinator import failures
+from mpistrat.coordinator.chief.call_queue import CallQueue
+from mpistrat.coordinator.chief.call_sender import CallSender
 from mpistrat.coordinator.chief.ledger import Ledger
-from mpistrat.coordinator.chief.listener import Ears, Listener
+from mpistrat.coordinator.chief.listener import Listener
+from mpistrat.coordinator.chief.round_end import apply_round
 from mpistrat.coordinator.chief.round_queue import RoundQueue
-from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
+from mpistrat.coordinator.chief.scheduled_call import Call
 from mpistrat.coordinator.chief.unordered_queue import UnorderedQueue
-from mpistrat.coordinator.chief.worker_messages import post_end, post_rounds
+from mpistrat.coordinator.chief.worker_state import WorkerState
+from mpistrat.coordinator.messages import Results
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.errors import (
     ClosedError,
@@ -23,13 +28,13 @@ from mpistrat.errors import (
     MpistratError,
 )
 from mpistrat.ps.client.client import Client
-from mpistrat.ps.messages import ApplyRound, SumRound
 from mpistrat.ps.transport.roles import Member
+from mpistrat.system.log import get_logger
 
 __all__ = ["Dispatcher"]
 
-_PAUSES_S = (0.0, 0.1, 0.5, 2.0)  # before ps apply a round; memory may come back
-_LOOK_S = 0.5  # how often who waits looks whether anything goes on
+_LOG = get_logger(__name__)
+_LOOK_S = 0.5  # poll interval of blocked callers
 
 
 class Dispatcher:
@@ -46,34 +51,28 @@ class Dispatcher:
 
     Notes
     -----
-    A thread of its own takes in what workers send and gives them more. Who schedules sends a call
-    to an idle worker at once. One lock guards everything; nobody waits while holding it.
+    A thread of its own takes in what workers send and gives them more; it calls the methods of
+    `EventHandler`. The caller of `add` sends a call to an idle worker at once. One lock guards
+    everything; no thread waits while holding it.
     """
 
     def __init__(
         self, client: Client, max_staleness: int | None = None, is_synchronous: bool = False
     ) -> None:
         self.max_staleness = max_staleness
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
         self._waiting = self._fetching = 0  # threads that wait; those among them for one value
         self._client, endpoint = client, client.endpoint
         self.workers = [WorkerState(m, endpoint.streams[m]) for m in endpoint.roster.workers]
+        self._rounds = RoundQueue(self.workers) if is_synchronous else None
+        unordered = UnorderedQueue(self.workers, max_staleness)
+        queue: CallQueue = unordered if self._rounds is None else self._rounds
+        self._ledger = Ledger(self.workers, queue, mpi.outlives_ranks())
+        self._sender = CallSender(self._ledger)
         if is_synchronous:
-            for worker in self.workers:
-                post_rounds(worker)
-        in_rounds, anyhow = RoundQueue(self.workers), UnorderedQueue(self.workers, max_staleness)
-        self._ledger = Ledger(self.workers, in_rounds if is_synchronous else anyhow)
-        ears = Ears(
-            self._lock,
-            self._send,
-            self._take_in,
-            self._lose,
-            self._lose_member,
-            lambda error: self._fail(failures.broken(error)),
-            self._end_round,
-        )
-        self._listener = Listener(endpoint, self.workers, ears)
+            self._sender.post_use_rounds()
+        self._listener = Listener(endpoint, self.workers, self)
 
     @property
     def has_lost(self) -> bool:
@@ -84,22 +83,29 @@ class Dispatcher:
 
     def add(self, call: Call, worker: WorkerState | None = None) -> None:
         """Take in a call for one worker; or for any, raising the error of an earlier one."""
-        with self._lock:
+        with self.lock:
             if worker is None:
                 self._ledger.raise_error()
-            self._ledger.add(call, worker)
-            if self._ledger.has_unsent:
-                self._ledger.has_unsent = False
+                self._sender.add(call)
+            else:
+                self._sender.add_for(worker, call)
+            if self._sender.has_unsent:
+                self._sender.has_unsent = False
                 self._listener.ring()  # the thread sends the rest
 
-    def forget(self, kind: str, number: int) -> None:
-        """Let workers drop what nobody will use again; for finalizers: takes no lock."""
+    def forget_function(self, number: int) -> None:
+        """Let workers drop a function; for finalizers: takes no lock."""
         for worker in self.workers:
-            worker.forgotten.append((kind, number))
+            worker.dropped_functions.append(number)
+
+    def forget_resource(self, number: int) -> None:
+        """Let workers drop what they made for a `Resource`; for finalizers: takes no lock."""
+        for worker in self.workers:
+            worker.dropped_resources.append(number)
 
     def join(self) -> None:
         """Wait until nothing is left to be done; raise the error of a function."""
-        with self._lock:
+        with self.lock:
             while self._has_work() and self._ledger.end is None:
                 self._end_open_round()
                 self._wait()
@@ -107,24 +113,25 @@ class Dispatcher:
 
     def is_done(self) -> bool:
         """Tell whether nothing is left to be done; raise the error of a function."""
-        with self._lock:
+        with self.lock:
             self._ledger.raise_error()
             self._end_open_round()
             return not self._has_work()
 
     def _has_work(self) -> bool:
         """Return whether calls are under way, or a round of them is open."""
-        return self._ledger.queue.is_open or self._ledger.is_busy
+        is_open = self._rounds is not None and self._rounds.is_open
+        return is_open or self._ledger.is_busy
 
     def _end_open_round(self) -> None:
         """Let the open round end once all of its calls are over: nothing is added to it."""
-        if self._ledger.queue.is_open and not self._ledger.is_busy:
-            self._ledger.queue.want_end()
+        if self._rounds is not None and self._rounds.is_open and not self._ledger.is_busy:
+            self._rounds.end_short()
             self._listener.ring()
 
     def wait_for(self, value: RemoteValue) -> None:
         """Wait until there is a result or an error."""
-        with self._lock:
+        with self.lock:
             self._fetching += 1
             try:
                 while not value.is_done:
@@ -161,17 +168,12 @@ class Dispatcher:
         CommunicationTimeoutError
             Some have not ended within ``MPISTRAT_TIMEOUT``.
         """
-        with self._lock:
-            ledger = self._ledger
-            ledger.end = ledger.end or ClosedError("this strategy was closed; make a new one")
-            ledger.drop()
-            for worker in self.workers:
-                worker.own.clear()
-                if not worker.is_lost:
-                    post_end(worker, ledger.has_lost)
+        with self.lock:
+            self._ledger.close(ClosedError("this strategy was closed; make a new one"))
+            self._sender.post_end()
         self._listener.ring()
         end = time.monotonic() + config.timeout_s()
-        with self._lock:
+        with self.lock:
             while any(not worker.is_lost for worker in self.workers):
                 self._wait()
                 if time.monotonic() > end:
@@ -190,74 +192,89 @@ class Dispatcher:
         """Leave the workers alone from now on."""
         self._listener.stop()
 
-    # ------------------------------------------------------------------------- in the thread
+    # ------------------------------------------------- events, in the thread of the listener
 
-    def _send(self) -> None:
-        with self._lock:
-            self._ledger.send_to_all()
+    def on_ring(self) -> None:
+        """Send what callers have left to be sent."""
+        with self.lock:
+            self._sender.send_to_all()
 
-    def _take_in(self, worker: WorkerState, messages: list[Any]) -> None:
+    def on_results(self, worker: WorkerState, results: Sequence[Results]) -> None:
         """Note results of a worker, and give it more."""
         ledger = self._ledger
-        with self._lock:
-            for results, average_s in messages:
-                worker.learn(average_s)
-                for number, error, result in results:
-                    ledger.finish(number, worker, error, result)
-            if ledger.queue.concerns_all and ledger.queue.may_give:
-                ledger.send_to_all()
+        with self.lock:
+            for message in results:
+                worker.learn(message.average_s)
+                for result in message.results:
+                    ledger.finish(result, worker)
+            if ledger.queue.affects_all_workers and ledger.queue.has_startable_call:
+                self._sender.send_to_all()
             else:
-                ledger.send_to(worker)
+                self._sender.send_to(worker)
             if self._waiting and (self._fetching or not ledger.is_busy or ledger.error):
                 self._changed.notify_all()
 
-    def _end_round(self) -> None:
-        """Let the ps apply a round that is complete, and begin the next."""
-        with self._lock:
+    def on_worker_lost(self, worker: WorkerState) -> None:
+        """Let other workers run what a worker has not finished, if the job can go on."""
+        with self.lock:
+            if self._ledger.end is not None:
+                worker.is_lost = True  # at the end of the job all of them end
+            else:
+                self._move_calls_of(worker)
+            self._changed.notify_all()
+
+    def _move_calls_of(self, worker: WorkerState) -> None:
+        error = failures.worker_lost(worker)
+        count = self._ledger.lose(worker, error)
+        if count is not None:
+            _LOG.warning("%s; its %d functions run on other workers", error, count)
+        if self._ledger.end is None:
+            self._sender.send_to_all()
+
+    def on_member_lost(self, member: Member) -> None:
+        """Go on without an evaluator, if the job can; without a ps it cannot."""
+        with self.lock:
+            if self._ledger.end is None:
+                self._ledger.lose_member(member)
+                if self._ledger.end is None:
+                    _LOG.warning("%s has ended; the training goes on without it", member)
+            self._changed.notify_all()
+
+    def on_failure(self, error: BaseException) -> None:
+        """End with an error of the thread itself."""
+        self._fail(failures.broken(error))
+
+    def _fail(self, error: MpistratError) -> None:
+        """Note that the job cannot go on; after its end there is nothing to note."""
+        with self.lock:
+            self._ledger.end = self._ledger.end or error
+            self._changed.notify_all()
+
+    def after_events(self) -> None:
+        """Let the ps apply a round that has ended, and begin the next."""
+        if self._rounds is None:
+            return
+        with self.lock:
             has_ended = self._ledger.end is not None  # then the ps are not asked again
-            numbers = None if has_ended else self._ledger.queue.complete()
+            numbers = None if has_ended else self._rounds.take_ended()
         if numbers is None:
             return
         failure: Exception | None = None
         try:
-            self._client.ask_all_ps(SumRound(numbers))
-            if numbers:  # nothing is wrong on any ps, so all apply it or, else, none
-                self._apply_round()
+            apply_round(self._client, numbers)
         except (CommunicationError, CoordinatorError) as error:
             self._fail(error)
             return
-        except Exception as error:  # noqa: BLE001 - whoever schedules or joins gets it
+        except Exception as error:  # noqa: BLE001 - the next call of schedule or join raises it
             failure = error
-        with self._lock:
+        self._begin_round(self._rounds, failure)
+
+    def _begin_round(self, rounds: RoundQueue, failure: Exception | None) -> None:
+        """Begin the next round; if this one could not be applied, give up what was scheduled."""
+        with self.lock:
             if failure is not None:
                 self._ledger.error = self._ledger.error or failure
                 self._ledger.give_up("the end of a round")
-            self._ledger.queue.go_on()
-            self._ledger.send_to_all()
-            self._changed.notify_all()
-
-    def _apply_round(self) -> None:
-        """Let all ps apply what they have summed; ask again while one lacks memory for that."""
-        for pause_s in _PAUSES_S:
-            time.sleep(pause_s)
-            lacking = [one for one in self._client.ask_all_ps(ApplyRound()) if one]
-            if not lacking:
-                return
-        raise failures.half_applied(lacking)
-
-    def _lose(self, worker: WorkerState) -> None:
-        with self._lock:
-            self._ledger.lose(worker)
-            self._changed.notify_all()
-
-    def _lose_member(self, member: Member) -> None:
-        """Go on without an evaluator, if the job can; without a ps it cannot."""
-        with self._lock:
-            self._ledger.lose_member(member)
-            self._changed.notify_all()
-
-    def _fail(self, error: MpistratError) -> None:
-        """Note that the job cannot go on; after its end there is nothing to note."""
-        with self._lock:
-            self._ledger.end = self._ledger.end or error
+            rounds.begin_next()
+            self._sender.send_to_all()
             self._changed.notify_all()

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
+from collections.abc import Sequence
 
-from mpistrat.cluster import mpi
 from mpistrat.coordinator import failures
-from mpistrat.coordinator.chief.critical_section import uninterrupted
-from mpistrat.coordinator.chief.round_queue import RoundQueue
-from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
-from mpistrat.coordinator.chief.unordered_queue import UnorderedQueue
-from mpistrat.coordinator.chief.worker_messages import post_calls
+from mpistrat.coordinator.chief.call_queue import CallQueue
+from mpistrat.coordinator.chief.scheduled_call import Call
+from mpistrat.coordinator.chief.worker_state import WorkerState
+from mpistrat.coordinator.messages import CallResult
 from mpistrat.errors import CoordinatorError
 from mpistrat.ps.transport.roles import Member
-from mpistrat.system.log import get_logger
 
 __all__ = ["Ledger"]
 
-_LOG = get_logger(__name__)
-
 _MOST_LOSSES = 3  # workers that may end with one call, before it is taken for the reason
-_FEW = 4  # calls; who has fewer is sent one at once, who has more gets several at a time
 
 
 class Ledger:
-    """The calls of a job.
+    """The calls of a job. It sends nothing and waits for nothing.
 
     Parameters
     ----------
@@ -33,6 +26,8 @@ class Ledger:
         All of the job.
     queue
         Says which call begins next.
+    can_lose
+        Whether the job goes on without a member that has ended, other than a ps.
 
     Attributes
     ----------
@@ -42,21 +37,19 @@ class Ledger:
         Of the job; raised always.
     has_lost
         Whether the job has lost a member, and gone on.
-    has_unsent
-        Whether the system has not taken all that was posted; for who clears it.
     """
 
-    def __init__(self, workers: list[WorkerState], queue: UnorderedQueue | RoundQueue) -> None:
+    def __init__(self, workers: Sequence[WorkerState], queue: CallQueue, can_lose: bool) -> None:
         self.workers, self.queue = workers, queue
+        self._can_lose = can_lose
         self.error: BaseException | None = None
         self.end: BaseException | None = None
-        self.has_lost = self.has_unsent = False
-        self._numbers = itertools.count(1)
+        self.has_lost = False
 
     @property
     def is_busy(self) -> bool:
         """Whether a call has not finished. It is not counted: an interrupt could come between."""
-        return self.queue.has_waiting or any(one.sent or one.own for one in self.workers)
+        return self.queue.has_waiting_call or any(one.sent or one.own for one in self.workers)
 
     def raise_error(self) -> None:
         """Raise what has gone wrong, if anything has."""
@@ -66,79 +59,71 @@ class Ledger:
             error, self.error = self.error, None
             raise error
 
-    def add(self, call: Call, worker: WorkerState | None) -> None:
-        """Take in a call for one worker, or for any."""
-        if worker is not None and worker.is_lost:
-            return
-        if worker is not None:
-            worker.own.append(call)
-            self.send_to(worker, is_soon=True)
-            return
-        self.queue.add(call)
-        if not self.queue.may_give:
-            return
-        if self.queue.concerns_all:
-            self.send_to_all()
-        else:
-            self.send_to(min(self.workers, key=_load), is_soon=True)
-
-    def finish(self, number: int, worker: WorkerState, error: Any, result: Any) -> None:
+    def finish(self, result: CallResult, worker: WorkerState) -> None:
         """Note what has come of a call."""
-        call = worker.note(number)
+        call = worker.take_finished(result.number)
         if call is None:
             return
-        self.queue.note(call, number, error is None)
-        if error is None:
-            call.value.set_result(result)
+        if result.error is None:
+            call.value.set_result(result.value)
             return
-        found = failures.unpacked(error, call.function.name, worker.member)
+        found = failures.unpacked(result.error, call.function.name, worker.member)
         call.value.set_error(found)
         if self.error is None:
             self.error = found
             self.give_up(call.function.name)
 
-    def lose(self, worker: WorkerState) -> None:
-        """Go on without a worker, if the job can; others run what it has not finished."""
+    def take_for(self, worker: WorkerState, most: int) -> list[Call]:
+        """Take the next calls for a worker off the queues; the caller sends them."""
+        calls: list[Call] = []
+        while len(calls) < most:
+            call = worker.own.popleft() if worker.own else self.queue.take_for(worker, calls)
+            if call is None:
+                break
+            if not _fail_without_result(call):
+                calls.append(call)
+        return calls
+
+    def lose(self, worker: WorkerState, error: Exception) -> int | None:
+        """Go on without a worker, if the job can, else end with `error`.
+
+        Returns
+        -------
+        int or None
+            How many of its calls are for others to run; None if no worker can.
+        """
         worker.is_lost = True
-        if self.end is not None:  # at the end of the job all of them end
-            return
-        calls = [*worker.sent.values(), *worker.own]
-        error = failures.worker_lost(worker)
-        if not mpi.outlives_ranks() or all(one.is_lost for one in self.workers):
+        calls = [call for call in (*worker.sent.values(), *worker.own) if not call.is_own]
+        if not self._can_lose or all(one.is_lost for one in self.workers):
             self.end = error
-            return
+            return None
         self.has_lost = True
         worker.sent.clear()
         worker.own.clear()
-        moved = [call for call in calls if not call.is_own]
-        stranded = self.queue.stranded
-        if stranded is not None:
-            self.end = failures.no_stand_in(stranded)
-            return
-        _LOG.warning("%s; its %d functions run on other workers", error, len(moved))
-        for call in moved:
+        lost = self.queue.irreplaceable_loss
+        if lost is not None:
+            self.end = failures.no_stand_in(lost)
+            return None
+        for call in calls:
             call.losses += 1
-        if any(call.losses >= _MOST_LOSSES for call in moved):
-            self.end = failures.deadly(moved)
-            return
-        self.queue.put_back(moved)
-        self.send_to_all()
+        if any(call.losses >= _MOST_LOSSES for call in calls):
+            self.end = failures.deadly(calls)
+        else:
+            self.queue.put_back(calls)
+        return len(calls)
 
     def lose_member(self, member: Member) -> None:
         """Go on without an evaluator, if the job can; without a ps it cannot."""
-        if self.end is not None:
-            return
         if member.task_type == "ps":
             self.end = failures.ps_lost(member)
-        elif mpi.outlives_ranks():
+        elif self._can_lose:
             self.has_lost = True
-            _LOG.warning("%s has ended; the training goes on without it", member)
         else:
             self.end = failures.evaluator_lost(member)
 
     def give_up(self, name: str) -> None:
         """Drop what has not been sent, since a function has failed; as in TensorFlow."""
-        for call in self.drop():
+        for call in self.queue.drop():
             call.value.set_error(
                 CoordinatorError(
                     f"{call.function.name} was not run: {name}, which was scheduled before, has"
@@ -146,44 +131,17 @@ class Ledger:
                 )
             )
 
-    def drop(self) -> list[Call]:
-        """Forget what any worker could run and none has begun, and return it."""
-        return self.queue.drop()
-
-    def _lacks_result(self, call: Call) -> bool:
-        """Fail a call if a result that it needs will never be; tell whether that is so."""
-        errors = [one.error for one in call.arguments.needed if one.error is not None]
-        if errors:
-            self.queue.note(call, 0, is_good=False)
-            call.value.set_error(errors[0])
-        return bool(errors)
-
-    def send_to_all(self) -> None:
-        """Send each worker what it should have."""
+    def close(self, error: BaseException) -> None:
+        """End the job with `error`, or with an earlier one; drop all calls that no worker has."""
+        self.end = self.end or error
+        self.queue.drop()
         for worker in self.workers:
-            self.send_to(worker)
-
-    def send_to(self, worker: WorkerState, is_soon: bool = False) -> None:
-        """Send calls to a worker, as many as it should have."""
-        if is_soon and len(worker.sent) >= _FEW:
-            return  # it is busy, and gets more with others when it has finished some
-        room = worker.room
-        if room > 0 and (worker.own or self.queue.may_give):
-            with uninterrupted():
-                self._send(worker, room)
-
-    def _send(self, worker: WorkerState, room: int) -> None:
-        calls: list[Call] = []
-        while len(calls) < room:
-            call = worker.own.popleft() if worker.own else self.queue.take_for(worker, calls)
-            if call is None:
-                break
-            if not self._lacks_result(call):
-                calls.append(call)
-        if calls:
-            post_calls(worker, calls, self._numbers)
-            self.has_unsent = self.has_unsent or worker.stream.has_unsent
+            worker.own.clear()
 
 
-def _load(worker: WorkerState) -> tuple[bool, int]:
-    return worker.is_lost, len(worker.sent) + len(worker.own)
+def _fail_without_result(call: Call) -> bool:
+    """Fail a call if a result that it needs will never be; return whether it has failed."""
+    errors = [one.error for one in call.arguments.needed if one.error is not None]
+    if errors:
+        call.value.set_error(errors[0])
+    return bool(errors)

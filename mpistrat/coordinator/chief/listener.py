@@ -5,46 +5,47 @@ from __future__ import annotations
 import select
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
 from mpistrat import config
-from mpistrat.coordinator.chief.scheduled_call import WorkerState
+from mpistrat.coordinator.chief.worker_state import WorkerState
+from mpistrat.coordinator.messages import Results, decoded_results
 from mpistrat.errors import PeerLostError
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.roles import Member
 
-__all__ = ["Ears", "Listener"]
+__all__ = ["EventHandler", "Listener"]
 
 
-@dataclass(frozen=True)
-class Ears:
-    """What is done with what the thread hears; all of it is called in that thread.
+class EventHandler(Protocol):
+    """What is done with what a `Listener` notices; its thread calls all of it.
 
     Attributes
     ----------
     lock
         Of the streams to workers.
-    on_ring
-        Called when somebody rang.
-    on_results
-        Gets a worker and its messages.
-    on_worker_lost, on_member_lost
-        Get who has ended: a worker; a ps or an evaluator.
-    on_failure
-        Gets an error of the thread, which ends with it.
-    after_turn
-        Called after every turn, without the lock.
     """
 
     lock: threading.Lock
-    on_ring: Callable[[], None]
-    on_results: Callable[[WorkerState, list[Any]], None]
-    on_worker_lost: Callable[[WorkerState], None]
-    on_member_lost: Callable[[Member], None]
-    on_failure: Callable[[BaseException], None]
-    after_turn: Callable[[], None]
+
+    def on_ring(self) -> None:
+        """Do what another thread rang for."""
+
+    def on_results(self, worker: WorkerState, results: Sequence[Results]) -> None:
+        """Take in what a worker has sent."""
+
+    def on_worker_lost(self, worker: WorkerState) -> None:
+        """Go on without a worker that has ended, or end."""
+
+    def on_member_lost(self, member: Member) -> None:
+        """Go on without a ps or an evaluator that has ended, or end."""
+
+    def on_failure(self, error: BaseException) -> None:
+        """End with an error of the thread, which ends with it."""
+
+    def after_events(self) -> None:
+        """Do what is due after some events; called without the lock."""
 
 
 class Listener:
@@ -56,12 +57,14 @@ class Listener:
         The chief's.
     workers
         To whom it listens.
-    ears
-        What it does.
+    handler
+        Is told of what it notices.
     """
 
-    def __init__(self, endpoint: Endpoint, workers: Sequence[WorkerState], ears: Ears) -> None:
-        self._endpoint, self._ears = endpoint, ears
+    def __init__(
+        self, endpoint: Endpoint, workers: Sequence[WorkerState], handler: EventHandler
+    ) -> None:
+        self._endpoint, self._handler = endpoint, handler
         self._workers = {worker.stream.fileno(): worker for worker in workers}
         self._is_over = False
         self._bell, self._rung = socket.socketpair()
@@ -70,7 +73,7 @@ class Listener:
         self._thread.start()
 
     def ring(self) -> None:
-        """Let the thread take a turn now."""
+        """Wake the thread, which calls ``on_ring`` and goes on sending."""
         try:
             self._bell.send(b".")
         except OSError as error:
@@ -89,12 +92,12 @@ class Listener:
 
     def _run(self) -> None:
         try:
-            self._take_turns()
+            self._listen()
         except BaseException as error:
-            self._ears.on_failure(error)  # else those who wait would do so for good
+            self._handler.on_failure(error)  # else callers would wait for good
             raise
 
-    def _take_turns(self) -> None:
+    def _listen(self) -> None:
         poll = select.poll()
         for fd in (*self._workers, self._rung.fileno()):
             poll.register(fd, select.POLLIN)
@@ -108,15 +111,15 @@ class Listener:
             for fd, _ in poll.poll():
                 if fd == self._rung.fileno():
                     self._rung.recv(4096)
-                    self._ears.on_ring()
+                    self._handler.on_ring()
                 elif fd in others:
                     poll.unregister(fd)
-                    self._ears.on_member_lost(others[fd])
+                    self._handler.on_member_lost(others[fd])
                 elif not self._take_results(self._workers[fd]):
                     poll.unregister(fd)
                     del self._workers[fd]
-            self._ears.after_turn()
-            with self._ears.lock:
+            self._handler.after_events()
+            with self._handler.lock:
                 self._go_on_sending(poll)
 
     def _take_results(self, worker: WorkerState) -> bool:
@@ -124,9 +127,9 @@ class Listener:
         try:
             messages = worker.stream.take()
         except PeerLostError:
-            self._ears.on_worker_lost(worker)
+            self._handler.on_worker_lost(worker)
             return False
-        self._ears.on_results(worker, messages)
+        self._handler.on_results(worker, [decoded_results(one) for one in messages])
         return True
 
     def _go_on_sending(self, poll: select.poll) -> None:
@@ -134,6 +137,6 @@ class Listener:
             try:
                 worker.stream.flush()
             except PeerLostError:
-                pass  # the poll tells it too
+                pass  # the poll reports it, too
             wants_out = select.POLLOUT if worker.stream.has_unsent else 0
             poll.modify(fd, select.POLLIN | wants_out)

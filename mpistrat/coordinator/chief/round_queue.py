@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
+from mpistrat.coordinator.chief.scheduled_call import Call
+from mpistrat.coordinator.chief.worker_state import WorkerState
 from mpistrat.ps.transport.roles import Member
 
 __all__ = ["RoundQueue"]
 
 
 class RoundQueue:
-    """Calls that wait for a worker; as many of them as there are workers make a round.
+    """Calls that wait for a worker; as many as there are workers make a round; a `CallQueue`.
 
     Parameters
     ----------
@@ -26,16 +27,14 @@ class RoundQueue:
     ps apply what those of this one gave.
     """
 
-    max_staleness = None
-    concerns_all = True
+    affects_all_workers = True
 
     def __init__(self, workers: Sequence[WorkerState]) -> None:
         self._workers = workers
         self._pending: deque[Call] = deque()  # of later rounds
         self._members: list[Call] = []  # of this round, by their places
         self._idle: dict[int, Call] = {}  # those among them that no worker has, by place
-        self._ended: dict[int, int | None] = {}  # by place: the number that counts, if any does
-        self._is_last = self._is_ending = False
+        self._may_be_short = self._is_ending = False
 
     @property
     def is_open(self) -> bool:
@@ -43,23 +42,24 @@ class RoundQueue:
         return bool(self._members)
 
     @property
-    def has_waiting(self) -> bool:
+    def has_waiting_call(self) -> bool:
         """Whether there is a call that no worker has."""
         return bool(self._pending or self._idle)
 
     @property
-    def may_give(self) -> bool:
-        """Whether a worker may get a call now."""
-        return bool(self._idle) or (bool(self._pending) and self._has_room)
+    def has_startable_call(self) -> bool:
+        """Whether there is a call of this round that no worker has."""
+        return bool(self._idle) or (bool(self._pending) and self._is_filling)
 
     @property
-    def _has_room(self) -> bool:
+    def _is_filling(self) -> bool:
+        """Whether this round takes in more calls."""
         is_full = len(self._members) == len(self._workers)
         return not (is_full or self._is_ending or self._has_failed)
 
     @property
     def _has_failed(self) -> bool:
-        return None in self._ended.values()
+        return any(call.value.error is not None for call in self._members)
 
     def add(self, call: Call) -> None:
         """Take in a new call."""
@@ -70,9 +70,11 @@ class RoundQueue:
         self._idle.update((call.place, call) for call in calls)
 
     def drop(self) -> list[Call]:
-        """Forget the calls that no worker has, and return them; this round is void."""
+        """Forget the calls that no worker has, and return them; the caller fails them.
+
+        A round with a failed call is void.
+        """
         dropped = [*self._idle.values(), *self._pending]
-        self._ended.update(dict.fromkeys(self._idle))
         self._idle.clear()
         self._pending.clear()
         return dropped
@@ -90,7 +92,7 @@ class RoundQueue:
         return None if place is None else self._idle.pop(place)
 
     def _stands_in(self, worker: WorkerState, place: int) -> bool:
-        """Tell whether a worker may do what that of a place, which has ended, would have done.
+        """Return whether a worker may run the call of a worker that has ended.
 
         With more replicas or fewer it would take another share of the round's batch.
         """
@@ -98,8 +100,8 @@ class RoundQueue:
         return ended.is_lost and worker.member.num_replicas == ended.member.num_replicas
 
     @property
-    def stranded(self) -> Member | None:
-        """A worker that has ended and for which none stands in, or None."""
+    def irreplaceable_loss(self) -> Member | None:
+        """A worker that has ended and whose calls no other can run, or None."""
         left = [worker for worker in self._workers if not worker.is_lost]
         for place, worker in enumerate(self._workers):
             if worker.is_lost and not any(self._stands_in(other, place) for other in left):
@@ -107,38 +109,32 @@ class RoundQueue:
         return None
 
     def _fill(self) -> None:
-        while self._pending and self._has_room:
+        while self._pending and self._is_filling:
             call = self._pending.popleft()
             call.place = len(self._members)
             self._members.append(call)
             self._idle[call.place] = call
 
-    def note(self, call: Call, number: int, is_good: bool) -> None:
-        """Note that a call has finished, under the number with which it was sent."""
-        if call.place >= 0:
-            self._ended[call.place] = number if is_good else None
-
-    def want_end(self) -> None:
+    def end_short(self) -> None:
         """Let this round end without being full: somebody waits for all that was scheduled."""
-        self._is_last = True
+        self._may_be_short = True
 
-    def complete(self) -> list[int] | None:
-        """Return the numbers of the calls to apply if the round is complete, in their places.
+    def take_ended(self) -> list[int] | None:
+        """Return the numbers of the calls to apply if the round has ended, in their places.
 
-        None: it is not. A round with a function that has failed is void: an empty list. The next
-        round begins with :meth:`go_on`.
+        None: it has not. A round with a function that has failed is void: an empty list. No call
+        begins from then until :meth:`begin_next`.
         """
-        if not self._members or len(self._ended) < len(self._members):
+        if not self._members or not all(call.value.is_done for call in self._members):
             return None
-        is_short = len(self._members) < len(self._workers) and not self._has_failed
-        if is_short and (self._pending or not self._is_last):
+        has_failed = self._has_failed
+        is_short = len(self._members) < len(self._workers) and not has_failed
+        if is_short and (self._pending or not self._may_be_short):
             return None
         self._is_ending = True
-        numbers = [self._ended[place] for place in sorted(self._ended)]
-        return [] if self._has_failed else [one for one in numbers if one is not None]
+        return [] if has_failed else [call.number for call in self._members]
 
-    def go_on(self) -> None:
+    def begin_next(self) -> None:
         """Begin the next round."""
         self._members.clear()
-        self._ended.clear()
-        self._is_last = self._is_ending = False
+        self._may_be_short = self._is_ending = False

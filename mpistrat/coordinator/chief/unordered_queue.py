@@ -5,45 +5,45 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
+from mpistrat.coordinator.chief.scheduled_call import Call
+from mpistrat.coordinator.chief.worker_state import WorkerState
 
 __all__ = ["UnorderedQueue"]
 
 
 class UnorderedQueue:
-    """Calls that wait for a worker, in the order in which they were scheduled.
+    """Calls that wait for a worker, in the order in which they were scheduled; a `CallQueue`.
 
     Parameters
     ----------
     workers
-        Who may have begun some.
+        Those of the job; calls that they have begun bound what begins next.
     max_staleness
         How many calls before it a call may run beside, or None for any number.
     """
 
+    irreplaceable_loss = None  # any worker can run any call
+
     def __init__(self, workers: Sequence[WorkerState], max_staleness: int | None) -> None:
         self._workers = workers
-        self.max_staleness = max_staleness
+        self._max_staleness = max_staleness
         self._pending: deque[Call] = deque()
         self._last = 0
         self._is_blocked = False  # the next call needs a result that is not there
 
-    is_open = False  # there are no rounds
-    stranded = None  # any worker stands in for any other
+    @property
+    def affects_all_workers(self) -> bool:
+        """Whether a new or a finished call may let any worker begin one."""
+        return self._is_blocked or self._max_staleness is not None
 
     @property
-    def concerns_all(self) -> bool:
-        """Whether a call that has finished, or has come, may let any worker begin one."""
-        return self._is_blocked or self.max_staleness is not None
-
-    @property
-    def has_waiting(self) -> bool:
+    def has_waiting_call(self) -> bool:
         """Whether there is a call that no worker has."""
         return bool(self._pending)
 
     @property
-    def may_give(self) -> bool:
-        """Whether a worker may get a call now."""
+    def has_startable_call(self) -> bool:
+        """Whether there is a call that no worker has: `take_for` looks whether it may begin."""
         return bool(self._pending)
 
     def add(self, call: Call) -> None:
@@ -53,7 +53,7 @@ class UnorderedQueue:
         self._pending.append(call)
 
     def put_back(self, calls: Sequence[Call]) -> None:
-        """Take in calls that were begun by a worker that has ended."""
+        """Take in calls that were begun by a worker that has ended; they begin before others."""
         self._pending.extendleft(reversed(calls))
 
     def drop(self) -> list[Call]:
@@ -72,24 +72,11 @@ class UnorderedQueue:
             return None
         return self._pending.popleft()
 
-    def note(self, call: Call, number: int, is_good: bool) -> None:
-        """Take note of nothing: a call that has finished is forgotten."""
-
-    def want_end(self) -> None:
-        """Do nothing: what has run is done."""
-
-    def complete(self) -> list[int] | None:
-        """Return None: there are no rounds."""
-        return None
-
-    def go_on(self) -> None:
-        """Do nothing."""
-
     def _may_begin(self, chosen: Sequence[Call]) -> bool:
-        """Tell whether the next call may run beside those that have not finished."""
-        if self.max_staleness is None:
+        """Return whether the next call may run beside those that have not finished."""
+        if self._max_staleness is None:
             return True
         under_way = [*(worker.oldest for worker in self._workers), *chosen]
         orders = [call.order for call in under_way if call is not None and not call.is_own]
         following = self._pending[0].order
-        return following - min(orders, default=following) <= self.max_staleness
+        return following - min(orders, default=following) <= self._max_staleness

@@ -21,11 +21,16 @@ def encoded(message: object) -> Encoded:
 
 
 def decoder(classes: Iterable[Callable[..., Any]]) -> Callable[[Sequence[Any]], Any]:
-    """Return a function that returns the message again; of one of some classes."""
+    """Return a function that returns the message again; it knows some classes.
+
+    It raises ValueError on a message of another kind.
+    """
     by_name = {one.__name__: one for one in classes}
 
     def decoded(found: Sequence[Any]) -> Any:
         name, *fields = found
+        if name not in by_name:
+            raise ValueError(f"a message of kind {name!r}; expected one of {', '.join(by_name)}")
         return by_name[name](*fields)
 
     return decoded

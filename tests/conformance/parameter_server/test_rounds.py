@@ -11,7 +11,7 @@ from helpers.coordination import Cast, on_chief, on_jobs
 from helpers.training import BATCH, MAKERS, STEPS, new_variables, step_gradients
 from mpistrat import IndexedSlices, Variable
 from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index
-from mpistrat.coordinator.chief import dispatcher
+from mpistrat.coordinator.chief import round_end
 from mpistrat.errors import ArgumentTypeError, ContextError, CoordinatorError, UsageError
 from mpistrat.optimizers import SGD
 from mpistrat.ps.server import staged_updates
@@ -229,7 +229,7 @@ class Lacking:
 def test_a_round_that_lacks_memory_on_one_ps_is_applied_on_all_or_ends_the_job(layout, times):
     with (
         patch.object(Rule, "apply", Lacking(Rule.apply, times)),
-        patch.object(dispatcher, "_PAUSES_S", (0.0, 0.01, 0.02)),
+        patch.object(round_end, "_PAUSES_S", (0.0, 0.01, 0.02)),
     ):
 
         @on_chief(layout, synchronous=True)

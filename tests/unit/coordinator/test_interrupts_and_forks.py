@@ -36,7 +36,7 @@ def test_an_interrupt_while_a_function_is_sent_loses_nothing(monkeypatch):
         post = Stream.post
 
         def interrupted(self, message):
-            if message[0] == "run":
+            if message[0] == "RunCalls":
                 signal.raise_signal(signal.SIGINT)
             post(self, message)
 

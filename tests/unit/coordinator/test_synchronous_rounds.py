@@ -4,7 +4,8 @@ import pytest
 
 from mpistrat.coordinator.arguments import Arguments
 from mpistrat.coordinator.chief.round_queue import RoundQueue
-from mpistrat.coordinator.chief.scheduled_call import Call, WorkerState
+from mpistrat.coordinator.chief.scheduled_call import Call
+from mpistrat.coordinator.chief.worker_state import WorkerState
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.coordinator.shipping import Function
 from mpistrat.ps.transport.roles import Member

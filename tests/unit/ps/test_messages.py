@@ -53,6 +53,11 @@ def test_only_plain_values_travel():
     assert encoded(messages.Read(3, -1)) == ("Read", 3, -1)
 
 
+def test_a_message_of_another_kind_is_an_error():
+    with pytest.raises(ValueError, match="of kind 'Reed'; expected one of Fail, "):
+        decoded(("Reed", 3, -1))
+
+
 def test_there_are_as_many_kinds_as_documented():
     assert {one.__name__ for one in KINDS} <= set(messages.__all__)
     assert len(KINDS) == 22
