@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpistrat.coordinator.per_worker import PerWorkerValues
 from mpistrat.coordinator.remote_value import RemoteValue
@@ -15,8 +15,7 @@ from mpistrat.strategy.nest import flatten, map_nest
 __all__ = ["Arguments", "pack_arguments", "unpack_arguments"]
 
 
-@dataclass(frozen=True)
-class Arguments:
+class Arguments(NamedTuple):
     """What a call is sent with.
 
     Attributes
@@ -29,6 +28,9 @@ class Arguments:
 
     packed: bytes | list[bytes] = NO_ARGUMENTS
     needed: tuple[RemoteValue, ...] = ()
+
+
+_NO_ARGUMENTS = Arguments()
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def pack_arguments(
         Of the function whose result is an argument, if that has failed.
     """
     if not args and not kwargs:
-        return Arguments()
+        return _NO_ARGUMENTS
     leaves = flatten((args, kwargs))[0]
     needed = tuple(leaf for leaf in leaves if isinstance(leaf, RemoteValue))
     if needed:
@@ -89,6 +91,8 @@ def _own(arguments: Any, name: str, worker: int, num_workers: int) -> Any:
 
 def unpack_arguments(packed: Any, results: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments on a worker, given the results among them as bytes."""
+    if packed == NO_ARGUMENTS:  # the usual case; to load it takes longer
+        return (), {}
     args, kwargs = pickle.loads(packed)
     if results:
         values = [pickle.loads(one) for one in results]

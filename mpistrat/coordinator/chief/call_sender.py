@@ -93,7 +93,8 @@ class CallSender:
         packed = call.packed_for(worker.member.task_id)
         arguments = packed_buffer(packed)
         needed = [packed_buffer(one.packed()) for one in call.arguments.needed]
-        worker.note_sent(call, len(packed))
+        worker.sent[call.number] = call
+        worker.sent_bytes += len(packed)
         return CallToRun(call.number, function.number, shipped, arguments, call.place, needed)
 
     def post_use_rounds(self) -> None:

@@ -74,11 +74,6 @@ class WorkerState:
             return 0
         return self.most - len(self.sent)
 
-    def note_sent(self, call: Call, nbytes: int) -> None:
-        """Put a call on the list of those that it has."""
-        self.sent[call.number] = call
-        self.sent_bytes += nbytes
-
     def take_finished(self, call_number: int) -> Call | None:
         """Take a call off the list of those that it has; None if it is not there."""
         call = self.sent.pop(call_number, None)

@@ -216,7 +216,7 @@ class _Connection:
         self.check()
         self._number += 1
         try:
-            self._stream.send((self._number, *encoded(message)), config.timeout_s())
+            self._stream.send((self._number, encoded(message)), config.timeout_s())
         except PeerLostError as error:
             raise self._lost(error) from error
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Sequence
-from typing import Any
 
 from mpistrat.errors import PeerLostError
 from mpistrat.ps.messages import Fail, Question, decoded
 from mpistrat.ps.server.operations import Operations
+from mpistrat.ps.transport.encoding import Encoded
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.roles import Member
 from mpistrat.ps.transport.stream import Stream
@@ -88,13 +87,13 @@ class ShardServer:
     @staticmethod
     def _raise_reason(stream: Stream) -> None:
         """Raise with the chief's reason, if it has sent one before it ended."""
-        for _, *found in stream.last_words():
+        for _, found in stream.last_words():
             message = decoded(found)
             if isinstance(message, Fail):
                 raise stream.failed(message.reason) from None
 
-    def _serve_request(self, stream: Stream, request: Sequence[Any]) -> None:
-        number, *found = request
+    def _serve_request(self, stream: Stream, request: tuple[int, Encoded]) -> None:
+        number, found = request
         message = decoded(found)
         if isinstance(message, Fail):
             raise stream.failed(message.reason)

@@ -6,7 +6,7 @@ several times as long as to pickle that tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 __all__ = ["Encoded", "decoder", "encoded"]
@@ -20,17 +20,19 @@ def encoded(message: object) -> Encoded:
     return (type(message).__name__, *vars(message).values())
 
 
-def decoder(classes: Iterable[Callable[..., Any]]) -> Callable[[Sequence[Any]], Any]:
+def decoder(classes: Iterable[Callable[..., Any]]) -> Callable[[Encoded], Any]:
     """Return a function that returns the message again; it knows some classes.
 
     It raises ValueError on a message of another kind.
     """
     by_name = {one.__name__: one for one in classes}
 
-    def decoded(found: Sequence[Any]) -> Any:
-        name, *fields = found
-        if name not in by_name:
-            raise ValueError(f"a message of kind {name!r}; expected one of {', '.join(by_name)}")
-        return by_name[name](*fields)
+    def decoded(found: Encoded) -> Any:
+        try:
+            kind = by_name[found[0]]
+        except KeyError:
+            known = ", ".join(by_name)
+            raise ValueError(f"a message of kind {found[0]!r}; expected one of {known}") from None
+        return kind(*found[1:])
 
     return decoded

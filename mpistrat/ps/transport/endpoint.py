@@ -60,7 +60,7 @@ class Endpoint:
             with suppress(PeerLostError):  # who has ended needs to be told nothing
                 found = encoded(Fail(reason))
                 # A ps expects the number of a request before the message.
-                stream.post((0, *found) if member.task_type == "ps" else found)
+                stream.post((0, found) if member.task_type == "ps" else found)
                 listening.append(stream)
         end = time.monotonic() + _FAREWELL_S
         while listening and time.monotonic() < end:

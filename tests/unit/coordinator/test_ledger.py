@@ -35,7 +35,7 @@ def begin(ledger, worker, number, most=1):
     calls = ledger.take_for(worker, most)
     for index, one in enumerate(calls):
         one.number = number + index
-        worker.note_sent(one, 0)
+        worker.sent[one.number] = one
     return calls
 
 
