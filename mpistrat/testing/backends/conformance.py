@@ -1,5 +1,8 @@
 """`BackendConformance`: the tests that every backend of collectives inherits.
 
+A backend has to bring what `Backend` says, which moves data. The tests of refusals then run with
+the control of MPI, or of threads, that it is given (collectives/backends/control.py).
+
 A backend made elsewhere is tested by a class of some lines (see tests/conformance)::
 
     @pytest.mark.mpi(ranks=3)  # the test itself runs on every rank of an MPI job
