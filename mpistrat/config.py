@@ -22,8 +22,9 @@ MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node
 MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: which one it is
 ======================== =========== ==========================================================
 
-The tests know more: ``MPISTRAT_TESTS_ALL=1`` adds those that take long, ``MPISTRAT_TESTS_LARGE=1``
-those that need several GB, ``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI, and
+The tests know more: ``MPISTRAT_TESTS_LONG=1`` adds those that take long, ``MPISTRAT_TESTS_ALL=1``
+those that repeat others too, ``MPISTRAT_TESTS_LARGE=1`` those that need several GB,
+``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI, and
 ``MPISTRAT_TEST_JOB`` marks the processes of a job that a test started. ``MPISTRAT_RANK_PROCESS``
 is what a rank sets for its child processes (cluster/child_processes.py).
 

@@ -16,7 +16,7 @@ from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 from mpistrat.coordinator.cluster_coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.placement import with_long
 
 __all__ = ["ALL_JOBS", "JOBS", "Cast", "on_chief", "on_jobs"]
 
@@ -61,8 +61,8 @@ class Cast:
 ALL_JOBS = (Cast(1, 2, 2), Cast(5, 2, 2), Cast(5, 2, 2, node_size=2))
 """In one process, on ranks of one machine, and on ranks of three machines."""
 
-JOBS = ALL_JOBS if with_all() else ALL_JOBS[:2]
-"""Those that most tests run on; with all tests, all."""
+JOBS = ALL_JOBS if with_long() else ALL_JOBS[:2]
+"""Those that most tests run on; all with those that take long."""
 
 on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 """Mark a test that runs on them."""

@@ -22,7 +22,7 @@ import mpistrat.tensorflow as distribute
 from mpistrat.collectives import shutdown
 from mpistrat.errors import CommunicationError
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.placement import with_all, with_long
 
 __all__ = [
     "ACCUMULATING",
@@ -133,11 +133,14 @@ def _cases(kind: str, *layouts: tuple[int, int]) -> tuple[Case, ...]:
 
 
 def some(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Leave out what takes long, for who does not want all tests."""
-    return tuple(case for case in cases if with_all() or str(case) in _MAIN)
+    """Return those of `cases` that are to run: one or all, or one of each kind of strategy."""
+    names = (*_MAIN, *_OTHER_KINDS) if with_long() else _MAIN
+    return tuple(case for case in cases if with_all() or str(case) in names)
 
 
 _MAIN = ("Mirrored-2x1", "OneDevice-1x1", "Accumulating-2x1")
+# MultiWorker-2x1 runs in tests/tf/differential/test_two_processes.py, beside TensorFlow's own.
+_OTHER_KINDS = ("Mirrored-2x2", "Backed-2x1", "Central-2x1")
 _ONE = some(_cases("Mirrored", (1, 1)))
 MIRRORED = (*_ONE, *some(_cases("Mirrored", (1, 2), (2, 1), (2, 2))))
 CENTRAL = some(_cases("Central", (1, 2), (2, 1), (2, 2)))

@@ -20,7 +20,7 @@ from mpistrat import (
 from mpistrat.checkpoint.files import index
 from mpistrat.errors import CheckpointError
 from mpistrat.testing.launcher import RunningJob, run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats, takes_long
 from mpistrat.train import Checkpoint, CheckpointManager, Part, latest_checkpoint
 
 ROOT = Path(mpistrat.__file__).parents[1]
@@ -249,9 +249,9 @@ with MirroredStrategy() as strategy, strategy.scope():
     [
         (1, "half"),
         (0, "commit"),
-        pytest.param(1, "before", marks=takes_long()),
-        pytest.param(2, "after", marks=takes_long()),
-        pytest.param(0, "half", marks=takes_long()),
+        pytest.param(1, "before", marks=repeats()),
+        pytest.param(2, "after", marks=repeats()),
+        pytest.param(0, "half", marks=repeats()),
     ],
 )
 def test_a_kill_in_the_midst_of_saving_leaves_the_last_good_one(tmp_path, victim, step):

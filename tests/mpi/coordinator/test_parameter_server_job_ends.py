@@ -8,7 +8,7 @@ import pytest
 import mpistrat
 from helpers.strategy_job import SOON_S, START_S
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats, takes_long
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -67,7 +67,7 @@ def check_failed(result, words, silent=()):
             assert words in output.stderr, f"rank {rank} says nothing of it\n{result.output}"
 
 
-@pytest.mark.parametrize("close", ["", pytest.param("strategy.close()", marks=takes_long())])
+@pytest.mark.parametrize("close", ["", pytest.param("strategy.close()", marks=repeats())])
 def test_at_the_end_of_the_chiefs_program_all_ranks_end_well(close):
     result = run("coordinator.join()\nprint(v.numpy().tolist())\n" + close).check()
     assert result.ranks[0].stdout == "[100.0, 100.0, 100.0, 100.0]\n"
@@ -76,8 +76,8 @@ def test_at_the_end_of_the_chiefs_program_all_ranks_end_well(close):
     assert not any(one.stderr for one in result.ranks), result.output
 
 
-@pytest.mark.parametrize("node_size", ["0", pytest.param("2", marks=takes_long())])
-@pytest.mark.parametrize("close", ["strategy.close()", pytest.param("", marks=takes_long())])
+@pytest.mark.parametrize("node_size", ["0", pytest.param("2", marks=repeats())])
+@pytest.mark.parametrize("close", ["strategy.close()", pytest.param("", marks=repeats())])
 def test_a_strategy_without_a_coordinator_ends_its_workers_too(close, node_size):
     result = run("", ALONE=close, MPISTRAT_NODE_SIZE=node_size).check()
     assert result.ranks[0].stdout == "[1.0, 1.0, 1.0, 1.0]\n"
@@ -118,7 +118,7 @@ def test_the_chief_leaves_without_a_word():
     assert run("coordinator.join()\nleave()").returncode != 0
 
 
-@pytest.mark.parametrize("how", [pytest.param("leave", marks=takes_long()), "kill"])
+@pytest.mark.parametrize("how", [pytest.param("leave", marks=repeats()), "kill"])
 def test_a_worker_dies(how):
     function = "leave" if how == "leave" else "kill, args=(signal.SIGKILL,)"
     body = f"coordinator.schedule({function})\n" * 2 + "coordinator.join()"
@@ -126,8 +126,8 @@ def test_a_worker_dies(how):
     assert result.returncode != 0
 
 
-@pytest.mark.parametrize("status", ["0", pytest.param("3", marks=takes_long())])
-@pytest.mark.parametrize("member", [pytest.param("worker1", marks=takes_long()), "ps1"])
+@pytest.mark.parametrize("status", ["0", pytest.param("3", marks=repeats())])
+@pytest.mark.parametrize("member", [pytest.param("worker1", marks=repeats()), "ps1"])
 def test_a_member_leaves_in_the_middle(member, status):
     """Most launchers then end the job at once; else every rank says whom it lost."""
     body = """

@@ -7,7 +7,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import LauncherError, find_launcher, run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats, takes_long
 
 PROGRAM = """
 import os, signal, sys, time
@@ -69,7 +69,7 @@ def skip_unless_mpi_outlives_ranks():
     "leave",
     [
         "os.kill(os.getpid(), signal.SIGKILL)",
-        pytest.param("sys.exit('this worker leaves')", marks=takes_long()),
+        pytest.param("sys.exit('this worker leaves')", marks=repeats()),
     ],
 )
 def test_a_round_whose_worker_dies_goes_on_with_the_others_and_counts_once(leave):
@@ -120,7 +120,7 @@ print(v.numpy().tolist(), optimizer.iterations)
 """
 
 
-@pytest.mark.parametrize("dies", [0, pytest.param(1, marks=takes_long())])
+@pytest.mark.parametrize("dies", [0, pytest.param(1, marks=repeats())])
 def test_only_a_worker_with_as_many_replicas_stands_in_for_one(dies):
     skip_unless_mpi_outlives_ranks()
     root = str(Path(mpistrat.__file__).parents[1])

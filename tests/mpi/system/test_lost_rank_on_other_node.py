@@ -10,7 +10,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import RunningJob
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats
 
 ROOT = str(Path(mpistrat.__file__).parents[1])
 PATH = os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])
@@ -88,9 +88,9 @@ def seen(program, ranks, node_size, watching):
     ("ranks", "node_size", "victim", "backend", "length"),
     [
         (3, 1, 1, "auto", 8),
-        pytest.param(4, 2, 3, "auto", 1 << 20, marks=takes_long()),
-        pytest.param(3, 1, 2, "mpi", 8, marks=takes_long()),
-        pytest.param(3, 0, 0, "mpi", 8, marks=takes_long()),
+        pytest.param(4, 2, 3, "auto", 1 << 20, marks=repeats()),
+        pytest.param(3, 1, 2, "mpi", 8, marks=repeats()),
+        pytest.param(3, 0, 0, "mpi", 8, marks=repeats()),
     ],
 )
 def test_a_rank_that_ends_between_calls_is_lost_for_all(ranks, node_size, victim, backend, length):
@@ -105,8 +105,8 @@ def test_a_rank_that_ends_between_calls_is_lost_for_all(ranks, node_size, victim
     ("victim", "watching", "words"),
     [
         ("worker0", [0], "worker 0 (rank 1) has ended"),
-        pytest.param("ps0", [0], "ps 0 (rank 2) has ended", marks=takes_long()),
-        pytest.param("chief0", [2], "chief 0 (rank 0) has ended", marks=takes_long()),
+        pytest.param("ps0", [0], "ps 0 (rank 2) has ended", marks=repeats()),
+        pytest.param("chief0", [2], "chief 0 (rank 0) has ended", marks=repeats()),
     ],
 )
 def test_a_member_on_another_machine_that_ends_is_named(victim, watching, words):

@@ -14,7 +14,7 @@ from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat import errors  # noqa: E402
 from mpistrat.tensorflow.graph import native_op  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.placement import repeats  # noqa: E402
 
 four_cpus()
 
@@ -87,7 +87,7 @@ def test_a_mismatch(what, way):
 
 @on_two_ranks
 @pytest.mark.parametrize(
-    "way", [way if way in FEW else pytest.param(way, marks=takes_long()) for way in WAYS]
+    "way", [way if way in FEW else pytest.param(way, marks=repeats()) for way in WAYS]
 )
 def test_a_deadline_and_who_comes_after_it(way):
     path, wrap = WAYS[way]

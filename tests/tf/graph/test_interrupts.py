@@ -22,7 +22,7 @@ from mpistrat.collectives import Communicator  # noqa: E402
 from mpistrat.collectives.health import interrupts  # noqa: E402
 from mpistrat.errors import CommunicationError, PeerLostError  # noqa: E402
 from mpistrat.tensorflow.graph import native_op  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
 
 four_cpus()
 
@@ -94,7 +94,7 @@ CASES = [
     for what in WAITS
 ]
 CASES += [
-    pytest.param(what, False, id=f"{what}, not native", marks=takes_long())
+    pytest.param(what, False, id=f"{what}, not native", marks=repeats())
     for what in WAITS
     if what != "jit_compile"  # which needs the native operation
 ]

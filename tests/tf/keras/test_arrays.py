@@ -22,7 +22,7 @@ from mpistrat.tensorflow.data import pipelines  # noqa: E402
 from mpistrat.tensorflow.graph import rows_op  # noqa: E402
 from mpistrat.tensorflow.keras import arrays as keras_arrays  # noqa: E402
 from mpistrat.tensorflow.keras import hooks as keras_hooks  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
 
 four_cpus()
 
@@ -279,7 +279,7 @@ def sparse_fit(scope, count):
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(8, marks=takes_long()), pytest.param(7, marks=takes_long()), 5]
+    "count", [pytest.param(8, marks=repeats()), pytest.param(7, marks=repeats()), 5]
 )
 def test_sparse_rows_train_as_in_one_process(count):
     want = sparse_fit(contextlib.nullcontext(), count)

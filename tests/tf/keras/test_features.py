@@ -13,7 +13,7 @@ from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.cases import Case  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
 
 four_cpus()
 
@@ -144,7 +144,7 @@ def half(strategy, rows):
 
 @pytest.mark.parametrize(
     ("row", "devices"),
-    [(17, 2), pytest.param(23, 1, marks=takes_long())],
+    [(17, 2), pytest.param(23, 1, marks=repeats())],
     ids=["rank 0", "rank 1"],
 )
 def test_an_overflow_on_one_rank_skips_the_step_on_all(row, devices):

@@ -10,7 +10,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.placement import repeats, takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -91,7 +91,7 @@ def check(kind, model, optimizer, *devices):
     ("model", "optimizer"),
     [
         ("dense", "sgd"),
-        pytest.param("batch_norm", "adam", marks=takes_long()),
+        pytest.param("batch_norm", "adam", marks=repeats()),
         ("embedding", "sgd"),
     ],
 )

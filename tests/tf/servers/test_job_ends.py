@@ -13,7 +13,7 @@ pytest.importorskip("tensorflow")
 
 import mpistrat
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(120)
 
@@ -97,7 +97,7 @@ def test_the_chief_is_killed(tmp_path):
 
 @pytest.mark.parametrize(
     ("task", "name"),
-    [("worker1", "worker 1 (rank 2/4)"), pytest.param("ps0", "ps 0", marks=takes_long())],
+    [("worker1", "worker 1 (rank 2/4)"), pytest.param("ps0", "ps 0", marks=repeats())],
 )
 @takes_long()
 def test_another_rank_is_killed(task, name, tmp_path):

@@ -9,7 +9,7 @@ pytest.importorskip("tensorflow")
 
 import mpistrat
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -48,7 +48,7 @@ def threads_of(ranks, how="", **settings):
 
 
 @pytest.mark.deadline(120)
-@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=takes_long())])
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=repeats())])
 def test_ranks_share_the_cores(ranks):
     sizes, lines = threads_of(ranks)
     share = max(1, CORES // ranks)

@@ -15,7 +15,7 @@ import safetensors.numpy
 
 from mpistrat import Variable
 from mpistrat.errors import CheckpointError
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats
 from mpistrat.train import Checkpoint, CheckpointManager, latest_checkpoint
 
 CALLS = ["fsync", "replace", "mkdir", "unlink", "rmdir"]
@@ -117,8 +117,8 @@ def killed(act, at, before, after):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param(kill, None, id="before", marks=takes_long()),
-        pytest.param(None, kill, id="after", marks=takes_long()),
+        pytest.param(kill, None, id="before", marks=repeats()),
+        pytest.param(None, kill, id="after", marks=repeats()),
         pytest.param(write_half, None, id="half"),
     ],
 )
