@@ -16,7 +16,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.tensorflow.data import cache_files  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -86,7 +86,13 @@ DIVIDED = {
 }
 
 
-@pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]], ids=["1", "2"])
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param(["CPU:0"], id="1"),
+        pytest.param(["CPU:0", "CPU:1"], id="2", marks=takes_long()),
+    ],
+)
 @pytest.mark.parametrize("how", DIVIDED)
 def test_predictions_are_in_the_order_of_the_data(how, devices):
     with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(devices) as s:

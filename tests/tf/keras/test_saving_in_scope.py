@@ -16,14 +16,13 @@ keras = pytest.importorskip("keras")
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.cases import Case  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.placement import repeats, takes_long, with_all  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=[2, 3], timeout_s=120)
+pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=120)
 X = np.random.default_rng(0).normal(size=(20, 4))
 Y = X.sum(1, keepdims=True)
-PLACES = pytest.mark.parametrize("is_in", [True, False], ids=["in scope", "out of scope"])
 
 
 def built(normalization=keras.layers.BatchNormalization):
@@ -72,7 +71,13 @@ CALLBACKS = {
 }
 
 
-@PLACES
+@pytest.mark.parametrize(
+    "is_in",
+    [
+        pytest.param(True, id="in scope"),
+        pytest.param(False, id="out of scope", marks=takes_long()),
+    ],
+)
 def test_model_checkpoint(is_in):
     with made(is_in) as (_, model, folder):
         callbacks = [
@@ -105,8 +110,15 @@ def interrupted(scope, **backup):
     return epochs, state(second)
 
 
-@PLACES
-@pytest.mark.parametrize("freq", ["epoch", pytest.param(2, marks=takes_long())])
+@pytest.mark.parametrize(
+    ("freq", "is_in"),
+    [
+        pytest.param("epoch", True, id="epoch-in scope"),
+        pytest.param("epoch", False, id="epoch-out of scope", marks=repeats()),
+        pytest.param(2, True, id="2-in scope", marks=repeats()),
+        pytest.param(2, False, id="2-out of scope", marks=repeats()),
+    ],
+)
 def test_backup_and_restore(freq, is_in):
     alone = interrupted(contextlib.nullcontext(), backup_dir=tempfile.mkdtemp(), save_freq=freq)
     with made(is_in) as (strategy, _, folder):
@@ -171,8 +183,15 @@ SAVES = {
 }
 
 
-@PLACES
-@pytest.mark.parametrize("by", ["the chief", "all"])
+@pytest.mark.parametrize(
+    ("by", "is_in"),
+    [
+        pytest.param("the chief", True, id="the chief-in scope"),
+        pytest.param("all", False, id="all-out of scope", marks=takes_long()),
+        pytest.param("the chief", False, id="the chief-out of scope", marks=repeats()),
+        pytest.param("all", True, id="all-in scope", marks=repeats()),
+    ],
+)
 def test_saved_and_read(by, is_in):
     with made(is_in) as (strategy, model, folder):
         fit(model)

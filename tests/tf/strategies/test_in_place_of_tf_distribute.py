@@ -6,6 +6,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("keras")
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(200)
 
@@ -100,14 +101,14 @@ print("works", flush=True)
 """
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=repeats())])
 def test_strategies_of_a_program_that_assigns(ranks):
     result = run_job(["-c", PROGRAM], ranks, 100).check()
     for rank in result.ranks:
         assert rank.stdout.splitlines()[-1:] == ["works"], result.output
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=takes_long()), 3])
 def test_parameter_servers_of_a_program_that_assigns(ranks):
     result = run_job(["-c", SERVERS], ranks, 60).check()
     for rank in result.ranks:
