@@ -53,6 +53,7 @@ def test_number_of_ranks_changes_nothing_but_rounding() -> None:
     assert two == three
 
 
+@takes_long()
 def test_ranks_with_two_replicas_each() -> None:
     result = demo(2, "--devices", "2", "--epochs", "3").check()
     assert "replicas: 4, ranks: 2" in result.ranks[0].stdout

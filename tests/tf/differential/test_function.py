@@ -14,6 +14,7 @@ from helpers.tf.cases import (  # noqa: E402
     same,
 )
 from helpers.tf.process import four_cpus  # noqa: E402
+from mpistrat.testing.placement import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -384,6 +385,7 @@ def test_functions_that_are_run_are_traced_once_and_forgotten(layout):
         assert gone() is None
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3, timeout_s=60)
 @pytest.mark.parametrize("devices", [1, 2])
 def test_functions_that_are_run_on_three_ranks(devices):

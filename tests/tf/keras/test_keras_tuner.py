@@ -15,6 +15,7 @@ keras = pytest.importorskip("keras")
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
+from mpistrat.testing.placement import with_long  # noqa: E402
 
 four_cpus()
 
@@ -108,7 +109,7 @@ def test_searches_give_the_results_of_one_process(tmp_path):
                 assert mine[3] == files
 
 
-@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.mpi(ranks=[2, 3] if with_long() else 2, timeout_s=60)
 @pytest.mark.parametrize("name", ["MirroredStrategy", "CentralStorageStrategy"])
 def test_private_names_that_libraries_read(name):
     with getattr(distribute, name)(["CPU:0", "CPU:1"]) as s:
@@ -131,7 +132,7 @@ class Slow(keras.callbacks.Callback):
             self.path.write_text("done")
 
 
-@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.mpi(ranks=[2, 3] if with_long() else 2, timeout_s=60)
 def test_what_the_chief_writes_in_fit_is_there_after_it():
     with distribute.MirroredStrategy(["CPU:0"]) as s:
         path = Path(s.communicator.bcast_object(tempfile.mkdtemp())) / "file"

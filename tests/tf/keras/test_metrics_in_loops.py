@@ -10,10 +10,11 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
+from mpistrat.testing.placement import with_long  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_long() else 2, timeout_s=60)
 METRICS = {
     "mean": lambda: (keras.metrics.Mean(name="outside"), 1),
     "of predictions": lambda: (keras.metrics.MeanAbsoluteError(name="outside"), 2),

@@ -18,6 +18,7 @@ import mpistrat  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
+from mpistrat.testing.placement import takes_long, with_long  # noqa: E402
 
 four_cpus()
 
@@ -82,7 +83,7 @@ def save_in_all_ways(model, folder):
     return checkpoint
 
 
-@pytest.mark.mpi(ranks=[2, 3], timeout_s=120)
+@pytest.mark.mpi(ranks=[2, 3] if with_long() else 2, timeout_s=120)
 def test_all_ranks_save_and_only_the_programs_files_are_seen():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         folder = Path(strategy.communicator.bcast_object(tempfile.mkdtemp()))
@@ -157,7 +158,8 @@ print("not killed")
 
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize(
-    ("ranks", "victim", "way"), [(2, 0, "callback"), (2, 1, "whole"), (3, 0, "weights")]
+    ("ranks", "victim", "way"),
+    [(2, 0, "callback"), (2, 1, "whole"), pytest.param(3, 0, "weights", marks=takes_long())],
 )
 def test_a_rank_that_is_killed_while_it_saves_leaves_whole_files(tmp_path, ranks, victim, way):
     root = str(Path(mpistrat.__file__).parents[1])

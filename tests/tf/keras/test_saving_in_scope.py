@@ -212,6 +212,7 @@ def test_saved_and_read(by, is_in):
         fit(model, epochs=1)  # all ranks are still in step
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 @pytest.mark.parametrize("layout", [Case(2, 2), Case(2, 1, "Backed")], ids=str)
 def test_of_other_layouts(layout):

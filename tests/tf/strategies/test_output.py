@@ -20,7 +20,7 @@ from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import CommunicationError  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.placement import repeats, with_all  # noqa: E402
 
 four_cpus()
 
@@ -86,8 +86,15 @@ def test_callbacks_are_told_and_lists_of_ones_own_are_made():
 
 
 @pytest.mark.mpi(ranks=RANKS, timeout_s=60)
-@pytest.mark.parametrize("append", [False, True])
-@pytest.mark.parametrize("who", ["all", "chief"])
+@pytest.mark.parametrize(
+    ("who", "append"),
+    [
+        ("all", False),
+        ("chief", True),
+        pytest.param("all", True, marks=repeats()),
+        pytest.param("chief", False, marks=repeats()),
+    ],
+)
 def test_a_csv_logger_writes_each_line_once(append, who):
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model, file = made(strategy), world_folder(strategy) / "log.csv"

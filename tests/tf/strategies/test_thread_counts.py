@@ -9,7 +9,7 @@ pytest.importorskip("tensorflow")
 
 import mpistrat
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.placement import repeats, takes_long
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -59,6 +59,7 @@ def test_ranks_share_the_cores(ranks):
 
 
 @pytest.mark.deadline(120)
+@takes_long()
 def test_what_the_program_and_the_environment_say_stays():
     sizes, lines = threads_of(2, "set", TF_NUM_INTEROP_THREADS="3")
     assert sizes == [(5, 0, 0)] * 2  # which TensorFlow reads as the environment's
