@@ -133,14 +133,15 @@ def _cases(kind: str, *layouts: tuple[int, int]) -> tuple[Case, ...]:
 
 
 def some(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Return those of `cases` that are to run: one or all, or one of each kind of strategy."""
-    names = (*_MAIN, *_OTHER_KINDS) if with_long() else _MAIN
+    """Return those of `cases` that are to run."""
+    names = (*_MAIN, *_LONG) if with_long() else _MAIN
     return tuple(case for case in cases if with_all() or str(case) in names)
 
 
 _MAIN = ("Mirrored-2x1", "OneDevice-1x1", "Accumulating-2x1")
-# MultiWorker-2x1 runs in tests/tf/differential/test_two_processes.py, beside TensorFlow's own.
-_OTHER_KINDS = ("Mirrored-2x2", "Backed-2x1", "Central-2x1")
+# The other kinds run the same snippets elsewhere: MultiWorker beside TensorFlow's own on two
+# processes (differential/test_two_processes.py), Backed in backed/test_driven_snippets.py.
+_LONG = ("Central-2x1",)
 _ONE = some(_cases("Mirrored", (1, 1)))
 MIRRORED = (*_ONE, *some(_cases("Mirrored", (1, 2), (2, 1), (2, 2))))
 CENTRAL = some(_cases("Central", (1, 2), (2, 1), (2, 2)))

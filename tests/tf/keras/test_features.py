@@ -105,8 +105,11 @@ def two_outputs(scope, rows, **options):
 
 
 @takes_long()
-@pytest.mark.parametrize("rows", [45, 17, 16])
-@pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
+@pytest.mark.parametrize("rows", [45, 17, pytest.param(16, marks=repeats())])
+@pytest.mark.parametrize(
+    "is_eager",
+    [pytest.param(False, id="graph"), pytest.param(True, id="eager", marks=repeats())],
+)
 def test_losses_of_outputs(rows, is_eager):
     want = two_outputs(contextlib.nullcontext(), rows, run_eagerly=is_eager)
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:

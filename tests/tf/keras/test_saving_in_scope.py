@@ -187,7 +187,7 @@ SAVES = {
     ("by", "is_in"),
     [
         pytest.param("the chief", True, id="the chief-in scope"),
-        pytest.param("all", False, id="all-out of scope", marks=takes_long()),
+        pytest.param("all", False, id="all-out of scope", marks=repeats()),
         pytest.param("the chief", False, id="the chief-out of scope", marks=repeats()),
         pytest.param("all", True, id="all-in scope", marks=repeats()),
     ],

@@ -104,7 +104,7 @@ def test_as_one_process_with_all_of_the_data(model, optimizer):
 @pytest.mark.parametrize(
     ("kind", "model"),
     [
-        ("MultiWorkerMirroredStrategy", "embedding"),
+        pytest.param("MultiWorkerMirroredStrategy", "embedding", marks=repeats()),
         ("CentralStorageStrategy", "dense"),
     ],
 )

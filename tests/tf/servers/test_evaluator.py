@@ -9,7 +9,7 @@ pytest.importorskip("tensorflow")
 
 import mpistrat
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(120)
 
@@ -111,7 +111,7 @@ def test_b80_checkpoints_are_evaluated_while_others_train(tmp_path):
 
 
 @takes_long()
-@pytest.mark.parametrize("way", ["two", "join"])
+@pytest.mark.parametrize("way", ["two", pytest.param("join", marks=repeats())])
 def test_an_evaluator_that_has_enough_waits_for_the_end(tmp_path, way):
     result = run(tmp_path, way).check()
     assert result.ranks[3].stdout == ("ckpt-1=9 ckpt-2=36\n" if way == "two" else "")
@@ -119,7 +119,7 @@ def test_an_evaluator_that_has_enough_waits_for_the_end(tmp_path, way):
 
 
 @takes_long()
-@pytest.mark.parametrize("way", ["chief", "fails"])
+@pytest.mark.parametrize("way", [pytest.param("chief", marks=repeats()), "fails"])
 def test_an_error_ends_the_others_too(tmp_path, way):
     result = run(tmp_path, way)
     rank, other, words = (0, 3, "the chief") if way == "chief" else (3, 0, "the evaluator")

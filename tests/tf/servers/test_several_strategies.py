@@ -8,10 +8,10 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.mistakes import refused  # noqa: E402
 from mpistrat.cluster_resolver import MPIClusterResolver  # noqa: E402
 from mpistrat.errors import ClosedError  # noqa: E402
-from mpistrat.testing.placement import with_long  # noqa: E402
+from mpistrat.testing.placement import with_all  # noqa: E402
 
 # Alone: elsewhere TensorFlow has four CPUs in each process.
-pytestmark = pytest.mark.mpi(ranks=[1, 3, 4] if with_long() else 3, timeout_s=60, alone=True)
+pytestmark = pytest.mark.mpi(ranks=[1, 3, 4] if with_all() else 3, timeout_s=60, alone=True)
 
 
 def value_of(strategy, x):

@@ -6,7 +6,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("keras")
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.placement import repeats
 
 pytestmark = pytest.mark.deadline(200)
 
@@ -108,7 +108,7 @@ def test_strategies_of_a_program_that_assigns(ranks):
         assert rank.stdout.splitlines()[-1:] == ["works"], result.output
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=takes_long()), 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=repeats()), 3])
 def test_parameter_servers_of_a_program_that_assigns(ranks):
     result = run_job(["-c", SERVERS], ranks, 60).check()
     for rank in result.ranks:
