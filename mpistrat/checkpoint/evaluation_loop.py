@@ -8,7 +8,7 @@ from typing import Any
 from mpistrat.errors import UsageError
 from mpistrat.system.log import get_logger
 
-__all__ = ["Evaluations"]
+__all__ = ["Evaluations", "no_evaluator"]
 
 _LOG = get_logger(__name__)
 
@@ -85,3 +85,11 @@ class Evaluations:
             _LOG.info("%s was deleted before it was read: %s", path, error)
             return False
         return True
+
+
+def no_evaluator(who: object) -> UsageError:
+    """Return the error of a `SidecarEvaluator` on a rank with another role."""
+    return UsageError(
+        f"SidecarEvaluator of {who}; expected the Server of a rank whose resolver.task_type is"
+        " 'evaluator': MPIClusterResolver(num_ps=1, num_evaluators=1) has one"
+    )

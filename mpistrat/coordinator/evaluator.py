@@ -18,10 +18,10 @@ from mpistrat.ps.transport.endpoint import Endpoint
 if TYPE_CHECKING:
     from mpistrat.coordinator.server import Server
 
-__all__ = ["Bystander", "SidecarEvaluator"]
+__all__ = ["EvaluatorRole", "SidecarEvaluator"]
 
 
-class Bystander:
+class EvaluatorRole:
     """An evaluator as the job sees it: it hears from the chief when the job is over.
 
     Parameters
@@ -105,7 +105,7 @@ class SidecarEvaluator:
             evaluate,
             max_evaluations,
         )
-        self._server, self._chief = server, server.bystander()
+        self._server, self._chief = server, server.evaluator()
         self._is_over = False
 
     @property

@@ -9,11 +9,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from mpistrat.checkpoint.evaluation_loop import no_evaluator
 from mpistrat.cluster import mpi
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers.base import ClusterResolver, SimpleClusterResolver
 from mpistrat.collectives import Communicator
-from mpistrat.coordinator.evaluator import Bystander
+from mpistrat.coordinator.evaluator import EvaluatorRole
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ClosedError, ContextError, PeerLostError, UsageError
 from mpistrat.ps.server.shard_server import ShardServer
@@ -97,19 +98,15 @@ class Server:
         roles: dict[str, Callable[[], bool]] = {
             "worker": lambda: Worker(self._endpoint, self._resolver).serve(),
             "ps": lambda: ShardServer(self._endpoint).serve(),
-            "evaluator": lambda: Bystander(self._endpoint).serve(),
+            "evaluator": lambda: EvaluatorRole(self._endpoint).serve(),
         }
         self.play(roles[self._endpoint.me.task_type])
 
-    def bystander(self) -> Bystander:
+    def evaluator(self) -> EvaluatorRole:
         """Return what an evaluator has of the job; for `SidecarEvaluator`."""
         if self._endpoint.me.task_type != "evaluator":
-            raise UsageError(
-                f"SidecarEvaluator of {self._endpoint.me}; expected the Server of a rank whose"
-                " resolver.task_type is 'evaluator': MPIClusterResolver(num_ps=1,"
-                " num_evaluators=1) has one"
-            )
-        return Bystander(self._endpoint)
+            raise no_evaluator(self._endpoint.me)
+        return EvaluatorRole(self._endpoint)
 
     def play(self, serve: Callable[[], bool]) -> None:
         """Play this rank's role: `serve` returns when the job is over, and if it lost a member."""

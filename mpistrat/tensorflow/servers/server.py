@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpistrat.checkpoint.evaluation_loop import no_evaluator
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
-from mpistrat.errors import UsageError
 from mpistrat.tensorflow.original import distribute
 from mpistrat.tensorflow.servers.tasks import Tasks
 
@@ -102,11 +102,7 @@ class Server(distribute.Server):  # type: ignore[misc]
         """Return what an evaluator has of the job; for ``coordinator.SidecarEvaluator``."""
         if self._tasks is None or not self._is_evaluator:
             who = "a server of TensorFlow's" if self._tasks is None else self._tasks.me
-            raise UsageError(
-                f"SidecarEvaluator of {who}; expected the Server of a rank whose"
-                " resolver.task_type is 'evaluator': MPIClusterResolver(num_ps=1,"
-                " num_evaluators=1) has one"
-            )
+            raise no_evaluator(who)
         return self._tasks
 
     def join(self) -> None:
