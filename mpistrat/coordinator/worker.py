@@ -107,10 +107,11 @@ class Worker:
             self._functions.pop(number, None)
         for number in message.dropped_resources:
             self._resources.pop(number, None)
+        extended = self._strategy.extended
         for call in message.calls:
             if call.shipped is not None:
                 self._functions[call.function] = _Shipped(call.shipped)
-            self._strategy.extended.begin_call(call.number, call.place)
+            extended.begin_call(call.number, call.place)
             self._results.append(self._call(call))
             count += 1
             now = time.perf_counter()

@@ -92,10 +92,11 @@ class CallSender:
             worker.learn_function(function)
         packed = call.packed_for(worker.member.task_id)
         arguments = packed_buffer(packed)
-        needed = [packed_buffer(one.packed()) for one in call.arguments.needed]
+        needed = call.arguments.needed
+        results = [packed_buffer(one.packed()) for one in needed] if needed else []
         worker.sent[call.number] = call
         worker.sent_bytes += len(packed)
-        return CallToRun(call.number, function.number, shipped, arguments, call.place, needed)
+        return CallToRun(call.number, function.number, shipped, arguments, call.place, results)
 
     def post_use_rounds(self) -> None:
         """Tell all workers that their functions run in rounds."""

@@ -84,6 +84,8 @@ class WorkerState:
 
     def take_dropped(self) -> tuple[list[int], list[int]]:
         """Return which functions and resources it drops before it runs the next calls."""
+        if not (self.dropped_functions or self.dropped_resources):
+            return [], []
         functions, resources = _emptied(self.dropped_functions), _emptied(self.dropped_resources)
         self.known.difference_update(functions)
         return functions, resources
