@@ -63,6 +63,7 @@ def restore(graph: Graph, path: Path, team: Team) -> Outcome:
     except BaseException:
         plan.give_up()
         raise
+    # Nothing has changed so far; from here on only a server that ends can make ranks differ.
     team.take(what, plan.carry_out)
     # A rank may hold no part of what others restore.
     return Outcome(
@@ -108,7 +109,7 @@ class _Plan:
     def carry_out(self) -> None:
         for action in self._actions:
             action()
-        self._kept.commit(self._token)
+        self._kept.commit(self._token)  # last: servers may be gone, this rank's arrays not
 
     def give_up(self) -> None:
         try:

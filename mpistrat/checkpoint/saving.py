@@ -92,6 +92,7 @@ class _Save:
         whole = [(key, _value(key, part)) for key, part in found if part.rows is None]
         sizes = [(value.nbytes, row_count(value.shape)) for _, value in whole]
         pieces: list[data_files.Piece] = []
+        # Values that all ranks hold are divided by bytes, so that all ranks write equally long.
         for number, start, stop in shares(sizes, self._team.size)[self._team.rank]:
             key, value = whole[number]
             count = row_count(value.shape)
@@ -99,7 +100,7 @@ class _Save:
             pieces.append((key, count, start, stop, rows))
         for key, part in found:
             if part.rows is None or part.keeper is not None:
-                continue
+                continue  # divided above, or written by its server
             if part.rows[0] < part.rows[1] or part.shape[0] == 0:
                 pieces.append((key, row_count(part.shape), *part.rows, _value(key, part)))
         return pieces
@@ -125,14 +126,15 @@ class _Save:
         """Replace the index, then remove the files that only the old one named."""
         is_done = False
         try:
-            self._check_seen(files)
+            self._check_seen(files)  # an index must not name files that rank 0 cannot read
             made = index.assemble(description.merged_nodes(self._everyone), self._known, files)
-            disk.sync(self._path)
+            disk.sync(self._path)  # the files' names must be on the disk before the index is
             with disk.alone(self._path):  # or else two savers may both replace the same one
                 old = self._names()
                 disk.replace_whole(self._path / index.NAME, index.pack(made))
             is_done = True
         finally:
+            # An error may come after the index was replaced: then its files must stay.
             if not is_done and not self._token_in_index():
                 _remove(self._path.glob(f"data-{self._token}-*"), self._new_folders)
         _remove([self._path / name for name in old], [])

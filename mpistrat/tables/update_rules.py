@@ -91,10 +91,12 @@ class Rule(ABC):
             Shape [n, ...].
         """
         if not self.leaves_rows:
+            # A zero gradient moves other rows, too (momentum), so all rows are updated.
             whole = np.zeros_like(variable, gradient.dtype)
             whole[rows] = gradient
             self.apply(variable, slots, whole, step, learning_rate)
             return
+        # Copies of the rows, then back: indexing with `rows` gives no view to change in place.
         part = taken(variable, rows)
         kept = {name: taken(slot, rows) for name, slot in slots.items()}
         self.apply(part, kept, gradient, step, learning_rate)

@@ -120,15 +120,16 @@ def take_turns(
     turns = list(zip(mine, functions, repeats, strict=True))
     for round_ in range(rounds):
         for row, function, count in turns if round_ % 2 == 0 else reversed(turns):
-            communicator.barrier()
+            communicator.barrier()  # a turn must not begin while a peer is in the one before
             row[round_] = seconds(function, count) / count
+    # Of each round by itself: the maximum of medians would hide which rank was late when.
     slowest_us = communicator.allreduce(mine, "max") * 1e6
     return [Timing(tuple(times.tolist())) for times in slowest_us]
 
 
 def seconds(function: Callable[[], object], count: int) -> float:
     """Return how long `count` calls take."""
-    calls = repeat(None, count)
+    calls = repeat(None, count)  # made before the clock starts, and cheaper than a range
     start = time.perf_counter()
     for _ in calls:
         function()

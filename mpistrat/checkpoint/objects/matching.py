@@ -68,6 +68,7 @@ def match(nodes: Sequence[Node], index: Mapping[str, Any]) -> Matches:
 
 def _pairs(nodes: Sequence[Node], saved: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     """Walk both graphs from their first nodes along equal names."""
+    # Breadth first: an object with several names is matched by its shortest path.
     pairs, waiting = {0: 0}, deque([0])
     while waiting:
         number = waiting.popleft()
@@ -95,6 +96,7 @@ def _match_leaf(
     if node.state is not None:
         if "state" in entry:
             found.states.append((node, entry))
+            # A state is restored as a whole, with the tensors whose names begin like it.
             took += [STATE, *(name for name in own if name.startswith(STATE))]
         else:
             found.missing.append(f"the state of {node.path}")

@@ -108,6 +108,8 @@ class Kept:
         """Take a step on all servers at once; raise an error only after all have ended."""
         if not self._groups:
             return []
+        # A thread each, since a call waits for its server. Leaving the block joins all threads, so
+        # that no server still writes when the first error goes up and files are removed.
         with ThreadPoolExecutor(len(self._groups)) as pool:
             waiting = [pool.submit(step, keeper) for keeper in self._groups]
         return [one.result() for one in waiting]
@@ -136,6 +138,7 @@ def _cut(key: str, part: Part) -> Iterator[tuple[_Rows, int]]:
     for length in part.shape[1:]:
         size *= length
     step = max(1, FILE_BYTES // max(1, size))
+    # A tensor without rows still needs a piece: the index has its dtype and shape from there.
     starts = range(first, last, step) if first < last or count else [0]
     for start in starts:
         stop = min(start + step, last)
@@ -151,6 +154,7 @@ def _excerpt(index: Mapping[str, Any], rows: Iterable[_Rows]) -> dict[str, Any]:
 
 def write_rows(context: Any, path: str, rows: Iterable[_Rows]) -> dict[str, Any]:
     """Write rows of a server to a file; return its entry of the index."""
+    # Views, without a copy: until the file is written, pushes go to other memory of the shards.
     with ExitStack() as stack:
         pieces = []
         for one in rows:
