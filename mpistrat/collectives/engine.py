@@ -15,6 +15,7 @@ from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import interrupts
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
+from mpistrat.system.waiting import wait_until
 
 __all__ = ["Engine"]
 
@@ -46,6 +47,33 @@ class _Wanted:
 
     def __exit__(self, *exception: object) -> None:
         self._inside.pop()
+
+
+class _LongWait:
+    """One wait in which the backend's first sleep, or a moment of spinning, was not enough.
+
+    Attributes
+    ----------
+    waited
+        Seconds, at the last look.
+    """
+
+    def __init__(self, engine: Engine, work: Work[Any], limit: float) -> None:
+        self._engine, self._work, self._limit = engine, work, limit
+        self._has_ended = True  # before the first pause there is nothing to look at
+        self._looked_at = self.waited = 0.0
+
+    def pause(self, waited: float) -> None:
+        """Let time pass, and note whether a work ended meanwhile."""
+        self._has_ended = self._engine._pause(self._work, waited)
+
+    def look(self, waited: float) -> None:
+        """Look up, but not after each of many short works that end one after the other."""
+        self.waited = waited
+        is_due = waited - self._looked_at >= _LOOK_S or waited > self._limit
+        if is_due or not self._has_ended:
+            self._looked_at = waited
+            self._engine._look_up(waited, self._limit)
 
 
 class Engine:
@@ -266,22 +294,17 @@ class Engine:
 
     def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
         limit = config.timeout_s() if timeout is None else timeout
-        start = time.monotonic()
-        looked_at = waited = 0.0
-        say_at = deadlock.SAY_AFTER_S
-        while not work.done:
-            has_ended = self._pause(work, waited)
-            waited = time.monotonic() - start
-            if work.done:
-                return
-            if has_ended and waited - looked_at < _LOOK_S:
-                continue
-            looked_at = waited
-            self._look_up(waited, limit)
-            if waited > say_at and not self.is_foreign:
-                say_at = float("inf")
-                words = self.call_log.in_words()
-                self._program.say(self.health.uid, self._first(), words)
+        long_wait = _LongWait(self, work, limit)
+        is_over = wait_until(
+            lambda: work.done,
+            limit,
+            long_wait.pause,
+            look=long_wait.look,
+            complain=self._say_blocked,
+            complain_after_s=deadlock.SAY_AFTER_S,
+        )
+        if not is_over:
+            raise self._stall(long_wait.waited)
 
     def _pause(self, work: Work[Any], waited: float) -> bool:
         """Let time pass after a wait of `waited` seconds; return whether a work ended.
@@ -302,8 +325,13 @@ class Engine:
                 return True
         return False
 
+    def _say_blocked(self) -> None:
+        """Tell the peers where this rank has been waiting for long (deadlock.py)."""
+        if not self.is_foreign:
+            self._program.say(self.health.uid, self._first(), self.call_log.in_words())
+
     def _look_up(self, waited: float, limit: float) -> None:
-        """Check the deadline, for an interrupt, and whether the peers can still come."""
+        """Check for an interrupt, whether the peers can still come, and what they ask."""
         interrupts.check()
         health, call_log = self.health, self.call_log
         health.check_peers()
@@ -311,9 +339,9 @@ class Engine:
             self._program.progress(self)
             if health.uid:
                 self._program.check(health.uid, self._first(), call_log.in_words)
-        if waited > limit or health.peers.is_asked(call_log.sequence):
+        if waited <= limit and health.peers.is_asked(call_log.sequence):
             error = self._stall(waited)
-            if not error.missing and waited <= limit:
+            if not error.missing:
                 health.check_peers()  # whoever asked has given up since, which says more
             raise error
 
@@ -326,10 +354,12 @@ class Engine:
         gate, sequence = self.gate, self.call_log.sequence
         peers, stacks = self.health.peers, self.health.stacks
         peers.say_stalled(sequence)
-        end = time.monotonic() + _ANSWER_S
-        while peers.absent(sequence) and time.monotonic() < end:
-            time.sleep(1e-3)
+
+        def have_all_answered() -> bool:
             peers.listen()
+            return not peers.absent(sequence)
+
+        wait_until(have_all_answered, _ANSWER_S, 1e-3)
         missing = tuple(peers.absent(sequence))
         names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
         doing = stacks.ask(missing) if missing and stacks is not None else ""

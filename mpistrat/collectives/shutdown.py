@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import sys
 import time
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from mpistrat.collectives.health import stacks, timeline
 from mpistrat.errors import CommunicationError
 from mpistrat.system import standard_output
 from mpistrat.system.log import get_logger
+from mpistrat.system.waiting import wait_until
 
 if TYPE_CHECKING:
     from mpistrat.collectives.communicator import Communicator
@@ -129,13 +132,17 @@ def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
 
     After ``MPISTRAT_TIMEOUT`` it says so, and ends only if a peer fails or the job does.
     """
-    start, limit = time.monotonic(), config.timeout_s()
-    while not work.test():
-        communicator.health.check_peers()
-        if time.monotonic() - start > limit:
-            _LOG.warning("rank %d waits %.0f s for the others to end", communicator.rank, limit)
-            limit = float("inf")
-        time.sleep(1e-3)
+    limit = config.timeout_s()
+    wait_until(
+        work.test,
+        math.inf,
+        1e-3,
+        look=lambda _: communicator.health.check_peers(),
+        complain=partial(
+            _LOG.warning, "rank %d waits %.0f s for the others to end", communicator.rank, limit
+        ),
+        complain_after_s=limit,
+    )
     work.wait()
 
 
@@ -151,8 +158,7 @@ def _leave(communicators: list[Communicator]) -> None:
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
             communicator.health.peers.say_leaving(communicator.call_log.completed)
-    while time.monotonic() < end and not _have_all_left(communicators):
-        time.sleep(0.01)
+    wait_until(lambda: _have_all_left(communicators), end - time.monotonic(), 0.01)
     if not _is_first(communicators):
         time.sleep(_TURN_S)  # one abort is enough, and ends this rank here
     mpi.abort(1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fcntl
-import time
 from typing import IO, Any
+
+from mpistrat.system.waiting import wait_until
 
 __all__ = ["try_to_lock", "try_to_share"]
 
@@ -28,12 +29,7 @@ def try_to_lock(file: int | IO[Any], timeout_s: float, nap_s: float) -> bool:
     OSError
         The file system has no locks.
     """
-    end = time.monotonic() + timeout_s
-    while not _has(file, fcntl.LOCK_EX):
-        if time.monotonic() >= end:
-            return False
-        time.sleep(nap_s)
-    return True
+    return wait_until(lambda: _has(file, fcntl.LOCK_EX), timeout_s, nap_s)
 
 
 def try_to_share(file: int | IO[Any]) -> bool:

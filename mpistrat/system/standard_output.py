@@ -17,6 +17,8 @@ import time
 import traceback
 from types import TracebackType
 
+from mpistrat.system.waiting import wait_until
+
 __all__ = ["flush", "show_error", "wait_until_read"]
 
 _LIMIT_S = 1.0  # a launcher that does not read for so long is not waited for
@@ -46,13 +48,9 @@ def wait_until_read(limit_s: float = _LIMIT_S) -> None:
     Returns at once if standard output and error are no pipes, and after `limit_s` in any case.
     """
     flush()
-    end = time.monotonic() + limit_s
-    counts = [_unread(descriptor) for descriptor in (1, 2)]
-    if all(count is None for count in counts):
+    if all(_unread(descriptor) is None for descriptor in (1, 2)):
         return
-    while any(counts) and time.monotonic() < end:
-        time.sleep(_NAP_S)
-        counts = [_unread(descriptor) for descriptor in (1, 2)]
+    wait_until(lambda: not any(map(_unread, (1, 2))), limit_s, _NAP_S)
     time.sleep(_PASS_ON_S)
 
 

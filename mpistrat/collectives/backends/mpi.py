@@ -8,7 +8,6 @@ for each pair of ranks.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from mpistrat.errors import (
     CommunicationError,
     CommunicationTimeoutError,
 )
+from mpistrat.system.waiting import wait_until
 from mpistrat.tables.reductions import DTYPES
 from mpistrat.types import Array
 
@@ -86,17 +86,15 @@ class MpiBackend:
                 f"MPI cannot make another communicator on rank {comm.rank}/{comm.size}: {error};"
                 " close() strategies that are not used any more"
             ) from error
-        end = time.monotonic() + timeout
-        creation = deadlock.Creation(comm.size) if comm.size == MPI.COMM_WORLD.size else None
-        while not request.Test():
-            if creation is not None:
-                creation.look()
-            if time.monotonic() > end:
-                raise CommunicationTimeoutError(
-                    f"rank {comm.rank}/{comm.size} waited {timeout:.0f} s for all ranks to make"
-                    " this strategy or communicator; make it on every rank of comm"
-                )
-            time.sleep(1e-4)
+        if comm.size == MPI.COMM_WORLD.size:
+            are_all_here = deadlock.Creation(comm.size).wait_until(request.Test, timeout)
+        else:
+            are_all_here = wait_until(request.Test, timeout, deadlock.CREATION_PAUSE_S)
+        if not are_all_here:
+            raise CommunicationTimeoutError(
+                f"rank {comm.rank}/{comm.size} waited {timeout:.0f} s for all ranks to make"
+                " this strategy or communicator; make it on every rank of comm"
+            )
         duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         return cls(duplicate)
 

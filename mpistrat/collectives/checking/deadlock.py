@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mpistrat.collectives.checking.call_site import caller
 from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.errors import MismatchError, PeerLostError
+from mpistrat.system.waiting import wait_until
 
 if TYPE_CHECKING:
     from mpistrat.collectives.engine import Engine
@@ -35,6 +35,9 @@ SAY_AFTER_S = 2.0
 
 CREATION = 1
 """The number of what is no communicator yet: the creation of one over all ranks of the job."""
+
+CREATION_PAUSE_S = 1e-4
+"""Between two looks whether all ranks take part in a creation."""
 
 _HEAD = struct.Struct("<qqq")
 _ENTRY = struct.Struct("<qq")
@@ -133,17 +136,33 @@ class Creation:
         self._size = size
         self._program = current()
         self._program.creations += 1
-        self._say_at = time.monotonic() + SAY_AFTER_S
 
-    def look(self) -> None:
-        """Raise if it cannot end: a process has ended, or a peer waits elsewhere for this rank."""
+    def wait_until(self, test: Callable[[], object], timeout_s: float) -> bool:
+        """Wait until `test` holds; return whether it did in time.
+
+        Raises
+        ------
+        PeerLostError, MismatchError
+            It cannot: a process has ended, or a peer waits elsewhere for this rank.
+        """
+        return wait_until(
+            test,
+            timeout_s,
+            CREATION_PAUSE_S,
+            look=lambda _: self._check(),
+            complain=self._say,
+            complain_after_s=SAY_AFTER_S,
+        )
+
+    def _check(self) -> None:
         number = self._program.creations
         self._program.check_processes(self._size, self._in_words())
         self._program.progress()
         self._program.check(CREATION, number, self._in_words)
-        if time.monotonic() > self._say_at:
-            self._say_at = float("inf")
-            self._program.say(CREATION, number, self._in_words())
+
+    def _say(self) -> None:
+        """Tell the peers of this wait, which lasts."""
+        self._program.say(CREATION, self._program.creations, self._in_words())
 
     def _in_words(self) -> str:
         return "the making of a strategy or communicator"

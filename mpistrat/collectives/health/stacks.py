@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives.health import timeline
 from mpistrat.collectives.health.peers import decode
+from mpistrat.system.waiting import wait_until
 
 if TYPE_CHECKING:
     from mpistrat.collectives.backends.control import Questions
@@ -188,21 +189,24 @@ class Stacks:
         speaker = min(
             rank for rank, host in enumerate(self._hosts) if host == here and rank not in missing
         )
-        if self._questions is None:
+        questions = self._questions
+        if questions is None:
             return dict.fromkeys(
                 ranks, "is on another node; to ask, MPI_THREAD_MULTIPLE is needed"
             )
         if speaker != self._rank:
             return dict.fromkeys(ranks, f"is on another node; see what rank {speaker} shows")
         for rank in ranks:
-            self._questions.ask(rank, self._question)
+            questions.ask(rank, self._question)
         found: dict[int, str] = {}
-        end = time.monotonic() + _FAR_S
-        while len(found) < len(ranks) and time.monotonic() < end:
-            if (answer := self._questions.receive_answer()) is None:
-                time.sleep(0.01)
-            else:
+
+        def take_answers() -> bool:
+            """Take in those that have come; return whether all have."""
+            while (answer := questions.receive_answer()) is not None:
                 found[answer[0]] = decode(answer[1])
+            return len(found) >= len(ranks)
+
+        wait_until(take_answers, _FAR_S, 0.01)
         silent = f"did not answer within {_FAR_S:.1f} s"
         return {rank: found.get(rank, silent) for rank in ranks}
 

@@ -19,11 +19,13 @@ from mpistrat.collectives.backends.shared_memory.tuning import Tunings
 from mpistrat.collectives.work import abandon
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
 from mpistrat.system.log import get_logger
+from mpistrat.system.waiting import wait_until
 
 __all__ = ["Met", "Process", "exchange", "kept", "meet", "run", "share"]
 
 _LOG = get_logger(__name__)
 _TEXT_BYTES = 512
+_PAUSE_S = 1e-5  # each exchange takes some 10 µs once all are here
 
 
 @dataclass(frozen=True)
@@ -201,10 +203,8 @@ def run(steps: Steps, timeout: float, backend: Backend) -> Any:
 
 def _wait(request: Request, end: float, complaint: str) -> None:
     with kept(request):
-        while not request.Test():
-            if time.monotonic() > end:
-                raise CommunicationTimeoutError(complaint)
-            time.sleep(1e-5)
+        if not wait_until(request.Test, end - time.monotonic(), _PAUSE_S):
+            raise CommunicationTimeoutError(complaint)
 
 
 @contextmanager
