@@ -30,6 +30,7 @@ from mpistrat.errors import (
 from mpistrat.ps.client.client import Client
 from mpistrat.ps.transport.roles import Member
 from mpistrat.system.log import get_logger
+from mpistrat.system.waiting import wait_until
 
 __all__ = ["Dispatcher"]
 
@@ -172,13 +173,13 @@ class Dispatcher:
             self._ledger.close(ClosedError("this strategy was closed; make a new one"))
             self._sender.post_end()
         self._listener.ring()
-        end = time.monotonic() + config.timeout_s()
         with self.lock:
-            while any(not worker.is_lost for worker in self.workers):
-                self._wait()
-                if time.monotonic() > end:
-                    self._raise_late()
+            if not wait_until(self._have_all_left, config.timeout_s(), lambda _: self._wait()):
+                self._raise_late()
         self.stop()
+
+    def _have_all_left(self) -> bool:
+        return all(worker.is_lost for worker in self.workers)
 
     def _raise_late(self) -> None:
         late = [worker.member for worker in self.workers if not worker.is_lost]

@@ -16,6 +16,7 @@ from mpistrat.errors import CommunicationTimeoutError, ContextError, MpistratErr
 from mpistrat.ps.storage.memory import PrivateMemory, SharedMemory
 from mpistrat.system.kernels import kernels
 from mpistrat.system.liveness.process_tag import is_dead, my_tag, pid_of
+from mpistrat.system.waiting import wait_until
 from mpistrat.tables.rows import DONE
 from mpistrat.types import Array
 
@@ -217,21 +218,26 @@ class OwnedStore(StoreReader):
 
     def _other_buffer(self) -> int:
         """Return a buffer that nobody uses, with memory."""
-        buffers = self._unused()
-        deadline = time.monotonic() + config.timeout_s()
-        while not buffers:  # for a moment, see mpistrat_store_leased
-            if time.monotonic() > deadline:
-                raise CommunicationTimeoutError(
-                    f"all {self.memory.extent.num_buffers} buffers of a shard of shape"
-                    f" {self.shape} are held by {self._holders()}; expected one to be free"
-                )
-            self._tend()
-            time.sleep(_POLL_S)
-            buffers = self._unused()
+        buffers = self._unused() or self._wait_for_buffers()
         buffer = min(buffers, key=lambda one: (one not in self._allocated, one))
         if buffer not in self._allocated:
             self._allocate(buffer)
         return buffer
+
+    def _wait_for_buffers(self) -> list[int]:
+        """Wait for readers to give back a buffer; they do soon, see mpistrat_store_leased."""
+        found: list[int] = []
+
+        def find() -> list[int]:
+            found[:] = self._unused()
+            return found
+
+        if not wait_until(find, config.timeout_s(), _POLL_S, look=lambda _: self._tend()):
+            raise CommunicationTimeoutError(
+                f"all {self.memory.extent.num_buffers} buffers of a shard of shape"
+                f" {self.shape} are held by {self._holders()}; expected one to be free"
+            )
+        return found
 
     def _unused(self) -> list[int]:
         taken = self.native.leased | 1 << self.native.current

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import socket
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import combinations
@@ -14,6 +13,7 @@ from mpistrat.ps.messages import Fail
 from mpistrat.ps.transport.encoding import encoded
 from mpistrat.ps.transport.roles import Member, Roster
 from mpistrat.ps.transport.stream import Stream
+from mpistrat.system.waiting import wait_until
 
 __all__ = ["Endpoint", "embedded_endpoints"]
 
@@ -62,10 +62,12 @@ class Endpoint:
                 # A ps expects the number of a request before the message.
                 stream.post((0, found) if member.task_type == "ps" else found)
                 listening.append(stream)
-        end = time.monotonic() + _FAREWELL_S
-        while listening and time.monotonic() < end:
-            listening = [stream for stream in listening if not _has_ended(stream)]
-            time.sleep(0.001)
+
+        def have_all_ended() -> bool:
+            listening[:] = [stream for stream in listening if not _has_ended(stream)]
+            return not listening
+
+        wait_until(have_all_ended, _FAREWELL_S, 1e-3)
         self.close()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,7 @@ from mpi4py import MPI
 from mpistrat.errors import ClusterError, CommunicationTimeoutError
 from mpistrat.system.liveness.udp_watch import Watch
 from mpistrat.system.log import get_logger
+from mpistrat.system.waiting import backoff, wait_until
 
 __all__ = ["MpiTunnel"]
 
@@ -29,8 +30,7 @@ _TAG = 1
 _CHUNK_BYTES = 1 << 20
 _MOST_BYTES = 8 << 20  # on the way to or from one peer; then it has to take some in
 _FAREWELL_S = 2.0  # how long who ends waits for its peers to end, too
-_EAGER_ROUNDS = 20  # looks for messages one after the other, before it pauses in between
-_MOST_PAUSE_S = 5e-3
+_PAUSES = (20, 5e-5, 1.2, 5e-3)  # between looks for messages, of which 20 come without a pause
 _MOST_PAUSE_UNDER_WAY_S = 5e-4  # while messages go on only when MPI is called
 
 
@@ -93,7 +93,7 @@ class MpiTunnel:
 
     def _run(self) -> None:
         poll = select.poll()
-        pauses = _pauses()
+        pauses = backoff(*_PAUSES)
         tunnels = list(self._tunnels)
         end: float | None = None  # when to give up waiting for the peers
         while tunnels and (end is None or time.monotonic() < end):
@@ -103,7 +103,7 @@ class MpiTunnel:
             tunnels = [tunnel for tunnel in tunnels if not tunnel.is_over]
             if end is None and all(tunnel.is_leaving for tunnel in tunnels):
                 end = time.monotonic() + _FAREWELL_S
-            pauses = _pauses() if is_busy else pauses
+            pauses = backoff(*_PAUSES) if is_busy else pauses
             pause = next(pauses)
             if any(tunnel.is_under_way for tunnel in tunnels):
                 pause = min(pause, _MOST_PAUSE_UNDER_WAY_S)
@@ -248,25 +248,12 @@ def _wait(poll: select.poll, tunnels: Iterable[_PeerTunnel], pause: float) -> No
             poll.unregister(fd)
 
 
-def _pauses() -> Iterator[float]:
-    """Give the pauses of who finds nothing: none at first, then longer ones."""
-    for _ in range(_EAGER_ROUNDS):
-        yield 0.0
-    pause = 5e-5
-    while True:
-        yield pause
-        pause = min(pause * 1.2, _MOST_PAUSE_S)
-
-
 def _duplicate(comm: Any, timeout_s: float) -> Any:
     duplicate, request = comm.Idup()
-    end = time.monotonic() + timeout_s
-    while not request.Test():
-        if time.monotonic() > end:
-            raise CommunicationTimeoutError(
-                f"rank {comm.rank}/{comm.size} waited {timeout_s:g} s for all ranks to connect by"
-                " MPI; make the strategy, or the Server, on every rank"
-            )
-        time.sleep(1e-4)
+    if not wait_until(request.Test, timeout_s, 1e-4):
+        raise CommunicationTimeoutError(
+            f"rank {comm.rank}/{comm.size} waited {timeout_s:g} s for all ranks to connect by"
+            " MPI; make the strategy, or the Server, on every rank"
+        )
     duplicate.Set_errhandler(MPI.ERRORS_RETURN)
     return duplicate
