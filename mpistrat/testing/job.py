@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mpistrat.system.waiting import wait_until
 from mpistrat.testing.launching.mpirun import LauncherError, find_launcher
 from mpistrat.testing.launching.running_job import RankOutput, RunningJob
 from mpistrat.testing.tasks import spool
-from mpistrat.testing.tasks.spool import Task
+from mpistrat.testing.tasks.spool import Outcome, Task
 from mpistrat.testing.tasks.watch import TaskResult, TaskWatch
 
 __all__ = ["MpiJob", "TaskResult"]
@@ -128,15 +128,16 @@ class MpiJob:
         return self._running, Path(self._folder.name)
 
     def _wait_for_start(self, job: RunningJob, folder: Path) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while True:
-            ready = [spool.get(spool.ready_file(folder, i)) for i in range(self.ranks)]
-            troubles = [said.text for said in ready if said and said.text]
-            if all(ready) and not troubles:
-                return
-            if troubles or job.poll() is not None or time.monotonic() > deadline:
-                break
-            time.sleep(spool.POLL_S)
+        said: list[Outcome | None] = []
+
+        def is_over() -> bool:
+            said[:] = [spool.get(spool.ready_file(folder, i)) for i in range(self.ranks)]
+            return all(said) or any(one.text for one in said if one) or job.poll() is not None
+
+        wait_until(is_over, _START_TIMEOUT_S, spool.POLL_S)
+        troubles = [one.text for one in said if one and one.text]
+        if all(said) and not troubles:
+            return
         job.dump_stacks()
         job.end()
         written = "\n".join([*troubles[:1], job.launcher_output(), *_texts(job.outputs())])

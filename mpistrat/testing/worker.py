@@ -9,12 +9,12 @@ import atexit
 import os
 import pickle
 import sys
-import time
 import traceback
 import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpistrat.system.waiting import wait_until
 from mpistrat.testing.launching.rank import rank_from_environment
 from mpistrat.testing.tasks import spool
 from mpistrat.testing.tasks.importing import load_test_module
@@ -73,14 +73,9 @@ def _run(task: Task) -> Outcome:
 
 def _meet(comm: MPI.Intracomm, timeout_s: float) -> Outcome:
     """Wait for all ranks without keeping the core busy: MPI must still work after the test."""
-    deadline = time.monotonic() + timeout_s
     try:
-        request = comm.Ibarrier()
-        pause = spool.pauses()
-        while not request.Test():
-            if time.monotonic() > deadline:
-                return Outcome("failed", f"barrier after the test: not all ranks in {timeout_s} s")
-            time.sleep(next(pause))
+        if not wait_until(comm.Ibarrier().Test, timeout_s, spool.pauses()):
+            return Outcome("failed", f"barrier after the test: not all ranks in {timeout_s} s")
     except Exception:  # noqa: BLE001 - whatever MPI raises belongs in the report
         return Outcome("failed", "barrier after the test:\n" + traceback.format_exc())
     return Outcome("passed")

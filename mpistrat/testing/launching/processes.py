@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
+
+from mpistrat.system.waiting import wait_until
 
 __all__ = ["TOKEN_VARIABLE", "end_all", "is_alive", "members", "new_token", "send"]
 
@@ -100,13 +101,19 @@ def end_all(token: str, pids: Iterable[int] = (), grace_s: float = 2.0) -> list[
     """
     known = list(pids)
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
-        deadline = time.monotonic() + patience_s
-        send(_alive(token, known), number, token)
-        while _alive(token, known) and time.monotonic() < deadline:
-            time.sleep(0.02)
-            if number == signal.SIGKILL:  # a launcher may have started one more meanwhile
-                send(_alive(token, known), number, token)
+        _end_by(number, patience_s, token, known)
     return _alive(token, known)
+
+
+def _end_by(number: signal.Signals, patience_s: float, token: str, known: list[int]) -> None:
+    """Send a signal to what is left of a job; wait until that has ended, or patience does."""
+
+    def kill_again(_: float) -> None:
+        if number == signal.SIGKILL:  # a launcher may have started one more meanwhile
+            send(_alive(token, known), number, token)
+
+    send(_alive(token, known), number, token)
+    wait_until(lambda: not _alive(token, known), patience_s, 0.02, look=kill_again)
 
 
 def _alive(token: str, known: list[int]) -> list[int]:

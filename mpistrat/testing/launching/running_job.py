@@ -13,10 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mpistrat.system.waiting import wait_until
 from mpistrat.testing.launching import processes, rank
 from mpistrat.testing.launching.mpirun import find_launcher
 
 __all__ = ["RankOutput", "RunningJob"]
+
+_DUMP_S = 0.05  # between looks whether stacks were written, and before the first: it takes a while
 
 
 @dataclass(frozen=True)
@@ -124,21 +127,24 @@ class RunningJob:
             what all have written.
         """
         wanted = list(range(self.ranks) if ranks is None else ranks)
-        end = time.monotonic() + timeout_s
-        while True:
-            has_ended = self.poll() is not None
+        found: dict[int, str] = {}
+
+        def is_over() -> bool:
+            has_ended = self.poll() is not None  # asked first: then the output below is all of it
             outputs = self.outputs()
-            found = {rank: _line_with(word, outputs[rank].stdout) for rank in wanted}
-            missing = [rank for rank, line in found.items() if line is None]
-            if not missing:
-                return [line for line in found.values() if line is not None]
-            if has_ended or time.monotonic() > end:
-                raise TimeoutError(
-                    f"no line with {word!r} of ranks {missing}"
-                    f" {'until mpirun ended' if has_ended else f'in {timeout_s:g} s'}; got"
-                    f" {[one.text for one in outputs]}, and of mpirun: {self.launcher_output()}"
-                )
-            time.sleep(0.02)
+            lines = {rank: _line_with(word, outputs[rank].stdout) for rank in wanted}
+            found.update({rank: line for rank, line in lines.items() if line is not None})
+            return has_ended or len(found) == len(lines)
+
+        is_in_time = wait_until(is_over, timeout_s, 0.02)
+        missing = [rank for rank in wanted if rank not in found]
+        if missing:
+            raise TimeoutError(
+                f"no line with {word!r} of ranks {missing}"
+                f" {'until mpirun ended' if is_in_time else f'in {timeout_s:g} s'}; got"
+                f" {[one.text for one in self.outputs()]}, and of mpirun: {self.launcher_output()}"
+            )
+        return [found[rank] for rank in wanted]
 
     def launcher_output(self) -> str:
         """Return what mpirun itself wrote."""
@@ -153,12 +159,13 @@ class RunningJob:
         pids = self.pids()
         alive = {i: pid for i, pid in pids.items() if processes.is_alive(pid)}
         processes.send(alive.values(), signal.SIGUSR1, self._token)
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline:
-            time.sleep(0.05)  # before the first look as well: a dump takes several writes
+
+        def has_come() -> bool:
             now = self.output_sizes()
-            if all(now[i][1] > before[i][1] for i in alive):
-                break
+            return all(now[i][1] > before[i][1] for i in alive)
+
+        time.sleep(_DUMP_S)
+        wait_until(has_come, patience_s, _DUMP_S)
 
     def end(self, grace_s: float = 2.0) -> None:
         """End mpirun, the ranks and whatever they started; return when they are gone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from mpistrat.data import AutoShardPolicy, Dataset
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.input.input_context import InputContext, InputOptions, InputReplicationMode
 from mpistrat.strategy.values import DistributedValues
+from mpistrat.system.waiting import wait_until
 from mpistrat.testing.layouts import Layout
 from mpistrat.testing.strategies.base import StrategyConformance, equal, local_ids, rank_in
 from mpistrat.types import Array
@@ -97,10 +97,10 @@ class InputConformance(StrategyConformance):
             data = Dataset.from_generator(batches)
             iterator = iter(strategy.experimental_distribute_dataset(data, options))
             next(iterator)
-            end = time.monotonic() + _DEADLINE_S
-            while buffer_size and len(read) < 2 and time.monotonic() < end:
-                time.sleep(0.001)
-            assert len(read) >= 2 if buffer_size else len(read) == 1
+            if buffer_size:
+                assert wait_until(lambda: len(read) >= 2, _DEADLINE_S, 1e-3)
+            else:
+                assert len(read) == 1
 
     def test_b60_every_pass_starts_again(self, layout: Layout) -> None:
         """Walk the data set from its beginning with every iterator."""

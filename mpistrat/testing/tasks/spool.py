@@ -6,14 +6,16 @@ written beside its place and renamed), is written once, and is read by polling.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
+
+from mpistrat.system.waiting import wait_until
 
 __all__ = [
     "POLL_S",
@@ -123,7 +125,5 @@ def pauses() -> Iterator[float]:
 
 def wait_for(file: Path) -> Any:
     """Return the value in a file as soon as there is one; whoever calls is ended if none comes."""
-    pause = pauses()
-    while not file.exists():
-        time.sleep(next(pause))
+    wait_until(file.exists, math.inf, pauses())
     return get(file)
