@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from mpistrat.cluster import launch
+from mpistrat.cluster import process_end
 
 __version__ = "0.1.0"
 
@@ -202,7 +202,7 @@ def _without_tensorflow(name: str) -> Exception:
     )
 
 
-launch.end_job_on_early_failure()
+process_end.end_job_on_early_failure()
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import child_processes, launch, start_check
+from mpistrat.cluster import child_processes, start_check
 from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.errors import ClusterError
 from mpistrat.system.log import get_logger, warn_once
@@ -16,7 +16,6 @@ __all__ = [
     "abort",
     "expected_size",
     "is_mpi_comm",
-    "leave_at_end",
     "outlives_ranks",
     "was_launched",
     "world",
@@ -102,14 +101,6 @@ def is_mpi_comm(comm: Any) -> bool:
 def outlives_ranks() -> bool:
     """Tell whether the job goes on when a rank dies: Open MPI's ``mpirun --with-ft ulfm``."""
     return os.environ.get(_FAULT_TOLERANT, "") == "1"
-
-
-def leave_at_end() -> None:
-    """End this process without MPI_Finalize, which could wait for a dead rank. **Local.**
-
-    Its program runs to its end, with all that it has registered for that.
-    """
-    launch.leave_at_end()
 
 
 def abort(code: int) -> None:

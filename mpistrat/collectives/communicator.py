@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from mpistrat import config
-from mpistrat.cluster import mpi
+from mpistrat.cluster import process_end
 from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import operations, shutdown
 from mpistrat.collectives.backends.base import Backend, Steps
@@ -296,7 +296,7 @@ class Communicator(CollectiveMethods):
         """
         self.forget(reason)
         shutdown.forget(self)
-        mpi.leave_at_end()
+        process_end.leave_at_end()
 
     def close(self, *, timeout: float | None = None) -> None:
         """Free the communicator, once all ranks are here. Idempotent.

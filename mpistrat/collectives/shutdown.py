@@ -8,21 +8,20 @@ because MPI_Finalize could wait for a rank that will never come.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import math
 import os
 import sys
 import time
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mpistrat import config
 from mpistrat.cluster import mpi
 from mpistrat.collectives.health import stacks, timeline
 from mpistrat.errors import CommunicationError
-from mpistrat.system import standard_output
+from mpistrat.system import exit_hooks, standard_output
+from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.log import get_logger
 from mpistrat.system.waiting import wait_until
 
@@ -37,54 +36,48 @@ _TURN_S = 0.5  # until an abort by another rank has ended this one
 
 
 class _Watch:
-    """The open communicators of this process, and whether its program failed."""
+    """The open communicators of this process, and how their end went."""
 
     def __init__(self) -> None:
         self.open: dict[Communicator, None] = {}  # in the order in which they were made
-        self.has_failed = self.is_child = False
         self.is_installed = False
-        self.previous_hook: Any = None
+        self.ended: list[Communicator] = []  # that were open when the end began
+        self.is_well = False
 
     def install(self) -> None:
         if not self.is_installed:
             self.is_installed = True
-            self.previous_hook = sys.excepthook
-            sys.excepthook = self.on_exception
-            atexit.register(self.on_exit)
+            exit_hooks.watch_errors(self.tell)
+            exit_hooks.register(Phase.COMMUNICATORS, self.close_all)
+            exit_hooks.register(Phase.TIMELINE, lambda: timeline.finish(self.is_well))
+            exit_hooks.register(Phase.ABORT, self.abort_unless_well)
             os.register_at_fork(after_in_child=self.forget_all)
 
-    def on_exception(
-        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def tell(self, error: BaseException) -> None:
         """Tell the peers about an exception that ends this program."""
-        self.has_failed = True
         for communicator in self.open:
             communicator.fail(error, is_end=True)
-        self.previous_hook(kind, error, trace)
 
     def forget_all(self) -> None:
         """Have nothing to do with the job: this is a forked child, and no rank of it."""
         for communicator in self.open:
             communicator.forget("this process is a forked child, which is no rank of the job")
         self.open.clear()
-        self.is_child = True
 
-    def on_exit(self) -> None:
-        if self.is_child:
+    def close_all(self) -> None:
+        """Cross all gates for the last time, if none of them and nothing else has failed."""
+        self.ended = list(self.open)
+        if exit_hooks.ending.error is not None:
             return
-        communicators = list(self.open)
-        if not communicators and not self.has_failed:
-            timeline.finish(is_well=True)
-            return
-        still_open = [c for c in communicators if not c.is_closed]
-        if not self.has_failed:
-            _tell_why(communicators)
-        healthy = not self.has_failed and all(c.health.broken is None for c in communicators)
-        is_well = healthy and _close_all(still_open)
-        timeline.finish(is_well)
+        _tell_why(self.ended)
+        if all(communicator.health.broken is None for communicator in self.ended):
+            self.is_well = _close_all([one for one in self.ended if not one.is_closed])
+
+    def abort_unless_well(self) -> None:
+        """End the job here if it cannot end by MPI_Finalize."""
         stacks.stop()
-        if not is_well:
-            _leave(communicators)
+        if not self.is_well:
+            _leave(self.ended)
 
 
 _watch = _Watch()

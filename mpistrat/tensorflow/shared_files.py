@@ -12,7 +12,6 @@ What was saved when, and the locks of those who move files, are in the job's fol
 
 from __future__ import annotations
 
-import atexit
 import glob
 import hashlib
 import os
@@ -30,7 +29,8 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.errors import CommunicationTimeoutError
-from mpistrat.system import job_folder
+from mpistrat.system import exit_hooks, job_folder
+from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.file_locks import try_to_lock
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.system.staging import Staging
@@ -117,7 +117,7 @@ def _share_folder(communicator: Communicator) -> None:
 
 def _use(nonce: str, folder: job_folder.JobFolder | None) -> None:
     _job.staging = Staging(_KIND, nonce, folder)
-    atexit.register(_job.staging.leave)
+    exit_hooks.register(Phase.FILES, _job.staging.leave)
 
 
 def written_whole(original: Callable[..., Any], makes_folders: bool = False) -> Callable[..., Any]:

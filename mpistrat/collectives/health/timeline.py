@@ -14,7 +14,6 @@ machines the difference is measured when a communicator is made. Without records
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import statistics
@@ -29,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
 from mpistrat.cluster import mpi
+from mpistrat.system import exit_hooks
+from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.file_locks import try_to_lock
 
 if TYPE_CHECKING:
@@ -222,7 +223,8 @@ def follow(communicator: Communicator, facts: Sequence[Facts]) -> None:
             host = facts[communicator.rank].host
             _timeline = Timeline(path, rank, size, host, shift_ns)
             if size == 1:
-                atexit.register(finish, is_well=True)  # of larger jobs see shutdown.py
+                # Of larger jobs shutdown.py does it, which knows whether they have ended well.
+                exit_hooks.register(Phase.TIMELINE, lambda: finish(is_well=True))
     _timeline.follow(recorder)
 
 

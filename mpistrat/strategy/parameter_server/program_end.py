@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from typing import TYPE_CHECKING
 
 from mpistrat.errors import CommunicationError
+from mpistrat.system import exit_hooks
+from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.log import get_logger
 
 if TYPE_CHECKING:
@@ -28,13 +29,10 @@ class _Open:
         if self.owner != os.getpid():
             self.owner = os.getpid()
             self.strategies.clear()  # those of a parent that was forked
-            # After that of the communicators, and so run before it.
-            atexit.register(self.end)
+            exit_hooks.register(Phase.STRATEGIES, self.end)
         self.strategies.add(strategy)
 
     def end(self) -> None:
-        if self.owner != os.getpid():
-            return  # a forked child, which is no member of the job
         for strategy in list(self.strategies):
             reason = _failure(strategy)
             if reason:
