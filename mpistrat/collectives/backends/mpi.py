@@ -141,7 +141,7 @@ class MpiBackend:
         return private_memory(self, nbytes, is_shared)
 
     def watch(self, timeout: float, near: Collection[int] = ()) -> None:
-        """Watch the processes of the other ranks but `near` (udp_watch.py). **Collective.**"""
+        """Watch the processes of the other ranks but `near` (udp_probe.py). **Collective.**"""
         self._watch.start(timeout, near)
 
     # -------------------------------------------------------------------------- reductions

@@ -2,7 +2,7 @@
 
 To a member such a connection is a socket like any other. At its other end a thread carries what
 comes out of it to the peer's rank, and what the peer sends into it. While a peer is silent, that
-asks after its process (udp_watch.py): MPI does not tell when that ends.
+asks after its process (udp_probe.py): MPI does not tell when that ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from mpi4py import MPI
 
 from mpistrat.errors import ClusterError, CommunicationTimeoutError
-from mpistrat.system.liveness.udp_watch import Watch
+from mpistrat.system.liveness.udp_probe import UdpProbe
 from mpistrat.system.log import get_logger
 from mpistrat.system.waiting import backoff, wait_until
 
@@ -71,7 +71,7 @@ class MpiTunnel:
         for rank, place in peers.items():
             mine, its = socket.socketpair()
             self._sockets[rank] = mine
-            self._tunnels.append(_PeerTunnel(self._comm, rank, its, Watch({rank: place})))
+            self._tunnels.append(_PeerTunnel(self._comm, rank, its, UdpProbe({rank: place})))
         self._thread: threading.Thread | None = None
 
     def start(self) -> dict[int, socket.socket]:
@@ -116,7 +116,7 @@ class MpiTunnel:
 class _PeerTunnel:
     """The way to one peer."""
 
-    def __init__(self, comm: Any, rank: int, sock: socket.socket, watch: Watch) -> None:
+    def __init__(self, comm: Any, rank: int, sock: socket.socket, watch: UdpProbe) -> None:
         sock.setblocking(False)
         self._comm, self._rank, self._watch = comm, rank, watch
         self.sock = sock

@@ -3,7 +3,7 @@
 Each process of a job has a UDP port that it reads nothing from: the kernel throws away whatever
 comes. Once the process has ended, however it did, the port is closed, and the kernel of its
 machine answers a datagram with "port unreachable" (ICMP). So a rank that has waited for long sends
-empty ones (udp_watch.py), and nobody has to run any code to answer.
+empty ones (udp_probe.py), and nobody has to run any code to answer.
 
 Only a refusal says something. A machine that is down, a firewall that drops such packets, or a
 process that got the port of a dead one leave it to the deadlines. An address may lead elsewhere:
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from mpistrat.system.addresses import usual_address
 
-__all__ = ["Place", "Port", "has_ended", "here", "mark_ended", "port"]
+__all__ = ["Place", "Port", "here", "is_known_to_have_ended", "mark_ended", "port"]
 
 _IP_RECVERR, _SO_ATTACH_FILTER = 11, 26  # Linux; Python has no names for them
 _DROP = struct.pack("HBBI", 0x06, 0, 0, 0)  # a filter of one instruction: keep 0 bytes
@@ -237,8 +237,8 @@ def _forget() -> None:
         _port = None
 
 
-def has_ended(place: int) -> bool:
-    """Tell whether a process is known to have ended. **Local.**"""
+def is_known_to_have_ended(place: int) -> bool:
+    """Tell whether a process has refused a datagram, or another rank said so. **Local.**"""
     return _port is not None and place > 0 and _port.refused(Place.of(place)) is not None
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import mpistrat
 from mpistrat.system.liveness import udp
-from mpistrat.system.liveness import udp_watch as watch
+from mpistrat.system.liveness import udp_probe as watch
 from mpistrat.system.liveness.udp import Place
-from mpistrat.system.liveness.udp_watch import Watch, deaf, watched
+from mpistrat.system.liveness.udp_probe import UdpProbe, deaf, watched
 from mpistrat.testing.placement import takes_long
 
 LIMIT_S = 10.0
@@ -95,7 +95,7 @@ def a_port():
 )
 def test_the_end_of_a_process_is_noticed_in_a_wait(process, program):
     other, place = process(program)
-    peers = Watch({7: place})
+    peers = UdpProbe({7: place})
     assert leads_to(Place.of(place))
     assert ended_within(peers, 0.7) == []
     other.stdin.close()
@@ -103,13 +103,13 @@ def test_the_end_of_a_process_is_noticed_in_a_wait(process, program):
     ended = time.monotonic()
     assert ended_within(peers, LIMIT_S) == [7]
     assert time.monotonic() - ended < 4.0
-    assert udp.has_ended(place)
+    assert udp.is_known_to_have_ended(place)
     assert not peers.may_send()
 
 
 def test_a_wait_that_goes_on_asks_nobody(process):
     _, place = process()
-    peers = Watch({1: place})
+    peers = UdpProbe({1: place})
     assert leads_to(Place.of(place))
     asked = []
     udp.port().ask = asked.append
@@ -135,12 +135,12 @@ def test_an_address_that_refuses_a_living_process_says_nothing(process):
     with udp._opened() as elsewhere:
         free = elsewhere.getsockname()[1]
     wrong = other._replace(port=free, owner=7)
-    peers = Watch({1: wrong.number, 2: place})
+    peers = UdpProbe({1: wrong.number, 2: place})
     assert leads_to(other)
     assert not leads_to(wrong)
     assert ended_within(peers, 1.5) == []
-    assert not udp.has_ended(place)
-    assert not udp.has_ended(wrong.number)
+    assert not udp.is_known_to_have_ended(place)
+    assert not udp.is_known_to_have_ended(wrong.number)
 
 
 @takes_long()
@@ -148,7 +148,7 @@ def test_a_machine_that_refuses_nothing_says_nothing(process):
     other, place = process()
     silent = Place.of(place)
     silent = silent._replace(closed=silent.port)
-    peers = Watch({1: silent.number})
+    peers = UdpProbe({1: silent.number})
     assert not leads_to(silent)
     other.stdin.close()
     other.wait(LIMIT_S)
@@ -158,7 +158,7 @@ def test_a_machine_that_refuses_nothing_says_nothing(process):
 
 def test_a_silent_process_is_asked_after_before_something_is_sent(process):
     other, place = process()
-    peers = Watch({1: place})
+    peers = UdpProbe({1: place})
     assert leads_to(Place.of(place))
     peers.ended()
     assert peers.may_send()

@@ -15,7 +15,7 @@ from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.backends.mpi_support.questions import MpiQuestions
 from mpistrat.collectives.backends.shared_memory import bootstrap
 from mpistrat.system.liveness import udp
-from mpistrat.system.liveness.udp_watch import Watch, deaf, watched
+from mpistrat.system.liveness.udp_probe import UdpProbe, deaf, watched
 from mpistrat.system.liveness.ulfm import excused
 from mpistrat.types import Array
 
@@ -52,13 +52,13 @@ def mpi_control(comm: Any, mpi: Any, watch: MpiWatch) -> Control:
 
 
 class MpiWatch:
-    """The processes of a communicator, some of which this rank watches (udp_watch.py)."""
+    """The processes of a communicator, some of which this rank watches (udp_probe.py)."""
 
     def __init__(self, comm: Any) -> None:
         self._comm = comm
         self._rank, self._size = comm.rank, comm.size
         self._places: list[int] = []
-        self._watch: Watch | None = None
+        self._watch: UdpProbe | None = None
 
     def start(self, timeout: float, near: Collection[int] = ()) -> None:
         """Watch the processes of the other ranks but `near`. **Collective.**"""
@@ -70,7 +70,7 @@ class MpiWatch:
             bootstrap.run(self._exchange(mine, table), timeout, self._comm)
         self._places = [high << 64 | low for high, low in table.reshape(-1, 2).tolist()]
         mine_to_watch = watched(self._places, self._rank, near)
-        self._watch = Watch({rank: self._places[rank] for rank in mine_to_watch})
+        self._watch = UdpProbe({rank: self._places[rank] for rank in mine_to_watch})
 
     def _exchange(self, mine: Array, table: Array) -> Steps:
         yield self._comm.Iallgather(mine, table)

@@ -17,9 +17,10 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from mpistrat.system.liveness import udp
+from mpistrat.system.liveness.probe import Probe
 from mpistrat.system.liveness.udp import Place, Port
 
-__all__ = ["Watch", "deaf", "watched"]
+__all__ = ["UdpProbe", "deaf", "watched"]
 
 _STALL_S = 0.2  # a wait this long is looked into
 _EVERY_S, _SELDOM_S = 0.5, 2.0  # between two datagrams to a process, at first and in long waits
@@ -30,7 +31,7 @@ _WATCHERS = 4  # of each machine
 _NEXT_MACHINES, _NEXT_RANKS = 3, 8  # whom a rank watches: on other machines, and on its own
 
 
-class Watch:
+class UdpProbe(Probe):
     """The processes of other ranks that this rank watches while it waits.
 
     Parameters
@@ -171,7 +172,7 @@ def deaf(places: Sequence[int], rank: int, ends_machines: bool) -> set[int]:
     ends_machines
         Whether the launcher ends all on a machine where one has ended, though fewer be known.
     """
-    found = {other for other, place in enumerate(places) if udp.has_ended(place)}
+    found = {other for other, place in enumerate(places) if udp.is_known_to_have_ended(place)}
     if found and ends_machines:
         hosts = [place >> 32 for place in places]
         dead = {hosts[other] for other in found} - {hosts[rank]}
