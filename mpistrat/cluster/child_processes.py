@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from typing import NamedTuple
 
 from mpistrat.cluster import launch
 from mpistrat.errors import ClusterError
+from mpistrat.system import process_status
+from mpistrat.system.process_status import ProcessStatus
 
 __all__ = ["check_no_child", "is_child", "mark"]
 
@@ -24,14 +25,6 @@ _LAUNCHERS = (
     *("aprun", "palsd", "jsrun", "flux"),
 )
 _MOST_ANCESTORS = 64
-
-
-class _Process(NamedTuple):
-    """Name, parent and start time of a process, as /proc has them."""
-
-    name: str
-    parent: int
-    birth: str  # in ticks since the machine started: process ids are used again
 
 
 _forked_from: list[int] = []  # a rank that ran MPI
@@ -50,7 +43,7 @@ def mark() -> None:
     """Record that this process is a rank that runs MPI. **Local**, idempotent."""
     me = _process(os.getpid())
     if me is not None and launch.was_launched():
-        os.environ[_MARK] = f"{os.getpid()} {me.birth} {_identity()}"
+        os.environ[_MARK] = f"{os.getpid()} {me.start} {_identity()}"
 
 
 def check_no_child() -> None:
@@ -81,7 +74,7 @@ def check_no_child() -> None:
 def is_child() -> bool:
     """Tell whether a rank that runs MPI started this process, and no launcher did since."""
     pid, _, rest = os.environ.get(_MARK, "").partition(" ")
-    birth, _, identity = rest.partition(" ")
+    start, _, identity = rest.partition(" ")
     if not pid.isdigit() or int(pid) == os.getpid() or identity != _identity():
         return False
     ancestor = _process(os.getpid())
@@ -91,7 +84,7 @@ def is_child() -> bool:
         if ancestor is None or ancestor.name.startswith(_LAUNCHERS):
             return False
         if number == int(pid):
-            return ancestor.birth == birth
+            return str(ancestor.start) == start
     return False
 
 
@@ -101,12 +94,9 @@ def _identity() -> str:
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 
-def _process(pid: int) -> _Process | None:
+def _process(pid: int) -> ProcessStatus | None:
     """Return the facts about a process; None if it does not exist or /proc is unavailable."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            head, _, tail = file.read().rpartition(")")
+        return process_status.read(pid)
     except OSError:
         return None
-    fields = tail.split()
-    return _Process(head.partition("(")[2], int(fields[1]), fields[19])

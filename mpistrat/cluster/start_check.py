@@ -19,6 +19,7 @@ import os
 
 from mpistrat.cluster.launch import expected_rank, expected_size, local_size
 from mpistrat.errors import ClusterError
+from mpistrat.system import process_status
 
 __all__ = ["forget", "leave", "start"]
 
@@ -98,12 +99,11 @@ def _path() -> str | None:
     if not job and not any(name in os.environ for name in _HYDRA_VARIABLES):
         return None
     try:
-        with open(f"/proc/{_PARENT}/stat", encoding="utf-8", errors="replace") as file:
-            birth = file.read().rpartition(")")[2].split()[19]  # pids are used again
+        start = process_status.read(_PARENT).start  # numbers of processes are used again
         namespace = os.readlink("/proc/self/ns/pid")
-    except (OSError, IndexError):
+    except OSError:
         return None
-    facts = "-".join([*job, str(os.getuid()), str(_PARENT), birth, namespace])
+    facts = "-".join([*job, str(os.getuid()), str(_PARENT), str(start), namespace])
     name = "".join(c if c.isalnum() else "-" for c in facts)
     return os.path.join(os.environ.get("TMPDIR") or "/tmp", f"mpistrat-{name}"[:255])
 

@@ -8,14 +8,15 @@ brings none and is given that of MPI; one that can do a part of it better replac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from mpistrat.collectives.backends.base import Header, Request
+from mpistrat.system.liveness.probe import Probe
 from mpistrat.types import Array
 
-__all__ = ["Control", "HasControl", "HeaderExchange", "Liveness", "Notices", "Questions"]
+__all__ = ["Control", "HasControl", "HeaderExchange", "Notices", "Questions"]
 
 
 class HeaderExchange(Protocol):
@@ -54,17 +55,6 @@ class Notices(Protocol):
 
     def mark_lost(self, rank: int) -> None:
         """Send nothing more to a rank whose process is known to have ended."""
-        ...
-
-
-class Liveness(Protocol):
-    """A watch over the processes of other ranks."""
-
-    def ended(self, wait: int = 0) -> Sequence[int]:
-        """Return the ranks whose processes are known to have ended. **Local.**
-
-        `wait` is another number for each wait, as those that last are looked into.
-        """
         ...
 
 
@@ -109,7 +99,7 @@ class Control:
 
     headers: HeaderExchange
     notices: Notices
-    liveness: Liveness
+    liveness: Probe
     questions: Questions | None
     close: Callable[[], None]
 

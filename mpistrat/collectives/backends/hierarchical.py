@@ -25,7 +25,6 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives.backends.base import Capabilities, Steps
-from mpistrat.collectives.backends.control import Liveness
 from mpistrat.collectives.backends.mpi import MpiBackend
 from mpistrat.collectives.backends.mpi_support.nodes import Nodes
 from mpistrat.collectives.backends.shared_memory import bootstrap, tuning_table
@@ -34,6 +33,7 @@ from mpistrat.collectives.backends.shared_memory.tuning import Tunings, WireTuni
 from mpistrat.collectives.backends.shm import ShmBackend
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.kernels import kernels
+from mpistrat.system.liveness.probe import Probe
 
 __all__ = ["HierarchicalBackend"]
 
@@ -136,7 +136,7 @@ class HierarchicalBackend(ShmBackend):
 class _NodesLiveness:
     """The processes of this node, of which the kernel tells at once, and those of others."""
 
-    def __init__(self, mates: Sequence[int], near: Liveness | None, far: Liveness) -> None:
+    def __init__(self, mates: Sequence[int], near: Probe | None, far: Probe) -> None:
         self._mates, self._near, self._far = mates, near, far
 
     def ended(self, wait: int = 0) -> Sequence[int]:

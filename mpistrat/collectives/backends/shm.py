@@ -22,7 +22,6 @@ from mpistrat.collectives.backends.base import (
     Request,
     Steps,
 )
-from mpistrat.collectives.backends.control import Liveness
 from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.kernel_calls.fast_calls import NativeFastCalls
 from mpistrat.collectives.backends.kernel_calls.requests import (
@@ -42,12 +41,13 @@ from mpistrat.collectives.backends.kernel_calls.requests import (
 )
 from mpistrat.collectives.backends.mpi import MpiBackend
 from mpistrat.collectives.backends.shared_memory import bootstrap
-from mpistrat.collectives.backends.shared_memory.liveness import Liveness as NodeLiveness
 from mpistrat.collectives.backends.shared_memory.peer_read import reach
 from mpistrat.collectives.backends.shared_memory.registered import Registered
 from mpistrat.collectives.backends.shared_memory.tuning import CALLS, HALVES, Tuning, Tunings
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.kernels import kernels, why_no_kernels
+from mpistrat.system.liveness.pidfd import PidfdProbe
+from mpistrat.system.liveness.probe import Probe
 from mpistrat.tables.reductions import DTYPES, OPS
 from mpistrat.types import Array
 
@@ -81,9 +81,9 @@ class ShmBackend:
     needs_longest = True
     unavailable = staticmethod(MpiBackend.unavailable)
 
-    def __init__(self, mpi: MpiBackend, node: Any, liveness: Liveness) -> None:
+    def __init__(self, mpi: MpiBackend, node: Any, liveness: Probe) -> None:
         self._mpi, self._node = mpi, node
-        self._processes: NodeLiveness | None = None
+        self._processes: PidfdProbe | None = None
         self.rank, self.size = mpi.rank, mpi.size
         # Notices and questions stay MPI's: they are for ranks that do not come to the kernels.
         self.control = replace(mpi.control, headers=_KernelHeaders(node), liveness=liveness)
@@ -106,7 +106,7 @@ class ShmBackend:
         found = bootstrap.meet(mpi, _node_bytes, why_no_kernels(), timeout)
         memory = found.segment
         node = kernels().Node(memory, memory.address, mpi.rank, mpi.size, found.cpus)
-        processes = NodeLiveness(found.processes, mpi.rank)
+        processes = PidfdProbe(found.processes, mpi.rank)
         backend = cls(mpi, node, processes)
         backend._processes = processes
         backend.tune(found.tunings)

@@ -15,7 +15,7 @@ from mpistrat import config
 from mpistrat.errors import CommunicationTimeoutError, ContextError, MpistratError
 from mpistrat.ps.storage.memory import PrivateMemory, SharedMemory
 from mpistrat.system.kernels import kernels
-from mpistrat.system.liveness.process_tag import is_dead, my_tag, pid_of
+from mpistrat.system.liveness.process_tag import has_ended, my_tag, pid_of
 from mpistrat.system.waiting import wait_until
 from mpistrat.tables.rows import DONE
 from mpistrat.types import Array
@@ -268,7 +268,7 @@ class OwnedStore(StoreReader):
             return
         self._tended_s = now
         for lease, tag in enumerate(self.native.tags()):
-            if tag not in (0, self._tag) and is_dead(tag):
+            if tag not in (0, self._tag) and has_ended(tag):
                 self.native.drop(lease, tag)
         self._trim()
 

@@ -1,23 +1,24 @@
-"""Identify a process by a unique number, and tell from it whether it has ended."""
+"""Identify a process of this machine by a unique number, and tell whether it has ended."""
 
 from __future__ import annotations
 
 import os
-import select
-from functools import cache
-from pathlib import Path
 
-__all__ = ["has_ended", "is_dead", "my_tag", "pid_of"]
+from mpistrat.system import process_status
+from mpistrat.system.liveness import pidfd
+
+__all__ = ["has_ended", "my_tag", "pid_of"]
 
 _START_BITS = 34  # the clock of the kernel's ticks needs five years to come round
-_STATE, _START = 0, 19  # of /proc/<pid>/stat, counted from behind the program's name
 
 
 def my_tag() -> int:
     """Return a number below 2⁵⁶ that no other process of this machine has or had."""
-    pid = os.getpid()
-    found = _status(pid)
-    return pid << _START_BITS | (0 if found is None else found[1])
+    try:
+        start = process_status.read(os.getpid()).start
+    except (FileNotFoundError, ProcessLookupError):  # there is no /proc
+        start = 0
+    return os.getpid() << _START_BITS | _bits(start)
 
 
 def pid_of(tag: int) -> int:
@@ -25,50 +26,66 @@ def pid_of(tag: int) -> int:
     return tag >> _START_BITS
 
 
-def is_dead(tag: int) -> bool:
-    """Tell whether the process has certainly ended; one whose state is hidden counts as alive."""
+def has_ended(tag: int) -> bool:
+    """Tell whether a process has ended for sure; one whose state is hidden counts as alive.
+
+    It takes a microsecond, but for the first time. **Local**, for any thread.
+    """
+    if tag in _ended:
+        return True
+    if tag not in _watched:
+        _watched[tag] = _watch(tag)
+    watched = _watched.get(tag)
+    found = _has_ended_by_status(tag) if watched is None else pidfd.is_readable(watched.fd)
+    if found:
+        _ended.add(tag)
+        _watched.pop(tag, None)
+    return found
+
+
+class _Watched:
+    """A process that is asked after again and again, by its pidfd.
+
+    Another thread may just poll that when this one finds that the process has ended: so it is
+    closed with its last user.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+_ended: set[int] = set()
+_watched: dict[int, _Watched | None] = {}  # None where there is no pidfd
+
+
+def _watch(tag: int) -> _Watched | None:
     try:
-        found = _status(pid_of(tag))
+        descriptor = pidfd.opened(pid_of(tag))
+    except ProcessLookupError:
+        return None
+    if descriptor is None:
+        return None
+    watched = _Watched(descriptor)
+    # Only now it is certain whose the descriptor is: the number may have been used again.
+    return None if _has_ended_by_status(tag) else watched
+
+
+def _has_ended_by_status(tag: int) -> bool:
+    try:
+        status = process_status.read(pid_of(tag))
+    except (FileNotFoundError, ProcessLookupError):
+        return _is_missing(pid_of(tag))
     except OSError:
         return False
-    if found is None:
-        return _is_missing(pid_of(tag))
-    state, start = found
-    known = tag & ((1 << _START_BITS) - 1)
-    return state in "ZX" or known not in (0, start)
+    known = _bits(tag)
+    return status.has_ended or known not in (0, _bits(status.start))
 
 
-def has_ended(tag: int) -> bool:
-    """Tell the same as `is_dead` in a microsecond, by a pidfd that stays open."""
-    fd = _descriptor(tag)
-    if fd < 0:
-        return is_dead(tag)
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-@cache
-def _descriptor(tag: int) -> int:
-    """Return a pidfd, which becomes readable when the process ends; -1 where there is none."""
-    try:
-        fd = os.pidfd_open(pid_of(tag))
-    except (AttributeError, OSError):
-        return -1
-    if is_dead(tag):  # it is of another process, which has its number now
-        os.close(fd)
-        return -1
-    return fd
-
-
-def _status(pid: int) -> tuple[str, int] | None:
-    """Return the state of a process and when it started; None if there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()
-    return fields[_STATE], int(fields[_START]) & ((1 << _START_BITS) - 1)
+def _bits(start: int) -> int:
+    return start & ((1 << _START_BITS) - 1)
 
 
 def _is_missing(pid: int) -> bool:

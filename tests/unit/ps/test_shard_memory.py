@@ -4,9 +4,6 @@ import errno
 import gc
 import os
 import pickle
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -129,24 +126,3 @@ def test_shards_leave_descriptors_for_others(monkeypatch):
         Shard.attach(Shard(VALUE).handle())
     gc.collect()
     assert descriptors() == before
-
-
-def test_a_process_is_known_by_more_than_its_number():
-    mine = process_tag.my_tag()
-    assert 0 < mine < 2**56
-    assert process_tag.pid_of(mine) == os.getpid()
-    for has_ended in (process_tag.is_dead, process_tag.has_ended):
-        assert not has_ended(mine)
-        assert has_ended(mine ^ 1)  # had my number, began at another time
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        found = process_tag._status(child.pid)
-        assert found is not None
-        tag = child.pid << 34 | found[1]
-        assert not process_tag.is_dead(tag)
-        assert not process_tag.has_ended(tag)
-        child.send_signal(signal.SIGKILL)
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # stays a zombie
-        assert process_tag.is_dead(tag)
-        assert process_tag.has_ended(tag)
-    assert process_tag.is_dead(tag)
-    assert process_tag.has_ended(tag)

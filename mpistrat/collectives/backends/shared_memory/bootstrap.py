@@ -18,22 +18,15 @@ from mpistrat.collectives.backends.shared_memory.segment import Segment
 from mpistrat.collectives.backends.shared_memory.tuning import Tunings
 from mpistrat.collectives.work import abandon
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
+from mpistrat.system.liveness.pidfd import Process
 from mpistrat.system.log import get_logger
 from mpistrat.system.waiting import wait_until
 
-__all__ = ["Met", "Process", "exchange", "kept", "meet", "run", "share"]
+__all__ = ["Met", "exchange", "kept", "meet", "run", "share"]
 
 _LOG = get_logger(__name__)
 _TEXT_BYTES = 512
 _PAUSE_S = 1e-5  # each exchange takes some 10 µs once all are here
-
-
-@dataclass(frozen=True)
-class Process:
-    """A rank's process: its number, and the namespace in which it has that number."""
-
-    pid: int
-    namespace: str
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,8 @@ def meet(
     BackendUnavailableError
         On all ranks: some cannot take part, or do not see the memory of rank 0.
     """
-    here = "\t".join([host_name(), str(os.getpid()), _namespace(), f"{_cpus():x}", refusal or ""])
+    me = Process.current()
+    here = "\t".join([host_name(), str(me.pid), me.namespace, f"{_cpus():x}", refusal or ""])
     rows = [row.split("\t", 4) for row in run(exchange(backend, here), timeout, backend)]
     _check_rows(rows)
     found = run(share(backend, nbytes(backend.size)), timeout, backend)
@@ -225,10 +219,3 @@ def _cpus() -> int:
     if not hasattr(os, "sched_getaffinity"):
         return (1 << (os.cpu_count() or 1)) - 1
     return sum(1 << cpu for cpu in os.sched_getaffinity(0))
-
-
-def _namespace() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpistrat.collectives.backends.base import Backend
-from mpistrat.collectives.backends.shared_memory.bootstrap import Process, exchange, run
+from mpistrat.collectives.backends.shared_memory.bootstrap import exchange, run
+from mpistrat.system.liveness.pidfd import Process
 from mpistrat.system.log import get_logger
 
 __all__ = ["reach"]
