@@ -50,7 +50,7 @@ class _Wanted:
 
 
 class _LongWait:
-    """One wait in which the backend's first sleep, or a moment of spinning, was not enough.
+    """One wait in which the backend's first sleeps, or a moment of spinning, were not enough.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class _LongWait:
         Seconds, at the last look.
     """
 
-    def __init__(self, engine: Engine, work: Work[Any], limit: float) -> None:
+    def __init__(self, engine: Engine, work: Work[Any], limit: float, has_ended: bool) -> None:
         self._engine, self._work, self._limit = engine, work, limit
-        self._has_ended = True  # before the first pause there is nothing to look at
+        self._has_ended = has_ended  # whether a work did in the last pause
         self._looked_at = self.waited = 0.0
 
     def pause(self, waited: float) -> None:
@@ -293,8 +293,11 @@ class Engine:
             spins += not self.poll()
 
     def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
+        has_ended = self._pause(work, 0.0)
+        if work.done:  # as most are after one pause: they need no more than this
+            return
         limit = config.timeout_s() if timeout is None else timeout
-        long_wait = _LongWait(self, work, limit)
+        long_wait = _LongWait(self, work, limit, has_ended)
         is_over = wait_until(
             lambda: work.done,
             limit,
