@@ -45,4 +45,6 @@ def read(pid: int) -> ProcessStatus:
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         head, _, tail = file.read().rpartition(")")  # names of programs may have blanks
     fields = tail.split()
+    if not fields:  # it ended between the opening and the reading
+        raise ProcessLookupError(f"process {pid} has ended")
     return ProcessStatus(head.partition("(")[2], fields[0], int(fields[1]), int(fields[19]))

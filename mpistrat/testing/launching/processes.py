@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
+from mpistrat.system import process_status
 from mpistrat.system.waiting import wait_until
 
 __all__ = ["TOKEN_VARIABLE", "end_all", "is_alive", "members", "new_token", "send"]
@@ -36,8 +37,8 @@ def new_token() -> tuple[str, str]:
 def is_alive(pid: int) -> bool:
     """Tell whether a process runs; one that only waits to be reaped (a zombie) does not."""
     try:
-        return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
-    except (OSError, IndexError):
+        return not process_status.read(pid).has_ended
+    except OSError:
         pass
     if _PROC.joinpath("self").exists():
         return False
