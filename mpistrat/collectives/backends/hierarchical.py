@@ -64,7 +64,7 @@ class HierarchicalBackend(ShmBackend):
         tuning: WireTuning,
     ) -> None:
         near = None if node is None else node.control.liveness
-        super().__init__(mpi, wire, _NodesLiveness(nodes.mates, near, mpi.control.liveness))
+        super().__init__(mpi, wire, _NodesProbe(nodes.mates, near, mpi.control.liveness))
         self.nodes, self._shm = nodes, node
         self.tune_wire(tuning)
         weakref.finalize(self, wire.halt)  # at the latest before MPI is finalized
@@ -133,7 +133,7 @@ class HierarchicalBackend(ShmBackend):
             self._shm.control.close()
 
 
-class _NodesLiveness:
+class _NodesProbe(Probe):
     """The processes of this node, of which the kernel tells at once, and those of others."""
 
     def __init__(self, mates: Sequence[int], near: Probe | None, far: Probe) -> None:

@@ -15,6 +15,7 @@ from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.backends.mpi_support.questions import MpiQuestions
 from mpistrat.collectives.backends.shared_memory import bootstrap
 from mpistrat.system.liveness import udp
+from mpistrat.system.liveness.probe import Probe
 from mpistrat.system.liveness.udp_probe import UdpProbe, deaf, watched
 from mpistrat.system.liveness.ulfm import excused
 from mpistrat.types import Array
@@ -51,7 +52,7 @@ def mpi_control(comm: Any, mpi: Any, watch: MpiWatch) -> Control:
     return Control(headers, _MpiNotices(comm, mpi, watch), watch, questions, close)
 
 
-class MpiWatch:
+class MpiWatch(Probe):
     """The processes of a communicator, some of which this rank watches (udp_probe.py)."""
 
     def __init__(self, comm: Any) -> None:
