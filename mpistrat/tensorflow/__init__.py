@@ -13,7 +13,6 @@ from mpistrat.tensorflow import quiet_start  # noqa: F401 - it imports TensorFlo
 
 # isort: split
 from mpistrat.tensorflow import coordinator, experimental, original
-from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
 from mpistrat.tensorflow.servers.server import Server
 from mpistrat.tensorflow.strategies.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.strategies.mirrored import MirroredStrategy
@@ -21,6 +20,7 @@ from mpistrat.tensorflow.strategies.multi_worker import MultiWorkerMirroredStrat
 from mpistrat.tensorflow.strategies.one_device import OneDeviceStrategy
 from mpistrat.tensorflow.strategies.parameter_server import ParameterServerStrategy
 from mpistrat.tensorflow.tpu.strategy import TPUStrategy
+from mpistrat.tensorflow.wrapped_strategy.strategy import TFBackedStrategy
 
 __all__ = [
     "CentralStorageStrategy",

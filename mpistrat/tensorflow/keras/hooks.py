@@ -13,8 +13,6 @@ from functools import partial, wraps
 from typing import Any
 
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.tensorflow.backed.one_driver import files as driven_files
-from mpistrat.tensorflow.backed.one_driver import models as driven_models
 from mpistrat.tensorflow.graph.initial_values import made_alone
 from mpistrat.tensorflow.keras import (
     arrays,
@@ -33,6 +31,8 @@ from mpistrat.tensorflow.keras.compile_scope import compiled_in_scope
 from mpistrat.tensorflow.keras.counters import made_atomic
 from mpistrat.tensorflow.keras.epochs import compared_at_end, compared_now_and_then, in_data_order
 from mpistrat.tensorflow.shared_files import written_whole
+from mpistrat.tensorflow.wrapped_strategy.one_driver import files as driven_files
+from mpistrat.tensorflow.wrapped_strategy.one_driver import models as driven_models
 
 __all__ = ["install"]
 

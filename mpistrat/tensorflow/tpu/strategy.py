@@ -11,12 +11,12 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.tensorflow.backed.all_or_none import together
-from mpistrat.tensorflow.backed.strategy import TFBackedStrategy
 from mpistrat.tensorflow.tpu.assignment import assigned
 from mpistrat.tensorflow.tpu.connect import NUM_STEPS, Steps, Tpu
 from mpistrat.tensorflow.tpu.preemption import PreemptionWatch
 from mpistrat.tensorflow.tpu.which_tpu import of_rank
+from mpistrat.tensorflow.wrapped_strategy.all_or_none import together
+from mpistrat.tensorflow.wrapped_strategy.strategy import TFBackedStrategy
 
 __all__ = ["TPUStrategy"]
 
@@ -144,7 +144,7 @@ class TPUStrategy(TFBackedStrategy):
 
     def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
         """See tf.distribute.TPUStrategy; return the tensor, to be on that device. **Local.**"""
-        with self._way.translation.of("experimental_assign_to_logical_device"):
+        with self._wrapped.translation.of("experimental_assign_to_logical_device"):
             return self.tf_strategy.experimental_assign_to_logical_device(
                 tensor, logical_device_id
             )
@@ -153,14 +153,14 @@ class TPUStrategy(TFBackedStrategy):
         self, tensor: Any, partition_dimensions: Sequence[int]
     ) -> Any:
         """See tf.distribute.TPUStrategy; return the tensor, to be split. **Local.**"""
-        with self._way.translation.of("experimental_split_to_logical_devices"):
+        with self._wrapped.translation.of("experimental_split_to_logical_devices"):
             return self.tf_strategy.experimental_split_to_logical_devices(
                 tensor, partition_dimensions
             )
 
     def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
         """See tf.distribute.TPUStrategy; return the tensor, to be on all devices. **Local.**"""
-        with self._way.translation.of("experimental_replicate_to_logical_devices"):
+        with self._wrapped.translation.of("experimental_replicate_to_logical_devices"):
             return self.tf_strategy.experimental_replicate_to_logical_devices(tensor)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from helpers.tf.cases import Case, Leaf, Raised, Snippet, mirrored_cpus, outcome
 
 __all__ = ["check_by_driver", "check_driven"]
 
-_ELSEWHERE = "Elsewhere"
+_ON_DRIVER = "ValueOnDriver"
 
 
 def check_driven(snippet: Snippet, replicas: int = 2) -> None:
@@ -22,23 +22,23 @@ def check_driven(snippet: Snippet, replicas: int = 2) -> None:
     with distribute.TFBackedStrategy(lambda: mirrored_cpus(replicas), driver=0) as strategy:
         mine = outcome(strategy, snippet)
         is_driver = strategy.is_driver
-    _check(_wanted(snippet, replicas), mine, may_be_elsewhere=not is_driver)
+    _check(_wanted(snippet, replicas), mine, may_be_on_driver=not is_driver)
 
 
 def check_by_driver(snippet: Snippet, replicas: int = 2) -> None:
     """Check a snippet that the driving rank runs for all, at once. **Collective.**"""
     with distribute.TFBackedStrategy(lambda: mirrored_cpus(replicas), driver=0) as strategy:
         mine = strategy.on_driver(lambda: outcome(strategy, snippet))
-    _check(_wanted(snippet, replicas), mine, may_be_elsewhere=False)
+    _check(_wanted(snippet, replicas), mine, may_be_on_driver=False)
 
 
 def _wanted(snippet: Snippet, replicas: int) -> Any:
     return outcome(Case(1, replicas).reference, snippet)
 
 
-def _check(want: Any, found: Any, may_be_elsewhere: bool) -> None:
+def _check(want: Any, found: Any, may_be_on_driver: bool) -> None:
     if isinstance(found, Leaf):
-        if may_be_elsewhere and (found.kind == _ELSEWHERE or not found.values):
+        if may_be_on_driver and (found.kind == _ON_DRIVER or not found.values):
             return
         assert isinstance(want, Leaf), f"{want} is wanted, not {found}"
         _check_leaf(want, found)
@@ -46,7 +46,7 @@ def _check(want: Any, found: Any, may_be_elsewhere: bool) -> None:
     assert type(want) is type(found), f"{want} is wanted, not {found}"
     assert len(want) == len(found)
     for key in _keys(want):
-        _check(want[key], found[key], may_be_elsewhere)
+        _check(want[key], found[key], may_be_on_driver)
 
 
 def _keys(nest: Mapping[Any, Any] | Sequence[Any]) -> Any:

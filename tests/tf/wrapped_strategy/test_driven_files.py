@@ -246,7 +246,7 @@ def test_a_save_in_a_thread_is_alone_there_only():
 @SOME
 def test_threads_of_tensorflow_are_alone_with_the_one_that_they_work_for():
     with driven(0) as (s, _, _own):
-        link, seen = s._way.link, []
+        link, seen = s._wrapped.link, []
         note = lambda x: (seen.append(link.is_alone), x)[1]  # noqa: E731
         rows = tf.data.Dataset.range(4).batch(2)
         rows = rows.map(lambda x: tf.numpy_function(note, [x], tf.int64))

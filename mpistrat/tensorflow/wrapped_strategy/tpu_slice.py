@@ -15,26 +15,26 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.backed.host_bridge import HostBridge
-from mpistrat.tensorflow.backed.local_only import Local
-from mpistrat.tensorflow.backed.mixin import join
-from mpistrat.tensorflow.backed.slices_extended import OverSlices
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import tpu_data as private_tpu_data
 from mpistrat.tensorflow.strategies.base import agree
+from mpistrat.tensorflow.wrapped_strategy.base import WrappedStrategy
+from mpistrat.tensorflow.wrapped_strategy.host_bridge import HostBridge
+from mpistrat.tensorflow.wrapped_strategy.mixin import join
+from mpistrat.tensorflow.wrapped_strategy.tpu_slice_extended import TPUSliceExtended
 
-__all__ = ["Pods"]
+__all__ = ["TPUSlice"]
 
 _SUM, _MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
 
 
-class _ToNobody(HostBridge):
+class _OneRankBridge(HostBridge):
     """The bridge of a rank that alone has a TPU."""
 
     size, rank = 1, 0
 
 
-class Pods(Local):
+class TPUSlice(WrappedStrategy):
     """One TPU strategy on each rank; with one rank, TensorFlow's alone.
 
     Parameters
@@ -59,12 +59,12 @@ class Pods(Local):
         is_alone: bool = False,
     ) -> None:
         super().__init__(tf_strategy, communicator)
-        self._bridge = (_ToNobody if is_alone else HostBridge)(communicator)
+        self._bridge = (_OneRankBridge if is_alone else HostBridge)(communicator)
         self._count = int(tf_strategy.num_replicas_in_sync)
         if self._bridge.size > 1:
             agree(communicator, self._count)
             tf_strategy.extended.bridge = self._bridge
-            join(tf_strategy.extended, OverSlices)
+            join(tf_strategy.extended, TPUSliceExtended)
 
     @property
     def num_replicas(self) -> int:
@@ -124,7 +124,7 @@ class Pods(Local):
 
     def gather(self, value: Any, axis: int) -> Any:
         """Put the values of all slices side by side, in the order of the ranks. **Collective.**"""
-        return tf.nest.map_structure(lambda one: super(Pods, self).gather(one, axis), value)
+        return tf.nest.map_structure(lambda one: super(TPUSlice, self).gather(one, axis), value)
 
     # ---------------------------------------------------------------------------------- input
 

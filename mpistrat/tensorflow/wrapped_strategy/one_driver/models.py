@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.backed.one_driver.datasets import own_call
-from mpistrat.tensorflow.backed.one_driver.driving import Link
+from mpistrat.tensorflow.wrapped_strategy.one_driver.datasets import own_call
+from mpistrat.tensorflow.wrapped_strategy.one_driver.link import DriverLink
 
 __all__ = ["TRAINING", "USING", "by_driver", "noting_batch"]
 
@@ -38,7 +38,7 @@ def by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
             here.append(original(self, *own_args, **own_kwargs))
             return _plain(here[0]), _state(self) if changes_weights else None
 
-        result, state = link.told(f"{original.__name__} of a Keras model", make)
+        result, state = link.on_driver(f"{original.__name__} of a Keras model", make)
         if changes_weights:
             _adopt(link, self, state)
         if link.is_driver:
@@ -65,7 +65,7 @@ def _spec(value: Any) -> tf.TensorSpec | None:
     return None if value is None else tf.TensorSpec(value.shape, value.dtype)
 
 
-def _link(model: Any) -> Link | None:
+def _link(model: Any) -> DriverLink | None:
     return getattr(model.distribute_strategy, "_mpistrat_link", None)
 
 
@@ -85,7 +85,7 @@ def _optimizer_variables(model: Any) -> list[Any]:
     return [] if optimizer is None or not optimizer.built else optimizer.variables
 
 
-def _adopt(link: Link, model: Any, state: Any) -> None:
+def _adopt(link: DriverLink, model: Any, state: Any) -> None:
     """Make a model on the ranks that wait the one that was trained, or raise on all ranks."""
     with link.communicator.checking():
         try:

@@ -1,4 +1,4 @@
-"""The driving rank and the waiting ranks: what `TFBackedStrategy` asks of each."""
+"""The calls of a `TFBackedStrategy` on the rank that drives, and on the ranks that wait."""
 
 from __future__ import annotations
 
@@ -10,79 +10,82 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.tensorflow.backed.local_only import Local
-from mpistrat.tensorflow.backed.one_driver import files as driven_files
-from mpistrat.tensorflow.backed.one_driver.datasets import own_call, told_dataset
-from mpistrat.tensorflow.backed.one_driver.driving import Link
-from mpistrat.tensorflow.backed.one_driver.remote_value import Elsewhere
 from mpistrat.tensorflow.keras import hooks as keras_hooks
 from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.wrapped_strategy.base import WrappedStrategy
+from mpistrat.tensorflow.wrapped_strategy.one_driver import files as driven_files
+from mpistrat.tensorflow.wrapped_strategy.one_driver.datasets import driven_dataset, own_call
+from mpistrat.tensorflow.wrapped_strategy.one_driver.driver_value import ValueOnDriver
+from mpistrat.tensorflow.wrapped_strategy.one_driver.link import DriverLink
 
-__all__ = ["Driving", "Waiting"]
+__all__ = ["DriverRank", "WaitingRank"]
 
 
-class Driving(Local):
+class DriverRank(WrappedStrategy):
     """The rank that drives: it tells the others its results.
 
     Parameters
     ----------
-    way
-        How this rank drives its strategy.
+    wrapped
+        Executes the calls on this rank.
     link
         To the others.
     """
 
-    def __init__(self, way: Local, link: Link) -> None:
-        super().__init__(way.tf_strategy, way.communicator)
-        self._way, self.link = way, link
-        way.tf_strategy._mpistrat_link = link  # variables and Keras's models know their strategy
+    def __init__(self, wrapped: WrappedStrategy, link: DriverLink) -> None:
+        super().__init__(wrapped.tf_strategy, wrapped.communicator)
+        self._wrapped, self.link = wrapped, link
+        wrapped.tf_strategy._mpistrat_link = link  # where variables find it
         driven_files.install()
 
     def scope(self) -> AbstractContextManager[Any]:
-        """See `Local`; models made in it train on this rank, and the others get their weights."""
+        """Make it the current one; models made in it train here, all ranks get their weights."""
         keras_hooks.install()
-        return self._way.scope()
+        return self._wrapped.scope()
 
     def run(self, fn: Callable[..., Any], args: Any, kwargs: Any, options: Any) -> Any:
-        """See `Local`. **Local.** In ``on_driver`` its errors may be caught: nobody is told."""
+        """See `WrappedStrategy`. **Local.**
+
+        In ``on_driver`` the caller may catch its errors, so the peers are not told.
+        """
         args, kwargs = own_call(args, kwargs)
         if not self.link.is_alone:
-            return self._way.run(fn, args, kwargs, options)
+            return self._wrapped.run(fn, args, kwargs, options)
         self.require_open()
-        with self._way.translation.of("run", has_functions=True):
+        with self._wrapped.translation.of("run", has_functions=True):
             return self.tf_strategy.run(fn, args, kwargs, options)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Combine the replicas' values for all ranks. **Collective.**"""
         self.require_open()
-        return self.link.told("reduce", lambda: self._way.reduce(reduce_op, value, axis))
+        return self.link.on_driver("reduce", lambda: self._wrapped.reduce(reduce_op, value, axis))
 
     def gather(self, value: Any, axis: int) -> Any:
         """Put the replicas' values side by side for all ranks. **Collective.**"""
         self.require_open()
-        return self.link.told("gather", lambda: self._way.gather(value, axis))
+        return self.link.on_driver("gather", lambda: self._wrapped.gather(value, axis))
 
     def distribute_dataset(self, dataset: Any, options: Any) -> Any:
         """Give each replica its share, all of which are here. **Collective.**"""
-        return self._dataset(lambda: self._way.distribute_dataset(dataset, options))
+        return self._dataset(lambda: self._wrapped.distribute_dataset(dataset, options))
 
     def datasets_from_function(self, dataset_fn: Callable[..., Any], options: Any) -> Any:
         """Have each input pipeline make a dataset, all of which are here. **Collective.**"""
-        return self._dataset(lambda: self._way.datasets_from_function(dataset_fn, options))
+        return self._dataset(lambda: self._wrapped.datasets_from_function(dataset_fn, options))
 
     def _dataset(self, make: Callable[[], Any]) -> Any:
         self.require_open()
-        return told_dataset(self.link, make)
+        return driven_dataset(self.link, make)
 
     def values_from_function(self, value_fn: Callable[..., Any]) -> Any:
-        """See `Local`."""
-        return self._way.values_from_function(value_fn)
+        """See `WrappedStrategy`."""
+        return self._wrapped.values_from_function(value_fn)
 
     def on_driver(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function here, for all ranks. **Collective.**"""
         self.require_open()
         args, kwargs = own_call(args, kwargs)
-        return self.link.told("on_driver", lambda: function(*args, **kwargs))
+        return self.link.on_driver("on_driver", lambda: function(*args, **kwargs))
 
     def close(self) -> None:
         """End it, once all ranks are here. **Collective.**"""
@@ -90,7 +93,7 @@ class Driving(Local):
         super().close()
 
 
-class Waiting(Local):
+class WaitingRank(WrappedStrategy):
     """A rank that waits; it has a stand-in of one device for what is made in a scope.
 
     Parameters
@@ -105,7 +108,7 @@ class Waiting(Local):
 
     drives = False
 
-    def __init__(self, communicator: Communicator, link: Link, num_replicas: int) -> None:
+    def __init__(self, communicator: Communicator, link: DriverLink, num_replicas: int) -> None:
         super().__init__(_StandIn("CPU:0"), communicator)
         self.link, self._num_replicas = link, num_replicas
         self.tf_strategy._mpistrat_link = link
@@ -125,7 +128,7 @@ class Waiting(Local):
         """Call nothing. **Local.**"""
         del fn, args, kwargs, options
         self.require_open()
-        return Elsewhere(self.link.driver)
+        return ValueOnDriver(self.link.driver)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """Wait for the result. **Collective.**"""
@@ -139,13 +142,13 @@ class Waiting(Local):
 
     def _awaited(self, what: str) -> Any:
         self.require_open()
-        return self.link.told(what, _never)
+        return self.link.on_driver(what, _never)
 
     def distribute_dataset(self, dataset: Any, options: Any) -> Any:
         """Wait for the dataset. **Collective.**"""
         del dataset, options
         self.require_open()
-        return told_dataset(self.link, _never)
+        return driven_dataset(self.link, _never)
 
     def datasets_from_function(self, dataset_fn: Callable[..., Any], options: Any) -> Any:
         """Wait for the dataset. **Collective.**"""
@@ -155,12 +158,12 @@ class Waiting(Local):
         """Call nothing."""
         del value_fn
         self.require_open()
-        return Elsewhere(self.link.driver)
+        return ValueOnDriver(self.link.driver)
 
     def local_results(self, value: Any) -> Any:
         """Return no values of what is elsewhere."""
-        is_elsewhere = any(isinstance(one, Elsewhere) for one in tf.nest.flatten(value))
-        return () if is_elsewhere else super().local_results(value)
+        is_on_driver = any(isinstance(one, ValueOnDriver) for one in tf.nest.flatten(value))
+        return () if is_on_driver else super().local_results(value)
 
     def on_driver(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Wait for the result. **Collective.**"""

@@ -1,8 +1,8 @@
-"""One rank drives TensorFlow's strategy; the others run the program and get its results.
+"""`DriverLink`: run a call on the driving rank; send its result or its error to the others.
 
-What only the driving rank has, such as what ``run`` returns, is an `Elsewhere` on the others. They
-wait in ``reduce``, ``gather``, ``on_driver`` and for the next batch of a dataset, asleep and
-without a deadline: what ends the wait too early is the end, or an error, of another rank.
+A result that stays on the driving rank, such as that of ``run``, is a `ValueOnDriver` on the
+others. They wait in ``reduce``, ``gather``, ``on_driver`` and for the next batch of a dataset,
+asleep and without a deadline: only the end or an error of another rank ends the wait early.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError, MpistratError, UsageError
-from mpistrat.tensorflow.backed.one_driver.remote_value import Elsewhere
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.private import driving as private_driving
+from mpistrat.tensorflow.wrapped_strategy.one_driver.driver_value import ValueOnDriver
 
-__all__ = ["Link", "stays_there"]
+__all__ = ["DriverLink", "stays_there"]
 
 _NEXT = "after a save of its own, all ranks' next call has to be one of the strategy's, or close()"
 
 
-class Link:
-    """How what the driving rank finds reaches the others.
+class DriverLink:
+    """The connection of the driving rank to the ranks that wait.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ class Link:
             _anywhere.remove(id(self))
             _here.reset(token)
 
-    def told(self, what: str, make: Callable[[], Any], save: Any = None) -> Any:
+    def on_driver(self, what: str, make: Callable[[], Any], save: Any = None) -> Any:
         """Return what `make` returns on the driving rank, or raise its error. **Collective.**
 
-        The others call nothing. Of distributed values they get an `Elsewhere`. They have to make
-        the same calls, but for saves, which may be of the driving rank alone.
+        The others call nothing. Of distributed values they get a `ValueOnDriver`. They have to
+        make the same calls, but for saves, which may be of the driving rank alone.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Link:
     def meet(self, what: str) -> None:
         """Wait for the other ranks, unless what is between them is closed or broken already."""
         if not self.communicator.is_closed and self.communicator.health.broken is None:
-            self.told(what, lambda: None)
+            self.on_driver(what, lambda: None)
 
     def _awaited(self, what: str, save: Any) -> Any:
         """Return what the driving rank says of a call, without its saves before."""
@@ -147,7 +147,7 @@ class Link:
             call_log.remark = None
 
     def _received(self, value: Any) -> Any:
-        return Elsewhere(self.driver) if isinstance(value, _Kept) else value
+        return ValueOnDriver(self.driver) if isinstance(value, _Kept) else value
 
     def _check_place(self, what: str) -> None:
         replica = tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
@@ -190,7 +190,7 @@ class _Kept:
 
 
 def stays_there(structure: Any) -> Any:
-    """Return a nest of what is an `Elsewhere` on the ranks that are told."""
+    """Return a nest of what is a `ValueOnDriver` on the ranks that are told."""
     return tf.nest.map_structure(lambda _: _Kept(), structure)
 
 

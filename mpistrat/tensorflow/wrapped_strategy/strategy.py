@@ -10,15 +10,15 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.backed.all_or_none import together
-from mpistrat.tensorflow.backed.local_only import Local
-from mpistrat.tensorflow.backed.one_driver.driving import Link
-from mpistrat.tensorflow.backed.one_driver.roles import Driving, Waiting
-from mpistrat.tensorflow.backed.slices import Slices
-from mpistrat.tensorflow.backed.tpu_slices import Pods
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import tpu as private_tpu
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
+from mpistrat.tensorflow.wrapped_strategy.all_or_none import together
+from mpistrat.tensorflow.wrapped_strategy.base import WrappedStrategy
+from mpistrat.tensorflow.wrapped_strategy.mirrored_slice import MirroredSlice
+from mpistrat.tensorflow.wrapped_strategy.one_driver.link import DriverLink
+from mpistrat.tensorflow.wrapped_strategy.one_driver.roles import DriverRank, WaitingRank
+from mpistrat.tensorflow.wrapped_strategy.tpu_slice import TPUSlice
 
 __all__ = ["TFBackedStrategy"]
 
@@ -31,7 +31,7 @@ class TFBackedStrategy(OlderMembers):
     ``gather`` has their values in the order of the ranks, and all replicas count. With `driver`
     that rank alone has TensorFlow's strategy; the others run the same program, call nothing of
     what they give to ``run``, and sleep in ``reduce``, ``gather``, ``on_driver`` and for the next
-    batch until the result is there. Batches and what ``run`` returns are an ``Elsewhere`` for
+    batch until the result is there. Batches and what ``run`` returns are a ``ValueOnDriver`` for
     them, or nests of those: they are unpacked and passed on, and all else is refused.
 
     Parameters
@@ -87,25 +87,25 @@ class TFBackedStrategy(OlderMembers):
     ) -> None:
         communicator = Communicator(comm, backend)
         _check(communicator, driver)
-        self._way = self._made(tf_strategy, communicator, driver)
+        self._wrapped = self._made(tf_strategy, communicator, driver)
 
-    def _made(self, given: Any, communicator: Communicator, driver: int | None) -> Local:
+    def _made(self, given: Any, communicator: Communicator, driver: int | None) -> WrappedStrategy:
         if driver is None:
             return self._of_each(communicator, given)
-        link = Link(communicator, driver)
+        link = DriverLink(communicator, driver)
         made: list[Any] = []
 
         def make() -> int:
             made.append(_strategy(given))
             return int(made[0].num_replicas_in_sync)
 
-        count = link.told("making TensorFlow's strategy", make)
+        count = link.on_driver("making TensorFlow's strategy", make)
         if not link.is_driver:
-            return Waiting(communicator, link, count)
-        return Driving(_alone(made[0], communicator), link)
+            return WaitingRank(communicator, link, count)
+        return DriverRank(_alone(made[0], communicator), link)
 
-    def _of_each(self, communicator: Communicator, given: Any) -> Local:
-        """Return the way of ranks that all drive. **Collective.**"""
+    def _of_each(self, communicator: Communicator, given: Any) -> WrappedStrategy:
+        """Return what wraps the strategies of ranks that all drive. **Collective.**"""
         made: list[Any] = []
 
         def make() -> tuple[str, bool]:
@@ -120,8 +120,9 @@ class TFBackedStrategy(OlderMembers):
                 " ranks, or on none"
             )
         if found[0][1]:
-            return Pods(made[0], communicator)
-        return (Local if communicator.size == 1 else Slices)(made[0], communicator)
+            return TPUSlice(made[0], communicator)
+        kind = WrappedStrategy if communicator.size == 1 else MirroredSlice
+        return kind(made[0], communicator)
 
     # ------------------------------------------------------------------------------ who am I
 
@@ -133,17 +134,17 @@ class TFBackedStrategy(OlderMembers):
         **Collective**; a TPU's distributes datasets as if it was the only one. On a rank that
         waits it is a stand-in.
         """
-        return self._way.tf_strategy
+        return self._wrapped.tf_strategy
 
     @property
     def communicator(self) -> Communicator:
         """Collectives of arrays between the ranks."""
-        return self._way.communicator
+        return self._wrapped.communicator
 
     @property
     def is_driver(self) -> bool:
         """Whether this rank runs what is given to ``run``."""
-        return self._way.drives
+        return self._wrapped.drives
 
     @property
     def is_chief(self) -> bool:
@@ -152,13 +153,13 @@ class TFBackedStrategy(OlderMembers):
         With slices, all ranks have to save checkpoints and models with ``ON_READ`` variables, such
         as Keras's metrics: these are summed over them. Of what all save to one path one is kept.
         """
-        link = getattr(self._way, "link", None)
+        link = getattr(self._wrapped, "link", None)
         return self.communicator.rank == 0 if link is None else self.is_driver
 
     @property
     def num_replicas_in_sync(self) -> int:
         """Number of replicas over which gradients are summed, of all slices."""
-        return self._way.num_replicas
+        return self._wrapped.num_replicas
 
     @property
     def cluster_resolver(self) -> Any:
@@ -174,7 +175,7 @@ class TFBackedStrategy(OlderMembers):
 
     def scope(self) -> AbstractContextManager[Any]:
         """See tf.distribute.Strategy.scope. **Local.**"""
-        return self._way.scope()
+        return self._wrapped.scope()
 
     def run(
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
@@ -184,7 +185,7 @@ class TFBackedStrategy(OlderMembers):
         A rank that waits calls nothing. If it raises here, the other ranks are told in their next
         collective.
         """
-        return self._way.run(fn, args, kwargs, options)
+        return self._wrapped.run(fn, args, kwargs, options)
 
     def on_driver(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function on the driving rank; return its result, or raise its error, on all.
@@ -194,20 +195,20 @@ class TFBackedStrategy(OlderMembers):
 
         Notes
         -----
-        **Collective** with a `driver`. Of distributed values the others get an ``Elsewhere``; all
-        else has to be tensors, arrays or plain data. A function that was traced here is traced
+        **Collective** with a `driver`. Of distributed values the others get a ``ValueOnDriver``;
+        all else has to be tensors, arrays or plain data. A function that was traced here is traced
         again where it is called directly, and then raises UsageError on all ranks if it has
         ``reduce``, ``gather`` or batches in it.
         """
-        return self._way.on_driver(function, args, kwargs)
+        return self._wrapped.on_driver(function, args, kwargs)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any = None) -> Any:
         """See tf.distribute.Strategy.reduce; all ranks get the result. **Collective.**"""
-        return self._way.reduce(reduce_op, value, axis)
+        return self._wrapped.reduce(reduce_op, value, axis)
 
     def gather(self, value: Any, axis: int) -> Any:
         """See tf.distribute.Strategy.gather; all ranks get the result. **Collective.**"""
-        return self._way.gather(value, axis)
+        return self._wrapped.gather(value, axis)
 
     # --------------------------------------------------------------------------------- input
 
@@ -219,26 +220,26 @@ class TFBackedStrategy(OlderMembers):
         rows, till nobody has one; slices of TPUs whose batches have one shape end with the first
         that has none, but in a ``for`` of a ``tf.function``.
         """
-        return self._way.distribute_dataset(dataset, options)
+        return self._wrapped.distribute_dataset(dataset, options)
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[..., Any], options: Any = None
     ) -> Any:
         """See tf.distribute.Strategy. **Collective**, as above."""
-        return self._way.datasets_from_function(dataset_fn, options)
+        return self._wrapped.datasets_from_function(dataset_fn, options)
 
     experimental_distribute_datasets_from_function = distribute_datasets_from_function
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[..., Any]) -> Any:
         """See tf.distribute.Strategy. **Local.**"""
-        return self._way.values_from_function(value_fn)
+        return self._wrapped.values_from_function(value_fn)
 
     def experimental_local_results(self, value: Any) -> Any:
         """See tf.distribute.Strategy; a rank that waits has none. **Local.**"""
-        return self._way.local_results(value)
+        return self._wrapped.local_results(value)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or "_way" not in vars(self):  # as while it is copied
+        if name.startswith("_") or "_wrapped" not in vars(self):  # as while it is copied
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.tf_strategy, name)
 
@@ -246,7 +247,7 @@ class TFBackedStrategy(OlderMembers):
 
     def close(self) -> None:
         """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
-        self._way.close()
+        self._wrapped.close()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
@@ -255,11 +256,11 @@ class TFBackedStrategy(OlderMembers):
             self.communicator.end(error)
 
 
-def _alone(tf_strategy: Any, communicator: Communicator) -> Local:
-    """Return the way of the only rank that has a strategy."""
+def _alone(tf_strategy: Any, communicator: Communicator) -> WrappedStrategy:
+    """Return what wraps the strategy of the only rank that has one."""
     if private_tpu.is_tpu_strategy(tf_strategy):
-        return Pods(tf_strategy, communicator, is_alone=True)
-    return Local(tf_strategy, communicator)
+        return TPUSlice(tf_strategy, communicator, is_alone=True)
+    return WrappedStrategy(tf_strategy, communicator)
 
 
 def _strategy(given: Any) -> tf.distribute.Strategy:

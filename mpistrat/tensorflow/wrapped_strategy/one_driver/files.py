@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from mpistrat.errors import UsageError
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.tensorflow.backed.one_driver.driving import Link
-from mpistrat.tensorflow.backed.one_driver.save_identity import Save
 from mpistrat.tensorflow.private import driving as private_driving
+from mpistrat.tensorflow.wrapped_strategy.one_driver.link import DriverLink
+from mpistrat.tensorflow.wrapped_strategy.one_driver.save_identity import Save
 
 __all__ = ["install", "model_by_driver"]
 
@@ -43,11 +43,11 @@ def model_by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
     return save
 
 
-def _told(link: Link, save: Save, write: Callable[[], Any]) -> Any:
+def _told(link: DriverLink, save: Save, write: Callable[[], Any]) -> Any:
     """Have the driving rank write, and the others wait until all is there."""
     is_broken = link.communicator.health.broken is not None
     if not (link.communicator.is_closed or (is_broken and link.is_driver)):
-        return link.told(save.what, write, save.key)
+        return link.on_driver(save.what, write, save.key)
     if link.is_driver:  # which may rescue what it has
         return write()
     text = f"{save.what} after strategy.close(): rank {link.driver}, which drove, writes it"
@@ -125,7 +125,7 @@ def _beside(original: Callable[..., Any]) -> Callable[..., Any]:
 # ----------------------------------------------------------------------------- whose object it is
 
 
-def _link(what: Any) -> Link | None:
+def _link(what: Any) -> DriverLink | None:
     """Return the link of the strategy that an object was made in, or something in it."""
     found = _strategy_link(what)
     if found is not None:
@@ -138,7 +138,7 @@ def _is_trackable(what: Any) -> bool:
     return hasattr(what, "_trackable_children")
 
 
-def _strategy_link(part: Any) -> Link | None:
+def _strategy_link(part: Any) -> DriverLink | None:
     strategy = getattr(part, "_distribute_strategy", None)
     if callable(strategy):  # a weak reference
         strategy = strategy()

@@ -13,19 +13,19 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.backed.on_read_variables import read_over_slices
 from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import tpu as private_tpu
+from mpistrat.tensorflow.wrapped_strategy.on_read_variables import read_over_slices
 
-__all__ = ["OverSlices"]
+__all__ = ["TPUSliceExtended"]
 
 _SUM = tf.distribute.ReduceOp.SUM
 _HOST = "CPU:0"
 
 
-class OverSlices:
+class TPUSliceExtended:
     """Stands before a StrategyExtended of TPUs. Its methods are **Collective**.
 
     Attributes
@@ -117,7 +117,7 @@ def _unreachable(what: str, method: str) -> Exception:
 
 
 def _refuse_of_slices(extended: Any) -> None:
-    if isinstance(extended, OverSlices):
+    if isinstance(extended, TPUSliceExtended):
         raise _unreachable("a gather of", "gather")
 
 

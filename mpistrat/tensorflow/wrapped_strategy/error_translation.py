@@ -12,7 +12,7 @@ from mpistrat import errors
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.errors import WorkerLostError, of_both
 
-__all__ = ["Translation"]
+__all__ = ["ErrorTranslation"]
 
 _LOST = (
     "a task of TensorFlow's cluster has gone or was restarted: look at its log, then start the"
@@ -23,7 +23,7 @@ _LATE = (
 )
 
 
-class Translation:
+class ErrorTranslation:
     """Of the errors of one strategy.
 
     Parameters

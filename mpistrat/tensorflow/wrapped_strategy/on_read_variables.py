@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow.backed.mixin import join
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.strategies.first_replica_reads import OfRank0
+from mpistrat.tensorflow.wrapped_strategy.mixin import join
 
 __all__ = ["read_over_slices"]
 

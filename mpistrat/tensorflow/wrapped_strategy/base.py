@@ -1,4 +1,4 @@
-"""Use a strategy of TensorFlow's in this process alone, without other ranks."""
+"""`WrappedStrategy`: pass the calls of a `TFBackedStrategy` to TensorFlow, in one process."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ClosedError
-from mpistrat.tensorflow.backed.error_translation import Translation
 from mpistrat.tensorflow.errors import of_both
+from mpistrat.tensorflow.wrapped_strategy.error_translation import ErrorTranslation
 
-__all__ = ["Local"]
+__all__ = ["WrappedStrategy"]
 
 
-class Local:
-    """What `TFBackedStrategy` asks of a way; here TensorFlow does it. All methods are **Local**.
+class WrappedStrategy:
+    """The calls of a `TFBackedStrategy`, passed to TensorFlow's. All methods are **Local**.
+
+    This class serves one process; where there are several ranks, a derived class does.
 
     Parameters
     ----------
@@ -36,7 +38,7 @@ class Local:
 
     def __init__(self, tf_strategy: tf.distribute.Strategy, communicator: Communicator) -> None:
         self.tf_strategy, self.communicator = tf_strategy, communicator
-        self.translation = Translation(tf_strategy, communicator)
+        self.translation = ErrorTranslation(tf_strategy, communicator)
 
     @property
     def num_replicas(self) -> int:

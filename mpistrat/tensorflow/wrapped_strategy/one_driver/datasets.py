@@ -8,14 +8,14 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.backed.one_driver.driving import Link, stays_there
-from mpistrat.tensorflow.backed.one_driver.remote_value import Elsewhere
 from mpistrat.tensorflow.errors import of_both
+from mpistrat.tensorflow.wrapped_strategy.one_driver.driver_value import ValueOnDriver
+from mpistrat.tensorflow.wrapped_strategy.one_driver.link import DriverLink, stays_there
 
-__all__ = ["DrivenDataset", "own_call", "told_dataset"]
+__all__ = ["DrivenDataset", "driven_dataset", "own_call"]
 
 
-def told_dataset(link: Link, make: Callable[[], Any]) -> DrivenDataset:
+def driven_dataset(link: DriverLink, make: Callable[[], Any]) -> DrivenDataset:
     """Return the dataset that `make` makes on the driving rank, for all. **Collective.**"""
     made: list[Any] = []
 
@@ -23,7 +23,7 @@ def told_dataset(link: Link, make: Callable[[], Any]) -> DrivenDataset:
         made.append(make())
         return stays_there(made[0].element_spec), _cardinality(made[0])
 
-    return DrivenDataset(link, *link.told("distributing a dataset", described), *made)
+    return DrivenDataset(link, *link.on_driver("distributing a dataset", described), *made)
 
 
 def own_call(args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -58,14 +58,14 @@ class DrivenDataset(tf.distribute.DistributedDataset):  # type: ignore[misc]
     link
         Between the ranks.
     batch
-        A nest of `Elsewhere` that stands for a batch, on a rank that waits.
+        A nest of `ValueOnDriver` that stands for a batch, on a rank that waits.
     cardinality
         Number of batches, or what TensorFlow has for one that is infinite or not known.
     own
         TensorFlow's; None on a rank that waits.
     """
 
-    def __init__(self, link: Link, batch: Any, cardinality: int, own: Any = None) -> None:
+    def __init__(self, link: DriverLink, batch: Any, cardinality: int, own: Any = None) -> None:
         self._link, self._batch, self.own = link, batch, own
         self.cardinality = cardinality
 
@@ -77,7 +77,7 @@ class DrivenDataset(tf.distribute.DistributedDataset):  # type: ignore[misc]
     def __iter__(self) -> DrivenIterator:
         """Return an iterator. **Collective.**"""
         own: list[Any] = []
-        self._link.told("an iterator over a dataset", lambda: own.append(iter(self.own)))
+        self._link.on_driver("an iterator over a dataset", lambda: own.append(iter(self.own)))
         return DrivenIterator(self._link, self._batch, *own)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
@@ -90,7 +90,7 @@ class DrivenDataset(tf.distribute.DistributedDataset):  # type: ignore[misc]
         reduce_func
             Called with the state and a batch; returns the next state.
         """
-        return self._link.told(
+        return self._link.on_driver(
             "a loop over a dataset", lambda: self.own.reduce(initial_state, reduce_func)
         )
 
@@ -104,7 +104,7 @@ class DrivenIterator(tf.distribute.DistributedIterator):  # type: ignore[misc]
         As of the dataset.
     """
 
-    def __init__(self, link: Link, batch: Any, own: Any = None) -> None:
+    def __init__(self, link: DriverLink, batch: Any, own: Any = None) -> None:
         self._link, self._batch, self.own = link, batch, own
 
     @property
@@ -145,7 +145,7 @@ class DrivenIterator(tf.distribute.DistributedIterator):  # type: ignore[misc]
                 return False
             return True
 
-        if not self._link.told("next batch", look):
+        if not self._link.on_driver("next batch", look):
             raise error
         return found[0] if found else _copy(self._batch)
 
@@ -159,7 +159,7 @@ class DrivenIterator(tf.distribute.DistributedIterator):  # type: ignore[misc]
             found.append(self.own.get_next_as_optional())
             return bool(found[0].has_value())
 
-        has_value = self._link.told("next batch", look)
+        has_value = self._link.on_driver("next batch", look)
         return found[0] if found else _Optional(self._batch, has_value)
 
 
@@ -197,4 +197,4 @@ def _copy(batch: Any) -> Any:
 
 
 def _specs(batch: Any) -> Any:
-    return tf.nest.map_structure(lambda one: Elsewhere.Spec(driver=one.driver), batch)
+    return tf.nest.map_structure(lambda one: ValueOnDriver.Spec(driver=one.driver), batch)

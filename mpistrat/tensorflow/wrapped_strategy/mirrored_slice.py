@@ -13,10 +13,6 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.backed.all_or_none import together
-from mpistrat.tensorflow.backed.host_bridge import HostBridge
-from mpistrat.tensorflow.backed.local_only import Local
-from mpistrat.tensorflow.backed.mixin import join
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.graph.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.graph.native_op import has_workers
@@ -24,11 +20,15 @@ from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.strategies.base import agree
 from mpistrat.tensorflow.strategies.extended import RankExtended
 from mpistrat.tensorflow.strategies.strategy_members import RankMembers
+from mpistrat.tensorflow.wrapped_strategy.all_or_none import together
+from mpistrat.tensorflow.wrapped_strategy.base import WrappedStrategy
+from mpistrat.tensorflow.wrapped_strategy.host_bridge import HostBridge
+from mpistrat.tensorflow.wrapped_strategy.mixin import join
 
-__all__ = ["Slices"]
+__all__ = ["MirroredSlice"]
 
 
-class Slices(Local):
+class MirroredSlice(WrappedStrategy):
     """Slices whose replicas meet in every reduction, inside of functions and outside.
 
     Parameters

@@ -8,17 +8,17 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.backed.one_driver.unpacking import names_to_unpack_into
 from mpistrat.tensorflow.errors import of_both
+from mpistrat.tensorflow.wrapped_strategy.one_driver.unpacking import names_to_unpack_into
 
-__all__ = ["Elsewhere"]
+__all__ = ["ValueOnDriver"]
 
 
-class _ElsewhereError(UsageError, AttributeError):
+class _ValueOnDriverError(UsageError, AttributeError):
     """So that ``hasattr`` is False."""
 
 
-class Elsewhere(tf.experimental.ExtensionType):  # type: ignore[misc]
+class ValueOnDriver(tf.experimental.ExtensionType):  # type: ignore[misc]
     """Stands for a value that only the driving rank has.
 
     Functions can take and return it, and so can ``strategy.run``, ``reduce`` and ``gather``. What
@@ -40,12 +40,12 @@ class Elsewhere(tf.experimental.ExtensionType):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             return super().__getattr__(name)
-        raise _ElsewhereError(f"{name!r}: {_text(self.driver)}")
+        raise _ValueOnDriverError(f"{name!r}: {_text(self.driver)}")
 
-    def __getitem__(self, key: Any) -> Elsewhere:
+    def __getitem__(self, key: Any) -> ValueOnDriver:
         return self
 
-    def __iter__(self) -> Iterator[Elsewhere]:
+    def __iter__(self) -> Iterator[ValueOnDriver]:
         count = names_to_unpack_into(1)
         return self._refuse() if count is None else iter((self,) * count)
 
@@ -74,8 +74,8 @@ def _text(driver: int) -> str:
     )
 
 
-def _no_tensor(value: Elsewhere, *_: Any, **__: Any) -> NoReturn:
+def _no_tensor(value: ValueOnDriver, *_: Any, **__: Any) -> NoReturn:
     value._refuse()
 
 
-tf.register_tensor_conversion_function(Elsewhere, _no_tensor)
+tf.register_tensor_conversion_function(ValueOnDriver, _no_tensor)
