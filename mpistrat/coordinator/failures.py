@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 from mpistrat.cluster import mpi
 from mpistrat.coordinator.chief.scheduled_call import Call
 from mpistrat.coordinator.chief.worker_state import WorkerState
-from mpistrat.coordinator.messages import PackedError
-from mpistrat.coordinator.shipping import pack
 from mpistrat.errors import CoordinatorError, PeerLostError
 from mpistrat.ps.transport.roles import Member
+from mpistrat.system.sent_errors import SentError
 
 __all__ = [
     "broken",
@@ -33,32 +31,26 @@ _ADVICE = (
 _LOOP = str(Path(__file__).with_name("worker.py"))
 
 
-def packed(error: BaseException) -> PackedError:
-    """Return what travels of an error: itself, if it can, and its traceback as text."""
+def packed(error: BaseException) -> SentError:
+    """Return what the chief gets of a function's error: its text is the traceback."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == _LOOP:
         frames = frames.tb_next  # what called the function is of no interest
     text = "".join(traceback.format_exception(type(error), error, frames))
-    try:
-        data = pack(error, "an error")
-        back = pickle.loads(data)  # some do not come back: their __init__ takes other arguments
-    except Exception:  # noqa: BLE001 - whatever it is, the text is enough
-        return None, text
-    return data if isinstance(back, BaseException) else None, text
+    return SentError.whole(error, text)
 
 
-def unpacked(found: PackedError, name: str, member: Member) -> BaseException:
+def unpacked(sent: SentError, name: str, member: Member) -> BaseException:
     """Return the error to raise on the chief: the function's own, its cause tells where."""
-    data, text = found
-    where = CoordinatorError(f"function {name} failed on {member}:\n\n{text.rstrip()}")
-    if data is None:
+    where = CoordinatorError(f"function {name} failed on {member}:\n\n{sent.text.rstrip()}")
+    error = sent.original()
+    if error is None:
         return where
     try:
-        error: BaseException = pickle.loads(data)
         error.__cause__ = where
-    except Exception:  # noqa: BLE001 - its class may not exist here, or change nothing; see text
+    except Exception:  # noqa: BLE001 - a class that lets nothing be set; the text says it all
         return where
-    return error if isinstance(error, BaseException) else where
+    return error
 
 
 def broken(error: BaseException) -> CoordinatorError:

@@ -8,24 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from mpistrat.ps.messages import End, Fail, Message
 from mpistrat.ps.transport.encoding import Encoded, decoder
+from mpistrat.system.sent_errors import SentError
 
 __all__ = [
     "CallResult",
     "CallToRun",
-    "PackedError",
     "Results",
     "RunCalls",
     "UseRounds",
     "decoded",
     "decoded_results",
 ]
-
-PackedError: TypeAlias = tuple[bytes | None, str]
-"""An error as it travels: pickled, if that is possible, and its traceback as text."""
 
 
 class CallToRun(NamedTuple):
@@ -57,7 +54,7 @@ class CallResult(NamedTuple):
     """What has come of a call: an error, or what it returned, pickled."""
 
     number: int
-    error: PackedError | None
+    error: SentError | None
     value: Any
 
 
