@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mpistrat.collectives.checking.together import first_or_none
 from mpistrat.tensorflow.kinds import is_over_ranks
 from mpistrat.tensorflow.shared_files import written_whole
 
@@ -18,15 +19,17 @@ def by_chief(original: Callable[..., Any]) -> Callable[..., Any]:
         strategy = self.model.distribute_strategy
         if not is_over_ranks(strategy):
             return original(self, *args, **kwargs)
-        result = None
-        with strategy.communicator.checking():
-            if strategy.is_chief:
-                result = original(self, *args, **kwargs)
-        # By `best` a ModelCheckpoint decides whether it saves: the ranks must decide alike.
-        told = strategy.communicator.bcast_object(getattr(self, "best", None))
-        if told is not None:
-            self.best = told
-        return result
+        results: list[Any] = []  # stays on rank 0
+
+        def save() -> Any:
+            results.append(original(self, *args, **kwargs))
+            # By `best` a ModelCheckpoint decides whether it saves: the ranks must decide alike.
+            return getattr(self, "best", None)
+
+        best = first_or_none(strategy.communicator, save)
+        if best is not None:
+            self.best = best
+        return results[0] if results else None
 
     return method
 

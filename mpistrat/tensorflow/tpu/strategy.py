@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.checking.together import all_or_none
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.tensorflow.tpu.assignment import assigned
 from mpistrat.tensorflow.tpu.connect import NUM_STEPS, Steps, Tpu
 from mpistrat.tensorflow.tpu.preemption import PreemptionWatch
 from mpistrat.tensorflow.tpu.which_tpu import of_rank
-from mpistrat.tensorflow.wrapped_strategy.all_or_none import together
 from mpistrat.tensorflow.wrapped_strategy.strategy import TFBackedStrategy
 
 __all__ = ["TPUStrategy"]
@@ -109,7 +109,7 @@ class TPUStrategy(TFBackedStrategy):
             _check_kind(self._given, rank, size)
             return float(self._timeout_s)
 
-        longest_s = max(together(communicator, check, "the arguments of TPUStrategy"))
+        longest_s = max(all_or_none(communicator, check, "the arguments of TPUStrategy"))
         self._steps = Steps(self._timeout_s, rank, size)
         if driver is not None:
             return super()._made(given, communicator, driver)
@@ -127,8 +127,9 @@ class TPUStrategy(TFBackedStrategy):
         def make() -> None:
             found.append(self._reached(found[0]))
 
-        _check_distinct(communicator, together(communicator, find, "finding its TPU", longest_s))
-        together(communicator, make, "reaching its TPU", (NUM_STEPS - 1) * longest_s)
+        tpus = all_or_none(communicator, find, "finding its TPU", longest_s)
+        _check_distinct(communicator, tpus)
+        all_or_none(communicator, make, "reaching its TPU", (NUM_STEPS - 1) * longest_s)
         return found[1]
 
     def _reached(self, tpu: Tpu | None = None) -> tf.distribute.Strategy:

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.checking.together import all_or_none
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.graph.cross_device_ops import RankAllReduce
@@ -20,7 +21,6 @@ from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.strategies.base import agree
 from mpistrat.tensorflow.strategies.extended import RankExtended
 from mpistrat.tensorflow.strategies.strategy_members import RankMembers
-from mpistrat.tensorflow.wrapped_strategy.all_or_none import together
 from mpistrat.tensorflow.wrapped_strategy.base import WrappedStrategy
 from mpistrat.tensorflow.wrapped_strategy.host_bridge import HostBridge
 from mpistrat.tensorflow.wrapped_strategy.mixin import join
@@ -47,7 +47,7 @@ class MirroredSlice(WrappedStrategy):
 
     def __init__(self, tf_strategy: tf.distribute.Strategy, communicator: Communicator) -> None:
         super().__init__(tf_strategy, communicator)
-        together(communicator, lambda: _check(tf_strategy), "looking at its strategy")
+        all_or_none(communicator, lambda: _check(tf_strategy), "looking at its strategy")
         agree(communicator, int(tf_strategy.num_replicas_in_sync))
         extended, local = tf_strategy.extended, private_api.chosen_operations(tf_strategy)
         extended.bridge = (HostBridge if has_workers() else Bridge)(communicator)

@@ -9,11 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.checking.together import all_or_none
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import tpu as private_tpu
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
-from mpistrat.tensorflow.wrapped_strategy.all_or_none import together
 from mpistrat.tensorflow.wrapped_strategy.base import WrappedStrategy
 from mpistrat.tensorflow.wrapped_strategy.mirrored_slice import MirroredSlice
 from mpistrat.tensorflow.wrapped_strategy.one_driver.link import DriverLink
@@ -112,7 +112,7 @@ class TFBackedStrategy(OlderMembers):
             made.append(_strategy(given))
             return type(made[0]).__name__, private_tpu.is_tpu_strategy(made[0])
 
-        found = together(communicator, make, "making its strategy")
+        found = all_or_none(communicator, make, "making its strategy")
         if len({is_tpu for _, is_tpu in found}) > 1:
             communicator.close()  # all ranks raise it
             raise UsageError(

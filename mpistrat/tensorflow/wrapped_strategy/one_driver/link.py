@@ -19,7 +19,9 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.checking.together import attempt
 from mpistrat.errors import ArgumentTypeError, MpistratError, UsageError
+from mpistrat.system.sent_errors import SentError
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.private import driving as private_driving
 from mpistrat.tensorflow.wrapped_strategy.one_driver.driver_value import ValueOnDriver
@@ -86,10 +88,11 @@ class DriverLink:
         passed_on(self.communicator.health.check_open)
         if self.is_driver:
             return self._tell(what, make, save)
-        value, error, text = self._awaited(what, save)
-        if text is not None:
+        value, failure = self._awaited(what, save)
+        if failure is not None:
             whose = MpistratError(f"rank {self.driver}, which drives, raised this in {what}")
-            raise (error or MpistratError(f"{what} failed: {text}")) from whose
+            error = failure.original() or MpistratError(f"{what} failed: {failure.text}")
+            raise error from whose
         return tf.nest.map_structure(self._received, pickle.loads(value))
 
     def meet(self, what: str) -> None:
@@ -122,21 +125,21 @@ class DriverLink:
 
     def _tell(self, what: str, make: Callable[[], Any], save: Any) -> Any:
         may_be = "" if save is None else f"; {_NEXT}"
-        try:
+        made: list[Any] = []
+
+        def make_and_pack() -> bytes:
             with self.alone():
-                value = make()
-                sent = _pickled(what, tf.nest.map_structure(_sent, value))
-        except Exception as error:
-            if self.communicator.health.broken is not None:  # the others know
-                raise
-            text = f"{type(error).__name__}: {error}"
-            self._bcast((what, save, None, _picklable(error), text), f"tells of {what}{may_be}")
-            raise
-        except BaseException as error:
-            self.communicator.fail(error)
-            raise
-        self._bcast((what, save, sent, None, None), f"tells of {what}{may_be}")
-        return value
+                made.append(make())
+                return _pickled(what, tf.nest.map_structure(_sent, made[0]))
+
+        sent, error = attempt(self.communicator, make_and_pack)
+        if error is not None and self.communicator.health.broken is not None:  # the others know
+            raise error
+        failure = None if error is None else SentError.whole(error)
+        self._bcast((what, save, sent, failure), f"tells of {what}{may_be}")
+        if error is not None:
+            raise error
+        return made[0]
 
     def _bcast(self, message: Any, remark: str, timeout: float | None = None) -> Any:
         call_log = self.communicator.call_log
@@ -213,14 +216,3 @@ def _pickled(what: str, value: Any) -> bytes:
             " arrays or plain data"
         ) from error
     return data
-
-
-def _picklable(error: Exception) -> Exception | None:
-    """Return an error that can be raised elsewhere, too; None if it cannot travel."""
-    import cloudpickle
-
-    try:
-        found: Exception = pickle.loads(cloudpickle.dumps(error))
-    except Exception:  # noqa: BLE001 - whatever its constructor does: its text is sent instead
-        return None
-    return found
