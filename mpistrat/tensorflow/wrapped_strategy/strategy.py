@@ -32,7 +32,8 @@ class TFBackedStrategy(OlderMembers):
     that rank alone has TensorFlow's strategy; the others run the same program, call nothing of
     what they give to ``run``, and sleep in ``reduce``, ``gather``, ``on_driver`` and for the next
     batch until the result is there. Batches and what ``run`` returns are a ``ValueOnDriver`` for
-    them, or nests of those: they are unpacked and passed on, and all else is refused.
+    them, or nests of those: they are passed on, parts of what ``run`` returns are taken by
+    ``value[0]`` or ``value["key"]``, and all else is refused.
 
     Parameters
     ----------
@@ -61,11 +62,10 @@ class TFBackedStrategy(OlderMembers):
     ``evaluate`` and ``predict`` return. Callbacks are called on the driving rank only. Other
     variables of ranks that wait are not trained: have the driving rank's by
     ``on_driver(variable.numpy)``. Models, checkpoints and SavedModels of what was made in the
-    scope are written by the driving rank, while the others wait: all save by the same line of the
-    program, with the same name (in folders that may differ). That rank may also save alone, by a
-    line of its own, and is back when the others are in their next call: this has to be one of the
-    strategy's, a save or ``close()``, and not one of the communicator's, or all get MismatchError.
-    All other calls have to be made by all ranks in the same order.
+    scope are written by the driving rank, while the others wait: all ranks save, with the same
+    file name (in folders that may differ), and not one alone ``if strategy.is_chief``. To save
+    to a folder of the driving rank's, all ranks call ``strategy.on_driver(model.save, path)``.
+    All calls have to be made by all ranks in the same order.
 
     Each ``fit`` and each ``train_on_batch`` pickles all weights and the optimizer's state, sends
     them to all ranks, and waits until they have them: a copy or two of the model for each call. In
@@ -152,6 +152,7 @@ class TFBackedStrategy(OlderMembers):
 
         With slices, all ranks have to save checkpoints and models with ``ON_READ`` variables, such
         as Keras's metrics: these are summed over them. Of what all save to one path one is kept.
+        With a driver, all ranks have to save what was made in the scope.
         """
         link = getattr(self._wrapped, "link", None)
         return self.communicator.rank == 0 if link is None else self.is_driver

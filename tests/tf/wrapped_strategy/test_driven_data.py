@@ -41,9 +41,9 @@ def test_batches_have_their_structure_on_all_ranks():
         sums = []
         for features, ids in dataset:
             x = s.run(lambda features: features["x"], args=(features,))
-            total, count = s.run(lambda x, i: (tf.reduce_sum(x), tf.size(i)), args=(x, ids))
-            sums.append((float(s.reduce("SUM", total, axis=None)),))
-            found = s.reduce("SUM", (total, count), axis=None)
+            both = s.run(lambda x, i: (tf.reduce_sum(x), tf.size(i)), args=(x, ids))
+            sums.append((float(s.reduce("SUM", both[0], axis=None)),))
+            found = s.reduce("SUM", (both[0], both[1]), axis=None)
             sums[-1] += (float(found[0]), int(found[1]), s.gather(features["x"], 0).numpy()[-1])
         assert sums == [(6.0, 6.0, 4, 3.0), (22.0, 22.0, 4, 7.0)]
 
@@ -150,7 +150,7 @@ def test_an_iterator_that_cannot_be_made_is_an_error_on_all_ranks():
 def test_what_is_not_here_is_refused():
     with backed() as s:
         value = s.run(lambda: (tf.constant(1.0), {"x": tf.constant([2.0])}))
-        first, rest = value
+        first, rest = value[0], value[1]
         assert float(s.reduce("SUM", rest["x"], axis=0)) == 4.0
         assert float(s.reduce("MEAN", first, axis=None)) == 1.0
         if s.is_driver:
@@ -174,6 +174,10 @@ def test_what_is_not_here_is_refused():
         for use in uses:
             with pytest.raises(UsageError, match="is on rank 0 only, which drives"):
                 use()
+        with pytest.raises(UsageError, match=r"by value.0., value.1. or .*instead of unpacking"):
+            first, rest = value
+        with pytest.raises(UsageError, match="instead of unpacking it or looping"):
+            next(iter(value))
         assert not hasattr(first, "dtype")
         (again, _), _ = tf.function(lambda one: (one, one))((first, rest))
         assert s.experimental_local_results((again, rest)) == ()

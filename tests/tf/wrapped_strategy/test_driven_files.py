@@ -1,6 +1,7 @@
 """Files where one rank drives TensorFlow's strategy: it writes them, and the others wait."""
 
 import contextlib
+import contextvars
 import tempfile
 import threading
 from functools import partial
@@ -121,42 +122,33 @@ def test_the_driving_rank_may_save_alone():
     with driven(0) as (s, _, own):
         with s.scope():
             checkpoint = tf.train.Checkpoint(variable=tf.Variable(1.0))
-        if s.is_chief:
-            checkpoint.save(own / "one")
+        assert s.on_driver(checkpoint.save, own / "one").endswith("one-1")
         assert s.reduce("SUM", s.run(lambda: tf.constant(1.0)), axis=None) == 2.0
         plain = tf.train.Checkpoint(variable=tf.Variable(1.0))
         plain.write(own / "plain")
         assert who_wrote(s, own) == [True, True]  # an object that is each rank's own
-        if s.is_chief:
-            checkpoint.save(own / "two")
+        s.on_driver(checkpoint.save, own / "two")
         s.close()
         checkpoint.write(own / "closed")
         assert (own / "closed.index").exists() == s.is_driver
 
 
-def lone(save, *args):
-    """Save on one rank."""
-    with contextlib.suppress(OSError, tf.errors.OpError):
-        return save(*args)
-
-
 @SOME
-def test_a_lone_save_is_not_taken_for_that_of_all():
+def test_saves_of_the_driving_rank_between_those_of_all():
     with driven(0) as (s, shared, own):
         with s.scope():
             model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-        if s.is_chief:
-            model.save(shared / "best.keras")
+        s.on_driver(model.save, shared / "best.keras")
         model.save(shared / "last.keras")
+        assert (shared / "best.keras").exists()
         assert keras.saving.load_model(shared / "last.keras").count_params() == 5
-        if s.is_chief:  # no error of the one of all, which has that name, too
-            lone(model.save_weights, shared / "no folder" / "model.weights.h5")
+        with pytest.raises((OSError, tf.errors.OpError)):
+            s.on_driver(model.save_weights, shared / "no folder" / "model.weights.h5")
         model.save_weights(own / "model.weights.h5")
         checkpoint = tf.train.Checkpoint(model=model)
         managers = [tf.train.CheckpointManager(checkpoint, shared / one, 3) for one in "ab"]
         for manager in managers:
-            if s.is_chief:
-                lone(managers[0].save)
+            s.on_driver(managers[0].save)  # the others' checkpoint does not count it
             path = manager.save()
             assert s.communicator.allgather_object(path) == [path] * 2
             assert path == manager.latest_checkpoint
@@ -172,7 +164,7 @@ def test_saves_of_all_ranks_that_differ():
     with s.scope():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     with tempfile.TemporaryDirectory() as own:
-        text = r"saving a model, .*1.keras, at .*called on_driver after saving a .*0.keras, at"
+        text = r"one file name; .*saving a model, .*1.keras, at .*called saving a .*0.keras, at"
 
         def run():
             model.save(f"{own}/{s.communicator.rank}.keras")
@@ -185,11 +177,30 @@ def test_saves_of_all_ranks_that_differ():
 
 
 @SOME
-def test_after_a_lone_save_only_the_strategy_may_be_called():
+def test_a_save_where_the_others_are_in_another_call():
     s = TFBackedStrategy(mirrored_cpus, driver=0)
     with s.scope():
         checkpoint = tf.train.Checkpoint(variable=tf.Variable(1.0))
-    text = r"tells of saving a checkpoint, .*one, at (.|\n)*next call has to be one of"
+    text = r"strategy.on_driver.*waits in reduce, but rank 0.* called saving a checkpoint, .*one"
+
+    def run(own):
+        if s.is_chief:
+            checkpoint.write(f"{own}/one")
+        s.reduce("SUM", s.run(lambda: tf.constant(1.0)), axis=None)
+        s.communicator.barrier()
+
+    error = pytest.raises((UsageError, PeerLostError), match=text)
+    with tempfile.TemporaryDirectory() as own, error:
+        run(own)
+    drop(s)
+
+
+@SOME
+def test_a_save_where_the_others_are_in_a_collective_of_the_communicator():
+    s = TFBackedStrategy(mirrored_cpus, driver=0)
+    with s.scope():
+        checkpoint = tf.train.Checkpoint(variable=tf.Variable(1.0))
+    text = r"tells of saving a checkpoint, .*one, at (.|\n)*a save is a call of all ranks"
     with tempfile.TemporaryDirectory() as own, pytest.raises(MismatchError, match=text):
         checkpoint.write(f"{own}/one") if s.is_chief else s.communicator.barrier()
     drop(s)
@@ -231,14 +242,19 @@ def test_a_save_in_a_thread_is_alone_there_only():
             may_end.wait(30)
 
         options = tf.train.CheckpointOptions(experimental_write_callbacks=[wait])
-        thread = threading.Thread(target=checkpoint.write, args=(own / "one", options))
-        if s.is_chief:
-            thread.start()
+        threads = []
+
+        def start():  # a thread that is told whom it works for
+            call = contextvars.copy_context().run, (checkpoint.write, own / "one", options)
+            threads.append(threading.Thread(target=call[0], args=call[1]))
+            threads[0].start()
             began.wait(30)
+
+        s.on_driver(start)
         assert s.reduce("SUM", s.run(lambda: tf.constant(1.0)), axis=None) == 2.0
         may_end.set()
         if s.is_chief:
-            thread.join()
+            threads[0].join()
         s.close()
         assert (own / "one.index").exists() == s.is_driver
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.errors import of_both
-from mpistrat.tensorflow.wrapped_strategy.one_driver.unpacking import names_to_unpack_into
 
 __all__ = ["ValueOnDriver"]
 
@@ -22,9 +20,9 @@ class ValueOnDriver(tf.experimental.ExtensionType):  # type: ignore[misc]
     """Stands for a value that only the driving rank has.
 
     Functions can take and return it, and so can ``strategy.run``, ``reduce`` and ``gather``. What
-    ``run`` returns may be a nest there: it is unpacked into names, ``a, b = value``, and its parts
-    are taken by ``value[0]`` or ``value["key"]``, without a look whether there are such parts.
-    Everything else raises UsageError.
+    ``run`` returns may be a nest on the driving rank. Of what kind is not known here, so its parts
+    are taken by ``value[0]`` or ``value["key"]``, which are checked on the driving rank only, and
+    not by unpacking. Everything else raises UsageError.
 
     Attributes
     ----------
@@ -45,9 +43,10 @@ class ValueOnDriver(tf.experimental.ExtensionType):  # type: ignore[misc]
     def __getitem__(self, key: Any) -> ValueOnDriver:
         return self
 
-    def __iter__(self) -> Iterator[ValueOnDriver]:
-        count = names_to_unpack_into(1)
-        return self._refuse() if count is None else iter((self,) * count)
+    def __iter__(self) -> NoReturn:
+        # Without this, Python would iterate by __getitem__, which has no end.
+        text = f"{_text(self.driver)}; {_PARTS}"
+        raise of_both(UsageError(text))
 
     def __eq__(self, other: object) -> Any:
         return True if other is self else self._refuse()
@@ -65,6 +64,12 @@ class ValueOnDriver(tf.experimental.ExtensionType):  # type: ignore[misc]
 
     def __format__(self, how: str) -> str:
         return str(self) if not how else self._refuse()
+
+
+_PARTS = (
+    "how many parts it has is not known here: take them on all ranks by value[0], value[1] or"
+    ' value["key"], instead of unpacking it or looping over it'
+)
 
 
 def _text(driver: int) -> str:

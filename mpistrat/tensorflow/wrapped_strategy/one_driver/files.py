@@ -1,24 +1,64 @@
-"""Saving with one driver: it writes the files, and the others wait."""
+"""Saving with one driver: it writes the files, and the others wait.
+
+A save of what was made in the strategy's scope is a call of all ranks. The driving rank alone
+saves by ``strategy.on_driver``, as all that it does alone.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from mpistrat.collectives.checking.call_site import caller
 from mpistrat.errors import UsageError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.private import driving as private_driving
 from mpistrat.tensorflow.wrapped_strategy.one_driver.link import DriverLink
-from mpistrat.tensorflow.wrapped_strategy.one_driver.save_identity import Save
 
 __all__ = ["install", "model_by_driver"]
 
 _LOG = get_logger(__name__)
+
+
+class _Save(NamedTuple):
+    """A save that all ranks make.
+
+    Attributes
+    ----------
+    what
+        The call, in words.
+    key
+        What has to be equal on all ranks: the kind, and the name of the file. Its folder may
+        differ, since ranks that write nothing often have one of their own, to delete. So may a
+        checkpoint's number: saves of the driving rank alone have raised it there.
+    """
+
+    what: str
+    key: tuple[str, str]
+
+    @classmethod
+    def of_model(cls, path: Any) -> _Save:
+        """Return the one that this rank makes now, to a path. **Local.**"""
+        return cls(f"saving a model, {path}, at {caller()}", ("model", _name(path)))
+
+    @classmethod
+    def of_checkpoint(cls, path: Any) -> _Save:
+        """Return the one that this rank makes now, to a path without or with a number."""
+        key = "checkpoint", re.sub(r"-\d+$", "", _name(path))
+        return cls(f"saving a checkpoint, {path}, at {caller()}", key)
+
+
+def _name(path: Any) -> str:
+    """Return the last part of a path; nothing of what is none, such as an open file."""
+    is_path = isinstance(path, str | bytes | os.PathLike)
+    return os.path.basename(os.fsdecode(path).rstrip("/")) if is_path else ""
 
 
 @functools.cache
@@ -37,13 +77,13 @@ def model_by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(what, *args, **kwargs)
         here: list[Any] = []
         path = next(iter((*args, *kwargs.values())), None)
-        _told(link, Save.of_model(path), lambda: here.append(original(what, *args, **kwargs)))
+        _written(link, _Save.of_model(path), lambda: here.append(original(what, *args, **kwargs)))
         return here[0] if here else None
 
     return save
 
 
-def _told(link: DriverLink, save: Save, write: Callable[[], Any]) -> Any:
+def _written(link: DriverLink, save: _Save, write: Callable[[], Any]) -> Any:
     """Have the driving rank write, and the others wait until all is there."""
     is_broken = link.communicator.health.broken is not None
     if not (link.communicator.is_closed or (is_broken and link.is_driver)):
@@ -66,8 +106,8 @@ def _checkpoint(original: Callable[..., Any]) -> Callable[..., Any]:
         link = _link(self)
         if link is None or link.is_alone:
             return original(self, file_prefix, options)
-        save = Save.of_checkpoint(file_prefix)
-        told = _told(link, save, lambda: _numbered(self, original(self, file_prefix, options)))
+        save = _Save.of_checkpoint(file_prefix)
+        told = _written(link, save, lambda: _numbered(self, original(self, file_prefix, options)))
         path, number = told or (None, None)
         if not link.is_driver and path is not None:
             private_driving.number(self, number)

@@ -28,7 +28,10 @@ from mpistrat.tensorflow.wrapped_strategy.one_driver.driver_value import ValueOn
 
 __all__ = ["DriverLink", "stays_there"]
 
-_NEXT = "after a save of its own, all ranks' next call has to be one of the strategy's, or close()"
+_SAVING = (
+    "a save is a call of all ranks, with one file name; to save on the driving rank alone, call"
+    " strategy.on_driver(save, path) on all ranks"
+)
 
 
 class DriverLink:
@@ -71,7 +74,7 @@ class DriverLink:
         """Return what `make` returns on the driving rank, or raise its error. **Collective.**
 
         The others call nothing. Of distributed values they get a `ValueOnDriver`. They have to
-        make the same calls, but for saves, which may be of the driving rank alone.
+        make the same calls in the same order.
 
         Parameters
         ----------
@@ -80,7 +83,8 @@ class DriverLink:
         make
             What the driving rank calls; not once what is between the ranks is closed or broken.
         save
-            Of a save, what tells it from others, equal on all ranks that make it; else None.
+            Of a save, what has to be equal on all ranks: `what` says in which folder, and that
+            may differ. None for other calls, of which `what` has to be equal.
         """
         if self.is_alone:
             return make()
@@ -101,30 +105,27 @@ class DriverLink:
             self.on_driver(what, lambda: None)
 
     def _awaited(self, what: str, save: Any) -> Any:
-        """Return what the driving rank says of a call, without its saves before."""
-        passed: list[str] = []
-        while True:
-            called, its_save, *outcome = self._bcast(None, f"waits in {what}", timeout=math.inf)
-            if its_save == save and (save is not None or called == what):
-                return outcome
-            if its_save is None:
-                raise self._differs(what, called, passed)
-            passed.append(called)
+        """Return the result of a call as it was sent, and the error if it failed."""
+        called, its_save, *outcome = self._bcast(None, f"waits in {what}", timeout=math.inf)
+        is_same = its_save == save and (save is not None or called == what)
+        if not is_same:
+            raise self._differs(what, called, is_save=save is not None or its_save is not None)
+        return outcome
 
-    def _differs(self, what: str, called: str, passed: list[str]) -> Exception:
-        before = f" after {', '.join(passed)}" if passed else ""
-        error = UsageError(
+    def _differs(self, what: str, called: str, is_save: bool) -> Exception:
+        text = (
             f"rank {self.communicator.rank} waits in {what}, but rank {self.driver}, which drives,"
-            f" called {called}{before}; all ranks have to make the same calls in the same order."
-            " Only saving may be called where strategy.is_chief alone; what all ranks save has the"
-            " same name on all, and is saved by the same line of the program"
+            f" called {called}"
         )
+        same = "all ranks have to make the same calls in the same order"
+        # Of a save the advice comes first: the driving rank is sent the start of a long text only.
+        error = UsageError(f"{_SAVING}: {text}" if is_save else f"{text}; {same}")
         self.communicator.fail(error)
         found: Exception = of_both(error)
         return found
 
     def _tell(self, what: str, make: Callable[[], Any], save: Any) -> Any:
-        may_be = "" if save is None else f"; {_NEXT}"
+        hint = "" if save is None else f"; {_SAVING}"
         made: list[Any] = []
 
         def make_and_pack() -> bytes:
@@ -136,7 +137,7 @@ class DriverLink:
         if error is not None and self.communicator.health.broken is not None:  # the others know
             raise error
         failure = None if error is None else SentError.whole(error)
-        self._bcast((what, save, sent, failure), f"tells of {what}{may_be}")
+        self._bcast((what, save, sent, failure), f"tells of {what}{hint}")
         if error is not None:
             raise error
         return made[0]
