@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mpistrat import config
-from mpistrat.collectives.arrays.buffer_pool import ResultPool
+from mpistrat.collectives.arrays.buffer_pool import BufferPool
 from mpistrat.collectives.arrays.conversion import (
     are_alike,
     as_arrays,
@@ -161,13 +161,13 @@ def _landings(gate: Gate, sends: list[Array], outs: Outs) -> list[Array]:
     return [_pool(gate).lend(sum(send.nbytes for send in sends)).view(sends[0].dtype)]
 
 
-_pools: WeakKeyDictionary[Gate, ResultPool] = WeakKeyDictionary()  # of each communicator
+_pools: WeakKeyDictionary[Gate, BufferPool] = WeakKeyDictionary()  # of each communicator
 
 
-def _pool(gate: Gate) -> ResultPool:
+def _pool(gate: Gate) -> BufferPool:
     found = _pools.get(gate)
     if found is None:
-        found = _pools[gate] = ResultPool()
+        found = _pools[gate] = BufferPool()
     return found
 
 

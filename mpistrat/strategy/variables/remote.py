@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays.buffer_pool import BufferPool
 from mpistrat.errors import UsageError
-from mpistrat.ps.client import result_buffers
 from mpistrat.ps.client.local_reads import LocalReader
 from mpistrat.ps.client.row_push import RowPush
 from mpistrat.ps.client.run_on_ps import ServerHandle
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ServedVariable", "VariableSpec"]
 
+# Rows that were read: smaller results the allocator keeps, larger ones would cost too much memory.
+# Three are kept: one that the program works with, the one before it, and one more.
+_results = BufferPool(least_bytes=1 << 20, most_bytes=64 << 20, most_free=3)
 _CHANGES: dict[str, type[Assign | Add | Subtract]] = {
     "assign": Assign,
     "assign_add": Add,
@@ -181,7 +184,7 @@ class ServedVariable(Variable):
     @classmethod
     def rows_of_parts(cls, variables: Sequence[Any], ranges: RowRanges, rows: Array) -> Array:
         """Return some rows of a whole: each copied once, where all parts are read in place."""
-        result = result_buffers.empty((rows.size, *variables[0].shape[1:]), variables[0].dtype)
+        result = _results.empty((rows.size, *variables[0].shape[1:]), variables[0].dtype)
         if LocalReader.gather([one._local for one in variables], ranges, rows, result):
             return result
         return super().rows_of_parts(variables, ranges, rows)
