@@ -14,62 +14,88 @@ from mpistrat.cluster import process_end
 
 __version__ = "0.1.0"
 
+# For type checkers and editors, which cannot follow the table below; a test compares the two.
+# isort: off
 if TYPE_CHECKING:
     from mpistrat import (
-        cluster_resolver,
-        coordinator,
-        data,
-        errors,
-        experimental,
-        nn,
-        optimizers,
-        random,
-        train,
+        cluster_resolver as cluster_resolver,
+        coordinator as coordinator,
+        data as data,
+        errors as errors,
+        experimental as experimental,
+        nn as nn,
+        optimizers as optimizers,
+        random as random,
+        train as train,
     )
-    from mpistrat.cluster.topology import Topology
-    from mpistrat.collectives.backends.base import Backend, Capabilities
-    from mpistrat.collectives.backends.registry import available_backends, register_backend
-    from mpistrat.collectives.communicator import Communicator
-    from mpistrat.collectives.health.recorder import CallRecord
-    from mpistrat.collectives.work import Work
-    from mpistrat.coordinator.server import Server
-    from mpistrat.strategy.base import Strategy
-    from mpistrat.strategy.central_storage.strategy import CentralStorageStrategy
+    from mpistrat.cluster.topology import Topology as Topology
+    from mpistrat.collectives.backends.base import Backend as Backend, Capabilities as Capabilities
+    from mpistrat.collectives.backends.registry import (
+        available_backends as available_backends,
+        register_backend as register_backend,
+    )
+    from mpistrat.collectives.communicator import Communicator as Communicator
+    from mpistrat.collectives.health.recorder import CallRecord as CallRecord
+    from mpistrat.collectives.work import Work as Work
+    from mpistrat.coordinator.server import Server as Server
+    from mpistrat.strategy.base import Strategy as Strategy
+    from mpistrat.strategy.central_storage.strategy import (
+        CentralStorageStrategy as CentralStorageStrategy,
+    )
     from mpistrat.strategy.context import (
-        experimental_set_strategy,
-        get_replica_context,
-        get_strategy,
-        has_strategy,
-        in_cross_replica_context,
+        experimental_set_strategy as experimental_set_strategy,
+        get_replica_context as get_replica_context,
+        get_strategy as get_strategy,
+        has_strategy as has_strategy,
+        in_cross_replica_context as in_cross_replica_context,
     )
-    from mpistrat.strategy.extended import StrategyExtended
-    from mpistrat.strategy.indexed_slices import IndexedSlices
-    from mpistrat.strategy.input.distributed import DistributedDataset
+    from mpistrat.strategy.extended import StrategyExtended as StrategyExtended
+    from mpistrat.strategy.indexed_slices import IndexedSlices as IndexedSlices
+    from mpistrat.strategy.input.distributed import DistributedDataset as DistributedDataset
     from mpistrat.strategy.input.input_context import (
-        InputContext,
-        InputOptions,
-        InputReplicationMode,
-        RunOptions,
+        InputContext as InputContext,
+        InputOptions as InputOptions,
+        InputReplicationMode as InputReplicationMode,
+        RunOptions as RunOptions,
     )
-    from mpistrat.strategy.input.iterator import DistributedIterator, InputIterator
-    from mpistrat.strategy.mirrored import MirroredStrategy
-    from mpistrat.strategy.multi_worker import MultiWorkerMirroredStrategy
-    from mpistrat.strategy.one_device import OneDeviceStrategy
-    from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+    from mpistrat.strategy.input.iterator import (
+        DistributedIterator as DistributedIterator,
+        InputIterator as InputIterator,
+    )
+    from mpistrat.strategy.mirrored import MirroredStrategy as MirroredStrategy
+    from mpistrat.strategy.multi_worker import (
+        MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
+    )
+    from mpistrat.strategy.one_device import OneDeviceStrategy as OneDeviceStrategy
+    from mpistrat.strategy.parameter_server.strategy import (
+        ParameterServerStrategy as ParameterServerStrategy,
+    )
     from mpistrat.strategy.reduction.cross_device_ops import (
-        CrossDeviceOps,
-        HierarchicalCopyAllReduce,
-        NcclAllReduce,
-        ReductionToOneDevice,
+        CrossDeviceOps as CrossDeviceOps,
+        HierarchicalCopyAllReduce as HierarchicalCopyAllReduce,
+        NcclAllReduce as NcclAllReduce,
+        ReductionToOneDevice as ReductionToOneDevice,
     )
-    from mpistrat.strategy.reduction.reduce_op import ReduceOp
-    from mpistrat.strategy.replicas.replica_context import ReplicaContext
-    from mpistrat.strategy.values import DistributedValues, Mirrored, PerReplica
-    from mpistrat.strategy.variables.base import Variable, variable_creator_scope
-    from mpistrat.strategy.variables.options import VariableAggregation, VariableSynchronization
-    from mpistrat.strategy.variables.sharded import ShardedVariable
-    from mpistrat.tensorflow.tpu.strategy import TPUStrategy  # noqa: F401 - not for *, see below
+    from mpistrat.strategy.reduction.reduce_op import ReduceOp as ReduceOp
+    from mpistrat.strategy.replicas.replica_context import ReplicaContext as ReplicaContext
+    from mpistrat.strategy.values import (
+        DistributedValues as DistributedValues,
+        Mirrored as Mirrored,
+        PerReplica as PerReplica,
+    )
+    from mpistrat.strategy.variables.base import (
+        Variable as Variable,
+        variable_creator_scope as variable_creator_scope,
+    )
+    from mpistrat.strategy.variables.options import (
+        VariableAggregation as VariableAggregation,
+        VariableSynchronization as VariableSynchronization,
+    )
+    from mpistrat.strategy.variables.sharded import ShardedVariable as ShardedVariable
+    from mpistrat.tensorflow.tpu.strategy import TPUStrategy as TPUStrategy
+# isort: on
 
+# Where each public name lives, for loading it on first use: the list of them is made of this.
 _HOMES = {
     "cluster.topology": ("Topology",),
     "collectives.backends.base": ("Backend", "Capabilities"),
@@ -121,61 +147,10 @@ _MODULES = (
 )
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "Backend",
-    "CallRecord",
-    "Capabilities",
-    "CentralStorageStrategy",
-    "Communicator",
-    "CrossDeviceOps",
-    "DistributedDataset",
-    "DistributedIterator",
-    "DistributedValues",
-    "HierarchicalCopyAllReduce",
-    "IndexedSlices",
-    "InputContext",
-    "InputIterator",
-    "InputOptions",
-    "InputReplicationMode",
-    "Mirrored",
-    "MirroredStrategy",
-    "MultiWorkerMirroredStrategy",
-    "NcclAllReduce",
-    "OneDeviceStrategy",
-    "ParameterServerStrategy",
-    "PerReplica",
-    "ReduceOp",
-    "ReductionToOneDevice",
-    "ReplicaContext",
-    "RunOptions",
-    "Server",
-    "ShardedVariable",
-    "Strategy",
-    "StrategyExtended",
-    "Topology",
-    "Variable",
-    "VariableAggregation",
-    "VariableSynchronization",
-    "Work",
-    "__version__",
-    "available_backends",
-    "cluster_resolver",
-    "coordinator",
-    "data",
-    "errors",
-    "experimental",
-    "experimental_set_strategy",
-    "get_replica_context",
-    "get_strategy",
-    "has_strategy",
-    "in_cross_replica_context",
-    "nn",
-    "optimizers",
-    "random",
-    "register_backend",
-    "train",
-    "variable_creator_scope",
-]
+_LOADS_TENSORFLOW = {"TPUStrategy"}  # which ``from mpistrat import *`` must not
+
+# Checkers take what the block above imports "as" itself for public, without this list.
+__all__ = sorted({*_HOME_OF, *_MODULES, "__version__"} - _LOADS_TENSORFLOW)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
@@ -206,4 +181,4 @@ process_end.end_job_on_early_failure()
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_HOME_OF})  # * leaves out TPUStrategy, which loads TensorFlow
+    return sorted({*__all__, *_LOADS_TENSORFLOW})
