@@ -53,6 +53,27 @@ class Evaluations:
         self._evaluate, self._most = evaluate, max_evaluations
         self.results: list[tuple[str, Any]] = []
         self._last: str | None = None  # the path of what was evaluated last
+        self._is_over = False
+
+    def start(self, follow_training: Callable[[], object]) -> list[tuple[str, Any]]:
+        """Evaluate until the training is over; if it was before, what was saved since.
+
+        Parameters
+        ----------
+        follow_training
+            Calls `follow` and leaves the job, once: after that there is nobody to wait for.
+
+        Returns
+        -------
+        list of (str, object)
+            The path and the result of each evaluation so far.
+        """
+        if self._is_over:
+            self.follow(lambda _: True)
+        else:
+            follow_training()
+            self._is_over = True
+        return self.results
 
     def follow(self, wait: Callable[[float], bool]) -> None:
         """Evaluate new checkpoints until the requested number is reached or training is over.

@@ -106,7 +106,6 @@ class SidecarEvaluator:
             max_evaluations,
         )
         self._server, self._chief = server, server.evaluator()
-        self._is_over = False
 
     @property
     def results(self) -> list[tuple[str, Any]]:
@@ -132,12 +131,7 @@ class SidecarEvaluator:
         CheckpointError
             A checkpoint is corrupt, or lacks one of the variables.
         """
-        if self._is_over:
-            self._evaluations.follow(lambda _: True)
-        else:
-            self._server.play(self._evaluate_all)
-            self._is_over = True
-        return self.results
+        return self._evaluations.start(lambda: self._server.play(self._evaluate_all))
 
     def _evaluate_all(self) -> bool:
         self._evaluations.follow(self._chief.wait)

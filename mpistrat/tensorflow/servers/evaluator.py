@@ -71,7 +71,6 @@ class SidecarEvaluator:
             max_evaluations,
         )
         self._tasks = server.evaluator()
-        self._is_over = False
 
     @property
     def results(self) -> list[tuple[str, Any]]:
@@ -96,17 +95,15 @@ class SidecarEvaluator:
         ValueError, AssertionError
             TensorFlow's: a checkpoint does not fit the objects.
         """
-        if self._is_over:
-            self._evaluations.follow(lambda _: True)
-            return self.results
+        return self._evaluations.start(self._evaluate_all)
+
+    def _evaluate_all(self) -> None:
         try:
             self._evaluations.follow(self._wait)
         except BaseException as error:
             self._tasks.communicator.end(error)  # the others end, too, with this reason
             raise
         self._tasks.wait_for_chief()
-        self._is_over = True
-        return self.results
 
     def _wait(self, seconds: float) -> bool:
         is_over = self._tasks.is_over()
