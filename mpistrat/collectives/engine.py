@@ -10,7 +10,7 @@ from typing import Any
 
 from mpistrat import config
 from mpistrat.collectives.backends.base import SleepingRequest, Steps
-from mpistrat.collectives.checking import deadlock
+from mpistrat.collectives.checking import deadlock, stall
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import interrupts
 from mpistrat.collectives.work import Work
@@ -28,7 +28,6 @@ _NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
 _NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
 _STAY_S = 2e-3  # at first, and
 _SLEEP_S = 0.02  # at most, where the backend itself can wait
-_ANSWER_S = 1.0  # how long peers have to say that they wait too
 _GIVE_UP_TRIES = 8  # each is lost to one more interrupt at most
 
 
@@ -353,26 +352,7 @@ class Engine:
         return self.started - len(self._queue) + 1
 
     def _stall(self, waited: float) -> CommunicationTimeoutError:
-        """Find out who is missing: whoever waits here too answers within a moment."""
-        gate, sequence = self.gate, self.call_log.sequence
-        peers, stacks = self.health.peers, self.health.stacks
-        peers.say_stalled(sequence)
-
-        def have_all_answered() -> bool:
-            peers.listen()
-            return not peers.absent(sequence)
-
-        wait_until(have_all_answered, _ANSWER_S, 1e-3)
-        missing = tuple(peers.absent(sequence))
-        names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
-        doing = stacks.ask(missing) if missing and stacks is not None else ""
-        what = self.call_log.in_words()
-        return CommunicationTimeoutError(
-            f"{what} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
-            f" {waited:.1f} s; ranks that did not come: {names}; look what these ranks do, or"
-            f" raise the limit with MPISTRAT_TIMEOUT or timeout={doing}",
-            missing,
-        )
+        return stall.error(self.gate, waited)
 
     def forget(self, reason: str) -> None:
         """Have nothing to do with the calls under way: this process is no rank. **Local.**"""

@@ -23,13 +23,13 @@ from mpistrat.tensorflow.keras import (
     losses,
     output,
     saving,
-    worker_hooks,
 )
 from mpistrat.tensorflow.keras.assignments import assigned
 from mpistrat.tensorflow.keras.building import built_from_own_batch
 from mpistrat.tensorflow.keras.compile_scope import compiled_in_scope
-from mpistrat.tensorflow.keras.counters import made_atomic
 from mpistrat.tensorflow.keras.epochs import compared_at_end, compared_now_and_then, in_data_order
+from mpistrat.tensorflow.keras.on_workers import hooks as worker_hooks
+from mpistrat.tensorflow.keras.on_workers.counters import made_atomic
 from mpistrat.tensorflow.shared_files import written_whole
 from mpistrat.tensorflow.wrapped_strategy.one_driver import files as driven_files
 from mpistrat.tensorflow.wrapped_strategy.one_driver import models as driven_models

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mpistrat.tensorflow.keras.worker_batches import Batches, of_worker
+from mpistrat.tensorflow.keras.on_workers.batches import Batches, of_worker
 from mpistrat.tensorflow.private import api as private_api
 
 __all__ = ["Prediction", "Predictions", "Steps"]

@@ -1,0 +1,38 @@
+"""The error of a wait that is over its deadline: it names the ranks that did not come."""
+
+from __future__ import annotations
+
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.system.waiting import wait_until
+
+__all__ = ["error"]
+
+_ANSWER_S = 1.0  # how long peers have to say that they wait too
+
+
+def error(gate: Gate, waited_s: float) -> CommunicationTimeoutError:
+    """Return the error of a call that has waited for so long. **Local.**
+
+    The peers are asked first: each that waits in the same call answers within a moment, so that
+    what remains is missing. Missing ranks are asked for their Python stacks.
+    """
+    sequence = gate.call_log.sequence
+    peers, stacks = gate.health.peers, gate.health.stacks
+    peers.say_stalled(sequence)
+
+    def have_all_answered() -> bool:
+        peers.listen()
+        return not peers.absent(sequence)
+
+    wait_until(have_all_answered, _ANSWER_S, 1e-3)
+    missing = tuple(peers.absent(sequence))
+    names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
+    doing = stacks.ask(missing) if missing and stacks is not None else ""
+    what = gate.call_log.in_words()
+    return CommunicationTimeoutError(
+        f"{what} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
+        f" {waited_s:.1f} s; ranks that did not come: {names}; look what these ranks do, or"
+        f" raise the limit with MPISTRAT_TIMEOUT or timeout={doing}",
+        missing,
+    )
