@@ -15,6 +15,7 @@ from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.coordinator.shipping import Function
 from mpistrat.errors import CoordinatorError, PeerLostError
 from mpistrat.ps.transport.roles import Member
+from mpistrat.system.sent_errors import SentError
 
 LOST = PeerLostError("worker 0 has ended", 1)
 
@@ -81,8 +82,8 @@ def test_an_error_is_raised_once_and_what_has_not_begun_is_given_up(workers):
     ledger, calls = filled(workers, UnorderedQueue(workers, None), 3)
     begin(ledger, workers[0], 1)
     begin(ledger, workers[1], 2)
-    packed = pickle.dumps(ValueError("its own")), "the traceback"
-    ledger.finish(CallResult(1, packed, None), workers[0])
+    sent = SentError.whole(ValueError("its own"), "the traceback")
+    ledger.finish(CallResult(1, sent, None), workers[0])
     with pytest.raises(ValueError, match="its own"):
         ledger.raise_error()
     ledger.raise_error()
@@ -145,7 +146,7 @@ def test_a_round_with_an_error_is_void(workers):
     queue = RoundQueue(workers)
     ledger, _ = filled(workers, queue, 2)
     begin(ledger, workers[0], 1)
-    ledger.finish(CallResult(1, (None, "the traceback"), None), workers[0])
+    ledger.finish(CallResult(1, SentError("", "the traceback"), None), workers[0])
     assert queue.take_ended() == []  # the other call was given up
     queue.begin_next()
     assert not ledger.is_busy
