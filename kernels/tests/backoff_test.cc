@@ -54,13 +54,21 @@ void sleeps_are_a_share_of_what_was_waited_for() {
   CHECK(least_paused_ns(kShort, false) < 5'000'000);
 }
 
-void a_wait_ends_when_its_budget_is_spent() {
-  CHECK(!Backoff(kStoreBackoff).wait());
-  Backoff backoff(kStoreBackoff, 3'000'000);
+// Returns how often a wait with this budget has paused.
+int num_pauses_until_spent(uint64_t budget_ns) {
+  Backoff backoff(kStoreBackoff, budget_ns);
   const uint64_t start = now_ns();
   int num_pauses = 0;
   while (backoff.wait()) ++num_pauses;
-  CHECK(num_pauses > 1 && now_ns() - start >= 3'000'000);
+  CHECK(now_ns() - start >= budget_ns);
+  return num_pauses;
+}
+
+void a_wait_ends_when_its_budget_is_spent() {
+  CHECK(!Backoff(kStoreBackoff).wait());
+  int most = 0;  // of several waits: on a busy machine one pause may take as long as the budget
+  for (int i = 0; i < 5; ++i) most = std::max(most, num_pauses_until_spent(3'000'000));
+  CHECK(most > 1);
 }
 
 }  // namespace

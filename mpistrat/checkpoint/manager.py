@@ -12,7 +12,7 @@ from mpistrat.checkpoint.checkpoint import Checkpoint
 from mpistrat.checkpoint.files import disk, index, pointer
 from mpistrat.checkpoint.files.pointer import Pointer
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.system import log
+from mpistrat.system import atomic_files, log
 
 __all__ = ["CheckpointManager"]
 
@@ -217,7 +217,7 @@ def _is_deleted(path: Path) -> bool:
         return True
     try:
         (path / index.NAME).unlink(missing_ok=True)
-        disk.sync(path)
+        atomic_files.sync(path)
         disk.remove_files(path, "data-*.safetensors")
         disk.remove_files(path, f".{index.NAME}.*")
         disk.remove_empty([path])

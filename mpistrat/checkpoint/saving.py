@@ -16,7 +16,7 @@ from mpistrat.checkpoint.ranks.kept_by_servers import Kept
 from mpistrat.checkpoint.ranks.team import Team
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import CheckpointError, CommunicationError
-from mpistrat.system import log
+from mpistrat.system import atomic_files, log
 from mpistrat.types import Array
 
 __all__ = ["data_name", "save"]
@@ -128,10 +128,12 @@ class _Save:
         try:
             self._check_seen(files)  # an index must not name files that rank 0 cannot read
             made = index.assemble(description.merged_nodes(self._everyone), self._known, files)
-            disk.sync(self._path)  # the files' names must be on the disk before the index is
+            atomic_files.sync(
+                self._path
+            )  # the files' names must be on the disk before the index is
             with disk.alone(self._path):  # or else two savers may both replace the same one
                 old = self._names()
-                disk.replace_whole(self._path / index.NAME, index.pack(made))
+                atomic_files.replace_whole(self._path / index.NAME, index.pack(made))
             is_done = True
         finally:
             # An error may come after the index was replaced: then its files must stay.

@@ -1,13 +1,14 @@
-"""Write a file under a temporary name, to replace another one atomically."""
+"""Replace files atomically: written under a temporary name, flushed to the disk, renamed."""
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["beside"]
+__all__ = ["beside", "replace_whole", "sync"]
 
 
 @contextmanager
@@ -29,3 +30,26 @@ def beside(path: Path) -> Iterator[Path]:
     finally:
         if own.exists():
             own.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to the disk (fsync)."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """Replace a file's content atomically, also if the machine crashes.
+
+    Nothing is left behind if that fails.
+    """
+    with beside(path) as own:
+        with own.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        own.replace(path)
+    sync(path.parent)

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpistrat.checkpoint.files import disk
 from mpistrat.checkpoint.files.dtypes import as_dtype, flat_bytes, stored, unstored
 from mpistrat.checkpoint.objects.names import piece_name
 from mpistrat.checkpoint.objects.parts import row_count
 from mpistrat.errors import CheckpointError
+from mpistrat.system import atomic_files
 from mpistrat.types import Array
 
 __all__ = ["DataFiles", "Piece", "write"]
@@ -47,7 +47,7 @@ def write(path: Path, pieces: Iterable[Piece]) -> dict[str, Any]:
         save_file(arrays, path)
     except SafetensorError as error:  # the system's errors as well
         raise CheckpointError(f"{path} cannot be written: {error}") from error
-    disk.sync(path)
+    atomic_files.sync(path)
     header = hashlib.sha256(_header(path)).hexdigest()
     return {
         "name": path.name,

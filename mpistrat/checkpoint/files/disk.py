@@ -1,4 +1,4 @@
-"""Write files durably: a file is completely on the disk before another refers to it."""
+"""Make, lock and remove the folders and files of checkpoints, so that a crash leaves no part."""
 
 from __future__ import annotations
 
@@ -7,35 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mpistrat.system.atomic_files import beside
+from mpistrat.system.atomic_files import sync
 from mpistrat.system.file_locks import try_to_lock
 
-__all__ = ["alone", "make_folder", "remove_empty", "remove_files", "replace_whole", "sync"]
+__all__ = ["alone", "make_folder", "remove_empty", "remove_files"]
 
 _LOCK_S, _NAP_S = 5.0, 0.002
-
-
-def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to the disk (fsync)."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def replace_whole(path: Path, data: bytes) -> None:
-    """Replace a file's content atomically, also if the machine crashes.
-
-    Nothing is left behind if that fails.
-    """
-    with beside(path) as own:
-        with own.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        own.replace(path)
-    sync(path.parent)
 
 
 def make_folder(path: Path) -> list[Path]:

@@ -7,8 +7,9 @@ import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from mpistrat.checkpoint.files import disk, index
+from mpistrat.checkpoint.files import index
 from mpistrat.errors import CheckpointError
+from mpistrat.system import atomic_files
 
 __all__ = ["NAME", "Pointer", "latest_checkpoint", "read", "write"]
 
@@ -36,7 +37,9 @@ class Pointer:
 
 def write(folder: Path, pointer: Pointer, name: str = NAME) -> None:
     """Replace the file as a whole. **Local.**"""
-    disk.replace_whole(folder / name, json.dumps(asdict(pointer), indent=1).encode() + b"\n")
+    atomic_files.replace_whole(
+        folder / name, json.dumps(asdict(pointer), indent=1).encode() + b"\n"
+    )
 
 
 def read(folder: Path, name: str = NAME) -> Pointer:

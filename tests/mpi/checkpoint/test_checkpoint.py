@@ -204,7 +204,7 @@ with strategy.scope():
     manager = CheckpointManager(checkpoint, folder, max_to_keep=1)
     manager.save()
     if rank == victim:
-        from mpistrat.checkpoint.files import disk
+        from mpistrat.system import atomic_files
         from mpistrat.checkpoint import saving
 
         def killed(original):
@@ -218,7 +218,7 @@ with strategy.scope():
             return call
 
         if step == "commit":
-            disk.replace_whole = killed(disk.replace_whole)
+            atomic_files.replace_whole = killed(atomic_files.replace_whole)
         else:
             data_files.write = killed(data_files.write)
     checkpoint.big.assign(BIG * 2)
