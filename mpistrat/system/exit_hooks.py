@@ -3,7 +3,8 @@
 ``atexit`` runs what was registered last first, so that an order between parts of this package
 would follow from when each was first used. Here it follows from `Phase`. A phase still begins
 when ``atexit`` comes to its first registration, as a hook of the user's would that was registered
-then: what a program registers for its end after it made a strategy may use that strategy.
+then, or to that of a later phase: what a program registers for its end after it made its last
+strategy may use all of them.
 """
 
 from __future__ import annotations

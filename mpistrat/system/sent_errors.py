@@ -38,8 +38,8 @@ class SentError:
     @classmethod
     def described(cls, error: BaseException) -> SentError:
         """Return the class and the text of an exception, without the exception. **Local.**"""
-        kind = _kind(error)
-        return cls(kind, str(error) if kind else f"{type(error).__name__}: {error}")
+        kind, words = _kind(error), _words(error)
+        return cls(kind, words if kind else f"{type(error).__name__}: {words}")
 
     @classmethod
     def whole(cls, error: BaseException, text: str | None = None) -> SentError:
@@ -52,8 +52,8 @@ class SentError:
         text
             Sent in place of its message, such as a traceback.
         """
-        found = cls.described(error)
-        return cls(found.kind, found.text if text is None else text, _pickled(error))
+        text = cls.described(error).text if text is None else text
+        return cls(_kind(error), text, _pickled(error))
 
     def original(self) -> BaseException | None:
         """Return the exception itself, a copy; None if it cannot be had here. **Local.**"""
@@ -68,6 +68,13 @@ class SentError:
 def _kind(error: BaseException) -> str:
     bases = (kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
     return next((kind.__name__ for kind in bases), "")
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a user's __str__; what failed first must still be sent
+        return "(its text cannot be read: __str__ raises)"
 
 
 def _pickled(error: BaseException) -> bytes | None:

@@ -13,11 +13,7 @@ from mpistrat.testing.placement import takes_long, with_all
 _SOME = ("bool", "int8", "float16", "bfloat16", "float32", "complex128")
 
 
-@pytest.mark.mpi(ranks=4 if with_all() else 3)
-class TestHierarchical(BackendConformance):
-    """Three ranks on nodes of two and one, four on two and two."""
-
-    sizes = (3, 4) if with_all() else (3,)
+class _OnNodesOfTwo(BackendConformance):
     moved_dtypes = DTYPES_BY_SIZE
 
     def run(self, size, body):
@@ -26,9 +22,16 @@ class TestHierarchical(BackendConformance):
                 run_body(comm, "hierarchical", body)
 
 
+@pytest.mark.mpi(ranks=4 if with_all() else 3)
+class TestHierarchical(_OnNodesOfTwo):
+    """Three ranks on nodes of two and one, four on two and two."""
+
+    sizes = (3, 4) if with_all() else (3,)
+
+
 @takes_long()
 @pytest.mark.mpi(ranks=4)
-class TestRings(TestHierarchical):
+class TestRings(_OnNodesOfTwo):
     """The same with rings for all but the least arrays."""
 
     sizes = (4,)

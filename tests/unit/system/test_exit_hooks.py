@@ -16,6 +16,9 @@ import atexit, os, signal, sys, time
 from mpistrat.system import exit_hooks
 from mpistrat.system.exit_hooks import Phase, ending, register
 
+# Programs that a shell starts in the background inherit that SIGINT is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def say(*words):
     return lambda: print(*words, flush=True)
 """

@@ -93,3 +93,15 @@ def test_a_text_of_the_senders():
     found = over(OSError("disk"), text="Traceback ...")
     assert found.text == "Traceback ..."
     assert str(found.original()) == "disk"
+
+
+class UnreadableError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def test_an_error_without_a_text_is_sent_all_the_same():
+    assert "its text cannot be read" in SentError.described(UnreadableError()).text
+    found = SentError.whole(UnreadableError(), "Traceback ...")
+    assert found.text == "Traceback ..."
+    assert isinstance(found.original(), UnreadableError)
