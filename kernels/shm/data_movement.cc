@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "slot_parts.h"
+
 namespace mpistrat {
 
 Spread::Spread(const MpistratSpec& spec, const NodeView& view)
@@ -76,13 +78,7 @@ Blocks::Blocks(const MpistratSpec& spec, const NodeView& view)
 }
 
 void Blocks::produce(const NodeView& view, int64_t step) {
-  if (!is_source(view.rank)) return;
-  int64_t block = 0;
-  for (int of = 0; of < view.size; block += spec_.send_bytes[of++]) {
-    const int64_t n = piece_bytes(spec_.send_bytes[of], part_bytes_, step);
-    const int64_t at = block + step * part_bytes_;
-    if (n > 0) send_.copy_out(at, view.slot(view.rank) + of * part_bytes_, n);
-  }
+  if (is_source(view.rank)) bring_blocks(view, &send_, spec_.send_bytes, part_bytes_, step);
 }
 
 void Blocks::consume(const NodeView& view, int64_t step) {

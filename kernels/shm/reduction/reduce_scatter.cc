@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "../slot_parts.h"
+
 namespace mpistrat {
 
 ReduceScatter::ReduceScatter(const MpistratSpec& spec, const NodeView& view)
@@ -26,12 +28,7 @@ bool ReduceScatter::read_peers(const NodeView& view) {
 }
 
 void ReduceScatter::produce(const NodeView& view, int64_t step) {
-  int64_t block = 0;
-  for (int of = 0; of < view.size; block += spec_.send_bytes[of++]) {
-    const int64_t n = piece_bytes(spec_.send_bytes[of], part_bytes_, step);
-    const int64_t at = block + step * part_bytes_;
-    if (n > 0) send_.copy_out(at, view.slot(view.rank) + of * part_bytes_, n);
-  }
+  bring_blocks(view, &send_, spec_.send_bytes, part_bytes_, step);
 }
 
 void ReduceScatter::consume(const NodeView& view, int64_t step) {

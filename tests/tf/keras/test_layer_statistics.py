@@ -1,4 +1,4 @@
-"""What layers keep of their batches is one answer on all ranks: the mean over the replicas."""
+"""Statistics of layers over their batches are the mean over the replicas, on all ranks."""
 
 import tempfile
 from pathlib import Path

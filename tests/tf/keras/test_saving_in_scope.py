@@ -1,4 +1,4 @@
-"""What callbacks, one rank or all ranks save, in the strategy's scope and out of it, is read back.
+"""Saves by callbacks, one rank or all, in the strategy's scope and out of it, are read back.
 
 ``fit`` may be in the scope, as Keras's guide has it.
 """

@@ -1,4 +1,4 @@
-"""How programs with TensorFlow's parameter servers end: well, or soon and with a reason.
+"""Programs with TensorFlow's parameter servers end well, or soon and with a reason.
 
 Real programs under mpirun: their exit codes and what each rank wrote are looked at from outside.
 """

@@ -1,4 +1,4 @@
-"""What ranks print and log comes once: Keras's bars and tables, TensorFlow's start."""
+"""Ranks print and log once in all: Keras's bars and tables, TensorFlow's start."""
 
 import contextlib
 import csv

@@ -1,4 +1,4 @@
-"""How a TPU is found and reached, and which errors all ranks get if it is not."""
+"""A TPU is found and reached; if it is not, all ranks get the error that says why."""
 
 import contextlib
 import os

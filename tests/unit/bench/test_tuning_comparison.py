@@ -1,4 +1,4 @@
-"""How ``bench tune`` looks for a size: upwards and downwards, for as long as that wins."""
+"""``bench tune`` looks for a size upwards and downwards, for as long as that wins."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What a rank makes of its peers' notices."""
+"""A rank's knowledge of its peers, from their notices."""
 
 import pytest
 

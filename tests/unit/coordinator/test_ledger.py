@@ -4,15 +4,12 @@ import pickle
 
 import pytest
 
-from mpistrat.coordinator.arguments import Arguments
+from helpers.coordinator_calls import call_with, idle_workers
 from mpistrat.coordinator.chief.ledger import Ledger
 from mpistrat.coordinator.chief.round_queue import RoundQueue
-from mpistrat.coordinator.chief.scheduled_call import Call
 from mpistrat.coordinator.chief.unordered_queue import UnorderedQueue
 from mpistrat.coordinator.chief.worker_state import WorkerState
 from mpistrat.coordinator.messages import CallResult
-from mpistrat.coordinator.remote_value import RemoteValue
-from mpistrat.coordinator.shipping import Function
 from mpistrat.errors import CoordinatorError, PeerLostError
 from mpistrat.ps.transport.roles import Member
 from mpistrat.system.sent_errors import SentError
@@ -22,13 +19,7 @@ LOST = PeerLostError("worker 0 has ended", 1)
 
 @pytest.fixture
 def workers():
-    members = [Member("worker", index, index + 1) for index in range(2)]
-    return [WorkerState(member, None) for member in members]
-
-
-def call(*needed):
-    value = RemoteValue(lambda value: None)
-    return Call(Function(1, abs), Arguments(needed=needed), value, None)
+    return idle_workers(2)
 
 
 def begin(ledger, worker, number, most=1):
@@ -42,7 +33,7 @@ def begin(ledger, worker, number, most=1):
 
 def filled(workers, queue, count, can_lose=True):
     ledger = Ledger(workers, queue, can_lose)
-    calls = [call() for _ in range(count)]
+    calls = [call_with() for _ in range(count)]
     for one in calls:
         queue.add(one)
     return ledger, calls
@@ -68,8 +59,7 @@ def test_a_job_that_cannot_lose_a_worker_ends(workers):
 
 
 def test_a_call_that_ends_worker_after_worker_ends_the_job():
-    members = [Member("worker", index, index + 1) for index in range(4)]
-    workers = [WorkerState(member, None) for member in members]
+    workers = idle_workers(4)
     ledger, calls = filled(workers, UnorderedQueue(workers, None), 1)
     for number, worker in enumerate(workers[:3], 1):
         assert begin(ledger, worker, number) == calls
@@ -97,7 +87,7 @@ def test_an_error_is_raised_once_and_what_has_not_begun_is_given_up(workers):
 
 def test_a_call_whose_argument_has_failed_is_not_sent(workers):
     ledger, calls = filled(workers, UnorderedQueue(workers, None), 1)
-    failed = call(calls[0].value)
+    failed = call_with(calls[0].value)
     ledger.queue.add(failed)
     begin(ledger, workers[0], 1)
     calls[0].value.set_error(ValueError("no argument"))

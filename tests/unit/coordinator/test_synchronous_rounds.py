@@ -2,30 +2,19 @@
 
 import pytest
 
-from mpistrat.coordinator.arguments import Arguments
+from helpers.coordinator_calls import call_with, idle_workers
 from mpistrat.coordinator.chief.round_queue import RoundQueue
-from mpistrat.coordinator.chief.scheduled_call import Call
-from mpistrat.coordinator.chief.worker_state import WorkerState
-from mpistrat.coordinator.remote_value import RemoteValue
-from mpistrat.coordinator.shipping import Function
-from mpistrat.ps.transport.roles import Member
 
 
 @pytest.fixture
 def workers():
-    members = [Member("worker", index, index + 1) for index in range(2)]
-    return [WorkerState(member, None) for member in members]
-
-
-def call(*needed):
-    value = RemoteValue(lambda value: None)
-    return Call(Function(1, abs), Arguments(needed=needed), value, None)
+    return idle_workers(2)
 
 
 def test_a_worker_whose_call_waits_for_that_of_a_lost_one_gets_that_first(workers):
     rounds = RoundQueue(workers)
-    first = call()
-    second = call(first.value)
+    first = call_with()
+    second = call_with(first.value)
     rounds.add(first)
     rounds.add(second)
     assert rounds.take_for(workers[0], []) is first
@@ -40,7 +29,7 @@ def test_a_worker_whose_call_waits_for_that_of_a_lost_one_gets_that_first(worker
 
 def test_a_workers_own_call_comes_before_that_of_a_lost_one(workers):
     rounds = RoundQueue(workers)
-    calls = [call(), call()]
+    calls = [call_with(), call_with()]
     for one in calls:
         rounds.add(one)
     workers[0].is_lost = True

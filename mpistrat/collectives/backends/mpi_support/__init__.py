@@ -1,1 +1,1 @@
-"""What the backends need of MPI besides its collectives: control, splitting, symbols, nodes."""
+"""Parts of MPI that backends need besides its collectives: control, splitting, symbols, nodes."""
