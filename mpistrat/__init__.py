@@ -91,7 +91,7 @@ if TYPE_CHECKING:
         VariableAggregation as VariableAggregation,
         VariableSynchronization as VariableSynchronization,
     )
-    from mpistrat.strategy.variables.sharded import ShardedVariable as ShardedVariable
+    from mpistrat.strategy.variables.sharded.variable import ShardedVariable as ShardedVariable
     from mpistrat.tensorflow.tpu.strategy import TPUStrategy as TPUStrategy
 # isort: on
 
@@ -135,7 +135,7 @@ _HOMES = {
     "strategy.parameter_server.strategy": ("ParameterServerStrategy",),
     "strategy.reduction.reduce_op": ("ReduceOp",),
     "strategy.replicas.replica_context": ("ReplicaContext",),
-    "strategy.variables.sharded": ("ShardedVariable",),
+    "strategy.variables.sharded.variable": ("ShardedVariable",),
     "strategy.values": ("DistributedValues", "Mirrored", "PerReplica"),
     "strategy.variables.options": ("VariableAggregation", "VariableSynchronization"),
     "strategy.variables.base": ("Variable", "variable_creator_scope"),

@@ -30,7 +30,7 @@ is what a rank sets for its child processes (cluster/child_processes.py).
 
 A variable is read when it is needed, so a program may set it before its first strategy. Values
 that must agree on all ranks are compared at start
-(:mod:`mpistrat.collectives.checking.startup_check`).
+(:mod:`mpistrat.collectives.checking.settings_check`).
 """
 
 from __future__ import annotations

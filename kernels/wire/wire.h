@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "../common/backoff.h"
-#include "direct.h"
+#include "direct_messages.h"
 #include "header_exchange.h"
 #include "links.h"
 #include "mpistrat/wire.h"

@@ -11,7 +11,7 @@ from mpistrat.bench.harness.buffers import Memory
 from mpistrat.bench.harness.expected_results import OPS, Task
 from mpistrat.bench.options import parse_dtype
 from mpistrat.errors import UsageError
-from mpistrat.tables.reductions import check_op, result_dtype
+from mpistrat.tables.reduction_ops import check_op, result_dtype
 
 __all__ = ["Grid", "make_grid"]
 

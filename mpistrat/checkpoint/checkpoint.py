@@ -17,8 +17,8 @@ from mpistrat.checkpoint.files.pointer import Pointer
 from mpistrat.checkpoint.objects import graph
 from mpistrat.checkpoint.objects.children import Child, edges, may_lead
 from mpistrat.checkpoint.objects.leaves import is_leaf
-from mpistrat.checkpoint.ranks.group import communicator_of
-from mpistrat.checkpoint.ranks.team import Team
+from mpistrat.checkpoint.ranks.find_ranks import communicator_of
+from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
 from mpistrat.checkpoint.status import CheckpointStatus
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.variables.base import Variable
@@ -164,8 +164,8 @@ class Checkpoint:
         """
         with _Counted(self.save_counter) as count:
             path = Path(f"{prefix}-{count if number is None else number}")
-            team = self._write(path)
-            recorded = team.take_first(f"saving to {path}", lambda: record(path))
+            ranks = self._write(path)
+            recorded = ranks.take_first(f"saving to {path}", lambda: record(path))
         return path, recorded
 
     def write(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
@@ -211,21 +211,21 @@ class Checkpoint:
     def read(self, save_path: str | os.PathLike[str], options: Any = None) -> CheckpointStatus:
         """Restore from a checkpoint that :meth:`write` wrote; it need not have the counter."""
         del options
-        seen, team = self._seen()
+        seen, ranks = self._seen()
         path = os.path.abspath(save_path)
-        found = restoring.restore(seen, Path(path), team)
+        found = restoring.restore(seen, Path(path), ranks)
         missing = [name for name in found.missing if name != _COUNTER]
         unused = [name for name in found.unused if name != _COUNTER]
         return CheckpointStatus(path, found.restored, missing, unused)
 
-    def _write(self, path: Path) -> Team:
-        seen, team = self._seen()
-        saving.save(seen, path, team)
-        return team
+    def _write(self, path: Path) -> SavingRanks:
+        seen, ranks = self._seen()
+        saving.save(seen, path, ranks)
+        return ranks
 
-    def _seen(self) -> tuple[graph.Graph, Team]:
+    def _seen(self) -> tuple[graph.Graph, SavingRanks]:
         seen = graph.build(self)
-        return seen, Team(communicator_of(seen.nodes))
+        return seen, SavingRanks(communicator_of(seen.nodes))
 
 
 def _check(name: str, value: Any) -> None:

@@ -14,7 +14,7 @@ from mpistrat.checkpoint.objects.graph import Graph, Node
 from mpistrat.checkpoint.objects.matching import match
 from mpistrat.checkpoint.objects.states import decode_state
 from mpistrat.checkpoint.ranks.kept_by_servers import Kept
-from mpistrat.checkpoint.ranks.team import Team
+from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
 from mpistrat.errors import CommunicationError, MismatchError
 from mpistrat.system import log
 
@@ -42,8 +42,8 @@ class Outcome:
     unused: list[str]
 
 
-def restore(graph: Graph, path: Path, team: Team) -> Outcome:
-    """Restore the objects of `graph` from the checkpoint at `path`. **Collective** over `team`.
+def restore(graph: Graph, path: Path, ranks: SavingRanks) -> Outcome:
+    """Restore the objects of `graph` from the checkpoint at `path`. **Collective** over `ranks`.
 
     Raises
     ------
@@ -55,16 +55,16 @@ def restore(graph: Graph, path: Path, team: Team) -> Outcome:
         A tensor has another shape or dtype than in the checkpoint. Nothing was changed.
     """
     what = f"restoring {path}"
-    check_path(str(path), team)
-    found = team.take_first(what, lambda: index.read(path))
+    check_path(str(path), ranks)
+    found = ranks.take_first(what, lambda: index.read(path))
     plan = _Plan(secrets.token_hex(6))
     try:
-        everyone = team.take(what, lambda: _prepare(graph.check(), path, team, found, plan))
+        everyone = ranks.take(what, lambda: _prepare(graph.check(), path, ranks, found, plan))
     except BaseException:
         plan.give_up()
         raise
     # Nothing has changed so far; from here on only a server that ends can make ranks differ.
-    team.take(what, plan.carry_out)
+    ranks.take(what, plan.carry_out)
     # A rank may hold no part of what others restore.
     return Outcome(
         sum(one.restored for one in everyone),
@@ -73,7 +73,7 @@ def restore(graph: Graph, path: Path, team: Team) -> Outcome:
     )
 
 
-def check_path(path: str | None, team: Team) -> None:
+def check_path(path: str | None, ranks: SavingRanks) -> None:
     """Raise on every rank unless all of them restore from the same path.
 
     Raises
@@ -81,7 +81,7 @@ def check_path(path: str | None, team: Team) -> None:
     MismatchError
         They do not.
     """
-    paths = team.take("restoring", lambda: path)
+    paths = ranks.take("restoring", lambda: path)
     for rank, one in enumerate(paths):
         if one != paths[0]:
             raise MismatchError(
@@ -119,11 +119,11 @@ class _Plan:
 
 
 def _prepare(
-    nodes: Sequence[Node], path: Path, team: Team, found: Mapping[str, Any], plan: _Plan
+    nodes: Sequence[Node], path: Path, ranks: SavingRanks, found: Mapping[str, Any], plan: _Plan
 ) -> Outcome:
     """Read the matched values into new memory, and plan their assignment."""
     files = DataFiles(path, found)
-    files.check(team.rank, team.size)
+    files.check(ranks.rank, ranks.size)
     matches = match(nodes, found)
     for part, key in matches.parts:
         if part.keeper is None:

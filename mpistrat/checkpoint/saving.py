@@ -8,12 +8,12 @@ from typing import Any
 
 from mpistrat.checkpoint.files import data_files, disk, index
 from mpistrat.checkpoint.objects.graph import Graph, Node
-from mpistrat.checkpoint.objects.parts import row_count
+from mpistrat.checkpoint.objects.saveable import row_count
 from mpistrat.checkpoint.ranks import description
 from mpistrat.checkpoint.ranks.description import Description
 from mpistrat.checkpoint.ranks.division import shares
 from mpistrat.checkpoint.ranks.kept_by_servers import Kept
-from mpistrat.checkpoint.ranks.team import Team
+from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import CheckpointError, CommunicationError
 from mpistrat.system import atomic_files, log
@@ -29,8 +29,8 @@ def data_name(token: str, rank: int, size: int) -> str:
     return f"data-{token}-{rank:05d}-of-{size:05d}.safetensors"
 
 
-def save(graph: Graph, path: Path, team: Team) -> None:
-    """Write the objects of `graph` to the folder `path`. **Collective** over `team`.
+def save(graph: Graph, path: Path, ranks: SavingRanks) -> None:
+    """Write the objects of `graph` to the folder `path`. **Collective** over `ranks`.
 
     Raises
     ------
@@ -43,10 +43,10 @@ def save(graph: Graph, path: Path, team: Team) -> None:
         Something cannot be saved.
     """
     what = f"saving to {path}"
-    everyone = team.take(what, lambda: description.describe(graph.check(), str(path)))
+    everyone = ranks.take(what, lambda: description.describe(graph.check(), str(path)))
     description.check_alike(everyone)
     known = description.merged_tensors(everyone)
-    _Save(graph.nodes, path, team, everyone, known).run(what)
+    _Save(graph.nodes, path, ranks, everyone, known).run(what)
 
 
 class _Save:
@@ -56,14 +56,14 @@ class _Save:
         self,
         nodes: Sequence[Node],
         path: Path,
-        team: Team,
+        ranks: SavingRanks,
         everyone: Sequence[Description],
         known: dict[str, tuple[str, tuple[int, ...]]],
     ) -> None:
-        self._nodes, self._path, self._team = nodes, path, team
+        self._nodes, self._path, self._ranks = nodes, path, ranks
         self._everyone, self._known = everyone, known
         self._token = everyone[0].token
-        self._mine = path / data_name(self._token, team.rank, team.size)
+        self._mine = path / data_name(self._token, ranks.rank, ranks.size)
         self._kept = Kept(description.tensors(nodes))
         self._stem = self._mine.name.removesuffix(".safetensors")
         self._new_folders: list[Path] = []
@@ -71,19 +71,19 @@ class _Save:
     def run(self, what: str) -> None:
         pieces: list[data_files.Piece] = []
         try:
-            self._team.take(what, lambda: pieces.extend(self._begin()))
-            files = self._team.take(what, lambda: self._write(pieces))
+            self._ranks.take(what, lambda: pieces.extend(self._begin()))
+            files = self._ranks.take(what, lambda: self._write(pieces))
         except CommunicationError:
             raise  # the others may go on to use this rank's file
         except Exception:
             self._clean(what)
             raise
-        self._team.take_first(what, lambda: self._commit([one for some in files for one in some]))
+        self._ranks.take_first(what, lambda: self._commit([one for some in files for one in some]))
 
     def _begin(self) -> list[data_files.Piece]:
         """Make the folder, and read all values: those of some variables are collective."""
         pieces = self._pieces()
-        if self._team.rank == 0:
+        if self._ranks.rank == 0:
             self._new_folders = disk.make_folder(self._path)
         return pieces
 
@@ -93,7 +93,7 @@ class _Save:
         sizes = [(value.nbytes, row_count(value.shape)) for _, value in whole]
         pieces: list[data_files.Piece] = []
         # Values that all ranks hold are divided by bytes, so that all ranks write equally long.
-        for number, start, stop in shares(sizes, self._team.size)[self._team.rank]:
+        for number, start, stop in shares(sizes, self._ranks.size)[self._ranks.rank]:
             key, value = whole[number]
             count = row_count(value.shape)
             rows = value if (start, stop) == (0, count) else value[start:stop]
@@ -119,8 +119,8 @@ class _Save:
 
     def _clean(self, what: str) -> None:
         """Remove this save's files after all ranks know that one could not write."""
-        self._team.take(what, lambda: _remove(self._files(), []))
-        self._team.take_first(what, lambda: _remove([], self._new_folders))
+        self._ranks.take(what, lambda: _remove(self._files(), []))
+        self._ranks.take_first(what, lambda: _remove([], self._new_folders))
 
     def _commit(self, files: list[dict[str, Any]]) -> None:
         """Replace the index, then remove the files that only the old one named."""

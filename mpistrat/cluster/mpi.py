@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import child_processes, start_check
+from mpistrat.cluster import child_processes, ranks_without_mpi
 from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.errors import ClusterError
 from mpistrat.system.log import get_logger, warn_once
@@ -45,7 +45,7 @@ def world() -> Any:
     expected = expected_size()
     is_first = "mpi4py.MPI" not in sys.modules and not config.allows_singleton()
     if is_first and expected is not None and expected[1] > 1:
-        start_check.start()
+        ranks_without_mpi.start()
     try:
         from mpi4py import MPI  # starts MPI, which waits for all ranks
     except (ImportError, RuntimeError) as error:
@@ -56,7 +56,7 @@ def world() -> Any:
             f" {error}; install an MPI library, e.g. pip install 'mpistrat[mpich]'"
         ) from error
     if is_first:
-        start_check.forget()
+        ranks_without_mpi.forget()
     _check_size(MPI.COMM_WORLD.size, expected)
     child_processes.mark()
     return MPI.COMM_WORLD

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from mpistrat.cluster import child_processes, start_check
+from mpistrat.cluster import child_processes, ranks_without_mpi
 from mpistrat.cluster.launch import expected_size
 from mpistrat.system import exit_hooks, standard_output
 from mpistrat.system.exit_hooks import Phase
@@ -37,7 +37,7 @@ def end_job_on_early_failure() -> None:
     They may be in MPI_Init by then, without a deadline, and some launchers (MPICH's) do not mind
     a rank that exits without having started MPI. They do mind one that ends by a signal. A
     failure ends the job always, a good end only if another rank has begun to start MPI
-    (:mod:`mpistrat.cluster.start_check`). After a failure between MPI's start and the first
+    (:mod:`mpistrat.cluster.ranks_without_mpi`). After a failure between MPI's start and the first
     strategy the job is aborted: nobody could be told. **Local.**
     """
     expected = expected_size()
@@ -62,8 +62,8 @@ def _end() -> None:
 
 def _end_without_mpi(is_failure: bool) -> None:
     if is_failure:
-        start_check.forget()
-    elif reason := start_check.leave():
+        ranks_without_mpi.forget()
+    elif reason := ranks_without_mpi.leave():
         sys.stderr.write(f"[mpistrat] {reason}\n")
     else:
         return

@@ -12,16 +12,16 @@ from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import operations, shutdown
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.registry import open_backend
-from mpistrat.collectives.checking import fingerprint, startup_check
+from mpistrat.collectives.checking import fingerprint, settings_check
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.engine import Engine
 from mpistrat.collectives.health import stacks, timeline
 from mpistrat.collectives.health.call_log import CallLog
+from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
-from mpistrat.collectives.health.state import Health
 from mpistrat.collectives.methods import CollectiveMethods
+from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
 from mpistrat.system import log
@@ -84,8 +84,8 @@ class Communicator(CollectiveMethods):
             shutdown.watch(self)
         if refusal is not None:
             self.refuse(refusal)
-        facts = self.allgather_object(startup_check.facts(stacks.start() if is_job else ""))
-        startup_check.check(facts)
+        facts = self.allgather_object(settings_check.facts(stacks.start() if is_job else ""))
+        settings_check.check(facts)
         self.health.uid = facts[0].uid
         self._gate.has_digests = config.checks()
         if not config.checks():

@@ -10,7 +10,7 @@ from mpistrat.collectives.backends.base import Request, Steps
 from mpistrat.errors import UsageError
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.engine import Engine
+    from mpistrat.collectives.progress_engine import Engine
 
 __all__ = ["Work", "abandon"]
 

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 from mpistrat.checkpoint.evaluation_loop import no_evaluator
 from mpistrat.cluster import mpi
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.resolvers.base import ClusterResolver, SimpleClusterResolver
+from mpistrat.cluster.resolvers.base import ClusterResolver
+from mpistrat.cluster.resolvers.simple import SimpleClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.coordinator.evaluator import EvaluatorRole
 from mpistrat.coordinator.worker import Worker

@@ -20,7 +20,7 @@ from mpistrat.optimizers.gradients import (
 )
 from mpistrat.strategy import context
 from mpistrat.strategy.variables.base import Variable
-from mpistrat.strategy.variables.sharded import ShardedVariable, whole_of
+from mpistrat.strategy.variables.sharded.variable import ShardedVariable, whole_of
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from mpistrat.strategy.replicas.replica_context import all_gather, all_reduce
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.gpu import GpuVariable
-from mpistrat.strategy.variables.sharded import ShardedVariable
+from mpistrat.strategy.variables.sharded.variable import ShardedVariable
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy

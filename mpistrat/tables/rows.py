@@ -8,7 +8,7 @@ import numpy as np
 
 from mpistrat.errors import MpistratError, UsageError
 from mpistrat.system.kernels import kernels, why_no_kernels
-from mpistrat.tables.reductions import widened
+from mpistrat.tables.reduction_ops import widened
 from mpistrat.types import Array
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 from mpistrat.tensorflow import quiet_start  # noqa: F401 - it imports TensorFlow
 
 # isort: split
-from mpistrat.tensorflow import coordinator, experimental, original
+from mpistrat.tensorflow import coordinator, experimental, original_distribute
 from mpistrat.tensorflow.servers.server import Server
 from mpistrat.tensorflow.strategies.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.strategies.mirrored import MirroredStrategy
@@ -37,8 +37,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(original.distribute, name)
+    return getattr(original_distribute.distribute, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(original.distribute)})
+    return sorted({*globals(), *dir(original_distribute.distribute)})

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.servers.evaluator import SidecarEvaluator
 

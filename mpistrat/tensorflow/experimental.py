@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpistrat.tensorflow import coordinator
-from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.strategies import multi_worker
 from mpistrat.tensorflow.strategies.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.strategies.parameter_server import ParameterServerStrategy

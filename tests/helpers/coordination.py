@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.resolvers.base import ClusterResolver, SimpleClusterResolver
+from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
+from mpistrat.cluster.resolvers.simple import SimpleClusterResolver
 from mpistrat.coordinator.cluster_coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy

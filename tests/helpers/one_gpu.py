@@ -21,9 +21,9 @@ from mpistrat.strategy.central_storage.strategy import CentralStorageStrategy
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.replicas.replica_context import ReplicaContext
 from mpistrat.strategy.variables.base import Variable
-from mpistrat.strategy.variables.embedding import embedding_lookup
 from mpistrat.strategy.variables.options import VariableAggregation, VariableSynchronization
-from mpistrat.strategy.variables.sharded import ShardedVariable
+from mpistrat.strategy.variables.sharded.embedding import embedding_lookup
+from mpistrat.strategy.variables.sharded.variable import ShardedVariable
 from mpistrat.tables.update_rules import Rule
 from mpistrat.train import Checkpoint
 

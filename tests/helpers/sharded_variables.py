@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.strategy.variables.base import Variable
-from mpistrat.strategy.variables.partitioning import partitioned
+from mpistrat.strategy.variables.sharded.partitioning import partitioned
 from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.types import ArrayLike
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpistrat.tables.reductions import combine, narrow, result_dtype, widened
+from mpistrat.tables.reduction_ops import combine, narrow, result_dtype, widened
 from mpistrat.types import Array
 
 __all__ = ["OPS", "Task", "expected", "inputs"]

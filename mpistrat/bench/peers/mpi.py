@@ -10,7 +10,7 @@ from mpistrat import Communicator
 from mpistrat.bench.harness.problem import Problem
 from mpistrat.bench.peers.base import why_not
 from mpistrat.cluster import mpi
-from mpistrat.tables.reductions import DTYPES
+from mpistrat.tables.reduction_ops import DTYPES
 
 __all__ = ["MpiPeer"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mpistrat.checkpoint.files.dtypes import as_dtype, flat_bytes, stored, unstored
 from mpistrat.checkpoint.objects.names import piece_name
-from mpistrat.checkpoint.objects.parts import row_count
+from mpistrat.checkpoint.objects.saveable import row_count
 from mpistrat.errors import CheckpointError
 from mpistrat.system import atomic_files
 from mpistrat.types import Array

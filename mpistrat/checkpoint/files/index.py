@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mpistrat.checkpoint.files.dtypes import as_dtype
-from mpistrat.checkpoint.objects.parts import row_count
+from mpistrat.checkpoint.objects.saveable import row_count
 from mpistrat.errors import CheckpointError, CheckpointNotFoundError
 
 __all__ = ["NAME", "assemble", "pack", "read"]

@@ -17,7 +17,7 @@ from mpistrat.errors import UsageError
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.variables.base import Variable
-from mpistrat.strategy.variables.sharded import whole_of
+from mpistrat.strategy.variables.sharded.variable import whole_of
 
 __all__ = ["Child", "Tracked", "children_of", "edges", "may_lead"]
 

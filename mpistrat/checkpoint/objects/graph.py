@@ -13,7 +13,7 @@ from mpistrat.checkpoint.files import plain_values
 from mpistrat.checkpoint.objects.children import Child, children_of
 from mpistrat.checkpoint.objects.leaves import STATE, array_part, encode_state, is_leaf, parts_of
 from mpistrat.checkpoint.objects.names import join
-from mpistrat.checkpoint.objects.parts import Part, Stateful
+from mpistrat.checkpoint.objects.saveable import Part, Stateful
 from mpistrat.errors import UsageError
 
 __all__ = ["Graph", "Node", "build"]

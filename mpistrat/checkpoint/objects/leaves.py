@@ -9,12 +9,12 @@ import numpy as np
 
 from mpistrat.checkpoint.files import plain_values
 from mpistrat.checkpoint.objects.names import escape
-from mpistrat.checkpoint.objects.parts import Part, Parted, Stateful
+from mpistrat.checkpoint.objects.saveable import Part, Parted, Stateful
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.central import CentralVariable
-from mpistrat.strategy.variables.sharded import ShardedVariable
+from mpistrat.strategy.variables.sharded.variable import ShardedVariable
 from mpistrat.tables.row_ranges import RowRanges
 from mpistrat.types import Array
 

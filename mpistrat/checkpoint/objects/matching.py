@@ -10,7 +10,7 @@ from typing import Any
 from mpistrat.checkpoint.files.dtypes import as_dtype
 from mpistrat.checkpoint.objects.graph import Node
 from mpistrat.checkpoint.objects.leaves import STATE
-from mpistrat.checkpoint.objects.parts import Part
+from mpistrat.checkpoint.objects.saveable import Part
 from mpistrat.errors import UsageError
 
 __all__ = ["Matches", "match"]

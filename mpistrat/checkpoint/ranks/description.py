@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpistrat.checkpoint.objects.graph import Node
-from mpistrat.checkpoint.objects.parts import Part
+from mpistrat.checkpoint.objects.saveable import Part
 from mpistrat.errors import MismatchError, UsageError
 
 __all__ = ["Description", "check_alike", "describe", "merged_nodes", "merged_tensors", "tensors"]

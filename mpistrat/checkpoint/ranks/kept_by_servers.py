@@ -16,7 +16,7 @@ import numpy as np
 
 from mpistrat.checkpoint.files import data_files
 from mpistrat.checkpoint.files.data_files import DataFiles
-from mpistrat.checkpoint.objects.parts import Keeper, Part, row_count
+from mpistrat.checkpoint.objects.saveable import Keeper, Part, row_count
 
 __all__ = ["FILE_BYTES", "Kept"]
 

@@ -1,18 +1,15 @@
-"""Base of the cluster resolvers; resolvers for given tasks and for TF_CONFIG."""
+"""The base of all cluster resolvers: the tasks of a cluster, and which of them this is."""
 
 from __future__ import annotations
 
 import abc
-import json
-import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.errors import ArgumentTypeError, UsageError
 
-__all__ = ["ClusterResolver", "SimpleClusterResolver", "TFConfigClusterResolver", "count_devices"]
+__all__ = ["ClusterResolver", "count_devices"]
 
 
 class ClusterResolver(abc.ABC):
@@ -124,157 +121,3 @@ def count_devices(devices: Iterable[str]) -> dict[str, int]:
     """Count device strings by kind: ``{"CPU": 2}`` for two that end with CPU:0 and CPU:1."""
     kinds = (device.rpartition(":")[0].rpartition(":")[2] for device in devices)
     return dict(Counter(kind.strip("/").upper() for kind in kinds))
-
-
-class SimpleClusterResolver(ClusterResolver):
-    """Return the cluster spec and task that it was given.
-
-    Parameters
-    ----------
-    cluster_spec
-        A `ClusterSpec` (or TensorFlow's).
-    master
-        What `master` answers when it is not asked for a task.
-    task_type, task_id, environment, rpc_layer
-        What the properties answer.
-    num_accelerators
-        What `num_accelerators` answers; None is an empty dict.
-    """
-
-    def __init__(  # noqa: PLR0913, PLR0917 - the arguments are tf.distribute's
-        self,
-        cluster_spec: ClusterSpec,
-        master: str = "",
-        task_type: str | None = None,
-        task_id: int | None = None,
-        environment: str = "",
-        num_accelerators: Mapping[str, int] | None = None,
-        rpc_layer: str | None = None,
-    ) -> None:
-        super().__init__(task_type, task_id, rpc_layer, environment)
-        if not hasattr(cluster_spec, "as_dict"):
-            raise ArgumentTypeError(
-                f"cluster_spec is a {type(cluster_spec).__name__}; expected a ClusterSpec: wrap"
-                " it, ClusterSpec(cluster_spec)"
-            )
-        self._cluster_spec = ClusterSpec(cluster_spec)
-        self._master = master
-        self._num_accelerators = num_accelerators
-
-    def cluster_spec(self) -> ClusterSpec:
-        """Return the cluster spec that was given."""
-        return self._cluster_spec
-
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """Return the address of a task, or the master that was given."""
-        if task_type is not None and task_id is not None:
-            return self._url(self._cluster_spec.task_address(task_type, task_id), rpc_layer)
-        return self._url(self._master, rpc_layer)
-
-    def num_accelerators(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        config_proto: Any = None,
-    ) -> dict[str, int]:
-        """Return the numbers that were given, for any task."""
-        return dict(self._num_accelerators or {})
-
-
-class TFConfigClusterResolver(ClusterResolver):
-    """Resolve the cluster from the environment variable TF_CONFIG, read at each call.
-
-    Parameters
-    ----------
-    task_type, task_id, rpc_layer
-        Take the place of what TF_CONFIG says.
-    environment
-        What `environment` answers.
-
-    Raises
-    ------
-    UsageError
-        By every answer: TF_CONFIG is no JSON object. It is a ValueError.
-    """
-
-    def __init__(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-        environment: str | None = None,
-    ) -> None:
-        super().__init__(task_type, task_id, rpc_layer, environment)
-
-    def cluster_spec(self) -> ClusterSpec:
-        """Return the cluster of TF_CONFIG; an empty one if it is not set or names none."""
-        return ClusterSpec(_tf_config().get("cluster", {}))
-
-    def _get_task_type(self) -> str | None:
-        if self._task_type is not None:
-            return self._task_type
-        kind = _task().get("type")
-        return None if kind is None else str(kind)
-
-    def _get_task_id(self) -> int | None:
-        if self._task_id is not None:
-            return int(self._task_id)
-        index = _task().get("index")
-        try:
-            return None if index is None else int(index)
-        except (TypeError, ValueError):
-            raise _bad_config(f"task index {index!r}, expected a whole number") from None
-
-    def _get_rpc_layer(self) -> str | None:
-        if self._rpc_layer is not None:
-            return self._rpc_layer
-        layer = _tf_config().get("rpc_layer")
-        return None if layer is None else str(layer)
-
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """Return the address of a task, by default this one; '' in a cluster of one or none."""
-        spec = self.cluster_spec()
-        if sum(spec.num_tasks(job) for job in spec.jobs) <= 1:
-            return ""
-        job, index = self._or_own(task_type, task_id)
-        if job is None or index is None:
-            raise _bad_config("a cluster but no task, expected this process's type and index")
-        return self._url(spec.task_address(job, index), rpc_layer)
-
-
-def _tf_config() -> dict[str, Any]:
-    text = os.environ.get("TF_CONFIG", "").strip()
-    if not text:
-        return {}
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _bad_config(f"no JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise _bad_config(f"a {type(found).__name__}, expected an object")
-    return found
-
-
-def _task() -> dict[str, Any]:
-    task = _tf_config().get("task", {})
-    if not isinstance(task, dict):
-        raise _bad_config(f"a task that is a {type(task).__name__}, expected an object")
-    return task
-
-
-def _bad_config(what: str) -> UsageError:
-    return UsageError(
-        f"TF_CONFIG={os.environ.get('TF_CONFIG')!r} holds {what}; set it like"
-        ' {"cluster": {"worker": ["host0:2222"]}, "task": {"type": "worker", "index": 0}}, or'
-        " unset it"
-    )

@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.resolvers.base import ClusterResolver, TFConfigClusterResolver, count_devices
+from mpistrat.cluster.resolvers.base import ClusterResolver, count_devices
+from mpistrat.cluster.resolvers.tf_config import TFConfigClusterResolver
 from mpistrat.cluster.topology import Topology
 from mpistrat.errors import ArgumentTypeError, ClusterError, UsageError
 from mpistrat.system.log import get_logger

@@ -4,7 +4,7 @@ Shapes, axes, dtypes, fingerprints, deadlines and errors are settled above it, a
 each other besides the data is its control (control.py), so a backend stays small. Every transfer
 is a generator of *requests*: it starts, yields the request, and is resumed once
 ``request.Test()`` was true. That makes the same code serve blocking and asynchronous calls, and
-leaves every wait (and its deadline) to one loop in engine.py.
+leaves every wait (and its deadline) to one loop in progress_engine.py.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Capabilities:
     devices
         Kinds of memory it takes, of ``"CPU"`` and ``"GPU"``.
     dtypes
-        Names of the dtypes that it reduces; half types are widened above it (reductions.py).
+        Names of the dtypes that it reduces; half types are widened above it (reduction_ops.py).
     ops
         Reductions.
     in_place
@@ -105,7 +105,7 @@ class Capabilities:
     exact
         Whether reductions are NumPy's down to the last case: half types accumulate in float32 and
         round once, integers wrap, NaN wins minima and maxima, and ``"mean"`` is an op. What
-        MPI libraries leave open is settled above backends without it (reductions.py,
+        MPI libraries leave open is settled above backends without it (reduction_ops.py,
         operations/exact_reduction.py).
     carries_headers
         Whether a transfer can carry the headers of the call that it is part of: such a backend
@@ -161,7 +161,7 @@ class Backend(Protocol):
 
     All arrays are one-dimensional, C-contiguous, native-endian and on the host; `counts` are
     elements by rank. All ranks have agreed on the call before a transfer starts. ``recv`` and
-    ``send`` are None on ranks where MPI ignores them. `op` is one of the names in reductions.py.
+    ``send`` are None on ranks where MPI ignores them. `op` is a name of reduction_ops.py.
     """
 
     name: str

@@ -28,7 +28,7 @@ from mpistrat.errors import (
     CommunicationTimeoutError,
 )
 from mpistrat.system.waiting import wait_until
-from mpistrat.tables.reductions import DTYPES
+from mpistrat.tables.reduction_ops import DTYPES
 from mpistrat.types import Array
 
 __all__ = ["MpiBackend"]

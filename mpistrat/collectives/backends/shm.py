@@ -48,7 +48,7 @@ from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.kernels import kernels, why_no_kernels
 from mpistrat.system.liveness.pidfd import PidfdProbe
 from mpistrat.system.liveness.probe import Probe
-from mpistrat.tables.reductions import DTYPES, OPS
+from mpistrat.tables.reduction_ops import DTYPES, OPS
 from mpistrat.types import Array
 
 __all__ = ["CAPABILITIES", "ShmBackend"]

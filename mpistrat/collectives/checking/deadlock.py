@@ -26,7 +26,7 @@ from mpistrat.errors import MismatchError, PeerLostError
 from mpistrat.system.waiting import wait_until
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.engine import Engine
+    from mpistrat.collectives.progress_engine import Engine
 
 __all__ = ["Creation", "Program", "current"]
 

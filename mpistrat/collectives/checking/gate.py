@@ -6,7 +6,7 @@ must be equal on all ranks; `extra` is a number that every rank may want to know
 words, and every rank raises the same report. A small reduction rides in the payload and needs no
 further message.
 
-What was called is in health/call_log.py, what is known of the other ranks in health/state.py.
+health/call_log.py records what was called, health/communicator_state.py what is known of peers.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from mpistrat.collectives.checking.headers import Headers, with_length
 from mpistrat.collectives.checking.mismatch_message import mismatch_text
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
 from mpistrat.collectives.health.call_log import CallLog
+from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.collectives.health.recorder import Kind, Recorder, kind_of, text_number
-from mpistrat.collectives.health.state import Health
 from mpistrat.errors import MismatchError, PeerLostError
 from mpistrat.types import Array
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.errors import BackendError
-from mpistrat.tables.reductions import Carried, carried, check_op
+from mpistrat.tables.reduction_ops import Carried, carried, check_op
 
 __all__ = ["ReductionCheck"]
 

@@ -29,8 +29,8 @@ from mpistrat.system.waiting import wait_until
 if TYPE_CHECKING:
     from mpistrat.collectives.backends.control import Questions
     from mpistrat.collectives.checking.gate import Gate
-    from mpistrat.collectives.checking.startup_check import Facts
-    from mpistrat.collectives.health.state import Health
+    from mpistrat.collectives.checking.settings_check import Facts
+    from mpistrat.collectives.health.communicator_state import Health
 
 __all__ = ["Stacks", "main_stack", "start", "stop"]
 

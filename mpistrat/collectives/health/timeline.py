@@ -33,7 +33,7 @@ from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.file_locks import try_to_lock
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.checking.startup_check import Facts
+    from mpistrat.collectives.checking.settings_check import Facts
     from mpistrat.collectives.communicator import Communicator
     from mpistrat.collectives.health.recorder import CallRecord, Recorder
 

@@ -7,7 +7,7 @@ from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
-from mpistrat.tables.reductions import carried, combine, narrow, result_dtype
+from mpistrat.tables.reduction_ops import carried, combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allreduce"]

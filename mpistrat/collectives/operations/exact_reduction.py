@@ -14,7 +14,7 @@ import numpy as np
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate, Transfer
-from mpistrat.tables.reductions import Carried
+from mpistrat.tables.reduction_ops import Carried
 from mpistrat.types import Array
 
 __all__ = ["Nans", "reduce_exactly"]

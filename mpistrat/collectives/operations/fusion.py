@@ -25,7 +25,7 @@ from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.exact_reduction import Nans
 from mpistrat.errors import UsageError
-from mpistrat.tables.reductions import Carried, carried, combine, narrow, result_dtype, widened
+from mpistrat.tables.reduction_ops import Carried, carried, combine, narrow, result_dtype, widened
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["allreduce_many", "buckets"]

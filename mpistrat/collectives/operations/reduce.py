@@ -10,7 +10,7 @@ from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.collectives.operations.root_check import check_root
-from mpistrat.tables.reductions import narrow, result_dtype
+from mpistrat.tables.reduction_ops import narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["reduce"]

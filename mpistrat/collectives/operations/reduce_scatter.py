@@ -13,7 +13,7 @@ from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, to_rows
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.tables.even_cut import even_lengths
-from mpistrat.tables.reductions import narrow, result_dtype
+from mpistrat.tables.reduction_ops import narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["reduce_scatter"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpistrat.errors import UsageError
 from mpistrat.ps.server.optimizer_update import OptimizerUpdate
-from mpistrat.tables.reductions import widened
+from mpistrat.tables.reduction_ops import widened
 from mpistrat.tables.rows import add_rows, check_result
 from mpistrat.types import Array
 

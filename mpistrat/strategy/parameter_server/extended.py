@@ -15,8 +15,8 @@ from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ArgumentTypeError, ContextError
 from mpistrat.ps.client.client import Client
 from mpistrat.ps.messages import Apply, CountUp, End, Make
+from mpistrat.ps.placement import Placement
 from mpistrat.ps.server.optimizer_update import OptimizerUpdate
-from mpistrat.ps.server.placement import Placement
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.strategy.gpu_extended import GpuExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
@@ -24,9 +24,9 @@ from mpistrat.strategy.parameter_server.round_gradients import RoundGradients
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables import colocation
 from mpistrat.strategy.variables.base import Variable
-from mpistrat.strategy.variables.partitioning import partitioned
 from mpistrat.strategy.variables.remote import ServedVariable, VariableSpec
-from mpistrat.strategy.variables.sharded import ShardedVariable
+from mpistrat.strategy.variables.sharded.partitioning import partitioned
+from mpistrat.strategy.variables.sharded.variable import ShardedVariable
 from mpistrat.strategy.variables.updating import RuleMove
 from mpistrat.tables.update_rules import Rule
 

@@ -14,9 +14,9 @@ from mpistrat.collectives.health.peers import short
 from mpistrat.errors import ArgumentTypeError, ContextError, PeerLostError, UsageError
 from mpistrat.ps.messages import End
 from mpistrat.ps.transport.connect_ranks import connect_ranks
-from mpistrat.ps.transport.embedded import Embedded
 from mpistrat.ps.transport.encoding import encoded
 from mpistrat.ps.transport.endpoint import Endpoint
+from mpistrat.ps.transport.one_process import Embedded
 from mpistrat.ps.transport.roles import embedded_roster
 from mpistrat.ps.transport.stream import Stream
 from mpistrat.strategy.base import Strategy

@@ -10,7 +10,7 @@ import numpy as np
 from mpistrat.collectives.arrays.conversion import as_array, check_axis
 from mpistrat.errors import UsageError
 from mpistrat.strategy.values import DistributedValues
-from mpistrat.tables.reductions import widened
+from mpistrat.tables.reduction_ops import widened
 from mpistrat.types import Array
 
 __all__ = ["reduce_along"]

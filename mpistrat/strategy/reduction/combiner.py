@@ -19,7 +19,7 @@ from mpistrat.strategy.reduction.gathering import gather_local
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.reduction.shared_sums import SharedSums
 from mpistrat.strategy.values import DistributedValues, Mirrored
-from mpistrat.tables.reductions import result_dtype
+from mpistrat.tables.reduction_ops import result_dtype
 from mpistrat.types import Array, Nest
 
 __all__ = ["Combiner"]

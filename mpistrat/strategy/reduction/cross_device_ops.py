@@ -18,7 +18,7 @@ from mpistrat.strategy.reduction.communication_options import CommunicationOptio
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.reduction.shared_sums import SharedSums
 from mpistrat.strategy.values import DistributedValues, Mirrored
-from mpistrat.tables.reductions import combine, narrow, result_dtype, widen
+from mpistrat.tables.reduction_ops import combine, narrow, result_dtype, widen
 from mpistrat.types import Array
 
 if TYPE_CHECKING:

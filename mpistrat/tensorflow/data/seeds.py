@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.tensorflow.kinds import is_over_ranks, our_replica
+from mpistrat.tensorflow.own_strategies import is_over_ranks, our_replica
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
 from mpistrat.tensorflow.private import graph as private_graph

@@ -25,7 +25,7 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.collectives.health.interrupts import foreign
 from mpistrat.errors import BackendUnavailableError, CommunicationError
-from mpistrat.system import compiled
+from mpistrat.system import compile_on_demand
 from mpistrat.system.log import get_logger, warn_once
 
 __all__ = [
@@ -300,7 +300,7 @@ def _compiled(source: Path) -> Path:
     flags = [*tf.sysconfig.get_compile_flags(), "-O2", "-DNDEBUG", "-w"]
     versions = [tf.version.VERSION, tf.version.GIT_VERSION]
     machine = [platform.machine(), *platform.libc_ver()]
-    return compiled.shared_object(
+    return compile_on_demand.shared_object(
         source, [*flags, *tf.sysconfig.get_link_flags()], " ".join(versions + machine)
     )
 

@@ -30,7 +30,7 @@ from mpistrat.tensorflow.data.digests import Digest, digests_of
 from mpistrat.tensorflow.data.sharding import not_compared
 from mpistrat.tensorflow.graph.rows_op import InPlace
 from mpistrat.tensorflow.keras.batch_order import agree_on_batches
-from mpistrat.tensorflow.kinds import is_over_ranks
+from mpistrat.tensorflow.own_strategies import is_over_ranks
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.keras import layer_statistics
-from mpistrat.tensorflow.kinds import is_over_ranks, our_replica
+from mpistrat.tensorflow.own_strategies import is_over_ranks, our_replica
 
 __all__ = ["assigned"]
 

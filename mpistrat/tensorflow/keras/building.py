@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.kinds import has_servers, is_over_ranks
+from mpistrat.tensorflow.own_strategies import has_servers, is_over_ranks
 
 __all__ = ["built_from_own_batch"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.kinds import is_over_ranks
+from mpistrat.tensorflow.own_strategies import is_over_ranks
 
 __all__ = ["compiled_in_scope"]
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from mpistrat.tensorflow.data import sharding
 from mpistrat.tensorflow.data.agreement import agreement_of
-from mpistrat.tensorflow.kinds import is_over_ranks
+from mpistrat.tensorflow.own_strategies import is_over_ranks
 
 __all__ = ["compared_at_end", "compared_now_and_then", "in_data_order"]
 

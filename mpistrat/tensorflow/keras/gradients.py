@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow.kinds import our_replica
+from mpistrat.tensorflow.own_strategies import our_replica
 
 __all__ = ["clip_sums", "finite_on_all", "sum_once"]
 

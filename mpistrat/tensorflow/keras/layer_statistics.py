@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from mpistrat.tensorflow.graph import written_variables
 from mpistrat.tensorflow.keras import row_weights
-from mpistrat.tensorflow.kinds import our_replica
+from mpistrat.tensorflow.own_strategies import our_replica
 from mpistrat.tensorflow.private import api as private_api
 
 __all__ = ["averaged", "initialized", "made_by_layer", "moments_of_rows", "note_assignment"]

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from mpistrat.tensorflow.keras.logs import all_rows, means
 from mpistrat.tensorflow.keras.losses import scaled_by_share
-from mpistrat.tensorflow.kinds import OnRanks, is_over_ranks
+from mpistrat.tensorflow.own_strategies import OnRanks, is_over_ranks
 from mpistrat.tensorflow.shared_files import written_whole
 
 __all__ = ["install"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow.kinds import is_ours, is_over_ranks
-from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.original_distribute import distribute
+from mpistrat.tensorflow.own_strategies import is_ours, is_over_ranks
 
 __all__ = ["all_rows", "means", "not_for_ranks", "reduced_over_ranks"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.tensorflow.keras import row_weights
-from mpistrat.tensorflow.kinds import our_replica
+from mpistrat.tensorflow.own_strategies import our_replica
 
 __all__ = ["loss_of_outputs", "scaled_by_share", "unscaled"]
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.tensorflow.kinds import is_over_ranks
+from mpistrat.tensorflow.own_strategies import is_over_ranks
 
 __all__ = ["end_together", "quiet_bars", "to_nowhere", "unless_other", "writes_nothing"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpistrat.collectives.checking.together import first_or_none
-from mpistrat.tensorflow.kinds import is_over_ranks
+from mpistrat.collectives.checking.raise_on_all import first_or_none
+from mpistrat.tensorflow.own_strategies import is_over_ranks
 from mpistrat.tensorflow.shared_files import written_whole
 
 __all__ = ["by_chief", "weights_written_whole"]

@@ -7,7 +7,7 @@ from typing import Any
 from mpistrat.checkpoint.evaluation_loop import no_evaluator
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
-from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.servers.tasks import Tasks
 
 __all__ = ["Server", "serve"]

@@ -13,8 +13,8 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow.coordinator import ClusterCoordinator
 from mpistrat.tensorflow.keras import hooks as keras_hooks
-from mpistrat.tensorflow.kinds import WithServers
-from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.original_distribute import distribute
+from mpistrat.tensorflow.own_strategies import WithServers
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.servers.open_clusters import cluster_of
 from mpistrat.tensorflow.servers.server import serve

@@ -8,7 +8,7 @@ from typing import Any
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.keras import hooks as keras_hooks
 from mpistrat.tensorflow.keras import legacy as keras_legacy
-from mpistrat.tensorflow.kinds import OnRanks
+from mpistrat.tensorflow.own_strategies import OnRanks
 
 __all__ = ["RankMembers"]
 

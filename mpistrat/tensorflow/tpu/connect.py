@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import ClusterError, CommunicationTimeoutError, UsageError
-from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.private import tpu as private_tpu
 from mpistrat.tensorflow.tpu.port_check import knock
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.checking.together import all_or_none
+from mpistrat.collectives.checking.raise_on_all import all_or_none
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.tensorflow.tpu.assignment import assigned
 from mpistrat.tensorflow.tpu.connect import NUM_STEPS, Steps, Tpu

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.checking.together import all_or_none
+from mpistrat.collectives.checking.raise_on_all import all_or_none
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.graph.cross_device_ops import RankAllReduce

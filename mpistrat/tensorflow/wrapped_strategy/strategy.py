@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.checking.together import all_or_none
+from mpistrat.collectives.checking.raise_on_all import all_or_none
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import tpu as private_tpu

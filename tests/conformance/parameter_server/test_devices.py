@@ -13,7 +13,7 @@ from mpistrat.data import Dataset
 from mpistrat.errors import BackendUnavailableError, ContextError, MismatchError, UsageError
 from mpistrat.optimizers import SGD
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
-from mpistrat.strategy.variables.embedding import embedding_lookup
+from mpistrat.strategy.variables.sharded.embedding import embedding_lookup
 from mpistrat.tables.partitioners import FixedShardsPartitioner
 
 UNEQUAL = [["CPU:0", "CPU:1"], ["CPU:0"]]

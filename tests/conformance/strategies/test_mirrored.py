@@ -8,8 +8,8 @@ from mpistrat.errors import UsageError
 from mpistrat.testing.launching.rank import rank_from_environment
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.placement import with_all
-from mpistrat.testing.strategies.all_areas import AllAreasConformance
 from mpistrat.testing.strategies.base import distribute, equal
+from mpistrat.testing.strategies.conformance import AllAreasConformance
 from mpistrat.testing.strategies.cross_device_ops import KINDS
 
 SOME = LAYOUTS if with_all() else [LAYOUTS[0], *LAYOUTS[3:]]

@@ -16,8 +16,8 @@ from mpistrat.cluster_resolver import (
 )
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.placement import with_all
-from mpistrat.testing.strategies.all_areas import AllAreasConformance
 from mpistrat.testing.strategies.base import rank_in
+from mpistrat.testing.strategies.conformance import AllAreasConformance
 
 SOME = LAYOUTS if with_all() else LAYOUTS[2:3]
 

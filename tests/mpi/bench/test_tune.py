@@ -279,7 +279,7 @@ def check_around(comm, nbytes, dtype):
 
 @pytest.mark.mpi(ranks=3)
 def test_the_wires_sizes_decide_how_it_gathers():
-    """Around a ring or in fewer steps; wire_direct_test.cc sees which of them it is."""
+    """Around a ring or in fewer steps; wire_direct_messages_test.cc sees which of them it is."""
     from mpi4py import MPI
 
     with pretended_nodes(1), Communicator(MPI.COMM_WORLD, "hierarchical") as comm:

@@ -13,7 +13,7 @@ from mpistrat.errors import CommunicationError, UsageError
 from mpistrat.experimental import partitioners
 from mpistrat.nn import embedding_lookup
 from mpistrat.optimizers import Adam
-from mpistrat.strategy.variables.partitioning import partitioned
+from mpistrat.strategy.variables.sharded.partitioning import partitioned
 from mpistrat.train import Checkpoint
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3])

@@ -16,7 +16,7 @@ pytest.importorskip("tensorflow")
 
 import mpistrat
 from mpistrat.experimental import partitioners
-from mpistrat.strategy.variables.partitioning import partitioned
+from mpistrat.strategy.variables.sharded.partitioning import partitioned
 from mpistrat.testing.placement import takes_long
 
 SHAPES = [[], [1], [2, 3], [5], [13, 2], [64, 8], [1000, 3, 2]]

@@ -3,7 +3,12 @@
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.checking.together import all_or_none, attempt, first_or_none, outcomes
+from mpistrat.collectives.checking.raise_on_all import (
+    all_or_none,
+    attempt,
+    first_or_none,
+    outcomes,
+)
 from mpistrat.errors import (
     CheckpointError,
     ClusterError,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.ps.server.placement import Placement
+from mpistrat.ps.placement import Placement
 from mpistrat.tables.partitioners import (
     FixedShardsPartitioner,
     MaxSizePartitioner,

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow.kinds import has_servers
+from mpistrat.tensorflow.own_strategies import has_servers
 from mpistrat.tensorflow.private import api as private_api
 
 __all__ = ["made_atomic"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.keras.on_workers.batches import WorkerData
 from mpistrat.tensorflow.keras.on_workers.steps import Prediction, Predictions, Steps
-from mpistrat.tensorflow.kinds import has_servers
+from mpistrat.tensorflow.own_strategies import has_servers
 from mpistrat.tensorflow.private import data as private_data
 
 __all__ = [

@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.checking.together import attempt
+from mpistrat.collectives.checking.raise_on_all import attempt
 from mpistrat.errors import ArgumentTypeError, MpistratError, UsageError
 from mpistrat.system.sent_errors import SentError
 from mpistrat.tensorflow.errors import of_both, passed_on

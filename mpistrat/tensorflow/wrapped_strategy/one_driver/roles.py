@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.keras import hooks as keras_hooks
-from mpistrat.tensorflow.original import distribute
+from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.wrapped_strategy.base import WrappedStrategy
 from mpistrat.tensorflow.wrapped_strategy.one_driver import files as driven_files
 from mpistrat.tensorflow.wrapped_strategy.one_driver.datasets import driven_dataset, own_call

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.fast_calls import assert_equal, check, drop, open_communicator
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.engine import Engine
+from mpistrat.collectives.progress_engine import Engine
 from mpistrat.errors import CommunicationError, PeerLostError
 
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=40)

@@ -8,7 +8,7 @@ from helpers.sharded_variables import WHOLE, make, same
 from mpistrat import ShardedVariable, Variable
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.experimental import partitioners
-from mpistrat.strategy.variables.partitioning import partitioned
+from mpistrat.strategy.variables.sharded.partitioning import partitioned
 
 
 def test_b87_parts_have_consecutive_rows_the_first_ones_more():

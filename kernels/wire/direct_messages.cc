@@ -1,4 +1,4 @@
-#include "direct.h"
+#include "direct_messages.h"
 
 #include <algorithm>
 #include <cstring>

@@ -13,7 +13,7 @@ from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.colocation import colocated_with
-from mpistrat.strategy.variables.sharded import ShardedVariable
+from mpistrat.strategy.variables.sharded.variable import ShardedVariable
 from mpistrat.tables.row_ranges import RowRanges
 from mpistrat.types import Array
 

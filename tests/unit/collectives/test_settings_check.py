@@ -7,8 +7,8 @@ import pytest
 
 import mpistrat
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.checking import startup_check
-from mpistrat.collectives.checking.startup_check import Facts, check
+from mpistrat.collectives.checking import settings_check
+from mpistrat.collectives.checking.settings_check import Facts, check
 from mpistrat.errors import ClusterError
 from mpistrat.testing.threads import run_ranks
 
@@ -16,14 +16,14 @@ from mpistrat.testing.threads import run_ranks
 def test_facts_of_this_process(monkeypatch):
     for name in ("MPISTRAT_BACKEND", "MPISTRAT_FUSION_BYTES"):
         monkeypatch.delenv(name, raising=False)
-    versions = startup_check.facts().versions
+    versions = settings_check.facts().versions
     assert versions == {
         "python": ".".join(platform.python_version().split(".")[:2]),
         "mpistrat": mpistrat.__version__,
         "numpy": np.__version__,
     }
     monkeypatch.setenv("MPISTRAT_FUSION_BYTES", "1000")
-    assert startup_check.facts().versions["MPISTRAT_FUSION_BYTES"] == "1000"
+    assert settings_check.facts().versions["MPISTRAT_FUSION_BYTES"] == "1000"
 
 
 def test_equal_facts_agree_on_any_machines():
@@ -52,7 +52,9 @@ def test_differences_are_listed_by_rank():
 
 def test_communicator_refuses_on_every_rank(monkeypatch):
     versions = iter(["1", "2", "1"])
-    monkeypatch.setattr(startup_check, "facts", lambda _: Facts("host", {"numpy": next(versions)}))
+    monkeypatch.setattr(
+        settings_check, "facts", lambda _: Facts("host", {"numpy": next(versions)})
+    )
 
     def rank(handle):
         with pytest.raises(ClusterError, match=r"numpy: [12] on ranks"):

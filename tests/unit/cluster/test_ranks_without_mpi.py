@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from mpistrat.cluster import start_check
+from mpistrat.cluster import ranks_without_mpi
 from mpistrat.errors import ClusterError
 
 LAUNCHERS = {
@@ -24,7 +24,7 @@ def rank(request, monkeypatch, tmp_path):
     """Give a function that makes this process another rank of one job."""
     for name in [n for n in os.environ if n.startswith(PREFIXES)]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(start_check, "_PARENT", os.getpid())  # pytest's own may be process 1
+    monkeypatch.setattr(ranks_without_mpi, "_PARENT", os.getpid())  # pytest's own may be process 1
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     for item in LAUNCHERS[request.param].items():
         monkeypatch.setenv(*item)
@@ -35,9 +35,9 @@ def rank(request, monkeypatch, tmp_path):
 def test_all_start(rank, tmp_path):
     for number in range(3):
         rank(number)
-        start_check.start()
-    start_check.forget()
-    start_check.forget()  # each rank does
+        ranks_without_mpi.start()
+    ranks_without_mpi.forget()
+    ranks_without_mpi.forget()  # each rank does
     assert not list(tmp_path.iterdir())
 
 
@@ -45,52 +45,52 @@ def test_all_leave(rank, tmp_path):
     for number in range(3):
         assert len(list(tmp_path.iterdir())) == (number > 0)
         rank(number)
-        assert start_check.leave() is None
+        assert ranks_without_mpi.leave() is None
     assert not list(tmp_path.iterdir())
 
 
 def test_who_leaves_sees_who_waits(rank):
     for number in (2, 0):
         rank(number)
-        start_check.start()
+        ranks_without_mpi.start()
     rank(1)
-    assert "rank 1/3 ended before starting MPI, but ranks 0, 2 cannot" in start_check.leave()
+    assert "rank 1/3 ended before starting MPI, but ranks 0, 2 cannot" in ranks_without_mpi.leave()
 
 
 def test_who_starts_sees_who_left(rank):
     rank(1)
-    assert start_check.leave() is None
+    assert ranks_without_mpi.leave() is None
     for number in (0, 2):
         rank(number)
         with pytest.raises(ClusterError, match=rf"rank {number}/3 cannot start MPI: rank 1 ended"):
-            start_check.start()
+            ranks_without_mpi.start()
 
 
 def test_a_rank_may_leave_after_its_error(rank):
     """It no longer waits; so nobody is stopped if all come to the same end."""
     rank(1)
-    start_check.leave()
+    ranks_without_mpi.leave()
     rank(0)
     with pytest.raises(ClusterError):
-        start_check.start()
-    assert start_check.leave() is None
+        ranks_without_mpi.start()
+    assert ranks_without_mpi.leave() is None
 
 
 def test_another_job_is_not_seen(rank, monkeypatch, tmp_path):
     rank(1)
-    start_check.leave()
+    ranks_without_mpi.leave()
     (other,) = tmp_path.iterdir()
     rank(0)
     monkeypatch.setenv("PMIX_NAMESPACE", "another")
-    start_check.start()  # which would raise for a rank of its own job that has left
+    ranks_without_mpi.start()  # which would raise for a rank of its own job that has left
     assert {other} < set(tmp_path.iterdir())
 
 
 def test_what_a_rank_starts_is_no_rank(rank, monkeypatch, tmp_path):
     """Nor is one of several programs that a script starts: who started it has its variables."""
     rank(1)
-    monkeypatch.setattr(start_check, "_is_rank", lambda pid, variable: pid == os.getpid())
-    assert start_check.leave() is None
+    monkeypatch.setattr(ranks_without_mpi, "_is_rank", lambda pid, variable: pid == os.getpid())
+    assert ranks_without_mpi.leave() is None
     assert not list(tmp_path.iterdir())
 
 
@@ -100,32 +100,34 @@ def test_the_environment_of_another_process():
     process.stdin.write(b"up\n")
     process.stdin.flush()
     process.stdout.readline()  # it runs: its environment is in place
-    found = [start_check._is_rank(process.pid, name) for name in ("FIRST", "SOME_RANK", "RANK")]
+    found = [
+        ranks_without_mpi._is_rank(process.pid, name) for name in ("FIRST", "SOME_RANK", "RANK")
+    ]
     process.communicate()
     assert found == [True, True, False]
 
 
 def test_another_parent_is_not_seen(rank, monkeypatch, tmp_path):
     rank(1)
-    start_check.leave()
+    ranks_without_mpi.leave()
     (other,) = tmp_path.iterdir()
     rank(0)
-    monkeypatch.setattr(start_check, "_PARENT", os.getppid())
-    start_check.start()
+    monkeypatch.setattr(ranks_without_mpi, "_PARENT", os.getppid())
+    ranks_without_mpi.start()
     assert {other} < set(tmp_path.iterdir())
-    start_check.forget()
+    ranks_without_mpi.forget()
 
 
 @pytest.mark.parametrize("doubt", ["parent", "child", "folder", "link", "text", "launcher"])
 def test_whatever_is_in_doubt_stops_nobody(rank, monkeypatch, tmp_path, doubt):
     rank(1)
-    start_check.leave()
+    ranks_without_mpi.leave()
     (file,) = tmp_path.iterdir()
     rank(0)
     if doubt == "parent":
-        monkeypatch.setattr(start_check, "_PARENT", 2**30)
+        monkeypatch.setattr(ranks_without_mpi, "_PARENT", 2**30)
     elif doubt == "child":
-        monkeypatch.setattr(start_check, "_OWNER", 1)
+        monkeypatch.setattr(ranks_without_mpi, "_OWNER", 1)
     elif doubt == "folder":
         monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     elif doubt == "link":
@@ -136,5 +138,5 @@ def test_whatever_is_in_doubt_stops_nobody(rank, monkeypatch, tmp_path, doubt):
     else:
         for name in ("PMI_FD", "PMIX_NAMESPACE"):
             monkeypatch.delenv(name, raising=False)
-    start_check.start()
-    assert start_check.leave() is None
+    ranks_without_mpi.start()
+    assert ranks_without_mpi.leave() is None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.system import compiled
+from mpistrat.system import compile_on_demand
 
 SOURCE = 'extern "C" int answer() { return ANSWER; }\n'
 FLAGS = ["-DANSWER=42"]
@@ -41,7 +41,9 @@ def counted(monkeypatch, tmp_path):
     """Return the file to which the compiler writes a line whenever it runs."""
     runs = tmp_path / "runs"
     script = tmp_path / "compiler"
-    script.write_text(f'#!/bin/sh\necho run >> "{runs}"\nexec {compiled.compiler()[0]} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\necho run >> "{runs}"\nexec {compile_on_demand.compiler()[0]} "$@"\n'
+    )
     script.chmod(0o700)
     runs.touch()
     monkeypatch.setenv("CXX", str(script))
@@ -53,17 +55,17 @@ def answer(file: Path) -> int:
 
 
 def test_a_line_says_that_the_compiler_runs_and_only_then(cache, source, caplog):
-    compiled.shared_object(source, FLAGS, "")
+    compile_on_demand.shared_object(source, FLAGS, "")
     (line,) = caplog.messages
     assert line.startswith("compiling answer.cc with ")
     assert str(cache) in line
-    compiled.shared_object(source, FLAGS, "")
+    compile_on_demand.shared_object(source, FLAGS, "")
     assert len(caplog.messages) == 1
 
 
 def test_it_is_compiled_once_into_a_folder_of_ours(cache, source, counted):
-    file = compiled.shared_object(source, FLAGS, "")
-    assert file == compiled.shared_object(source, FLAGS, "")
+    file = compile_on_demand.shared_object(source, FLAGS, "")
+    assert file == compile_on_demand.shared_object(source, FLAGS, "")
     assert file.parent == cache
     assert cache.stat().st_mode & 0o777 == 0o700
     assert counted.read_text().splitlines() == ["run"]
@@ -73,12 +75,12 @@ def test_it_is_compiled_once_into_a_folder_of_ours(cache, source, counted):
 
 def test_other_flags_versions_and_texts_are_compiled_anew(cache, source):
     files = [
-        compiled.shared_object(source, FLAGS, "1"),
-        compiled.shared_object(source, FLAGS, "2"),
-        compiled.shared_object(source, ["-DANSWER=1"], "1"),
+        compile_on_demand.shared_object(source, FLAGS, "1"),
+        compile_on_demand.shared_object(source, FLAGS, "2"),
+        compile_on_demand.shared_object(source, ["-DANSWER=1"], "1"),
     ]
     source.write_text(SOURCE.replace("ANSWER;", "ANSWER + 1;"))
-    files.append(compiled.shared_object(source, FLAGS, "1"))
+    files.append(compile_on_demand.shared_object(source, FLAGS, "1"))
     assert len(set(files)) == 4
     assert [answer(file) for file in files] == [42, 42, 1, 43]
 
@@ -109,9 +111,9 @@ def replace_by_a_link(file: Path) -> None:
     "spoil", [cut_short, change_a_byte, empty, let_others_write, replace_by_a_link]
 )
 def test_a_file_that_cannot_be_trusted_is_replaced(cache, source, counted, spoil):
-    file = compiled.shared_object(source, FLAGS, "")
+    file = compile_on_demand.shared_object(source, FLAGS, "")
     spoil(file)
-    assert compiled.shared_object(source, FLAGS, "") == file
+    assert compile_on_demand.shared_object(source, FLAGS, "") == file
     assert counted.read_text().splitlines() == ["run", "run"]
     assert not file.is_symlink()
     assert answer(file) == 42
@@ -119,25 +121,27 @@ def test_a_file_that_cannot_be_trusted_is_replaced(cache, source, counted, spoil
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_file_of_another_user_is_replaced_and_a_folder_refused(cache, source, counted):
-    file = compiled.shared_object(source, FLAGS, "")
+    file = compile_on_demand.shared_object(source, FLAGS, "")
     os.chown(file, 12345, 12345)
-    assert compiled.shared_object(source, FLAGS, "").stat().st_uid == 0
+    assert compile_on_demand.shared_object(source, FLAGS, "").stat().st_uid == 0
     assert len(counted.read_text().splitlines()) == 2
     os.chown(cache, 12345, 12345)
     with pytest.raises(BackendUnavailableError, match="belongs to another user"):
-        compiled.shared_object(source, FLAGS, "")
+        compile_on_demand.shared_object(source, FLAGS, "")
 
 
 def test_a_folder_that_others_may_write_to_is_refused(cache, source):
     cache.mkdir()
     cache.chmod(0o770)
     with pytest.raises(BackendUnavailableError, match=r"chmod 700 it, or set MPISTRAT_CACHE"):
-        compiled.shared_object(source, FLAGS, "")
+        compile_on_demand.shared_object(source, FLAGS, "")
 
 
 def test_many_at_once_compile_once(cache, source, counted):
     with ThreadPoolExecutor(4) as pool:
-        files = set(pool.map(lambda _: compiled.shared_object(source, FLAGS, ""), range(8)))
+        files = set(
+            pool.map(lambda _: compile_on_demand.shared_object(source, FLAGS, ""), range(8))
+        )
     assert counted.read_text().splitlines() == ["run"]
     assert answer(files.pop()) == 42
     assert not files
@@ -146,16 +150,16 @@ def test_many_at_once_compile_once(cache, source, counted):
 def test_without_a_compiler(cache, source, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(BackendUnavailableError, match=r"none of g\+\+, c\+\+, clang\+\+ is on"):
-        compiled.shared_object(source, FLAGS, "")
+        compile_on_demand.shared_object(source, FLAGS, "")
     monkeypatch.setenv("CXX", "nosuch++ -O3")
     with pytest.raises(BackendUnavailableError, match=r"CXX='nosuch\+\+' is on the PATH"):
-        compiled.shared_object(source, FLAGS, "")
+        compile_on_demand.shared_object(source, FLAGS, "")
 
 
 def test_a_failure_tells_what_the_compiler_said_and_leaves_nothing(cache, source):
     source.write_text("int main() { return nowhere; }\n")
     with pytest.raises(BackendUnavailableError, match=r"(?s)exited with 1:\n.*nowhere"):
-        compiled.shared_object(source, FLAGS, "")
+        compile_on_demand.shared_object(source, FLAGS, "")
     assert [f.suffix for f in cache.iterdir()] == [".lock"]
 
 
@@ -180,7 +184,7 @@ def test_a_compiler_that_takes_too_long_is_ended_with_its_processes(
     monkeypatch.setenv("MPISTRAT_COMPILE_TIMEOUT", "0.5")
     monkeypatch.setenv("CXX", f"sh -c 'sleep 100 & echo $! > {pid}; wait'")
     with pytest.raises(BackendUnavailableError, match=r"sh took longer than 0\.5 s"):
-        compiled.shared_object(source, FLAGS, "")
+        compile_on_demand.shared_object(source, FLAGS, "")
     if sys.platform == "linux":
         assert _ends(int(pid.read_text()))
 
@@ -188,4 +192,4 @@ def test_a_compiler_that_takes_too_long_is_ended_with_its_processes(
 def test_a_folder_that_cannot_be_made(source, monkeypatch, tmp_path):
     monkeypatch.setenv("MPISTRAT_CACHE", str(source / "inside"))
     with pytest.raises(BackendUnavailableError, match=r"cannot compile answer\.cc: .*Not a dir"):
-        compiled.shared_object(source, FLAGS, "")
+        compile_on_demand.shared_object(source, FLAGS, "")

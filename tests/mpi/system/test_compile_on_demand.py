@@ -9,8 +9,8 @@ from helpers.strategy_job import run
 
 BODY = """
 from pathlib import Path
-from mpistrat.system import compiled
-print(compiled.shared_object(Path({source!r}), [], "").exists())
+from mpistrat.system import compile_on_demand
+print(compile_on_demand.shared_object(Path({source!r}), [], "").exists())
 """
 
 pytestmark = pytest.mark.skipif(

@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection
 from typing import NoReturn, TypeVar
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.checking.together import Outcomes, outcomes
+from mpistrat.collectives.checking.raise_on_all import Outcomes, outcomes
 from mpistrat.errors import CheckpointError, CommunicationError, MpistratError, UsageError
 from mpistrat.system.sent_errors import SentError
 
-__all__ = ["Team"]
+__all__ = ["SavingRanks"]
 
 T = TypeVar("T")
 
 
-class Team:
+class SavingRanks:
     """Ranks that take each step together: an error on one rank raises on all.
 
     Parameters

@@ -16,9 +16,9 @@ from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.values import Delegate
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.casting import fitting
-from mpistrat.strategy.variables.indexing import is_basic, rows_within
 from mpistrat.strategy.variables.options import VariableAggregation, VariableSynchronization
 from mpistrat.strategy.variables.scatter import Scattered, check_slices
+from mpistrat.strategy.variables.sharded.indexing import is_basic, rows_within
 from mpistrat.tables.row_ranges import RowRanges
 from mpistrat.types import Array, ArrayLike
 

@@ -1,0 +1,1 @@
+"""Variables whose rows are divided among several parts: made, indexed, looked up."""
