@@ -80,6 +80,7 @@ class Communicator(CollectiveMethods):
         self._at_risk: tuple[Array, Array] | None = None
         self._closing: Work[None] | None = None
         is_job = self._backend.capabilities().processes and self.size > 1
+        # Before the first call: an error in it has to reach the peers, and to end the job.
         if is_job:
             shutdown.watch(self)
         if refusal is not None:
@@ -87,6 +88,7 @@ class Communicator(CollectiveMethods):
         facts = self.allgather_object(settings_check.facts(stacks.start() if is_job else ""))
         settings_check.check(facts)
         self.health.uid = facts[0].uid
+        # Only now is the setting known to be equal: were it not, every header would differ.
         self._gate.has_digests = config.checks()
         if not config.checks():
             self.call_log.recorder.stop()
@@ -95,6 +97,7 @@ class Communicator(CollectiveMethods):
         if is_job:
             log.configure(self.rank, self.size, facts[self.rank].host)
         timeline.follow(self, facts)
+        # After the timeline: the thread of stacks.py flushes one only if it is on by then.
         if is_job:
             self.health.stacks = Stacks(self._gate, facts)
 
@@ -187,6 +190,7 @@ class Communicator(CollectiveMethods):
             raise AssertionError("only fast calls end here")
         self._at_risk = (array, out)  # if this fails, the kernels may still write to them
         steps = self._gate.resume(_allreduce(array, op), fast.carry_on(status, array, out))
+        # The kernels have counted this call (`fast_calls`), so that the engine must not.
         return self._engine.start(self._until(steps, out), self._label, is_counted=False)
 
     def _finish_soon(self, status: int, array: Array, op: str, out: Array) -> Work[Array]:
@@ -215,6 +219,7 @@ class Communicator(CollectiveMethods):
     @label.setter
     def label(self, label: str | None) -> None:
         self._label = label
+        # The fast path looks fingerprints up by this number, which stands for the text.
         if self._backend.fast is not None:
             self._backend.fast.label = text_number(label)
 

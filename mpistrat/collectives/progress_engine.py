@@ -26,13 +26,13 @@ _LOOK_S = 0.02  # between these looks, where works end meanwhile
 _WAY_NAPS = 20  # naps, before a thread that waits takes the lock, for others to take it first
 _NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
 _NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
-_STAY_S = 2e-3  # at first, and
-_SLEEP_S = 0.02  # at most, where the backend itself can wait
+_STAY_S = 2e-3  # how long the backend itself waits, where it can, at first,
+_SLEEP_S = 0.02  # and in long waits, between looks at the clock and at the peers
 _GIVE_UP_TRIES = 8  # each is lost to one more interrupt at most
 
 
 class _Wanted:
-    """A count of the threads that are in its blocks."""
+    """A count of the threads that are inside of its ``with`` blocks."""
 
     def __init__(self) -> None:
         self._inside: deque[None] = deque()  # appending to it and popping are atomic
@@ -93,7 +93,7 @@ class Engine:
         self._program.add(self)
         self._queue: deque[Work[Any]] = deque()
         self._lock = threading.RLock()  # several threads may wait for works of their own
-        self._wanted = _Wanted()  # the lock, by threads that do not have it yet, or only now
+        self._wanted = _Wanted()  # threads that wait for `_lock`, or hold it
 
     @property
     def started(self) -> int:
@@ -136,6 +136,8 @@ class Engine:
         """
         with self._wanted, self._lock:
             if is_counted and self._fast is not None:
+                # In this order: a fast call claims the backend, then reads `is_ready` once more,
+                # and so either withdraws or is seen by `is_busy` here.
                 self._fast.is_ready = False
                 if self._fast.is_busy and not self._queue:
                     return False
@@ -341,6 +343,8 @@ class Engine:
             self._program.progress(self)
             if health.uid:
                 self._program.check(health.uid, self._first(), call_log.in_words)
+        # A peer's deadline has passed in this same call. `_stall` sends it the answer that it
+        # waits for (stall.py): this rank is there, too.
         if waited <= limit and health.peers.is_asked(call_log.sequence):
             error = self._stall(waited)
             if not error.missing:
@@ -355,8 +359,9 @@ class Engine:
         return stall.error(self.gate, waited)
 
     def forget(self, reason: str) -> None:
-        """Have nothing to do with the calls under way: this process is no rank. **Local.**"""
+        """Give up all calls, and tell no peer: this process is no rank of the job. **Local.**"""
         self.health.broken = reason
+        # Without the lock: in a forked child it may be held by a thread that exists no more.
         while self._queue:
             self._queue.popleft().give_up(CommunicationError(reason))
 
@@ -379,6 +384,7 @@ class Engine:
                 if self._fast is not None:
                     self._fast.drop()
                 while self._queue:
+                    # It leaves the queue last: an interrupt in between finds it here again.
                     self._queue[0].give_up(_lost(error))
                     self._queue.popleft()
         except BaseException:  # Ctrl-C again

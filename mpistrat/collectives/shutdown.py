@@ -75,6 +75,7 @@ class _Watch:
 
     def abort_unless_well(self) -> None:
         """End the job here if it cannot end by MPI_Finalize."""
+        # In both cases: the thread of stacks.py must be in no MPI call when MPI is finalized.
         stacks.stop()
         if not self.is_well:
             _leave(self.ended)
@@ -110,6 +111,8 @@ def _tell_why(communicators: list[Communicator]) -> None:
 def _close_all(communicators: list[Communicator]) -> bool:
     """Cross all gates for the last time; return whether all went well."""
     try:
+        # All are started before the first wait: a peer that made them in another order waits in
+        # another one first.
         works = [(communicator, communicator.iclose()) for communicator in communicators]
         for communicator, work in works:
             _wait_for_all(communicator, work)
@@ -136,6 +139,7 @@ def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
         ),
         complain_after_s=limit,
     )
+    # `test` returns true for a failed call, too; this raises its error.
     work.wait()
 
 
@@ -146,6 +150,7 @@ def _leave(communicators: list[Communicator]) -> None:
     So each rank says goodbye only when the launcher has read all that it printed.
     """
     end = time.monotonic() + config.grace_s()
+    # Before the pipes are looked at: this output has to be read by then, too.
     _tell_last_calls(communicators)
     standard_output.wait_until_read(config.grace_s())
     for communicator in communicators:

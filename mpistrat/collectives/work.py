@@ -124,6 +124,7 @@ class Work(Generic[T]):
 
     def advance(self) -> bool:
         """Go as far as is possible without waiting; return whether the call is over."""
+        # The steps read it when they begin a transfer; the communicator may have another since.
         self._engine.call_log.label = self._label
         self._arrive()
         try:
@@ -137,6 +138,7 @@ class Work(Generic[T]):
             self._error = self._engine.take(error)
         else:
             return False
+        # Last: a call that begins overwrites the table of headers, which these steps have read.
         if self._first is not None and self._first.holds_others:
             self._engine.let_others_begin()
         self.done = True
@@ -144,6 +146,7 @@ class Work(Generic[T]):
 
     def _record_end(self, is_done: bool) -> None:
         recorder = self._engine.call_log.recorder
+        # The kernels leave the record of a call that holds the queue under way, for this to end.
         if self._first is None or self._first.holds_others:
             recorder.end(is_done)
         else:  # the backend has recorded it

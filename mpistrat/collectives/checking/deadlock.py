@@ -41,6 +41,7 @@ CREATION_PAUSE_S = 1e-4
 
 _HEAD = struct.Struct("<qqq")
 _ENTRY = struct.Struct("<qq")
+# With the head and the text these fit in a notice (_MOST_TEXT of health/peers.py).
 _MOST_ENTRIES = 40
 
 
@@ -99,6 +100,8 @@ class Program:
             engine.health.peers.listen()
             for rank, notice in sorted(engine.health.peers.blocked.items()):
                 place = _unpack(notice)
+                # A communicator that one side does not list (it is closed, or beyond
+                # _MOST_ENTRIES) proves nothing: the default makes the comparison false.
                 waits_for_me = mine.get(place.uid, place.number) < place.number
                 if waits_for_me and place.calls.get(uid, number) < number:
                     self.say(uid, number, what())  # so that the peer finds the same
@@ -111,6 +114,7 @@ class Program:
         """
         for engine in self._open():
             gate = engine.gate
+            # A communicator in the making has no control yet that could notice it.
             for rank in engine.health.peers.lost() if gate.size == size else ():
                 raise PeerLostError(
                     f"{what} on rank {gate.rank}/{size} cannot finish: the process of rank {rank}"
@@ -121,6 +125,7 @@ class Program:
     def _open(self) -> Iterator[Engine]:
         for engine in list(self._engines):
             health = engine.health
+            # After the last crossing has begun no notice may go out: the peers know their number.
             if health.broken is None and not health.closing and not engine.is_foreign:
                 yield engine
 

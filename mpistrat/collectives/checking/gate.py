@@ -146,6 +146,7 @@ class Gate:
 
     def may_guess(self, nbytes: int) -> bool:
         """Tell whether a result of `nbytes`, if all ranks bring the same, is worth a guess."""
+        # Only digests, with the length in them, show that the others' lengths are not this one's.
         return self.carries_headers and self.has_digests and nbytes <= _MOST_GUESSED
 
     def carry_rows(
@@ -187,6 +188,7 @@ class Gate:
         before = self.call_log.label
         self.call_log.label, self._is_leaving = label, True
         try:
+            # Runs the operation up to its first transfer, whose `_show` sees the flag.
             request = next(steps)
         finally:
             self.call_log.label, self._is_leaving = before, False
@@ -250,6 +252,7 @@ class Gate:
         text = f"{cut(self.call_log.describe(), 500)} at {caller()}"
         if self.health.peers.last_failure:
             text += f", after it failed with {self.health.peers.last_failure}"
+        # All ranks have compared the same table, so that all of them come to this gathering.
         calls = yield from self._gather_texts(text)
         message = mismatch_text(calls, self.rank)
         worst = int(failures.argmax())

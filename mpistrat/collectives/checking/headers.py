@@ -75,6 +75,7 @@ class Headers:
         """Tell whether all show the call of `digest`, each with a length of its own."""
         shown = zip(self._heads[:, 1].tolist(), self.extras.tolist(), strict=True)
         are_calls_equal = all(with_length(digest, length) == word for word, length in shown)
+        # Sequences and failures, words 0 and 2, must agree; else it is a mismatch of another kind.
         return are_calls_equal and bool((self._heads[:, ::2] == self._heads[0, ::2]).all())
 
 

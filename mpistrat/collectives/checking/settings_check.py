@@ -50,6 +50,7 @@ def facts(address: str = "") -> Facts:
         "numpy": np.__version__,
         **config.agreed_settings(),
     }
+    # From 2 on: 0 is no number yet, and 1 stands for creations (deadlock.py).
     return Facts(host_name(), versions, secrets.randbits(62) + 2, timeline.clock(), address)
 
 

@@ -38,6 +38,7 @@ class CallLog:
         self._what: Signature | str = "its creation"
         self.is_crossing = False
         self._turn = self._resumed = 0
+        # The error, and in which call all ranks heard of it: programs may raise it again later.
         self._known: tuple[Exception | None, int] = (None, 0)
 
     # ----------------------------------------------------------------------------- numbers
@@ -91,7 +92,7 @@ class CallLog:
 
     @property
     def _turns(self) -> int:
-        """How many calls this program has come to, which the backend may be ahead of."""
+        """Number of calls that the program has come to; the backend may have begun later ones."""
         return self._turn + (0 if self._fast is None else self._fast.fast_calls)
 
     # ------------------------------------------------------------------------------ in words

@@ -117,6 +117,7 @@ class Health:
         """Give up a wait for good, and tell the peers."""
         if self.broken is None and not self.closed:
             self.broken = short(error)
+            # Those before the one under way are complete: only peers in it or later have to fail.
             self.peers.say_broken(error, self.call_log.sequence - 1)
             self.call_log.recorder.end(is_done=False)
             self.call_log.show_last_calls()

@@ -40,7 +40,7 @@ class _Notes:
         self.is_inside = self._is_over = False
 
     def open(self) -> None:
-        """Get ready, unless this process is so. It has to be the main thread that notes."""
+        """Open the pipe, once in a process. Signals are noted for its main thread only."""
         if self._descriptor == _NONE:
             self._read, self._descriptor = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             self._poll = select.poll()  # of the main thread only
@@ -59,7 +59,10 @@ class _Notes:
             self.is_inside = self._is_over = False
 
     def start(self) -> bool:
-        """Let Python note signals from now on; return False if somebody else lets it do so."""
+        """Have Python write signals to the pipe from now on; return whether it does.
+
+        Not where the program has a wakeup descriptor of its own, which it keeps.
+        """
         if not self._is_over:  # an interrupt came between the end of the last call and this
             self._clear()
         self._is_over = False

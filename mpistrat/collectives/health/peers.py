@@ -22,6 +22,7 @@ __all__ = ["Peers", "cut", "decode", "short"]
 _NOTICE = struct.Struct("<cqqq")
 _FAILED, _BROKEN, _TANGLED, _STALLED, _LEAVING, _BLOCKED = b"F", b"B", b"T", b"S", b"L", b"W"
 _ENDED = b"E"  # not of the sender's end, but of another's
+# Bytes. With the head they fit in a notice of any backend, which has 2 kB.
 _MOST_TEXT = 1200
 
 
@@ -78,6 +79,7 @@ class Peers:
 
     def say_broken(self, error: BaseException, completed: int) -> None:
         """Tell that this rank makes no more calls after `completed` ones."""
+        # A few ranks only watch each process (udp_probe.py); the others hear of its end here.
         for rank in sorted(self.ended):
             self._say(_ENDED, completed, rank)
         kind = _TANGLED if isinstance(error, MismatchError) else _BROKEN
@@ -98,6 +100,7 @@ class Peers:
 
     def _say(self, kind: bytes, number: int, origin: int = -1, data: bytes = b"") -> None:
         if self.size > 1:
+            # The closing call's header shows this count, and each peer waits for that many.
             self.announced += 1
             head = _NOTICE.pack(kind, self.failures, number, origin)
             self._control.notices.announce(head + data[:_MOST_TEXT])
@@ -138,6 +141,7 @@ class Peers:
 
     def check(self, sequence: int) -> None:
         """Raise if a peer can never reach call `sequence`, in which this rank waits."""
+        # First what a peer has said of its end, as it gives a reason; an ended process gives none.
         self._check_troubles(sequence)
         lost = self._control.liveness.ended(sequence)
         for rank in lost:

@@ -122,6 +122,7 @@ def kind_of(signature: Signature, label: str | None) -> Kind:
 
 def text_number(text: str | None) -> int:
     """Return the number that stands for `text` in records."""
+    # Without the lock at first: each change of a label comes here, and texts are only added.
     number = _NUMBERS.get(text or "")
     if number is None:
         with _lock:
@@ -209,6 +210,7 @@ class PythonRing:
 
     def read(self, first: int) -> list[tuple[int, ...]]:
         """See `Ring`."""
+        # Of a copy: the thread of stacks.py reads while calls are added.
         return [tuple(row) for row in list(self._rows) if row[0] >= first]
 
     def keep(self, start: int) -> None:
@@ -240,6 +242,8 @@ class Recorder:
     def begin(self, sequence: int, kind: Kind, nbytes: int | None) -> None:
         """Record that a call begins."""
         if self.ring is not None:
+            # A call that is still under way here has succeeded: ended now, it can be handed on
+            # before the ring, half full of unread records, overwrites one.
             if self._sink is not None and self.ring.end(_DONE):
                 self.drain()
             brought = kind.nbytes if nbytes is None else nbytes

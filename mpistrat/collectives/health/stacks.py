@@ -89,6 +89,7 @@ class _Listener:
 
     def _look(self) -> None:
         timeline.flush()
+        # `stop_questions` waits for this to end, after which MPI may be finalized.
         with self._lock:
             self._questions = {uid: one for uid, one in self._questions.items() if one.is_open}
             for questions in self._questions.values():

@@ -176,6 +176,8 @@ class Timeline:
 
 
 def _open(path: Path) -> FileIO:
+    # No mode of `open` makes a missing file, keeps an old one and writes in the middle of it.
+    # Unbuffered, so that a block of events is one write.
     return FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
 
 
