@@ -124,6 +124,7 @@ def _check_dtype(array: Array) -> None:
             f"array of dtype {dtype.str} is not in this machine's byte order; expected a native"
             " one: convert it with array.astype(array.dtype.newbyteorder('='))"
         )
+    # By its name: `import mpistrat` must not import ml_dtypes, which defines it.
     if dtype.name != "bfloat16":
         raise ArgumentTypeError(
             f"array of dtype {dtype} cannot be sent between ranks; expected {_NAMES}; convert it"

@@ -85,6 +85,8 @@ class HierarchicalBackend(ShmBackend):
             shm = ShmBackend.over(mpi, timeout)
             shm.name = cls.name
             return shm
+        # By UDP, which only the exchange of MPI's headers starts by itself. The ranks of this node
+        # are left out: the node's own backend has their pidfds.
         mpi.watch(timeout, nodes.mates)
         local = mpi.split(nodes.index if len(nodes.mates) > 1 else None, timeout)
         node, wire, complaint = None, None, ""
@@ -92,7 +94,9 @@ class HierarchicalBackend(ShmBackend):
             node = None if local is None else ShmBackend.over(local, timeout)
             wire = _open_wire(mpi, nodes, node)
         except BackendUnavailableError as error:
+            # Not raised yet: ranks of other nodes wait for this one in the all-reduce below.
             complaint = f"the node of rank {mpi.rank}: {error}"
+        # The others bring zeros, so that the reduction by "or" hands on rank 0's figures.
         mine = _tuning(nodes) if mpi.rank == 0 else WireTuning()
         told = np.array([bool(complaint), *astuple(mine)], np.int64)
         with bootstrap.kept(told):
@@ -164,6 +168,8 @@ def _open_wire(mpi: MpiBackend, nodes: Nodes, node: ShmBackend | None) -> Any:
         The kernels cannot call this MPI library.
     """
     functions = mpi.for_kernels(_FIRST_TAG)
+    # The kernels are compiled without mpi.h and pass handles as words; a message shows whether
+    # this library takes them.
     if not kernels().can_call_mpi(functions, mpi.rank):
         raise BackendUnavailableError("MPI did not deliver a message that the kernels sent")
 

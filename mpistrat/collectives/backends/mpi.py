@@ -42,6 +42,7 @@ _OPS = {
     "or": "BOR",
     "xor": "BXOR",
 }
+# Bools travel as bytes of 0 and 1: BOR and BAND keep them so, where a sum would not.
 _BOOL_OPS = {**_OPS, "sum": "BOR", "max": "BOR", "prod": "BAND", "min": "BAND"}
 _DATA_TAG = 2  # 1 is of the notices (mpi_support/control.py), 16 and more of the kernels
 
@@ -77,6 +78,7 @@ class MpiBackend:
         """Duplicate `comm`, with a deadline: another rank may never come here."""
         from mpi4py import MPI
 
+        # Before the first wait: a rank whose program ends in it must take the job with it.
         if MPI.COMM_WORLD.size > 1:
             shutdown.install()
         try:
@@ -86,6 +88,8 @@ class MpiBackend:
                 f"MPI cannot make another communicator on rank {comm.rank}/{comm.size}: {error};"
                 " close() strategies that are not used any more"
             ) from error
+        # Ranks compare how many creations each has begun (deadlock.py), which works only where all
+        # ranks of the job take part in each.
         if comm.size == MPI.COMM_WORLD.size:
             are_all_here = deadlock.Creation(comm.size).wait_until(request.Test, timeout)
         else:
@@ -95,6 +99,7 @@ class MpiBackend:
                 f"rank {comm.rank}/{comm.size} waited {timeout:.0f} s for all ranks to make"
                 " this strategy or communicator; make it on every rank of comm"
             )
+        # Whatever handler `comm` has: MPI's default one ends the job without an exception.
         duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         return cls(duplicate)
 
@@ -156,6 +161,7 @@ class MpiBackend:
         """MPI_Iallreduce by chunks."""
         send, mpi_op = self._operation(send, op)
         recv, _ = self._operation(recv, op)
+        # MPI forbids one buffer in both places, and has IN_PLACE for that.
         is_in_place = send.ctypes.data == recv.ctypes.data
         for part in _chunks(send.size):
             source = self._mpi.IN_PLACE if is_in_place else send[part]
@@ -178,6 +184,7 @@ class MpiBackend:
 
     def reduce_scatter(self, send: Array, recv: Array, counts: Sequence[int], op: str) -> Steps:
         """MPI_Ireduce_scatter, or chunked reductions to each rank."""
+        # Equal on all ranks, as the shapes are, so that all take the same branch.
         if send.size > config.MAX_COUNT:
             for root, piece in enumerate(_pieces(send, counts)):
                 yield from self.reduce(piece, recv if root == self.rank else None, op, root)
@@ -246,6 +253,7 @@ class MpiBackend:
         most: int | None = None,
     ) -> Steps:
         """MPI_Ialltoallv; chunked messages between two ranks if any rank's array is long."""
+        # A rank sees its own counts only, and all must take the same branch.
         is_long = np.array([max(send.size, recv.size) > config.MAX_COUNT], np.uint8)
         yield self._comm.Iallreduce(self._mpi.IN_PLACE, is_long, self._mpi.MAX)
         if not is_long[0]:
@@ -259,6 +267,7 @@ class MpiBackend:
 
     def _transfer(self, outgoing: dict[int, Array], incoming: dict[int, Array]) -> Steps:
         """Send and receive pieces of any length, chunk by chunk, all pairs at once."""
+        # All chunks have one tag: messages between two ranks are received in the order of sending.
         requests = [
             self._comm.Irecv(self._spec(piece[part]), rank, _DATA_TAG)
             for rank, piece in incoming.items()

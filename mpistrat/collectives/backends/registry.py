@@ -101,6 +101,7 @@ def _control(backend: Backend, comm: Any) -> Control:
     """Return the backend's own control; that of MPI (or of threads) if it brings none."""
     if isinstance(backend, HasControl):
         return backend.control
+    # Over a duplicate of its own: its messages cannot meet those of the backend.
     name = "mpi" if mpi.is_mpi_comm(comm) else "threads"
     return _control(_load(name).open(comm, config.timeout_s()), comm)
 

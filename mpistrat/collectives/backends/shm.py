@@ -97,6 +97,7 @@ class ShmBackend:
         try:
             return cls.over(mpi, timeout)
         except BackendUnavailableError:
+            # Collective, as it frees the duplicate: all ranks have this error.
             mpi.control.close()
             raise
 

@@ -50,6 +50,7 @@ class ThreadWorld:
 
     def is_full(self, number: int) -> bool:
         """Tell whether all ranks have posted in round `number`."""
+        # Without the lock: the round stays until this rank, too, has read it.
         return len(self._rounds[number]) == self.size
 
     def read(self, number: int) -> list[Any]:
@@ -96,6 +97,7 @@ class ThreadsBackend:
         self._world = comm.world
         self.rank, self.size = comm.rank, comm.world.size
         self._round = 0
+        # In a world of its own, since headers are numbered by rounds apart from those of the data.
         self.control = _control(comm.duplicate())
 
     @classmethod
@@ -112,6 +114,7 @@ class ThreadsBackend:
 
     def capabilities(self) -> Capabilities:
         """Everything, since NumPy does it."""
+        # A mean is a sum here, divided above all backends that are not exact (reduction_ops.py).
         ops = frozenset(OPS) - {"mean"}
         return Capabilities(
             ("CPU",), DTYPES, ops, in_place=True, asynchronous=False, processes=False
@@ -122,8 +125,10 @@ class ThreadsBackend:
         return private_memory(self, nbytes, is_shared)
 
     def _exchange(self, value: Any) -> Steps:
+        # Each rank counts for itself: all post the same rounds in the same order.
         self._round += 1
         number = self._round
+        # A copy, as all callers give: this rank may change its array once its own call is over.
         self._world.post(number, self.rank, value)
         yield _Round(self._world, number)
         return self._world.read(number)
@@ -227,6 +232,7 @@ class _HeaderRound(_Round):
     def Test(self) -> bool:  # noqa: N802 - see Request
         is_full = super().Test()
         if is_full:
+            # Read once: the engine tests no more after True, and the last reader drops the round.
             np.stack(self._world.read(self._number), out=self._table)
         return is_full
 
@@ -235,6 +241,7 @@ class _ThreadNotices:
     """Notices as mail."""
 
     def __init__(self, comm: ThreadComm) -> None:
+        # No lock: appending and popping are atomic, and each mail has one reader.
         self._mail, self._rank = comm.world.mail, comm.rank
 
     def announce(self, notice: bytes) -> None:

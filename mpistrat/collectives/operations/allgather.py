@@ -27,6 +27,7 @@ def _steps(gate: Gate, source: Array, axis: int) -> Steps:
     signature = Signature("allgather", None, source.dtype, agreed, None, axis)
     rows, length = to_rows(source, axis), source.shape[axis]
     lengths, counts, transfer = [length] * gate.size, [rows.size] * gate.size, None
+    # Guess that all ranks bring as many rows: then the data travels with the headers.
     if gate.may_guess(source.nbytes * gate.size):
         everything = np.empty(rows.size * gate.size, source.dtype)
         transfer = partial(gate.backend.allgather, rows, everything, counts)

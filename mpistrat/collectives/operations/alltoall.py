@@ -62,6 +62,7 @@ def _steps(gate: Gate, source: Array, lengths: list[int], axis: int) -> Steps:
     length = source.shape[axis] if is_even else _UNEVEN
     if (yield from gate.carry_rows(signature, length, transfer, source.nbytes)):
         return from_rows(received, source.shape[axis], source, axis)
+    # The guess was wrong, or there was none: each pair of ranks exchanges its length first.
     incoming = np.empty(gate.size, np.int64)
     ones = [1] * gate.size
     yield from gate.backend.alltoall(np.array(lengths, np.int64), incoming, ones, ones)

@@ -75,6 +75,7 @@ def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -
     if gate.carries_headers:
         return (yield from _by_pieces(gate, sources, op, signature, outs))
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
+    # Equal on all ranks: it follows from what the signature compares.
     plan = list(buckets(sources, op, nbytes))
     packed = [_pack(sources, members, op) for members in plan]
     if len(packed) == 1 and packed[0].nbytes <= gate.inline_bytes:
@@ -102,9 +103,11 @@ def _by_pieces(
     """Reduce without packing: the backend reads the arrays where they lie, dtype by dtype."""
     groups = _groups(gate, sources, op)
     mine = [[sources[i] for i in members] for members in groups.values()]
+    # Converted before the first transfer, whose results may overlap sources of another group.
     sends = [_sends(own, how.dtype) for own, (how, _) in zip(mine, groups, strict=True)]
     results: list[Array] = [np.empty(0)] * len(sources)
     if not groups:
+        # An empty list is a call like any other, which the peers compare.
         yield from gate.cross(signature)
     for number, (key, members) in enumerate(groups.items()):
         pieces = _landings(gate, sends[number], [outs[i] for i in members])

@@ -30,6 +30,7 @@ def _steps(gate: Gate, source: Array, root: int, axis: int) -> Steps:
     rows, length, is_root = to_rows(source, axis), source.shape[axis], gate.rank == root
     lengths, counts, transfer = [length] * gate.size, [rows.size] * gate.size, None
     everything = None
+    # Guess that all ranks bring as many rows: then the data travels with the headers.
     if gate.may_guess(source.nbytes * gate.size):
         everything = np.empty(sum(counts), source.dtype) if is_root else None
         transfer = partial(gate.backend.gather, rows, everything, counts, root)

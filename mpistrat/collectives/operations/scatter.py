@@ -55,6 +55,7 @@ def _steps(gate: Gate, source: Array | None, root: int, axis: int) -> Steps:
     share = None
     if form is not None and gate.may_guess(form.nbytes):
         share = _Share(gate, form, source, axis)
+    # No digest is 0: where one rank has no guess, all ranks find that the guesses differ.
     guess = 0 if share is None else share.number
     transfer = None if share is None else share.transfer(root)
     is_right = yield from gate.carry_rows(signature, guess, transfer, nbytes)

@@ -93,6 +93,7 @@ class NativeFastCalls:
         if status != WAITING:
             self._node.end()  # its headers are still to be read, by this call before any other
         yield call
+        # Up to here this generator has kept them alive: the kernels read and write them.
         del arrays
         if call.status == MISMATCH:
             raise HeadersDiffer

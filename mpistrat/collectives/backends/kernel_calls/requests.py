@@ -43,6 +43,7 @@ class Spec:
         native = kernels()
         first = next(iter((*self.send, *self.recv)), None)
         itemsize = 1 if first is None else first.itemsize
+        # The kernels take a mean as a sum with a divisor.
         is_mean = self.op == "mean"
         return native.Described(
             *(self.kind, _OPS["sum" if is_mean else self.op]),
@@ -63,6 +64,7 @@ class Call(SleepingRequest):
 
     def detach(self) -> None:
         """Let a native thread carry on with the call."""
+        # Only what has begun: the kernels' thread begins the calls of its queue, and no others.
         if self._spec is None and self.status == WAITING:
             self._node.detach()
 

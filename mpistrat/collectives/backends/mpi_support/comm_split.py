@@ -37,6 +37,7 @@ def split(comm: Any, color: int, timeout: float, may_thread: bool) -> Any:
         f"rank {comm.rank}/{comm.size} waited {timeout:.0f} s for all ranks to divide themselves"
         " by nodes, as they make this strategy or communicator; look what the others do"
     )
+    # Python raises OverflowError for longer ones.
     timeout = min(timeout, threading.TIMEOUT_MAX)
     if not may_thread:
         watchdog = threading.Timer(timeout, _end, [complaint])
@@ -77,4 +78,5 @@ def _end(complaint: str) -> None:
     sys.stdout.flush()
     sys.stderr.write(f"[mpistrat] {complaint}\n")
     sys.stderr.flush()
+    # The main thread is inside of MPI_Comm_split, and would not see an exception.
     os._exit(1)

@@ -65,6 +65,7 @@ class MpiWatch(Probe):
         """Watch the processes of the other ranks but `near`. **Collective.**"""
         if self._size == 1:
             return
+        # A place has 128 bits, for which MPI has no integer.
         mine = np.array(divmod(udp.here(), 1 << 64), np.uint64)
         table = np.empty(2 * self._size, np.uint64)
         with bootstrap.kept(mine, table):
@@ -153,6 +154,7 @@ class _MpiNotices:
         status = self._mpi.Status()
         message = None
         with excused(self._comm, self._mpi.Exception):
+            # A matched probe: no other thread can receive that message before `Recv` does.
             message = self._comm.Improbe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status)
         if message is None:
             return None

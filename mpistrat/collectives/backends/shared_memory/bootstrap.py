@@ -69,8 +69,10 @@ def meet(
         On all ranks: some cannot take part, or do not see the memory of rank 0.
     """
     me = Process.current()
+    # The refusal comes last, since it is free text that may have tabs.
     here = "\t".join([host_name(), str(me.pid), me.namespace, f"{_cpus():x}", refusal or ""])
     rows = [row.split("\t", 4) for row in run(exchange(backend, here), timeout, backend)]
+    # On rows that all ranks have alike, so that all raise or none does.
     _check_rows(rows)
     found = run(share(backend, nbytes(backend.size)), timeout, backend)
     mine = _tunings(backend.size) if backend.rank == 0 else {}
@@ -138,6 +140,8 @@ def _share(
             made, complaint = _take_part(backend, nbytes, offers[0], made)
         complaints = [text for text in (yield from exchange(backend, complaint)) if text]
     finally:
+        # Once all have mapped it or reported why not, and where the wait was given up: a name in
+        # /dev/shm would outlive the job.
         if made is not None:
             made.release_name()
     return (None, complaints[0]) if complaints else (made, "")

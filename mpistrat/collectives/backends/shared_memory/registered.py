@@ -81,6 +81,8 @@ class Registered:
         region = self._node.add_region([segment.address + start for start in starts], part)
         self._segments[region] = segment
         array: Array = segment.view(starts[backend.rank], nbytes)
+        # All views have this base, which goes with the last one, in any thread: so only a number
+        # is noted then, in one atomic step.
         weakref.finalize(array.base, self._unused.add, region).atexit = False
         return array
 

@@ -155,6 +155,7 @@ def open_existing(path: str, nbytes: int, nonce: str) -> Segment:
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
+        # Elsewhere, such as in another PID namespace, the path may name another process's file.
         if os.fstat(fd).st_size != nbytes + _NONCE_BYTES:
             raise OSError(f"{path} is another file here")
         segment = Segment(fd, path, nbytes)
