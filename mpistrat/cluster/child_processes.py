@@ -75,6 +75,7 @@ def is_child() -> bool:
     """Tell whether a rank that runs MPI started this process, and no launcher did since."""
     pid, _, rest = os.environ.get(_MARK, "").partition(" ")
     start, _, identity = rest.partition(" ")
+    # Other variables than the rank's: a launcher has started this process since, for another job.
     if not pid.isdigit() or int(pid) == os.getpid() or identity != _identity():
         return False
     ancestor = _process(os.getpid())

@@ -33,6 +33,7 @@ def variables() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith(_LAUNCH_PREFIXES) and not name.startswith(_SETTINGS)
     }
+    # In an allocation, outside of a step, Slurm sets variables, too, but has started no ranks.
     is_step = all(name in os.environ for name in _SLURM_STEP)
     return found | {name: os.environ[name] for name in _SLURM_STEP if is_step}
 

@@ -45,6 +45,7 @@ def world() -> Any:
     expected = expected_size()
     is_first = "mpi4py.MPI" not in sys.modules and not config.allows_singleton()
     if is_first and expected is not None and expected[1] > 1:
+        # Before the import, which would wait for a rank that has ended without MPI.
         ranks_without_mpi.start()
     try:
         from mpi4py import MPI  # starts MPI, which waits for all ranks

@@ -57,6 +57,7 @@ def _end() -> None:
         sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(1)
     elif _leaving.is_wanted:
         standard_output.flush()
+        # Past mpi4py's exit handler, which would call MPI_Finalize.
         os._exit(ending.statuses[-1] if ending.statuses else 0)
 
 
@@ -68,6 +69,7 @@ def _end_without_mpi(is_failure: bool) -> None:
     else:
         return
     standard_output.wait_until_read()
+    # The launcher ends the job for a rank that a signal ends; a handler would prevent that.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -23,6 +23,7 @@ from mpistrat.system import process_status
 
 __all__ = ["forget", "leave", "start"]
 
+# Read at import, since a fork, or the end of the launcher, changes them.
 _OWNER, _PARENT = os.getpid(), os.getppid()
 _JOB_VARIABLES = ("PMIX_NAMESPACE", "PALS_APID", "FLUX_JOB_ID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 _HYDRA_VARIABLES = ("PMI_FD", "PMI_PORT")  # it names no job, but starts its ranks by one process
@@ -78,6 +79,7 @@ def _sign(state: str) -> dict[int, str]:
     path, me = _path(), expected_rank()
     if path is None or me is None or _is_rank(_PARENT, me[0]):
         return {}
+    # The folder is for all users: never follow a link that somebody else has put there.
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file:

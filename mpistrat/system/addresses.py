@@ -87,6 +87,7 @@ def reachable_host(allgather: Callable[[Any], list[Any]]) -> str:
     others = [one for one in dict.fromkeys(machines) if one != me]
     unknown = [one.name for one in (*others, me) if not me.knows(one.name)]
     address = me.address_for(others)
+    # Decided from what all ranks see: all use names, or all addresses, or all raise.
     facts = allgather((unknown, address))
     if not any(names for names, _ in facts):
         return me.name
@@ -107,6 +108,7 @@ def usual_address() -> str:
     That of its default route, else of its first interface, else the loopback's.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, suppress(OSError):
+        # Connecting a UDP socket chooses the route, and so the own address, without a packet.
         sock.connect(_ELSEWHERE)
         return str(sock.getsockname()[0])
     interfaces = Machine.here().interfaces
@@ -114,6 +116,7 @@ def usual_address() -> str:
 
 
 def _ask(sock: socket.socket, what: int, name: str) -> str:
+    # struct ifreq has 16 bytes for the name, with a zero at the end.
     answer = fcntl.ioctl(sock.fileno(), what, struct.pack("256s", name.encode()[:15]))
     return socket.inet_ntoa(answer[20:24])
 

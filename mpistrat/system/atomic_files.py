@@ -49,7 +49,9 @@ def replace_whole(path: Path, data: bytes) -> None:
     with beside(path) as own:
         with own.open("wb") as file:
             file.write(data)
+            # Flushed before the rename: after a crash the path could name an empty file.
             file.flush()
             os.fsync(file.fileno())
         own.replace(path)
+    # The rename changes the folder, which has to reach the disk, too.
     sync(path.parent)

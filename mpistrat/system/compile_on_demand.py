@@ -64,6 +64,7 @@ def shared_object(source: Path, flags: Sequence[str], made_for: str) -> Path:
         target = folder / f"{source.stem}-{digest[:32]}.so"
         if not _is_sound(target):
             with _locked(target.with_suffix(".lock")):
+                # Again: another process may have built it while this one waited for the lock.
                 if not _is_sound(target):
                     _announce(source, folder)
                     _build(source, flags, target)
@@ -142,13 +143,16 @@ def _locked(file: Path) -> Iterator[None]:
 
 def _build(source: Path, flags: Sequence[str], target: Path) -> None:
     command = compiler()
+    # In the same folder, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
         built = Path(folder) / target.name
         arguments = ["-shared", "-fPIC", str(source), "-o", str(built), *flags]
         _run([*command, *arguments], config.compile_timeout_s())
         digest = hashlib.sha256(built.read_bytes()).digest()
+        # The loader goes by the ELF headers, and ignores what follows the last section.
         with built.open("ab") as file:
             file.write(digest)
+        # Whatever the umask is: a file that others may write to is not sound.
         built.chmod(0o700)
         built.replace(target)
 
@@ -179,6 +183,7 @@ def _output(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
         try:
             said, _ = process.communicate(timeout=timeout_s)
         except BaseException:
+            # Its own session is its process group: g++ does the work in child processes.
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return process.returncode, said

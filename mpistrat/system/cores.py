@@ -38,16 +38,19 @@ def quota(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> float | None:
 def _limits(line: str, mount: Path) -> Iterator[float]:
     """Yield the CPU limits of a cgroup and of its parents, for cgroups version 1 or 2."""
     _, controllers, name = line.split(":", 2)
+    # Version 2 has one line, which names no controllers.
     if controllers and "cpu" not in controllers.split(","):
         return
     root = mount / controllers
     group = root / name.lstrip("/")
+    # A parent's limit holds for all groups below it.
     for folder in (group, *group.parents):
         if folder.is_relative_to(root):
             text = _text(folder / "cpu.max") or (
                 f"{_text(folder / 'cpu.cfs_quota_us')} {_text(folder / 'cpu.cfs_period_us')}"
             )
             words = text.split()
+            # "max", or -1 in version 1, is no limit, and no digits.
             if len(words) == 2 and all(word.isdigit() for word in words):
                 yield int(words[0]) / int(words[1])
 
@@ -81,4 +84,5 @@ def fair_share(
     share = sum(1 / sum(core in cores for cores in on_machine) for core in mine)
     if limit is not None:
         share = min(share, limit / len(on_machine))
+    # A sum of thirds may be slightly less than a whole core.
     return max(1, int(share + 1e-6))

@@ -86,6 +86,7 @@ def register(phase: Phase, run: Callable[[], object]) -> None:
 def _run_until(last: Phase) -> None:
     """Call the hooks of all phases up to `last` that have not been called."""
     while (hook := _next(last)) is not None:
+        # Before it runs: one that fails would be called again and again.
         _hooks.remove(hook)
         try:
             hook.run()

@@ -112,6 +112,7 @@ class JobFolder:
         name = secrets.token_hex(6)
         self.ensure()
         note = self.path / f"{_NOTE}{name}"
+        # Before the folder: a kill in between leaves a spare note, not a folder without one.
         note.write_text(str(parent / f"{_HIDDEN}{name}"))
         try:
             with hidden_folder(parent, name) as made:
@@ -184,6 +185,7 @@ def _remove_unless_in_use(folder: Path) -> None:
             return
         for note in folder.glob(f"{_NOTE}*"):
             hidden = Path(note.read_text())
+            # Only a folder of the note's own name: a damaged note must not remove anything else.
             if hidden.name == _HIDDEN + note.name[len(_NOTE) :] and _is_own_folder(hidden):
                 shutil.rmtree(hidden, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)

@@ -127,6 +127,7 @@ def _existing(folder: Path) -> Path:
 def _inherited(folder: Path) -> _Inherited:
     """Return the attributes that new files inherit from a folder: file system, group, others."""
     status = folder.stat()
+    # Without the bit new files get the process's group, in whichever folder.
     group = status.st_gid if status.st_mode & stat.S_ISGID else -1
     return status.st_dev, group, tuple(_attribute(folder, name) for name in _ATTRIBUTES)
 

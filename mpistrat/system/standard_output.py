@@ -59,6 +59,7 @@ def _unread(descriptor: int) -> int | None:
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISFIFO(mode):
+            # Linux answers at the writing end of a pipe, too.
             return _ask(descriptor, termios.FIONREAD)
         return _ask(descriptor, termios.TIOCOUTQ) if stat.S_ISSOCK(mode) else None
     except OSError:  # closed, or a kind of socket that does not tell

@@ -45,6 +45,7 @@ def wait_until(
     let_pass = _as_function(pause)
     start, waited_s = time.monotonic(), 0.0
     while not test():
+        # Before the deadline is looked at: that a peer has failed says more than a late wait.
         if look is not None:
             look(waited_s)
         if waited_s > timeout_s:

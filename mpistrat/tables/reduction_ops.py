@@ -78,6 +78,7 @@ def result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 @lru_cache(maxsize=256)
 def widened(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype in which `op` is accumulated."""
+    # By size: bfloat16, which is ml_dtypes's, has the kind V.
     if dtype.itemsize == 2 and dtype.kind not in "iu":
         return np.dtype(np.float32)
     if op == "mean" and dtype.kind in "biu":

@@ -71,6 +71,7 @@ class RowRanges:
         """Return the index of the range of each of `rows`, of shape [n]."""
         each, more = divmod(self.count, len(self))
         if self._is_divided and each:  # many times faster than to search
+            # The first `more` ranges have one row more: the larger of the two quotients is right.
             parts: Array = np.maximum(rows // (each + 1), (rows - more) // each)
             return parts
         return np.searchsorted(self._bounds, rows, side="right")

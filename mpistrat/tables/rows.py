@@ -49,6 +49,7 @@ def take_rows(table: Array, rows: Array, out: Array) -> int:
         return int(kernels().take_rows(table, rows, out))
     wrong = first_wrong(rows, len(table))
     if wrong == DONE:
+        # The indices are checked; with mode="raise" NumPy would write into a copy of `out` first.
         np.take(table, rows, axis=0, out=out, mode="clip")
     return wrong
 
@@ -103,6 +104,7 @@ def _add(table: Array, rows: Array, values: Array, dtype: np.dtype[Any]) -> None
     if dtype == table.dtype or table.dtype.kind not in "fV":  # V: bfloat16
         np.add.at(table, rows, values)
         return
+    # `np.add.at` on a half type would round after each addition.
     once, places = np.unique(rows, return_inverse=True)
     sums = table[once].astype(dtype)
     np.add.at(sums, places, values.astype(dtype))

@@ -151,6 +151,7 @@ class AdagradRule(Rule):
         """Return the gradient over the root of the sum of its squares."""
         total = slots["accumulator"]
         total += gradient * gradient
+        # Epsilon is within the root, as in Keras.
         return gradient * -learning_rate / np.sqrt(total + self.epsilon)
 
 
@@ -176,5 +177,7 @@ class AdamRule(Rule):
         if self.amsgrad:
             largest = slots["velocity_hat"]
             second = np.maximum(largest, second, out=largest)
+        # As in Keras, epsilon is added to the root before the correction of its bias.
         scale = learning_rate * np.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+        # A Python float: a NumPy one of 64 bits would make float32 arrays float64.
         return first * float(-scale) / (np.sqrt(second) + self.epsilon)

@@ -41,6 +41,7 @@ def opened(pid: int) -> int | None:
     """
     try:
         return os.pidfd_open(pid)
+    # It is an OSError, which the next clause takes for a missing feature.
     except ProcessLookupError:
         raise
     except (AttributeError, OSError):

@@ -35,6 +35,7 @@ def has_ended(tag: int) -> bool:
         return True
     if tag not in _watched:
         _watched[tag] = _watch(tag)
+    # Another thread may have removed it since, when it found that the process has ended.
     watched = _watched.get(tag)
     found = _has_ended_by_status(tag) if watched is None else pidfd.is_readable(watched.fd)
     if found:
@@ -81,6 +82,7 @@ def _has_ended_by_status(tag: int) -> bool:
     except OSError:
         return False
     known = _bits(tag)
+    # 0: the process had no /proc to read its start from. Another start: the number is used again.
     return status.has_ended or known not in (0, _bits(status.start))
 
 
@@ -94,6 +96,7 @@ def _is_missing(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
+    # It exists, and is another user's.
     except PermissionError:
         pass
     return False

@@ -183,6 +183,7 @@ def _opened() -> socket.socket:
     sock.setblocking(False)
     code = ctypes.create_string_buffer(_DROP, len(_DROP))
     program = struct.pack("@HP", 1, ctypes.addressof(code))
+    # Before the port is bound, so that nothing is ever queued.
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
     sock.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
     sock.bind(("", 0))
