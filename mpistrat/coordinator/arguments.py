@@ -61,6 +61,7 @@ def pack_arguments(
     if needed:
         for value in needed:
             value.raise_error()
+        # map_nest() visits leaves in the order of flatten(), so these count places in `needed`.
         numbers = iter(range(len(needed)))
         args, kwargs = map_nest(
             lambda leaf: _Place(next(numbers)) if isinstance(leaf, RemoteValue) else leaf,

@@ -135,4 +135,5 @@ class SidecarEvaluator:
 
     def _evaluate_all(self) -> bool:
         self._evaluations.follow(self._chief.wait)
+        # With max_evaluations the training may go on: an evaluator that leaves counts as lost.
         return self._chief.serve()

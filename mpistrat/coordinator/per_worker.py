@@ -61,6 +61,8 @@ class Resource:
         return _found, (self.number,)
 
     def _make_everywhere(self, make: Callable[[], Any]) -> None:
+        # A function that held `self` would keep it alive, since the chief keeps the functions that
+        # it has sent: workers would never be told to drop what they made.
         number = self.number
 
         def keep() -> None:

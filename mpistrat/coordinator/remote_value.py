@@ -56,6 +56,7 @@ class RemoteValue:
         self.raise_error()
         packed = self._packed  # another thread may fetch it, too
         if packed is not None:
+            # The value first: a thread that finds nothing packed returns it.
             self._value, self._packed = pickle.loads(packed), None
         return self._value
 
@@ -90,6 +91,7 @@ class RemoteValue:
 
     def set_result(self, packed: Any) -> None:
         """Keep the result, still pickled: most are never looked at."""
+        # `_is_done` last: fetch() reads it without a lock.
         self._packed, self._is_done = packed, True
 
     def set_error(self, error: BaseException) -> None:

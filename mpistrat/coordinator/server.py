@@ -124,12 +124,15 @@ class Server:
                 f"{self._endpoint.me} cannot go on: {error}", error.rank
             ) from error
         except BaseException:
+            # A job goes on without a worker or an evaluator, but not without a ps and its
+            # variables.
             if self._endpoint.me.task_type != "ps" and mpi.outlives_ranks():
                 _die_alone()
             raise
         finally:
             self._endpoint.close()  # those who wait for this member see at once that it has ended
         if has_lost:
+            # close() waits for all ranks, of which one does not come.
             self._job.leave("a member of the job was lost before")
         else:
             self._job.close()

@@ -68,6 +68,7 @@ class Functions:
         ArgumentTypeError
             It is no function, or cannot be pickled.
         """
+        # `Function` keeps `fn`, so no other object has its id while it is known.
         key: Any = id(fn)
         if isinstance(fn, types.MethodType):  # made anew at every access
             key = _method_key(fn)
@@ -83,6 +84,8 @@ class Functions:
             )
         made = Function(next(self._numbers), fn)  # runs what the program's objects do to travel
         with self._lock:
+            # Another thread may have packed it meanwhile: then that one's number is the
+            # function's.
             found = self._known.setdefault(key, made)
             oldest = None
             if len(self._known) > _MOST_FUNCTIONS:
@@ -127,6 +130,7 @@ def pack(value: Any, what: str) -> bytes:
 
 def packed_buffer(packed: bytes) -> Any:
     """Return `packed` in the form in which a message carries it without a copy."""
+    # A stream would keep a shorter buffer inside its pickle.
     return pickle.PickleBuffer(packed) if len(packed) >= _APART_BYTES else packed
 
 

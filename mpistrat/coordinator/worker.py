@@ -83,6 +83,7 @@ class Worker:
             try:
                 return self._serve(poll)
             finally:
+                # A thread's mappings would stay until Python looks for cycles of references.
                 self._client.unmap_buffers()
 
     def _serve(self, poll: select.poll) -> bool:
@@ -98,11 +99,14 @@ class Worker:
                     else:
                         end: End = message
                         return end.has_lost
+                # Without a deadline: a chief may compute for hours, and if its process ends, so
+                # does this wait.
                 poll.poll()
 
     def _run(self, message: RunCalls) -> None:
         start = reported = time.perf_counter()
         count = 0
+        # Before the calls: the same message may bring one of these functions again.
         for number in message.dropped_functions:
             self._functions.pop(number, None)
         for number in message.dropped_resources:
@@ -125,6 +129,7 @@ class Worker:
         try:
             self._stream.send(encoded(Results.of(results, average_s)), config.timeout_s())
         except PeerLostError:
+            # A send fails although the chief's reason, which it sent before, was not read yet.
             for message in map(decoded, self._stream.last_words()):
                 if isinstance(message, Fail):
                     raise self._stream.failed(message.reason) from None
@@ -135,6 +140,8 @@ class Worker:
         try:
             args, kwargs = unpack_arguments(call.arguments, call.needed)
             result = self._functions[call.function](*args, **kwargs)
+            # Before the result is told: join() promises that all changes are on the ps, and an
+            # error of one belongs to this call.
             self._client.flush()
             if result is None:
                 return CallResult(call.number, None, _NOTHING)
@@ -145,6 +152,8 @@ class Worker:
             self._settle(error)
             return CallResult(call.number, failures.packed(error), None)
         except SystemExit as leaving:
+            # A rank ends with its function's sys.exit(), as any program does; the chief sees a
+            # lost worker.
             if not self._is_thread:
                 raise
             refused = self._refused_exit(leaving, call.function)

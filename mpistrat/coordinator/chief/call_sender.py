@@ -76,6 +76,8 @@ class CallSender:
                     self._post_calls(worker, calls)
 
     def _post_calls(self, worker: WorkerState, calls: Sequence[Call]) -> None:
+        # Before the calls are packed: a function that is dropped here and needed by one is sent
+        # again.
         dropped = worker.take_dropped()
         if not worker.sent:
             worker.since = time.monotonic()
@@ -85,6 +87,8 @@ class CallSender:
 
     def _to_run(self, worker: WorkerState, call: Call) -> CallToRun:
         """Return a call as it is sent, and note that the worker has it."""
+        # Each sending has a number of its own: what a worker that ended has staged for a round
+        # under an earlier one is not applied.
         call.number, function = next(self._numbers), call.function
         shipped = None
         if function.number not in worker.known:

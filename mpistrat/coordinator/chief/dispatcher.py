@@ -149,6 +149,7 @@ class Dispatcher:
                 self._listener.ring()  # an interrupted caller may have left a call to be sent
         finally:
             self._waiting -= 1
+        # Only this caller gets the error: the function may still finish, and the job goes on.
         limit, now = config.timeout_s(), time.monotonic()
         for worker in self.workers:
             if worker.sent and not worker.is_lost and now - worker.since > limit:
@@ -212,6 +213,8 @@ class Dispatcher:
                 self._sender.send_to_all()
             else:
                 self._sender.send_to(worker)
+            # A caller of join() needs only the last result, or an error: to wake it for each one
+            # takes time from sending functions.
             if self._waiting and (self._fetching or not ledger.is_busy or ledger.error):
                 self._changed.notify_all()
 
@@ -262,7 +265,11 @@ class Dispatcher:
             return
         failure: Exception | None = None
         try:
+            # Without the lock, since this waits for the ps. `take_ended` keeps calls from
+            # beginning meanwhile.
             apply_round(self._client, numbers)
+        # Some ps may have applied the round and others not: training cannot go on from there.
+        # Other errors come before any ps applies it.
         except (CommunicationError, CoordinatorError) as error:
             self._fail(error)
             return

@@ -69,6 +69,8 @@ class Ledger:
             return
         found = failures.unpacked(result.error, call.function.name, worker.member)
         call.value.set_error(found)
+        # One error stands for all that fail until a caller gets it; each RemoteValue keeps its
+        # own.
         if self.error is None:
             self.error = found
             self.give_up(call.function.name)
@@ -77,6 +79,7 @@ class Ledger:
         """Take the next calls for a worker off the queues; the caller sends them."""
         calls: list[Call] = []
         while len(calls) < most:
+            # Its own come first: they make the datasets that functions scheduled later use.
             call = worker.own.popleft() if worker.own else self.queue.take_for(worker, calls)
             if call is None:
                 break

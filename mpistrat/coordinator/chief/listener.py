@@ -86,6 +86,7 @@ class Listener:
         self._is_over = True
         self.ring()
         self._thread.join(config.timeout_s())
+        # A thread that still polls could take the descriptors' next users for these sockets.
         if not self._thread.is_alive():
             self._bell.close()
             self._rung.close()
@@ -105,6 +106,7 @@ class Listener:
         others = {
             self._endpoint.streams[one].fileno(): one for one in roster.ps + roster.evaluators
         }
+        # Only ends of connections: the answers of the ps are read by the threads that have asked.
         for fd in others:
             poll.register(fd, select.POLLRDHUP)
         while not self._is_over:
@@ -125,6 +127,7 @@ class Listener:
     def _take_results(self, worker: WorkerState) -> bool:
         """Take in the results that a worker has sent; return whether it is still connected."""
         try:
+            # Without the lock: no other thread receives, and a stream's two directions are apart.
             messages = worker.stream.take()
         except PeerLostError:
             self._handler.on_worker_lost(worker)

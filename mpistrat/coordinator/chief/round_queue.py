@@ -129,6 +129,7 @@ class RoundQueue:
             return None
         has_failed = self._has_failed
         is_short = len(self._members) < len(self._workers) and not has_failed
+        # Calls that wait fill it up; without any, it stays open until somebody waits for its end.
         if is_short and (self._pending or not self._may_be_short):
             return None
         self._is_ending = True

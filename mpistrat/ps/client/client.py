@@ -55,6 +55,7 @@ class Client:
             PushBuffers(str(endpoint.me), partial(self.ask, ps), partial(self.ask, ps, Flush()))
             for ps in range(len(self._connections))
         ]
+        # Appending takes no lock: a finalizer may run in a thread that holds a connection's lock.
         self._dropped: deque[tuple[int, int]] = deque()
 
     @property
@@ -140,8 +141,12 @@ class Client:
         """Ask several ps at once, one question each; return the answers by ps."""
         found = [(ps, self._connections[ps]) for ps in sorted(questions)]
         with ExitStack() as stack:
+            # Locks are taken in the order of the ps, so that two threads which ask several ps
+            # cannot each hold a lock that the other one waits for.
             for _, connection in found:
                 stack.enter_context(connection.held())
+            # All requests go out before the first answer is waited for, so the ps work at the same
+            # time.
             for ps, connection in found:
                 connection.send(questions[ps])
             return _all_or_error({ps: connection.outcome() for ps, connection in found})
@@ -157,6 +162,7 @@ class Client:
 
     def flush(self) -> None:
         """Wait until all changes that were sent are made; raise what went wrong with one."""
+        # Raises after close(), and in a forked process, even where nothing was told.
         self._connections[0].check()
         told = [ps for ps, connection in enumerate(self._connections) if connection.has_told]
         if told:
@@ -196,7 +202,7 @@ class _Connection:
     def held(self) -> Iterator[None]:
         """Keep other threads off within the block; raise in a process that may not use it.
 
-        It is told before the lock is waited for: in a forked process nobody may ever release it.
+        It checks before it waits for the lock: in a forked process nobody may ever release that.
         """
         self.check()
         with self._lock:
@@ -231,8 +237,11 @@ class _Connection:
                 number, errors, result = self._stream.receive(config.timeout_s(), "an answer")
             except PeerLostError as error:
                 raise self._lost(error) from error
+            # A wait that timed out or was interrupted leaves its answer in the stream, with a
+            # lower number.
             if number == self._number:
                 break
+        # A ps carries out the messages of a member in order: all earlier changes are made by now.
         self.has_told = False
         return errors, result
 

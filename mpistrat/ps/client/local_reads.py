@@ -110,5 +110,7 @@ class LocalReader:
                 self._reader = Shard.attach(handle)
             except BackendUnavailableError:
                 self._reader = None  # the ps is asked
+            # Known also if there is no reader: the ps is asked for its handle once, not at each
+            # read.
             self._is_known = True
         return self._reader

@@ -53,6 +53,7 @@ class RowPush:
         rows, values = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(values)
         wrong, counts = kernels().count_rows(rows, self._ranges.edges)
         check_result(wrong, "count_rows")
+        # Every part gets its memory before any is filled, so that one pass over `rows` fills all.
         unsent: deque[tuple[int, int, OutgoingRows]] = deque()
         try:
             for (ps, key), count in zip(places, counts, strict=True):
@@ -62,13 +63,12 @@ class RowPush:
             while unsent:
                 self._send(*unsent.popleft())
         finally:
-            for (
-                *_,
-                outgoing,
-            ) in unsent:  # an error of what was sent before ended the loop
+            # An error of an earlier change ends the loop above, and buffers would stay taken.
+            for *_, outgoing in unsent:
                 outgoing.release()
 
     def _send(self, ps: int, key: int, outgoing: OutgoingRows) -> None:
+        # `split_rows` has negated the values of a "sub" while it copied them.
         what = "add" if self._what == "sub" else self._what
         if outgoing.buffered is not None:
             self._client.tell(ps, ScatterBuffered(key, what, outgoing.buffered))

@@ -118,6 +118,8 @@ def _change_rows(shard: Shard, method: str, rows: Array, values: Array) -> None:
     elif method in ("add", "sub"):
         shard.add_rows(rows, values if method == "add" else _negated(values))
     else:
+        # ufunc.at applies the values of a repeated row one after the other, where assign_rows
+        # would keep the last value only.
         once, places = np.unique(rows, return_inverse=True)
         part = shard.read_rows(once)
         _UFUNCS[method].at(part, places, values)

@@ -49,6 +49,8 @@ class OptimizerUpdate:
             for name, slot in slots.items():
                 slot.assign_rows(self.rows, kept[name])
             return
+        # If the rule raises, none of these changes ends: readers keep the old variable and slots,
+        # unless there was no memory for a copy of one (see `OwnedStore`).
         with ExitStack() as stack:
             arrays = {n: stack.enter_context(slot.rewriting()) for n, slot in slots.items()}
             if self.rows is None:

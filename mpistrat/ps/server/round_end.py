@@ -35,6 +35,7 @@ class RoundEnd:
 
     def sum(self, calls: Sequence[int]) -> None:
         """Sum what some calls staged; raise if a variable of it is not there."""
+        # If something raises below, `apply` has nothing to do, rather than the round before.
         self._summed = []
         summed = self.staged.end(calls)
         for key, update in summed:

@@ -63,9 +63,12 @@ class ShardServer:
             for fd, _ in poll.poll():
                 member, stream = members[fd]
                 if self._serve_member(member, stream):
+                    # A socket is writable most of the time: POLLOUT without unsent data would end
+                    # every poll.
                     wanted = select.POLLIN | (select.POLLOUT if stream.has_unsent else 0)
                     poll.modify(fd, wanted)
                 else:
+                    # poll() would report a closed connection at each turn.
                     poll.unregister(fd)
         return self._operations.end.has_lost
 
@@ -77,6 +80,7 @@ class ShardServer:
                 self._serve_request(stream, request)
         except PeerLostError:
             if member.task_type == "chief" and self._operations.end is None:
+                # A flush can fail before the chief's last message was read.
                 self._raise_reason(stream)
                 raise
             self._operations.forget(member)

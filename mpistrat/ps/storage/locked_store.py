@@ -104,6 +104,7 @@ class LockedStore:
                 if not is_apart:
                     array[...] = self._current
             yield array
+            # Not reached if the block raises: readers keep the array from before.
             if array is not self._current:
                 self._spare, self._current = self._current, array
             self.version += 1

@@ -63,6 +63,7 @@ class PrivateMemory:
     def __init__(self, num_rows: int, row_bytes: int) -> None:
         self.extent = Extent(num_rows, row_bytes, _PRIVATE_BUFFERS)
         room = np.zeros(self.extent.nbytes + _PAGE, np.uint8)
+        # A store begins with a page, for the kernels; NumPy aligns to less.
         self._bytes = room[-room.ctypes.data % _PAGE :][: self.extent.nbytes]
         self.address = self._bytes.ctypes.data
 
@@ -106,6 +107,7 @@ class SharedMemory:
         """
         extent = Extent(num_rows, row_bytes, _SHARED_BUFFERS)
         mapped = segment.create(extent.nbytes)
+        # Before the checks: if one raises, its finalizer closes the descriptor.
         made = cls(extent, mapped)
         check_descriptor(mapped.descriptor)
         made.allocate(-1)
@@ -150,7 +152,7 @@ def check_descriptor(fd: int) -> None:
 
 
 def namespace() -> str:
-    """Return what two processes share that know each other by their numbers."""
+    """Return a name of this machine and PID namespace, in which process ids are unique."""
     try:
         return f"{host_name()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -173,5 +175,6 @@ def attach(where: tuple[Extent, str, str]) -> SharedMemory:
             f"cannot map the shard's memory: {error}; its owner has ended, or is hidden from this"
             " process; ask the owner for copies"
         ) from error
+    # The mapping has a descriptor of its own; this one would count against the limit as well.
     mapped.release_name()
     return SharedMemory(extent, mapped)

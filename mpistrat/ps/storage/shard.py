@@ -184,6 +184,7 @@ class Shard(ShardReader):
             with self.rewriting() as array:
                 rule.apply_rows(array, slots, indices, gradient, step, learning_rate)
             return
+        # Read, moved and written back under one lock, or a change between would be lost.
         with self._store.lock:
             part = self.read_rows(indices)
             kept = {name: np.empty(part.shape, slot.dtype) for name, slot in slots.items()}

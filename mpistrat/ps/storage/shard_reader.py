@@ -189,6 +189,8 @@ class ShardReader:
     def _check_read(self, result: int, what: str) -> None:
         if result == DONE:
             return
+        # An owner that died in the middle of a change leaves it unfinished: that is a
+        # PeerLostError.
         self._check(what)
         raise TornReadError(
             f"{what}: a shard of shape {self.shape} was changed for as long as was tried; ask its"

@@ -127,6 +127,7 @@ class OwnedStore(StoreReader):
         result = super().read(out, is_whole, budget_ns)
         if result == _BUSY:
             with self.lock:
+                # Changes need this lock, so nothing is changed during this attempt.
                 result = super().read(out, is_whole, 0)
         return result
 
@@ -170,6 +171,8 @@ class OwnedStore(StoreReader):
         with self.lock:
             self._tend()
             if not native.begin():
+                # A view holds the current buffer: the rows change in a copy, which then is the
+                # current one.
                 return self._change_rows_of_copy(write)
             result = DONE
             try:
@@ -178,6 +181,8 @@ class OwnedStore(StoreReader):
                 if result == DONE:
                     native.finish()
                 else:
+                    # The kernels check all indices before they write any row, so nothing has to be
+                    # undone.
                     native.cancel()
             return result
 
@@ -199,6 +204,7 @@ class OwnedStore(StoreReader):
         try:
             buffer = self._other_buffer()
         except _NoMemoryError:
+            # In place only if no view holds the buffer; other readers wait until finish_in.
             if not native.begin():
                 raise
             native.begin_in(native.current)
@@ -210,6 +216,8 @@ class OwnedStore(StoreReader):
         native.begin_in(buffer)
         if keeps:
             native.fill(buffer, None)
+        # If the block raises, finish_in is not called and this buffer never becomes the current
+        # one.
         yield buffer
         native.finish_in(buffer)
         self._trim()
@@ -219,6 +227,7 @@ class OwnedStore(StoreReader):
     def _other_buffer(self) -> int:
         """Return a buffer that nobody uses, with memory."""
         buffers = self._unused() or self._wait_for_buffers()
+        # Those with memory come first: each other one takes memory as large as the shard.
         buffer = min(buffers, key=lambda one: (one not in self._allocated, one))
         if buffer not in self._allocated:
             self._allocate(buffer)
@@ -232,6 +241,7 @@ class OwnedStore(StoreReader):
             found[:] = self._unused()
             return found
 
+        # A process that ended with views still holds their buffers: `_tend` ends its leases.
         if not wait_until(find, config.timeout_s(), _POLL_S, look=lambda _: self._tend()):
             raise CommunicationTimeoutError(
                 f"all {self.memory.extent.num_buffers} buffers of a shard of shape"

@@ -92,6 +92,8 @@ def connect_ranks(
         me = _on_devices(member_of(resolver, rank, wanted), devices)
     with LocalListener(communicator.size) as listener:
         contact = _Contact(me, host_name(), _network(), listener.name, udp.here(), listener.token)
+        # Each rank listens before the others learn the name of its socket, so no connect() is too
+        # early.
         contacts: list[_Contact] = communicator.allgather_object(contact)
         with communicator.checking():
             roster = Roster([one.member for one in contacts])
@@ -126,6 +128,8 @@ def _connected(
     near = {one.member.rank: one for one in contacts if one.place == place}
     peers = {other: contact for other, contact in near.items() if me.talks_to(contact.member)}
     streams = {}
+    # connect() returns once the listener's backlog has the connection: nobody has to accept it for
+    # that, and ranks that connect to each other in any order do not block each other.
     for other, contact in peers.items():
         if other < rank:
             sock = connect_local(
@@ -147,6 +151,8 @@ def _far(contacts: Sequence[_Contact], rank: int) -> list[Member]:
 
 def _tunnel(contacts: Sequence[_Contact], rank: int, comm: Any) -> MpiTunnel | None:
     """Connect to members on other machines. **Collective** if there are any in the job."""
+    # All ranks have the same contacts and come to the same answer: MpiTunnel duplicates the MPI
+    # communicator, which needs all of them.
     if not any(_far(contacts, one) for one in range(len(contacts))):
         return None
     from mpistrat.ps.transport.mpi_tunnel import MpiTunnel

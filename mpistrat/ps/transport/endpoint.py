@@ -59,7 +59,8 @@ class Endpoint:
         for member, stream in self.streams.items():
             with suppress(PeerLostError):  # who has ended needs to be told nothing
                 found = encoded(Fail(reason))
-                # A ps expects the number of a request before the message.
+                # `post` does not wait: a member in a long function reads nothing, and the others
+                # are to be told. A ps expects the number of a request before the message.
                 stream.post((0, found) if member.task_type == "ps" else found)
                 listening.append(stream)
 
@@ -74,6 +75,8 @@ class Endpoint:
         """End all connections; who is at the other end sees this member end. Idempotent."""
         for stream in self.streams.values():
             stream.close()
+        # The thread of an MPI tunnel sends what is left in these sockets, and ends once they are
+        # closed.
         self._on_close()
 
 
@@ -92,6 +95,7 @@ def embedded_endpoints(roster: Roster) -> dict[Member, Endpoint]:
 def _has_ended(stream: Stream) -> bool:
     try:
         stream.flush()
+        # Messages are dropped: the end of the connection shows once all before it is read.
         stream.take()
     except PeerLostError:
         return True

@@ -44,6 +44,7 @@ class LocalListener:
     """
 
     def __init__(self, peers: int) -> None:
+        # A leading NUL names a socket in Linux's abstract namespace, not in the file system.
         self.name = b"\0mpistrat-" + secrets.token_hex(16).encode()
         self.token = secrets.token_bytes(_TOKEN_BYTES)
         self._most = peers + _MOST_UNKNOWN
@@ -78,6 +79,7 @@ class LocalListener:
             for fd, _ in self._poll.poll(max(0.0, end - time.monotonic()) * 1e3):
                 if fd == self._sock.fileno():
                     self._accept()
+                # An earlier event of this turn may have closed it to make room for another.
                 elif fd in self._unknown:
                     self._listen_to(fd, missing, found)
             if len(found) < len(expected) and time.monotonic() > end:
@@ -106,6 +108,8 @@ class LocalListener:
         """Take in what somebody shows; accept it if all of it is here and right."""
         sock, shown = self._unknown[fd]
         try:
+            # Not a byte more than token and rank: what follows belongs to the peer's first
+            # message.
             new = sock.recv(_TOKEN_BYTES + _RANK_BYTES - len(shown))
         except BlockingIOError:
             return
@@ -136,6 +140,8 @@ def connect_local(
         It has ended.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A struct timeval, where zero would mean no deadline. connect() to a listener whose backlog is
+    # full waits that long, and then fails with EAGAIN, which is BlockingIOError.
     patience = struct.pack("@ll", int(timeout_s), int(timeout_s % 1 * 1e6) or 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
     try:

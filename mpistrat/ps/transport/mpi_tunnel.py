@@ -42,7 +42,7 @@ class MpiTunnel:
     comm
         An mpi4py communicator over the job; duplicated.
     peers
-        Where the peers' processes are (``ports.here``), by rank.
+        Where the peers' processes are (``udp.here``), by rank.
     timeout_s
         How long to wait for the other ranks to make theirs.
 
@@ -101,12 +101,16 @@ class MpiTunnel:
             for tunnel in tunnels:
                 is_busy |= tunnel.carry()
             tunnels = [tunnel for tunnel in tunnels if not tunnel.is_over]
+            # The owner has closed all connections: a peer that does not close its own must not
+            # keep this thread for good.
             if end is None and all(tunnel.is_leaving for tunnel in tunnels):
                 end = time.monotonic() + _FAREWELL_S
             pauses = backoff(*_PAUSES) if is_busy else pauses
             pause = next(pauses)
             if any(tunnel.is_under_way for tunnel in tunnels):
                 pause = min(pause, _MOST_PAUSE_UNDER_WAY_S)
+            # poll() counts whole milliseconds. A shorter pause is a sleep; a longer one ends early
+            # if an owner writes.
             if pause < 1e-3:
                 time.sleep(pause)
             else:
@@ -139,13 +143,17 @@ class _PeerTunnel:
     def carry(self) -> bool:
         """Do what can be done now; tell whether there was anything."""
         try:
+            # `|` and not `or`: both are done, so that data move in both directions at once.
             is_busy = self._send() | self._receive()
         except MPI.Exception as error:  # the peer's rank has died, or MPI is broken
             self._give_up(str(error))
             is_busy = True
+        # The count of messages names the wait: each message from the peer begins a new wait, so
+        # that the process of a peer that sends is not asked after.
         if not is_busy and not self._has_peer_left and self._watch.ended(self._messages):
             self._give_up("its process has ended")
         is_busy |= self._hand_over()
+        # The peer's last messages reach the owner before the end of the connection does.
         if self._has_peer_left and not self._arrived:
             self.sock.close()  # the owner sees that the peer has ended
             self.is_over = self.is_leaving and not self._leaving
@@ -160,14 +168,20 @@ class _PeerTunnel:
         self._arriving = None
 
     def _send(self) -> bool:
+        # MPI may read the bytes of an Isend until its request is complete: until then the deque
+        # keeps them.
         while self._leaving and self._leaving[0][0].Test():
             self._leaving_bytes -= len(self._leaving.popleft()[1])
         if self.is_leaving or self._leaving_bytes > _MOST_BYTES:
             return False
+        # MPICH 5.0 crashes if it sends to a process that has ended, so `may_send` comes before
+        # each message; it may cost datagrams, so only with something to send.
         may_send = self._has_news() and self._watch.may_send(self._messages)
         if not (may_send or self._has_peer_left):
             return False
         try:
+            # A peer that has closed its side gets an empty message back, and its thread ends with
+            # that.
             data = b"" if self._has_peer_left else self.sock.recv(_CHUNK_BYTES)
         except BlockingIOError:
             return False
@@ -181,6 +195,7 @@ class _PeerTunnel:
     def _has_news(self) -> bool:
         """Tell whether the owner has sent something, or closed its connection."""
         try:
+            # Only a look: the bytes stay in the socket until `may_send` allows to carry them.
             self.sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return False
@@ -212,6 +227,8 @@ class _PeerTunnel:
         if self._has_peer_left or self._arrived_bytes > _MOST_BYTES:
             return None
         status = MPI.Status()
+        # The length of a message is known from a probe only; a matched one keeps this message for
+        # the receive below.
         message = self._comm.Improbe(self._rank, _TAG, status)
         if message is None:
             return None
@@ -249,11 +266,13 @@ def _wait(poll: select.poll, tunnels: Iterable[_PeerTunnel], pause: float) -> No
 
 
 def _duplicate(comm: Any, timeout_s: float) -> Any:
+    # Not Dup(), which would wait without a deadline for a rank that does not come.
     duplicate, request = comm.Idup()
     if not wait_until(request.Test, timeout_s, 1e-4):
         raise CommunicationTimeoutError(
             f"rank {comm.rank}/{comm.size} waited {timeout_s:g} s for all ranks to connect by"
             " MPI; make the strategy, or the Server, on every rank"
         )
+    # A dead peer is then an MPI.Exception, which `carry` handles, and does not abort the job.
     duplicate.Set_errhandler(MPI.ERRORS_RETURN)
     return duplicate

@@ -25,10 +25,8 @@ from mpistrat.types import Array
 __all__ = ["BufferedRows", "MappedBuffers", "OutgoingRows", "PushBuffers"]
 
 _WORD_BYTES = 64  # a cache line of its own: both ends poll it
-_LEAST_BYTES, _MOST_BYTES = (
-    64 << 10,
-    256 << 20,
-)  # of a push by a buffer
+# Of a push by a buffer.
+_LEAST_BYTES, _MOST_BYTES = 64 << 10, 256 << 20
 _SMALLEST = 1 << 20
 _NUM_BUFFERS = 2  # of a member at a ps: one is filled while the other is read
 
@@ -89,6 +87,8 @@ class _Buffer:
 
     def try_take(self) -> bool:
         """Take it unless it is in use; by one thread at a time."""
+        # No compare-and-swap: only this member sets the word to 1, and the caller holds its lock.
+        # get_word acquires, and pairs with the set_word of `MappedBuffers.reading`.
         if kernels().get_word(self.word):
             return False
         kernels().set_word(self.word, 1)
@@ -142,6 +142,8 @@ class PushBuffers:
         buffer = self._free(nbytes)
         if buffer is None and len(self._buffers) < _NUM_BUFFERS:
             return self._new(nbytes)
+        # A free one that is too small is replaced below. If none is free, a Flush frees all that
+        # the ps was told of; those that other threads still fill stay taken.
         if buffer is None and not self._is_any_free():
             self._settle()
             buffer = self._free(nbytes)
@@ -157,6 +159,8 @@ class PushBuffers:
     def _instead_of_a_smaller_one(self, nbytes: int) -> _Buffer | None:
         for buffer in self._buffers:
             if buffer.segment.nbytes < nbytes and buffer.try_take():
+                # Removed first: the answer may be the error of an earlier change, and the ps has
+                # unmapped then.
                 self._buffers.remove(buffer)
                 self._ask(UnmapBuffer(buffer.name))
                 return self._new(nbytes)
@@ -165,6 +169,8 @@ class PushBuffers:
     def _new(self, nbytes: int) -> _Buffer | None:
         """Make one and let the ps map it; if it cannot, never try again."""
         try:
+            # Only the allocation may fail silently: a timeout of the ps below is an OSError, too.
+            # A power of two leaves room for later pushes of a few more rows.
             mapped = _allocated(max(_SMALLEST, 1 << (nbytes - 1).bit_length()))
         except OSError:
             self._has_none = True  # messages need no memory that is shared
@@ -186,6 +192,7 @@ class PushBuffers:
         question = MapBuffer(self._member, *place)
         try:
             return bool(self._ask(question))
+        # The ps has ended or does not answer: it cannot be asked to unmap, either.
         except CommunicationError:
             raise
         except Exception:  # raised by an earlier change; the ps has mapped the buffer
@@ -212,6 +219,8 @@ class MappedBuffers:
 
     def map(self, wanted: MapBuffer) -> bool:
         """Map a member's buffer; return False if that is not possible."""
+        # The path names the member by its process id, which in another PID namespace is another
+        # process.
         if wanted.namespace != namespace():
             return False
         try:
@@ -247,4 +256,6 @@ class MappedBuffers:
         try:
             yield buffered.arrays(mapped)
         finally:
+            # Also after an error, or the buffer would stay taken. The store releases: all reads of
+            # the rows come before the member sees 0 (`_Buffer.try_take`) and writes there again.
             kernels().set_word(mapped.view(0, 8).view(np.uint64), 0)

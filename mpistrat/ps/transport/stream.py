@@ -50,6 +50,7 @@ class Stream:
     """
 
     def __init__(self, sock: socket.socket, peer: str, rank: int = -1) -> None:
+        # No call on the socket blocks: each wait is a poll with a deadline, in `_wait`.
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         self._sock = sock
@@ -143,6 +144,8 @@ class Stream:
 
     def take(self) -> list[Any]:
         """Return the messages that have arrived; never waits."""
+        # One read, however much there is: the caller's poll reports the rest once others had their
+        # turn.
         self._take_in()
         return self._parsed()
 
@@ -180,6 +183,7 @@ class Stream:
         ]
         pickled = memoryview(self._data)[start : start + meta]
         message = pickle.loads(pickled, buffers=_cut(body, lengths))
+        # A bytearray cannot be resized, as `_drop` does, while a memoryview of it exists.
         pickled.release()
         self._drop(head)
         self._body = None
@@ -187,11 +191,13 @@ class Stream:
 
     def _begin_body(self, head: int, nbytes: int) -> None:
         """Make room for what travels beside the pickle, and move what is here already."""
+        # np.empty does not clear the memory, as bytearray(nbytes) would: it is written once.
         body = memoryview(np.empty(nbytes, np.uint8))  # type: ignore[arg-type]
         first = self._start + head
         came = min(len(self._data) - first, nbytes)
         with memoryview(self._data) as data:
             body[:came] = data[first : first + came]
+        # What follows the head in `_data` now is the next message, if anything.
         del self._data[first : first + came]
         self._body = (body, came)
 
@@ -200,6 +206,7 @@ class Stream:
         if self._start == len(self._data):
             self._data.clear()
             self._start = 0
+        # To delete at the front moves all that follows, so this is done now and then only.
         elif self._start > _AT_ONCE:
             del self._data[: self._start]
             self._start = 0
@@ -209,6 +216,7 @@ class Stream:
         try:
             if self._body is not None and self._body[1] < len(self._body[0]):
                 body, came = self._body
+                # No further than the body's end: the next message's head stays in the socket.
                 got = self._sock.recv_into(body[came:])
                 self._body = (body, came + got)
                 is_end = not got
@@ -269,6 +277,8 @@ def _encoded(message: Any) -> list[memoryview]:
     pieces = [memoryview(b"".join([head, *map(_LENGTH.pack, lengths), pickled]))]
     for one in buffers:
         pieces.append(one.cast("B"))
+        # The next buffer begins at a multiple of 64 bytes in the receiver's memory, so arrays are
+        # aligned.
         padding = _padded(one.nbytes) - one.nbytes
         if padding:
             pieces.append(memoryview(bytes(padding)))
