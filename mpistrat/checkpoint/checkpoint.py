@@ -101,6 +101,8 @@ class Checkpoint:
         counter = vars(self).get(_COUNTER)
         if counter is None:
             made: Any = Variable.plain(initial_value=np.int64(0), trainable=False, name=_COUNTER)
+            # Not by setattr(): it is a property without a setter, and `_check` refuses names of
+            # members.
             counter = vars(self)[_COUNTER] = made
         result: Variable = counter
         return result
@@ -163,8 +165,10 @@ class Checkpoint:
             The path, and what `record` returned.
         """
         with _Counted(self.save_counter) as count:
+            # Counted before the save, since the counter is saved with its new value.
             path = Path(f"{prefix}-{count if number is None else number}")
             ranks = self._write(path)
+            # The list of checkpoints never names one that is not complete.
             recorded = ranks.take_first(f"saving to {path}", lambda: record(path))
         return path, recorded
 
@@ -204,6 +208,8 @@ class Checkpoint:
         del options
         _ = self.save_counter  # made now, to be restored
         if save_path is None:
+            # Other ranks may have a path: then this raises on all ranks, and nobody waits for this
+            # one.
             restoring.check_path(None, self._seen()[1])
             return CheckpointStatus(None, 0, [], [])
         return self.read(save_path)

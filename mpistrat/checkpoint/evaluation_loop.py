@@ -101,6 +101,8 @@ class Evaluations:
         try:
             self._restore(path)
         except self._errors as error:
+            # It is still the newest, so it was not deleted, and the error is one of the
+            # checkpoint.
             if self._latest() == path:
                 raise
             _LOG.info("%s was deleted before it was read: %s", path, error)

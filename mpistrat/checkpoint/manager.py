@@ -156,6 +156,7 @@ class CheckpointManager:
         if check_interval and self._is_too_early(step):
             return None
         number = None if checkpoint_number is None else int(checkpoint_number)
+        # `_record` runs on rank 0; all ranks get the list that it returns, and keep that.
         path, made = self._checkpoint.save_in(self._folder / self._name, number, self._record)
         self._pointer, self._last_step = made, step
         return os.path.join(self._directory, path.name)
@@ -168,6 +169,7 @@ class CheckpointManager:
     def _record(self, path: Path) -> Pointer:
         """Add a new checkpoint to the list, then delete the oldest. **Local.**"""
         rows = dict(zip(self._pointer.names, self._pointer.times, strict=True))
+        # One that is saved again under its number becomes the latest, at the end of the dict.
         rows.pop(path.name, None)
         rows[path.name] = time.time()
         preserved = self._pointer.last_preserved

@@ -59,8 +59,10 @@ def restore(graph: Graph, path: Path, ranks: SavingRanks) -> Outcome:
     found = ranks.take_first(what, lambda: index.read(path))
     plan = _Plan(secrets.token_hex(6))
     try:
+        # The graph's errors are raised here, since an error of one rank in `take` is one of all.
         everyone = ranks.take(what, lambda: _prepare(graph.check(), path, ranks, found, plan))
     except BaseException:
+        # Servers keep what they have staged until they are told to drop it.
         plan.give_up()
         raise
     # Nothing has changed so far; from here on only a server that ends can make ranks differ.

@@ -82,6 +82,8 @@ class _Save:
 
     def _begin(self) -> list[data_files.Piece]:
         """Make the folder, and read all values: those of some variables are collective."""
+        # Before the folder: to read a value may be collective, and a rank that fails before would
+        # leave the others waiting in it.
         pieces = self._pieces()
         if self._ranks.rank == 0:
             self._new_folders = disk.make_folder(self._path)
@@ -110,6 +112,7 @@ class _Save:
             mine = [data_files.write(self._mine, pieces)] if pieces else []
             return mine + self._kept.write(self._path, self._stem)
         except BaseException:
+            # Also here, since `run` removes nothing after a CommunicationError or Ctrl-C.
             _remove(self._files(), [])
             raise
 
@@ -128,9 +131,8 @@ class _Save:
         try:
             self._check_seen(files)  # an index must not name files that rank 0 cannot read
             made = index.assemble(description.merged_nodes(self._everyone), self._known, files)
-            atomic_files.sync(
-                self._path
-            )  # the files' names must be on the disk before the index is
+            # The files' names must be on the disk before the index is.
+            atomic_files.sync(self._path)
             with disk.alone(self._path):  # or else two savers may both replace the same one
                 old = self._names()
                 atomic_files.replace_whole(self._path / index.NAME, index.pack(made))

@@ -55,6 +55,7 @@ class CheckpointStatus:
         self._missing, self._unused = list(missing), list(unused)
         text = f"{path} holds what was not restored: {_list(self._unused)}" if unused else ""
         self._unasked = _Unasked(text)
+        # A method of another object: one of `self` would keep this status from being collected.
         weakref.finalize(self, self._unasked.say)
 
     def assert_consumed(self) -> CheckpointStatus:

@@ -60,6 +60,7 @@ class Optimizer:
         self._places: dict[int, int] = {}  # in both, by the variable's _key
 
     def __getstate__(self) -> dict[str, Any]:
+        # `_places` is by id(), which is another one in the process where this arrives.
         return {name: value for name, value in vars(self).items() if name != "_places"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -170,6 +171,8 @@ class Optimizer:
         gradients = [as_gradient(gradient, variable) for gradient, variable in pairs]
         variables = [variable for _, variable in pairs]
         strategy, replica = strategy_of(variables), context.get_replica_context()
+        # Outside of all scopes the replica is the default strategy's, and no part of the
+        # variables'.
         if replica is None or (not context.has_strategy() and strategy is not replica.strategy):
             with strategy.scope():
                 self._step(strategy, gradients, variables)
@@ -182,6 +185,8 @@ class Optimizer:
         def step(strategy: Strategy, gradients: list[Any]) -> None:
             self._step(strategy, gradients, variables)
 
+        # Each replica has made a `step` of its own: merge_call takes functions of the same code
+        # for one.
         replica.merge_call(step, args=(gradients,))
 
     def _step(self, strategy: Strategy, gradients: list[Any], variables: list[Trained]) -> None:

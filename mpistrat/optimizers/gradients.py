@@ -131,6 +131,8 @@ def summed(replica: ReplicaContext, gradients: list[Any], *, may_share: bool) ->
     gathered: Any = []
     if rows:
         parts = [[one.values, one.indices] for one in rows]
+        # Rows of all replicas one after the other: those that come twice are added by summed(),
+        # later.
         gathered = replica.merge_call(all_gather, (parts, 0, None, True))
     all_rows = iter([IndexedSlices(values, indices) for values, indices in gathered])
     sums = iter(sums)

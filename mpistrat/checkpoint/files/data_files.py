@@ -47,7 +47,9 @@ def write(path: Path, pieces: Iterable[Piece]) -> dict[str, Any]:
         save_file(arrays, path)
     except SafetensorError as error:  # the system's errors as well
         raise CheckpointError(f"{path} cannot be written: {error}") from error
+    # On the disk before any index names it: a machine may crash between the two.
     atomic_files.sync(path)
+    # The pieces' digests cover their data only; the header has their names, shapes and offsets.
     header = hashlib.sha256(_header(path)).hexdigest()
     return {
         "name": path.name,
@@ -62,6 +64,7 @@ def _header(path: Path) -> bytes:
     with path.open("rb") as file:
         begin = file.read(8)
         length = int.from_bytes(begin, "little")
+        # A corrupt length could ask for any number of bytes.
         return begin + file.read(min(length, _MOST_HEADER_BYTES))
 
 
@@ -100,6 +103,7 @@ class DataFiles:
         wanted = [
             one
             for one in entry["pieces"]
+            # A tensor without rows has one piece of no rows, which overlaps nothing.
             if max(start, one["rows"][0]) < min(stop, one["rows"][1]) or count == 0
         ]
         if len(wanted) == 1 and wanted[0]["rows"] == [start, stop]:
@@ -143,6 +147,7 @@ class DataFiles:
 
     def _check_file(self, path: Path, expected: Mapping[str, Any]) -> None:
         try:
+            # A link is refused and not followed: it could lead out of the checkpoint.
             status = os.lstat(path)
         except FileNotFoundError:
             self._refuse(path.name, "it is missing")

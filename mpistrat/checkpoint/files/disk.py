@@ -22,6 +22,8 @@ def make_folder(path: Path) -> list[Path]:
         for folder in (*reversed(path.parents), path):
             if not folder.is_dir() and _is_made(folder):
                 new.insert(0, folder)
+                # A new folder is an entry of its parent, which a crash may undo until the parent
+                # is synced.
                 sync(folder.parent)
     except OSError:
         remove_empty(new)

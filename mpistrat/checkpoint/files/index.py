@@ -28,6 +28,7 @@ __all__ = ["NAME", "assemble", "pack", "read"]
 
 NAME = "index.json"
 _FORMAT, _VERSION = "mpistrat checkpoint", 1
+# No slash and no dot in front: a name in an index cannot lead out of the checkpoint's folder.
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*\.safetensors")
 
 

@@ -60,6 +60,7 @@ def read(folder: Path, name: str = NAME) -> Pointer:
         times = [float(time) for time in pointer.times]
         preserved = float(pointer.last_preserved)
     except (TypeError, ValueError, RecursionError):
+        # Unequal lengths, which the check below refuses.
         names, times, preserved = [], [-1.0], 0.0
     if len(names) != len(times):
         raise CheckpointError(
@@ -102,6 +103,7 @@ def latest_checkpoint(
     """
     folder = Path(checkpoint_dir)
     for name in reversed(read(folder, latest_filename or NAME).names):
+        # A manager lists a checkpoint until it is deleted, and deletes its index first.
         if (folder / name / index.NAME).is_file():
             return str(folder / name)
     return None

@@ -91,6 +91,7 @@ def may_lead(thing: Any) -> bool:
         return False
     if isinstance(thing, _CONTAINERS) or is_leaf(thing):
         return True
+    # Objects of the standard library are not walked: a logger, say, leads to all other loggers.
     package = type(thing).__module__.partition(".")[0]
     has_attributes = hasattr(thing, "__dict__") or hasattr(thing, "__slots__")
     return has_attributes and package not in sys.stdlib_module_names and package != "numpy"

@@ -106,6 +106,7 @@ class _Walk:
         self.nodes = [Node(top, "")]
         self.nameless: list[tuple[int, str]] = []
         self.errors: list[Exception] = []
+        # Nodes keep their objects, so that no id is used again during the walk.
         self._known = {id(top): 0}
         # What the user named is walked first: numbers and arrays count there only.
         self._named, self._others = deque([0]), deque[int]()
@@ -119,6 +120,7 @@ class _Walk:
                 self.errors.append(error)
 
     def _visit(self, node: Node, child: Child) -> None:
+        # Equal numbers may be one Python object: each name of a number has a node of its own.
         number = None if child.is_number else self._known.get(id(child.thing))
         if number is None:
             number = len(self.nodes)
@@ -130,6 +132,7 @@ class _Walk:
                 self.errors.append(error)
             if not self.nodes[number].is_leaf:
                 (self._named if child.is_named else self._others).append(number)
+        # The keys 1 and "1" of a dict are one name.
         if child.name is None or node.children.get(child.name, number) != number:
             self.nameless.append((number, _nameless(node, child)))
         else:

@@ -79,6 +79,7 @@ def _central_part(variable: CentralVariable) -> Part:
     mine = memory if rows is None else memory[slice(*rows)]
 
     def write(value: Array) -> None:
+        # A value that is not divided by rows is one memory of all ranks, which one of them writes.
         if rows is not None or extended.communicator.rank == 0:
             np.copyto(mine, value)
 

@@ -82,6 +82,8 @@ def check_alike(everyone: Sequence[Description]) -> None:
         They do. It shows the first difference.
     """
     for rank, one in enumerate(everyone):
+        # zip() stops with the shorter list: "the end" makes an object that is missing a
+        # difference.
         first = [f"path {everyone[0].path}", *everyone[0].structure, "the end"]
         mine = [f"path {one.path}", *one.structure, "the end"]
         for a, b in zip(first, mine, strict=False):

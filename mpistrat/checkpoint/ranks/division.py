@@ -22,11 +22,13 @@ def shares(tensors: Sequence[tuple[int, int]], size: int) -> list[list[tuple[int
     size
         Number of ranks.
     """
+    # Whole numbers throughout: all ranks come to the same cuts, so each row is written once.
     total = sum(nbytes for nbytes, _ in tensors)
     result: list[list[tuple[int, int, int]]] = [[] for _ in range(size)]
     begin = 0
     for index, (nbytes, rows) in enumerate(tensors):
         if nbytes <= CUT_BYTES:
+            # It is not cut: the rank in whose piece its middle lies writes all of it.
             middle = (2 * begin + nbytes) * size // (2 * total) if total else 0
             result[min(middle, size - 1)].append((index, 0, rows))
         else:
