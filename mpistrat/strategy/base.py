@@ -256,6 +256,7 @@ class Strategy:
         first, total = self._extended.first_replica, self.num_replicas_in_sync
         local = range(first, first + self._extended.num_local_replicas)
         values = [value_fn(ValueContext(replica, total)) for replica in local]
+        # As TensorFlow's mirrored strategies, a PerReplica also for a single replica.
         merged: PerReplica = regroup(values, PerReplica, always_wrap=True)
         return merged
 
@@ -361,6 +362,7 @@ class Strategy:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # After an error the other ranks may not come to a close(), which waits for them.
         self._extended.communicator.end(error)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -368,6 +370,7 @@ class Strategy:
         result = copy.copy(self)
         memo[id(self)] = result
         result._extended = copy.copy(self._extended)
+        # Replica contexts name their strategy: those of the copy are made anew.
         result._extended.bind(result)
         return result
 

@@ -227,6 +227,8 @@ class StrategyExtended(Updating):
         """Combine several values at once, packed into few messages; as :meth:`reduce_to`."""
         self.require_cross_replica()
         op = self.combiner.check_op(reduce_op)
+        # What is wrong on this rank alone is raised on all: the others would wait in the
+        # reduction.
         with self.communicator.checking():
             pairs = [(self.combiner.distributed(op, v), d) for v, d in value_destination_pairs]
         with self.combiner.labelled(op):
@@ -243,6 +245,8 @@ class StrategyExtended(Updating):
         """Make a variable of this strategy; called by ``Variable(...)`` in its scope."""
         self.communicator.health.check_open()
         replica = context.get_replica_context()
+        # All replicas of this rank make this call: they stop, and one variable is made for all of
+        # them.
         if replica is not None and self.mirrors_variables:
             return replica.merge_call(creation.create_merged, kwargs=kwargs)
         return creation.create(self._strategy, **kwargs)

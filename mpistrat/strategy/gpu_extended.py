@@ -38,6 +38,7 @@ def _on_its_gpu(fn: Callable[..., Any]) -> Callable[..., Any]:
         replica = context.get_replica_context()
         if not isinstance(replica, WorkerReplica) or replica.gpu is None:
             return fn(*args, **kwargs)
+        # The current GPU is a thread's own, so it is set in the replica's thread.
         with on_device.on_gpu(replica.gpu):
             return fn(*args, **kwargs)
 

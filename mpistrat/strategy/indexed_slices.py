@@ -93,6 +93,7 @@ class IndexedSlices:
         """
         order = np.argsort(self.indices, kind="stable")
         indices = self.indices[order]
+        # The places where another row begins; what is prepended makes the first place one.
         starts = np.flatnonzero(np.diff(indices, prepend=indices[:1] - 1))
         if starts.size == indices.size and (order[1:] > order[:-1]).all():
             return self

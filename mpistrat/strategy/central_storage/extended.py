@@ -82,6 +82,7 @@ class CentralExtended(GpuExtended):
         memory = communicator.empty(value.shape, value.dtype, shared=True)
         if communicator.rank == 0:
             memory[...] = value
+        # No rank returns, and reads, before rank 0 has written.
         self._meet("making of a variable")
         options = {name: option for name, option in options.items() if name != "dtype"}
         variable = CentralVariable(self._strategy, memory, next(self._numbers), options)
@@ -111,6 +112,7 @@ class CentralExtended(GpuExtended):
             self._meet(what)
         self._is_changing = True
         try:
+            # An error of one rank is raised on all here, so that none waits in the barrier below.
             with self.communicator.checking():
                 yield
         finally:
@@ -211,6 +213,7 @@ class CentralExtended(GpuExtended):
             gradient = gradient.values[0]
         with self.changing(f"update of {central[0].title}"):
             start, stop = self.share(var.shape[0] if var.shape else 1)
+            # A scalar is one row, which one rank has.
             mine = [np.atleast_1d(one.memory())[start:stop] for one in central]
             change(mine[0], _rows(gradient, start, stop), *mine[1:])
 

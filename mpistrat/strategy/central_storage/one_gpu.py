@@ -80,6 +80,7 @@ class _Slices(IndexedSlices):
     """
 
     def __init__(self, slices: IndexedSlices) -> None:
+        # Without the base's __init__, which would bring the arrays to the host.
         once = slices.summed()
         self.values, self.indices = on_device.placed(once.values), on_device.placed(once.indices)
         self.dense_shape = once.dense_shape

@@ -119,6 +119,7 @@ def _require_shared_memory(communicator: Communicator) -> None:
             f"{', ...' if len(nodes) > 4 else ''}); {instead}"
         )
     try:
+        # A trial without any bytes, which fails if the backend shares no memory.
         communicator.empty(0, shared=True)
     except BackendUnavailableError as error:
         communicator.close()

@@ -98,6 +98,7 @@ def _selector(index: int | Array) -> int | slice | Array:
     if isinstance(index, int) or index.ndim != 1 or not index.size:
         return index
     first, count = int(index[0]), index.size
+    # The ends first: those of a shuffled batch seldom fit, and the rest is not looked at then.
     if index[-1] - first == count - 1 and (np.diff(index) == 1).all():
         return slice(first, first + count)
     return index

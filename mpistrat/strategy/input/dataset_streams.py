@@ -54,6 +54,7 @@ def batched(stream: Stream, size: int, drop_remainder: bool) -> Stream:
 
 
 def _stack(group: list[Any]) -> Nest:
+    # Row numbers of a data set of slices: a batch of them stays numbers until it is loaded.
     if isinstance(group[0], int):
         return np.array(group, np.intp)
     import optree
@@ -104,6 +105,7 @@ def shuffled(stream: Stream, buffer_size: int | None, seed: int, reshuffle: bool
 
     def run(epoch: Epoch) -> Iterator[Any]:
         key = epoch if reshuffle else ()
+        # By seed and epoch alone: no generator goes on from what this process has drawn before.
         rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=key)))
         window: list[Any] = []
         for element in stream(epoch):

@@ -272,6 +272,8 @@ class Dataset:
                 element = source.load(raw)
                 is_tuple = type(element) is tuple
                 result = map_func(*element) if is_tuple else map_func(element)
+                # TensorFlow, too, takes a list that a function of map() returns for a tuple of
+                # components.
                 yield tuple(result) if isinstance(result, list) else result
 
         is_ragged = bool(source.batch_shape) and source.batch_shape[0] is None
@@ -351,6 +353,7 @@ class Dataset:
 
 def _generic(stream: Stream, length: int, spec: Callable[[], Nest]) -> Dataset:
     """Make a data set of elements that are streamed themselves rather than by row number."""
+    # Cached, since to tell the spec may take making an element.
     return Dataset(_Plan(stream, lambda element: element, functools.cache(spec), length))
 
 

@@ -263,5 +263,6 @@ def _is_list_of_arrays(part: object) -> bool:
 def _made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) -> Any:
     made = dataset_fn(context)
     if callable(made) and not hasattr(made, "__iter__"):
+        # iter() calls the function until that raises StopIteration: it never returns MISSING.
         return Dataset.from_generator(lambda: iter(made, MISSING))
     return as_dataset(made)

@@ -85,6 +85,8 @@ class DistributedIterator(Iterator[Nest]):
     def __init__(self, source: Source, epoch: int) -> None:
         self._source = source
         steps = source.steps(epoch)
+        # The thread only reads data. Collectives are left to next(): their order has to be the
+        # same on all ranks, and threads would change it.
         self._steps = Prefetcher(steps, source.buffer_size) if source.buffer_size else steps
         self._example: Nest = MISSING
         self._fills: bool | None = None
@@ -92,6 +94,8 @@ class DistributedIterator(Iterator[Nest]):
 
     def __next__(self) -> Nest:
         step = None if self._has_ended else next(self._steps, None)
+        # Once ended, it asks nobody: the other ranks come to no further collective of this
+        # iterator.
         if self._has_ended or not self._decide(step):
             self._has_ended = True
             raise StopIteration

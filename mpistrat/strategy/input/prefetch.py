@@ -108,6 +108,7 @@ class Prefetcher(Iterator[T]):
             while not (channel.items or channel.is_done or channel.is_closed):
                 if not channel.changed.wait(LIVENESS_CHECK_S):
                     self._check_alive()
+            # Items before the error: those that were made by then are handed out.
             if channel.items:
                 item = channel.items.popleft()
                 channel.changed.notify_all()

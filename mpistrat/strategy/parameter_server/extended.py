@@ -106,6 +106,8 @@ class ParameterServerExtended(GpuExtended):
     def _make(self, plain: Variable, ps: int) -> ServedVariable:
         """Move a variable of this process to a ps."""
         key, value = next(self._keys), plain.live()
+        # It waits for the answer: workers have connections of their own, on which a read could
+        # overtake a change that is only told.
         self.client.ask(ps, Make(key, value))
         options = (plain.trainable, plain.synchronization, plain.aggregation)
         spec = VariableSpec(key, ps, plain.name, value.shape, value.dtype, *options)
@@ -119,6 +121,8 @@ class ParameterServerExtended(GpuExtended):
         found = self._known.get(spec.key)
         if found is None:
             strategy: Any = self._strategy
+            # Another thread may have made it meanwhile; this member uses one object for a
+            # variable.
             found = self._known.setdefault(spec.key, ServedVariable(strategy, spec))
         return found
 
@@ -127,6 +131,7 @@ class ParameterServerExtended(GpuExtended):
         if self._round_gradients is not None:
             return self._round_gradients.count_step(iterations)
         spec = iterations.spec
+        # Workers step at the same time: the ps gives each step its own number.
         return self.client.ask(spec.ps, CountUp(spec.key))
 
     def apply_rule(

@@ -33,6 +33,7 @@ class _Open:
         self.strategies.add(strategy)
 
     def end(self) -> None:
+        # A copy: close() and abandon() take the strategy out of the set.
         for strategy in list(self.strategies):
             reason = _failure(strategy)
             if reason:

@@ -46,6 +46,7 @@ class RoundGradients:
                 " schedule a function for each step"
             )
         self._counted.add(spec.key)
+        # The ps counts at the end of the round, so that all functions of a round see one number.
         before = int(iterations.value())
         self._client.tell(spec.ps, Stage(self._call, spec.key, None))
         return before

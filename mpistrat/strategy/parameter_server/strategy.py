@@ -137,6 +137,7 @@ class ParameterServerStrategy(Strategy):
         cls, endpoint: Endpoint, resolver: ClusterResolver | None
     ) -> ParameterServerStrategy:
         """Return the strategy as a worker has it. **Local.**"""
+        # Without __init__, which is collective: a worker has its connections already.
         strategy = cls.__new__(cls)
         strategy._resolver, strategy.embedded = resolver, None
         strategy.synchronous = False  # a chief that is says so later
@@ -168,6 +169,7 @@ class ParameterServerStrategy(Strategy):
         """
         if self._is_closed:
             return
+        # Before anything can fail: a close() that has failed is not tried again.
         self._is_closed = True
         program_end.forget(self)
         try:
@@ -212,6 +214,7 @@ class ParameterServerStrategy(Strategy):
         self._is_closed = True
         program_end.forget(self)
         if self.coordinator is not None:
+            # First, since its thread uses the connections that fail() needs for itself.
             self.coordinator.stop()
         self.extended.leave()
         self.extended.client.endpoint.fail(reason)
@@ -262,6 +265,7 @@ def _send_end(member: Stream, has_lost: bool) -> bool:
 
 def _arrive(uid: str) -> ParameterServerStrategy:
     """Return the strategy as the member has it where a reference to it has arrived."""
+    # The worker's first: in a job of one process its thread would find the chief's.
     found = working_for.get() or _chiefs.get(uid)
     if found is None or found.extended.client.endpoint.uid != uid:
         raise ContextError(

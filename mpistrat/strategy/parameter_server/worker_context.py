@@ -34,6 +34,7 @@ def refuse_collective(what: str, comm: Any = None, *, is_local: bool = False) ->
     if strategy is None or comm is not None:
         return
     endpoint = strategy.extended.client.endpoint
+    # Where threads of one process play the roles, all members have rank 0.
     if is_local and not any(member.rank for member in endpoint.roster.members):
         return
     raise ContextError(

@@ -145,6 +145,7 @@ class Combiner:
         may_share: bool,
     ) -> list[Array]:
         ops = self.cross_device_ops
+        # A subclass may combine in another way, and is called through its public method.
         if type(ops) is CollectiveAllReduce:
             return ops.totals(op, leaves, options, self._shared_sums if may_share else None)
         pairs = [(leaf, None) for leaf in leaves]
@@ -181,6 +182,7 @@ class Combiner:
         with self.communicator.checking():
             sums, counts = reduce_along(values, axis, op.value.lower())
         dtype = as_array(values[0]).dtype
+        # Ranks compare labels: another axis on one of them is a MismatchError, not a wrong result.
         label = f"{_LABELS[op]} along axis {axis}{where}"
         if op is ReduceOp.SUM:
             total = self.reduce_nest(op, sums, options, label)

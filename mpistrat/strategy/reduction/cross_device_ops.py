@@ -175,6 +175,7 @@ class CollectiveAllReduce(CrossDeviceOps):
         """Sum over the ranks."""
         communicator = self.communicator
         if communicator is None or communicator.size == 1:
+            # The sum of a single value is the caller's own array; results are new ones.
             return [total.copy() for total in sums]
         if len(sums) == 1:
             return [communicator.allreduce(sums[0], timeout=options.timeout_seconds)]

@@ -69,6 +69,7 @@ class SharedSums:
 
     def _outs_of(self, form: _Form) -> list[Array] | None:
         is_first = form not in self._outs
+        # Taken out and put back as the last: the form that was not used for longest is dropped.
         outs = self._outs.pop(form, None)
         if not is_first and outs is None:
             outs = _new_outs(self._communicator, form)

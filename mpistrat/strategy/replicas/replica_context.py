@@ -194,6 +194,7 @@ def all_gather(
         return combiner.copies(combiner.gather(mine, axis, options))
 
     leaves, structure = flatten(value)
+    # Leaves are matched by position; ranks compare labels, and so the nests.
     with combiner.labelled_as(f"gather of nest {structure}"):
         return structure.unflatten([gather(leaf) for leaf in leaves])
 

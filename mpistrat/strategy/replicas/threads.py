@@ -41,6 +41,8 @@ class _Replica:
         self._owner = owner
         self.replica = replica
         self._call = call
+        # step() and unwind(), in the thread of run(), release `_resume`, for which the replica
+        # waits in hand_over(); the replica's _tell() releases `_yielded`, for which step() waits.
         self._resume, self._yielded = _closed_lock(), _closed_lock()
         self._has_started = self._runs = False
         self._ends = self._is_left = False  # whether it is to end, and without anyone waiting
@@ -61,6 +63,8 @@ class _Replica:
         else:
             self._resume.release()
         self._yielded.acquire()
+        # Not reached if Ctrl-C interrupts the wait: unwind() then finds that the replica still
+        # runs.
         self._runs = False
 
     def _main(self) -> Callable[[], None]:
@@ -82,6 +86,7 @@ class _Replica:
         self, request: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
     ) -> Any:
         """Wait, in the replica's thread, for the merge function's answer."""
+        # A replica that unwind() has left running: nobody would answer its request.
         if self._ends:
             raise _Unwind
         self.request = request
@@ -105,6 +110,7 @@ class _Replica:
             if self._resume.locked():
                 self._resume.release()  # it may have been about to be resumed
         elif self._has_started:
+            # The user's code may catch _Unwind and hand over again, which raises it once more.
             while not self.done:
                 self.step()
 

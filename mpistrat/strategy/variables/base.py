@@ -86,6 +86,8 @@ class _Dispatch(ABCMeta):
             raise UsageError(f"Variable takes at most {len(names)} positional arguments: {names}")
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         create: Callable[..., Any] = _create
+        # The innermost scope comes last, so its creator is called first and has the others behind
+        # it.
         for creator in _creators.get():
             create = _link(creator, create)
         return create(**arguments)
@@ -160,6 +162,7 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
         value = initial_value() if callable(initial_value) else initial_value
         array = as_array(value)
         check_initial(name, array, shape)
+        # In C order, since the kernels change rows in place.
         self._value = np.array(array, dtype=dtype or array.dtype, order="C")
         self._set_options(trainable, name, synchronization, aggregation)
 

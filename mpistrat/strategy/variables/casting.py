@@ -37,9 +37,12 @@ def fitting(value: ArrayLike, dtype: np.dtype[Any], what: str) -> Array:
         if isinstance(value, int):  # a Python number has no dtype of its own
             return np.array(value, dtype)
         array = as_array(value)
+        # A list of ints becomes int64, which "same_kind" does not cast to uint8, whatever the
+        # numbers are: from the list itself NumPy converts each of them.
         if isinstance(value, (list, tuple)) and array.dtype.kind in "biu":
             return np.array(value, dtype)
         taken = array.astype(dtype, casting="same_kind", copy=False)
+        # "same_kind" lets int64 become int32, whatever the values are.
         if dtype.kind in "iu" and array.itemsize > taken.itemsize and (taken != array).any():
             raise OverflowError(f"values do not fit into {dtype}")
         return taken

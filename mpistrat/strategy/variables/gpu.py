@@ -82,6 +82,7 @@ class GpuVariable(Variable):
     def read_value(self) -> Array:
         """Return a copy of the current value, on the GPU."""
         with on_device.on_gpu(self._gpu):
+            # CuPy computes on the current GPU, which may be another one where this is called.
             return self._value.copy()
 
     def numpy(self) -> Array:

@@ -41,6 +41,7 @@ class DistributedVariable(DistributedValues, Variable):
         self._name, self._trainable = first.name, first.trainable
         self._synchronization, self._aggregation = first.synchronization, first.aggregation
         for component in components:
+            # A replica function gets a copy; regroup() and optimizers find the whole by this.
             component.container = self
 
     @property
@@ -146,6 +147,7 @@ def _assign_merged(
     strategy: Strategy, variable: MirroredVariable, method: str, value: Any
 ) -> None:
     """Combine the replicas' values and assign the result to all copies."""
+    # merge_call compares functions only: the replicas may have named unequal variables.
     check_equal("variables to assign to", variable)
     check_equal("ways to assign", method)
     extended = strategy.extended

@@ -125,6 +125,8 @@ class ServedVariable(Variable):
         if value is None:  # asked with the version of `known`, which is still the current one
             return known  # type: ignore[return-value]
         value.flags.writeable = False
+        # One assignment of a pair, so that another thread never sees a version with another's
+        # value.
         self._seen = version, value
         return value
 
@@ -153,6 +155,7 @@ class ServedVariable(Variable):
         ranges = RowRanges([one.shape[0] for one in variables])
         result = np.empty((ranges.count, *variables[0].shape[1:]), variables[0].dtype)
         places = ranges.split(result)
+        # -1 is no version: the value is copied even if this process has seen the current one.
         found = [one._local.read(-1, at) for one, at in zip(variables, places, strict=True)]
         missing = [index for index, answer in enumerate(found) if answer is None]
         if missing:
@@ -254,6 +257,7 @@ class ServedVariable(Variable):
             variables[0]._client.tell_all(changes)
             return
         check_rule(variables[0], method)
+        # Checked above, in the replica that gave them: an error is raised there.
         taken = [change.value for _, change in changes]
         replica.merge_call(_change_merged, args=(variables[0], method, list(variables), taken))
 

@@ -105,6 +105,7 @@ class Scattered:
 def scatter(value: Array, method: str, slices: IndexedSlices) -> None:
     """Change rows of an array in C order in place by a scatter method; `slices` are checked."""
     new = np.ascontiguousarray(slices.values)
+    # Rows of the variable itself: they would be read after they were changed.
     if np.may_share_memory(new, value):
         new = new.copy()
     rows = np.ascontiguousarray(slices.indices, np.int64)

@@ -137,6 +137,7 @@ class Updating:
             for variable, slots, gradient in moves:
                 change = _changer(rule, list(slots), step, learning_rate)
                 self.change_rows(variable, [*slots.values()], change, gradient)
+            # In the same block, so that ranks meet once for the variables and their count.
             iterations.assign(step)
 
     def update_non_slot(
@@ -168,6 +169,7 @@ def _changer(rule: Rule, names: list[str], step: int, rate: float) -> Callable[.
     def change(value: Array, gradient: Any, *slots: Array) -> None:
         kept = dict(zip(names, slots, strict=True))
         if isinstance(gradient, IndexedSlices):
+            # A rule moves a row once: values of a row that comes twice are added before.
             once = gradient.summed()
             rule.apply_rows(value, kept, once.indices, once.values, step, rate)
         else:

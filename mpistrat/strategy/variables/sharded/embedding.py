@@ -85,7 +85,9 @@ def _array_rows(arrays: Sequence[Array], ranges: RowRanges, rows: Array) -> Arra
 
 def _clipped(rows: Array, id_axes: int, max_norm: float) -> Array:
     axes = tuple(range(id_axes, rows.ndim))
+    # The square of a float16 number from 256 on is infinite.
     wide = rows.astype(np.result_type(rows.dtype, np.float32), copy=False)
     norms = np.sqrt(np.sum(np.abs(wide) ** 2, axis=axes, keepdims=True))
+    # Rows that are short enough are multiplied by 1, also those of zeros.
     scaled: Array = wide * (max_norm / np.maximum(norms, max_norm))
     return scaled.astype(rows.dtype, copy=False)

@@ -19,6 +19,7 @@ def is_basic(key: Any) -> bool:
 def rows_within(rows: range, start: int, stop: int) -> slice | None:
     """Return which of `rows` are from `start` to `stop`, counted from `start`; None for none."""
     up = rows if rows.step > 0 else rows[::-1]
+    # -(-a // b) is a / b rounded up: the first of `up` that is not below `start`.
     first = max(0, -((up.start - start) // up.step))
     some = up[first : max(first, -((up.start - stop) // up.step))]
     if not some:
@@ -26,4 +27,5 @@ def rows_within(rows: range, start: int, stop: int) -> slice | None:
     low, high = some[0] - start, some[-1] - start
     if rows.step > 0:
         return slice(low, high + 1, rows.step)
+    # Down to row 0 there is no stop: -1 would mean the last row.
     return slice(high, low - 1 if low else None, rows.step)

@@ -174,6 +174,7 @@ class ShardedVariable(Scattered, Delegate):
         ]
         if not pieces:
             return np.array(self._first[(slice(0, 0), *rest)])
+        # With a negative step the rows of the last part come first.
         return np.concatenate(pieces if rows.step > 0 else pieces[::-1])
 
     def _row(self, row: int, rest: tuple[Any, ...]) -> Any:
