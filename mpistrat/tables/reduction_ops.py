@@ -128,9 +128,8 @@ def narrow(
     if op == "mean" and (how is None or how.op != "mean"):
         total = np.divide(total, size, out=total)
     elif op in ("min", "max") and total.dtype.kind == "f" and (how is None or how.watches_nan):
-        total = np.add(
-            total, 0.0, out=total
-        )  # -0.0 and 0.0 are equal, and MPI may give ranks either
+        # -0.0 and 0.0 are equal, and MPI may give ranks either: adding 0.0 makes both 0.0.
+        total = np.add(total, 0.0, out=total)
     return total if total.dtype == dtype else total.astype(dtype)
 
 

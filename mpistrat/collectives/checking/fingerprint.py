@@ -1,8 +1,8 @@
 """The fingerprint of a call: what ranks must agree on, and a digest of it.
 
-A call's *signature* is a tuple ``(op, reduction, dtype, shape, root, axis)`` with None where
-ranks may differ. Its digest (64 bits of BLAKE2b) travels in every header (headers.py). How it is
-put in words is in mismatch_message.py.
+A call's *signature* is a tuple ``(op, reduction, dtype, shape, root, axis, bucket_bytes)`` with
+None where ranks may differ. Its digest (of BLAKE2b, an int64) travels in every header
+(headers.py). How it is put in words is in mismatch_message.py.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Signature(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def digest(signature: Signature, label: str | None = None) -> int:
-    """Return 63 bits that differ when signatures or labels do; equal on every machine."""
+    """Return an int64, at least 2, for a signature and a label; equal on every machine."""
     text = "\x1f".join(map(str, (*signature, label))).encode()
+    # Shifted to fit in an int64; with bit 1 set it is neither 0, of unchecked calls, nor INVALID.
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1 | 2
