@@ -116,6 +116,7 @@ def of_both(error: errors.MpistratError, kind: Any = None) -> Any:
     Its class is `kind`, or the one of this module for that of `error`.
     """
     if kind is None:
+        # The nearest class that is here: an error of no class of its own is a MpistratError.
         kind = next(_CLASSES[base] for base in type(error).__mro__ if base in _CLASSES)
     raised = _Raised(kind, str(error), vars(error))
     _last.append(raised)
@@ -146,6 +147,8 @@ _last: collections.deque[_Raised] = collections.deque(maxlen=16)
 
 def translated(error: Any) -> Any:
     """Return mpistrat's error for one of TensorFlow's, or the latter if it has none. **Local.**"""
+    # A copy: threads that wait in collectives may append meanwhile. The newest goes first, since
+    # texts may be equal.
     found = (one for one in reversed(tuple(_last)) if one.is_in(error.message))
     return next((one.again(error.message) for one in found), error)
 

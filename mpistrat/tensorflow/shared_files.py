@@ -64,12 +64,15 @@ class _Job:
 
     def now(self) -> str:
         """Return the number of collectives so far, which does not change while a rank saves."""
+        # All ranks make the same collectives in the same order, so these numbers tell which saves
+        # of different ranks belong together, without a message.
         found = [reference() for reference in self.communicators]
         return f"{self.nonce} {[c.call_log.sequence for c in found if c and not c.is_closed]}"
 
     def key(self, path: Path) -> tuple[str, str]:
         """Return a save's key: the collectives before it, and its number since then. **Local.**"""
         now = self.now()
+        # Numbers start again: a rank may alone have saved more often before the last collective.
         if now != self.time:
             self.time = now
             self.saved.clear()
@@ -87,6 +90,7 @@ def install(communicator: Communicator) -> None:
     """
     if not _job.nonce:
         private_api.wrap_savers(partial(written_whole, makes_folders=True))
+    # A part of each key, so that notes of another job or strategy never match.
     _job.nonce = communicator.bcast_object(secrets.token_hex(8))
     _share_folder(communicator)
     still_open = [one for one in _job.communicators if (c := one()) and not c.is_closed]
@@ -95,11 +99,13 @@ def install(communicator: Communicator) -> None:
 
 def _share_folder(communicator: Communicator) -> None:
     """Use rank 0's job folder on all ranks. **Collective.**"""
+    # Only rank 0 makes the folder. It is told to the others, who may not see its file system.
     if communicator.rank == 0 and _job.staging is None:
         job_folder.remove_left(_KIND)
         _use(_job.nonce, job_folder.made_for(_KIND, _job.nonce))
     mine = _job.staging
     nonce, path = communicator.bcast_object(mine and (mine.nonce, mine.path))
+    # A later strategy may have another rank 0, with another folder.
     if mine is None or mine.nonce != nonce:
         _use(nonce, path and job_folder.joined(_KIND, nonce, path))
     folder = _job.staging.folder
@@ -177,15 +183,19 @@ def _own_name(path: Path) -> Iterator[Path]:
         finally:
             _job.within.save = False
         moves = _moves(place / path.name, path)
+        # Under the lock: the first rank that comes moves its files. The others find its note and
+        # return, and their own files go with their place.
         with _notes(staging, path, now) as notes:
             if f"{save} {_identity(moves)}" not in notes:
                 _move_all(staging, moves, path)
+                # The identity anew: the target is the file that was moved just now.
                 notes.append(f"{save} {_identity(moves)}")
 
 
 def _moves(own: Path, path: Path) -> dict[Path, Path]:
     """Return the targets of all files and folders, an index after the files that it names."""
     mine = own.parent.glob(f"{glob.escape(own.name)}*")
+    # A prefix stands for several files: `.index` and `.data-...`, or a folder and all in it.
     found = [one for top in mine for one in (top, *top.rglob("*"))]
     return {one: Path(f"{path}{str(one)[len(str(own)) :]}") for one in sorted(found, key=_order)}
 
@@ -254,5 +264,9 @@ def _notes(staging: Staging, path: Path, now: str) -> Iterator[list[str]]:
         at, *names = file.read().split("\n")
         found = names if at == now else []
         yield found
+        # Not reached if moving has failed: then there is no note, and the next rank moves its
+        # files.
         file.truncate(0)
+        # Closing the file gives the lock back. In mode a+ the text goes to the end, which is 0
+        # now.
         file.write("\n".join([now, *found]))

@@ -121,19 +121,24 @@ class DataAgreement:
         if self._is_off:
             return
         newest, count = self._digests.newest()
+        # Another pass has begun: its batches count from 0.
         if newest != self._settled:
             self._settled, self._upto = newest, 0
         is_meant = number is None or number == newest
         told = self._gathered(np.array([count, self._digests.components, self._upto, is_meant]))
+        # All that follows is decided by gathered or reduced numbers, so that all ranks go on with
+        # the same collectives, and all raise or none does.
         if not told[:, 3].all():
             return
         self._check_counts(told, is_end)
+        # Ranks read ahead unequally: what is compared is what every rank has read by now.
         first, shortest = int(told[:, 2].min()), int(told[:, 0].min())
         if shortest <= first:
             return
         self._upto = shortest
         mine = self._digests.read(newest, first, shortest - first)
         is_wrong = self._differences(mine)  # by batch and component
+        # A component whose rows are all equal agrees in any order, and is no evidence of one.
         is_varied = self._reduced(mine.is_varied, "max") > 0
         wrong = is_wrong.any(axis=0) & is_varied
         is_excused = self._may_augment and (is_varied & ~wrong & self._is_evidence).any()
@@ -143,6 +148,8 @@ class DataAgreement:
 
     def _differences(self, mine: digest_op.Marks) -> npt.NDArray[np.bool_]:
         """Return the batches and components in which a rank differs from rank 0."""
+        # The ends of the ranks' values are equal if and only if all are: two reductions, no
+        # gathering.
         exact = self._reduced(mine.digests, "max") != self._reduced(mine.digests, "min")
         spread = self._reduced(mine.sums, "max") - self._reduced(mine.sums, "min")
         allowed = self._reduced(mine.allowed, "max")
@@ -173,6 +180,7 @@ class DataAgreement:
 
     def _refuse(self, batch: int, number: int) -> None:
         """Raise an error that names a rank that differs from rank 0 in a batch. **Collective.**"""
+        # One batch is small enough to be gathered, which tells the rank that differs.
         mine = self._digests.read(number, batch, 1)
         digests, sums = self._gathered(mine.digests), self._gathered(mine.sums)
         is_other = (digests != digests[0]) | (abs(sums - sums[0]) > mine.allowed)
@@ -223,6 +231,7 @@ def _begun(distributed: Any) -> _Iteration | None:
 
 def _after_function(inputs: Sequence[Any]) -> None:
     """Compare the data sets that a ``tf.function`` has read from. **Collective.**"""
+    # Runs after each tf.function of the process, of which most have no data set.
     if not _by_tensor:
         return
     found = (_by_tensor.get(id(tensor)) for tensor in inputs)

@@ -85,17 +85,20 @@ def divided(dataset: Any, make: Make, communicator: Communicator) -> Any:
     if communicator.size == 1:
         return make(dataset)
     policy = dataset_parts.shard_policy(dataset)
+    # Each rank reads all, or divides as the program says: there is no common order to check.
     if policy in (_POLICIES.OFF, _POLICIES.HINT):
         check_order(dataset, communicator, is_by_rows=False)
         return make(dataset)
     may_be_by_files = policy == _POLICIES.FILE or (
         policy == _POLICIES.AUTO and dataset_parts.reads_files(dataset)
     )
+    # Only the rewritten graph tells whether TensorFlow found files that it can divide.
     if may_be_by_files and not _is_in_order.get():
         found = make(dataset)
         rank, size = communicator.rank, communicator.size
         if _is_by_files(found, size):
             check_order(dataset, communicator, is_by_rows=False)
+            # Before any pass over it, which would read what an earlier run has left.
             drop_stale(dataset, communicator, f"files_{rank}_of_{size}", has_own=True)
             _give_caches(found, dataset, f"files_{rank}_of_{size}")
             setattr(found, _BY_FILES, True)
@@ -149,6 +152,8 @@ def _by_rows(dataset: Any, make: Make, communicator: Communicator) -> Any:
         may_augment = dataset_parts.has_python(dataset)
         agreement = DataAgreement(dataset, communicator, has_chance, may_augment)
     found = make(dataset if agreement is None else agreement.dataset)
+    # Rows are divided behind the cache, which so has all rows. Its memory may serve all readers,
+    # but ranks must not write one file.
     if communicator.rank > 0:  # rank 0 may find a file that an earlier run has written
         _give_caches(found, dataset, f"rank_{communicator.rank}", in_memory=False)
     if agreement is not None:
@@ -217,6 +222,7 @@ def _caches(graph: Any) -> tuple[list[Any], list[Any]]:
         path = nodes[cache.input[1]].attr["value"].tensor
         if path.string_val and path.string_val[0]:
             paths.append(path)
+        # The first version of the operation takes no handle of its memory.
         elif len(cache.input) > 2:
             memories += nodes[cache.input[2]].attr["value"].tensor.resource_handle_val
     return paths, memories

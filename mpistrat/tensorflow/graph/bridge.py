@@ -107,6 +107,7 @@ class Bridge:
 
     def _all_reduce(self, op: str, made_for: str | None = None) -> SameShape:
         def start(sources: list[Array], results: list[Array]) -> Finish | None:
+            # A call takes the label when it begins, so the label need not last until its end.
             with self.communicator.labelled(made_for):
                 return start_now(sources, results)
 
@@ -114,19 +115,24 @@ class Bridge:
             if len(sources) == 1:
                 return self._start_one(sources[0], results[0], op)
             arrays = tuple((source.dtype, source.shape) for source in sources)
+            # Their shapes were compared once, so one array without them is enough from then on.
             if arrays in packed:
                 return self._start_packed(sources, results, op, packed[arrays])
             pack = self._bytes_per_pack
             work = self.communicator.iallreduce_many(sources, op, bucket_bytes=pack, out=results)
 
             def finish(timeout: float | None) -> None:
+                # All ranks add the list at the end of the same call, so that all pack the next
+                # one.
                 work.wait(timeout)
                 if _may_be_packed(sources) and len(packed) < _MOST_PACKED:
+                    # Not hash(), which differs between processes for the strings in it.
                     packed[arrays] = 1 + zlib.crc32(repr(arrays).encode()) % _NUM_FORMS
 
             return finish
 
         packed: dict[Any, int] = {}  # short lists that were equal on all ranks once; in what form
+        # Native code begins a call without Python, and so without its label.
         if made_for is not None:
             return self._same_shape(start)
         return self._same_shape(start_now, _Native(self.communicator, op))
@@ -167,10 +173,13 @@ class Bridge:
 
     def _packs(self, tensors: Sequence[tf.Tensor]) -> Iterator[list[int]]:
         """Yield lists of indices, one for each collective."""
+        # Eagerly all tensors are there, and iallreduce_many makes the packs.
         limit = float("inf") if tf.executing_eagerly() else self._bytes_per_pack
         members: list[int] = []
         held = 0
         for index in reversed(range(len(tensors))):
+            # All ranks need equal packs, so a shape that is not known while tracing counts as
+            # nothing.
             nbytes = (tensors[index].shape.num_elements() or 0) * tensors[index].dtype.size
             if members and held + nbytes > limit:
                 yield members
@@ -192,6 +201,7 @@ class Bridge:
             shape[axis] = None
 
         def run(array: Array) -> Array:
+            # Strings have no plain memory to send: they are pickled.
             if array.dtype == object:  # strings
                 rows = self.communicator.allgather_object(array, timeout=self._timeout)
                 return np.concatenate(rows, axis)

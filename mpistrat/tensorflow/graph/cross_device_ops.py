@@ -40,10 +40,12 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         self._bridge = bridge
         self._local = local
         self._accumulates = bridge.size > 1 and _has_accumulation_fn(local)
+        # The same over ranks, with sums of local values on the host.
         self._on_host = self if local is None else RankAllReduce(bridge)
 
     @property
     def _num_between_graph_workers(self) -> int:
+        # With 1 TensorFlow would return a single local value as it is, without asking this class.
         return self._bridge.size
 
     def of(self, value: Any, destinations: Any) -> RankAllReduce:
@@ -64,6 +66,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
     ) -> list[Any]:
         """Reduce tensors packed into few messages, and IndexedSlices as rows."""
         bridge = self._bridge.under(options)
+        # MPI and the backends read the host's memory.
         with tf.device("CPU:0"):
             values = [value for value, _ in value_destination_pairs]
             is_mean = reduce_op == tf.distribute.ReduceOp.MEAN
@@ -75,9 +78,11 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
 
     def _reduced(self, bridge: Bridge, values: Sequence[Any], options: Any, op: str) -> list[Any]:
         """Return the sums of all values, or the ranks' means where the backend has them."""
+        # A rank whose local sum fails tells the others in place of the collective below.
         with bridge.communicator.checking():
             local = [self._local_sum(value, options) for value in values]
         found: dict[int, Any] = {}
+        # Dense values first, by kind, then rows: one order of collectives on all ranks.
         for kind in (op, _SUMS[op]) if op in _SUMS else (op,):
             members = [i for i, value in enumerate(values) if self._how(value, op) == kind]
             totals = bridge.all_reduce([local[i] for i in members], kind)
@@ -93,6 +98,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         A mean is taken by the ranks, so that a rank that wants a sum is told; of integers it has
         another dtype, and is a sum that is divided here, which says so for the same reason.
         """
+        # The user's function may be no sum, and rows differ in number: neither can be reduced.
         if self._asks(value) or any(map(_is_sparse, value.values)):
             return None
         return op if value.values[0].dtype.is_floating else _SUMS.get(op, op)
@@ -105,6 +111,8 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
 
     def _asks(self, value: Any) -> bool:
         """Whether the user's accumulation function combines the values of all ranks."""
+        # TensorFlow keeps int32 in the host's memory, and sums it there, whatever function is
+        # given.
         if not self._accumulates or _is_int32(value):
             return False
         return not any(map(_is_sparse, value.values))

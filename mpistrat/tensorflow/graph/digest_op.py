@@ -98,9 +98,13 @@ class Digests:
         self.components = len(found)
         self.dtypes = [dtype for dtype, _ in found]
         self.is_structure = [is_structure for _, is_structure in found]
+        # Before the dataset can be read: an iterator without an open key notes nothing.
         self._library.mpistrat_tf_open_digests(ctypes.c_int64(self._key))
         close = self._library.mpistrat_tf_close_digests
+        # Not at exit: pipelines may run until the process ends.
         weakref.finalize(self, close, ctypes.c_int64(self._key)).atexit = False
+        # A dataset holds ragged and sparse tensors encoded as variants, whose dtypes differ from
+        # these.
         is_plain = private_data.component_dtypes(dataset) == self.dtypes
         self.dataset = (self._wrapped if is_plain and _is_native() else self._filtered)(dataset)
 
@@ -111,6 +115,7 @@ class Digests:
         # A filter, since TensorFlow finds the size of a batch through filters, not through maps.
         noted = dataset.filter(self._noting())
         number = int(dataset.cardinality())
+        # A filter forgets the number of elements, which Keras shows and plans its epochs by.
         if number != tf.data.UNKNOWN_CARDINALITY:
             noted = noted.apply(tf.data.experimental.assert_cardinality(number))
         return noted.with_options(dataset.options())
@@ -201,5 +206,6 @@ def _opened() -> tuple[ModuleType, Any]:
 def _loaded() -> tuple[ModuleType, Any] | None:
     found = native_op.opened("digest_op.cc", "ranks do not compare the data that they read")
     if found is not None:
+        # ctypes takes a result for an int of 32 bits unless it is told.
         found[1].mpistrat_tf_count_digests.restype = ctypes.c_int64
     return found

@@ -65,6 +65,7 @@ def load() -> ModuleType | None:
     The first call of a process compiles or loads it. None without a word if
     ``MPISTRAT_TF_NATIVE=0``, else with a warning that says why.
     """
+    # The first call compiles for seconds; functools.cache alone would let two threads do so.
     with _lock:
         return _load()
 
@@ -150,6 +151,7 @@ def call(key: int, tensors: Sequence[Any]) -> list[Any]:
     try:
         results = run(tensors, key=key, in_place=in_place)
     except tf.errors.CancelledError as error:
+        # With `in_place` the callback ran on this thread, and `_tell` left its exception here.
         interrupt: BaseException | None = _thread.__dict__.pop("interrupt", None)
         raise interrupt or error from None
     return list(results) if tensors else []
@@ -191,11 +193,14 @@ class _Call(ctypes.Structure):
 def _begin(pointer: Any) -> None:
     this = pointer.contents
     try:
-        this.outcome = _INTERNAL  # from now on this is not done again
+        # A handler of Ctrl-C may raise before this function does anything. Then the outcome is
+        # still call_op.cc's kInterrupted, and it calls again: from here on it must not.
+        this.outcome = _INTERNAL
         rest = _started(this)
         if rest is None:
             this.outcome = _DONE
             return
+        # A number stands for the function in the C struct. `_rests` keeps it and the views alive.
         this.rest = next(_numbers)
         _rests[this.rest] = rest
         this.outcome = _UNFINISHED
@@ -209,6 +214,7 @@ def _started(this: _Call) -> Rest | None:
     sizes = this.nbytes[: this.num]
     inputs = list(map(_view, this.inputs[: this.num], sizes))
     for array in inputs:
+        # TensorFlow may share the memory of an input with other operations.
         array.flags.writeable = False
     outputs = list(map(_view, this.outputs[: this.num], sizes))
     shapes = _shapes(this)
@@ -244,12 +250,15 @@ def _view(address: int, nbytes: int) -> Bytes:
 
 def _tell(error: BaseException, this: _Call) -> int:
     """Write an exception's text to the operation's buffer; return the outcome code."""
+    # call_op.cc reads the text up to its first NUL.
     text = f"{type(error).__name__}: {error}".replace("\0", " ").encode(errors="replace")
     whole = text[: this.error_bytes - 1].decode(errors="ignore").encode()  # no half character
     ctypes.memmove(this.error, whole + b"\0", len(whole) + 1)
     if not isinstance(error, Exception):
+        # KeyboardInterrupt and its like: `call` raises the exception itself on this thread.
         _thread.interrupt = error
         return _CANCELLED
+    # The first match counts: a MismatchError is a ValueError and a CommunicationError.
     outcomes = {
         UnknownKeyError: _UNKNOWN_KEY,
         ValueError: _INVALID,
@@ -276,6 +285,7 @@ def _load() -> ModuleType | None:
         return None
     global _library
     module, _library = found
+    # Before any operation is made: call_op.cc reads these without a lock.
     _library.mpistrat_tf_register(*_STEPS, ctypes.c_int64(config.TF_INLINE_BYTES))
     return module
 
@@ -290,6 +300,7 @@ def opened(name: str, otherwise: str) -> tuple[ModuleType, Any] | None:
         return None
     try:
         file = str(_compiled(_source(name)))
+        # The same library twice: TensorFlow registers its operations, ctypes calls its functions.
         return tf.load_op_library(file), ctypes.CDLL(file)
     except (BackendUnavailableError, OSError, tf.errors.OpError) as error:
         warn_once(_LOG, f"native operation {name}", f"{otherwise}: {error}")

@@ -72,6 +72,8 @@ class SameShape:
     def __call__(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Return the results, now or when the graph runs."""
         key = self._key(tensors)
+        # XLA compiles no `tf.numpy_function`: without the native operation `xla_call` says what to
+        # do.
         in_xla = not tf.executing_eagerly() and private_graph.in_xla()
         has_native = self._is_native and native_op.load() is not None
         if not has_native and not in_xla:
@@ -80,6 +82,8 @@ class SameShape:
         call = xla_call.call if in_xla else native_op.call
         try:
             return in_order(partial(call, key, tensors))
+        # Eagerly the operation raises here; in a graph, where the tf.function is called
+        # (errors.py).
         except tf.errors.OpError as error:
             raise translated(error) from None
 
@@ -90,6 +94,7 @@ class SameShape:
         if key is None:
             check_dtypes(dtypes)
             key = self._keys[dtypes] = next(_keys)
+            # Weak: graphs hold the key alone, and a strategy has to be freed while they live.
             _meanings[key] = weakref.ref(self), dtypes
             # Not at exit: graphs may run until the communicator is closed, which comes later.
             weakref.finalize(self, _meanings.pop, key).atexit = False
@@ -99,6 +104,7 @@ class SameShape:
     def _tell_native(self, key: int, dtypes: Dtypes) -> None:
         if self._native is None or len(dtypes) != 1 or native_op.load() is None:
             return
+        # An empty array, of which only the dtype is looked at.
         how = self._native.how(np.empty(0, dtypes[0]))
         if how is not None:
             native_op.add_native(key, *how)
@@ -129,6 +135,7 @@ class SameShape:
 
         if tf.executing_eagerly():
             return [tf.convert_to_tensor(one) for one in run(*(one.numpy() for one in tensors))]
+        # It returns the dtypes only, so the shapes are set below.
         found = tf.numpy_function(run, tensors, [tensor.dtype for tensor in tensors])
         for result, tensor in zip(found, tensors, strict=True):
             result.set_shape(tensor.shape)

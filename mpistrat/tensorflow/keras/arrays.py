@@ -44,9 +44,11 @@ def for_strategy(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``TFEpochIterator.__init__``: let `own_rows` know the strategy meanwhile."""
 
     def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+        # Keras makes the dataset in this constructor, in a method that is not given the strategy.
         with _data_for(distribute_strategy):
             original(self, distribute_strategy, *args, **kwargs)
         if is_over_ranks(distribute_strategy):
+            # After it, when there is an adapter, and before the first pass shuffles.
             agree_on_batches(self.data_adapter, distribute_strategy.communicator)
 
     return init
@@ -70,6 +72,7 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self)
         rows = _sliceable(self._inputs)
         _check(self, rows, strategy.communicator)
+        # After the check, which is collective: all ranks have to come to it.
         if not all(map(_can_be_taken, _numbered(rows)[1])):
             return original(self)  # such as ragged ones
         seed = seeds.common_order(strategy.communicator) if self._shuffle else None
@@ -85,6 +88,7 @@ def _check(adapter: Any, rows: Any, communicator: Communicator) -> None:
     """Raise `UsageError` on all ranks unless they have the same rows. **Collective.**"""
     digests = _digests(rows) if config.checks() else []
     told = communicator.allgather_object((adapter._num_samples, adapter._batch_size, digests))
+    # Compared first: arrays of other lengths have other digests, and this error says more.
     for what, numbers in zip(("rows", "batch_size"), zip(*told, strict=True), strict=False):
         if len(set(numbers)) > 1:
             raise UsageError(
@@ -144,10 +148,12 @@ def _indices(adapter: Any, original: Callable[..., Any], seed: int | None) -> tf
 
 def _in_order(batches: tf.data.Dataset, shuffle: Any, count: int, seed: int) -> tf.data.Dataset:
     """Shuffle within batches, or over all of them."""
+    # TensorFlow would mix a global seed, which may differ by rank, into the common one.
     with private_api.no_global_seed():
         draws = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2, True)
     if shuffle == "batch":
         return tf.data.Dataset.zip((batches, draws)).map(_shuffled)
+    # One draw for a pass, so that all its batches go through one permutation.
     found = draws.take(1).flat_map(lambda draw: batches.map(_places(draw, count)))
     return found.with_options(batches.options())
 
@@ -161,6 +167,8 @@ def _places(draw: tf.Tensor, count: int) -> Callable[[tf.Tensor], tf.Tensor]:
     seed = tf.cast(draw, tf.uint32)  # of 32 bits each
 
     def places(batch: tf.Tensor) -> tf.Tensor:
+        # A bijection of the indices up to its last argument, computed for each index by itself: no
+        # rank has to hold the whole order.
         found = tf.random.experimental.index_shuffle(batch, seed, count - 1)
         return tf.ensure_shape(found, batch.shape)
 
@@ -178,6 +186,7 @@ def _gathered(rows: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
     copies = [tf.data.Dataset.from_tensors(one).repeat() for one in arrays.tensors]
     found = tf.data.Dataset.zip(indices, *copies).map(take, tf.data.AUTOTUNE)
     arrays.keep_for(found)
+    # `distribute_prefetched` adds no prefetching of its own.
     return found.prefetch(tf.data.AUTOTUNE)
 
 

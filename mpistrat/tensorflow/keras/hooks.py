@@ -46,6 +46,7 @@ def install() -> None:
     Where a function is wrapped twice, the wrapper that was put last runs first.
     """
     trainer = sys.modules.get(_TRAINER)
+    # Called by each scope and run: Keras may be imported after the strategy was made.
     if trainer is None or hasattr(trainer, "_mpistrat"):
         return
     trainer._mpistrat = True  # type: ignore[attr-defined]
@@ -87,6 +88,7 @@ def install() -> None:
     _watch_variables()
     legacy = sys.modules["keras.src.legacy.saving.legacy_h5_format"]
     _replace(legacy, "save_model_to_hdf5", partial(written_whole, makes_folders=True))
+    # After `written_whole`, so as to run before it: ranks that wait write nothing at all.
     _written_by_driver(saving_lib, legacy)
     _printed_once(trainer, callbacks)
 
@@ -162,4 +164,5 @@ def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
         return
     wrapped = wrap(original)
     is_function = not isinstance(original, property)
+    # wraps() sets attributes, which a property refuses.
     setattr(owner, name, wraps(original)(wrapped) if is_function else wrapped)

@@ -49,8 +49,11 @@ def made_by_layer(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Keras may make TensorFlow's variable now or at the first use: both are marked
+        # (`initialized`).
         variable = original(self, *args, **kwargs)
         is_trained = kwargs.get("trainable", True) or getattr(self, "synchronized", False)
+        # Counters and seeds are integers: their mean would be meaningless.
         is_float = tf.as_dtype(variable.dtype).is_floating
         if is_float and not is_trained and variable.aggregation == "none":
             setattr(variable, _MARK, True)
@@ -138,10 +141,12 @@ def averaged() -> Iterator[None]:
         yield
         handles = [*_local.handles.values(), *written_variables.handles_in_graph(first)]
     finally:
+        # Before the means are assigned, which is no writing of the step's own.
         _local.handles = None
     found = [variable for handle in handles if (variable := _statistic(handle)) is not None]
     if found:
         with _told():
+            # In the order of writing, which is the same on all ranks, unlike that of a set.
             for dtype in dict.fromkeys(variable.dtype for variable in found):
                 _average([variable for variable in found if variable.dtype == dtype])
 
@@ -151,6 +156,7 @@ def _told() -> Iterator[None]:
     """Label the block's collectives, so that an error names the layers' statistics."""
     context = our_replica()
     extended = context.strategy.extended
+    # In a graph a label would be set while tracing, and not when the collective runs.
     if not tf.executing_eagerly() or len(extended.worker_devices) > 1:
         yield  # replicas of one rank take turns: the label of one would be another's
         return
@@ -164,6 +170,7 @@ def _statistic(handle: Any) -> Any:
     context = our_replica()
     if context is None or not _is_marked(container):
         return None
+    # In a replica `container.handle` is its own: a handle of another one is left to that.
     is_own = container.distribute_strategy is context.strategy and container.handle is handle
     return container if is_own else None
 
@@ -184,5 +191,7 @@ def _mean(mine: tf.Tensor) -> tf.Tensor:
         return context.all_reduce("mean", mine)
     share = tf.reshape(tf.cast(share, mine.dtype), [1])
     weighted = tf.where(share > 0, mine * share, 0)  # the mean of no rows is NaN
+    # With the share in the same message all know whether anybody has rows.
     total = context.all_reduce("sum", tf.concat([weighted, share], axis=0))
+    # Without rows anywhere each replica keeps what it has.
     return tf.where(total[-1:] > 0, total[:-1], mine)

@@ -154,7 +154,9 @@ _inputs_v1 = _modules["distribute.v1.input_lib"]
 def _leave_unconverted(*packages: str) -> None:
     """Exempt this package from AutoGraph's conversion, like TensorFlow's own code."""
     config: Any = _modules["autograph.core.config"]
+    # AutoGraph rewrites all that a traced function calls, the communicator's methods too.
     ours = map(config.DoNotConvert, packages)
+    # The first rule that matches a module counts.
     config.CONVERSION_RULES = (*ours, *config.CONVERSION_RULES)
 
 
@@ -180,6 +182,7 @@ def placed(value: Any, destinations: Any) -> Any:
 
 def on_host(value: Any, destinations: Any) -> bool:
     """Whether TensorFlow sums a value on the host, whatever its `CrossDeviceOps`."""
+    # As AllReduceCrossDeviceOps.reduce_implementation decides (TensorFlow 2.21).
     if any("cpu" in device.lower() for device in _cross.get_devices_from(destinations)):
         return True
     return not _cross._devices_match(value, destinations)
@@ -213,6 +216,7 @@ def distributed_variable(strategy: Any, make_parts: Any, **kwargs: Any) -> Any:
 
 def reads_across_replicas(strategy: Any) -> bool:
     """Whether reading a variable of `strategy` now combines all replicas' values."""
+    # The conditions of SyncOnReadVariable.value, which TensorFlow has in no function of its own.
     util = _modules["distribute.values_util"]
     if util.is_saving_non_distributed():
         return False
@@ -238,6 +242,7 @@ def is_strategy(value: Any) -> bool:
 
 def is_mirrored_strategy(strategy: Any) -> bool:
     """Whether a strategy mirrors variables on the devices of one process."""
+    # TensorFlow's machinery of several workers derives from that of one process.
     several = _modules["distribute.collective_all_reduce_strategy"].CollectiveAllReduceExtended
     extended = strategy.extended
     return isinstance(extended, MirroredExtended) and not isinstance(extended, several)
@@ -245,6 +250,7 @@ def is_mirrored_strategy(strategy: Any) -> bool:
 
 def chosen_operations(mirrored: Any) -> Any:
     """Return the CrossDeviceOps that a mirrored strategy was given; None if it was given none."""
+    # Both attributes are the same object where the program has chosen none.
     found = mirrored.extended._cross_device_ops
     return None if found is mirrored.extended._collective_ops else found
 
@@ -295,9 +301,12 @@ def translate_errors_of_functions(translated: Callable[[Any], BaseException]) ->
         for notice in _notices:
             notice(name, tensor_inputs)
         try:
+            # This may be the main thread, which handles Ctrl-C, while the collective waits in
+            # another.
             found = foreign(call_function, self, name, tensor_inputs, *args, **kwargs)
         except tf.errors.OpError as error:
             raise translated(error) from None
+        # Not after an error: these may be collective, and the other ranks may not have failed.
         for follow in _followers:
             follow(tensor_inputs)
         return found
@@ -327,6 +336,7 @@ def all_functions_ended(coordinator: Any, timeout_s: float) -> bool:
 def stop_spinning() -> None:
     """Let TensorFlow's idle threads sleep at once; for use before it starts. **Local.**"""
     context = _modules["eager.context"].context()
+    # There is no public switch. TensorFlow reads its configuration when it starts.
     config = tf.compat.v1.ConfigProto()
     if context._config is not None:  # the program's
         config.CopyFrom(context._config)
@@ -354,6 +364,7 @@ def global_seed() -> int | None:
 def no_global_seed() -> Iterator[None]:
     """Use given seeds alone in this block, without the seed of ``tf.random.set_seed``."""
     context = _modules["eager.context"].context()
+    # Not by set_seed, which also restarts the numbering of the program's random operations.
     before, context._seed = context._seed, None
     try:
         yield

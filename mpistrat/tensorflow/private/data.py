@@ -111,6 +111,7 @@ def cardinality_in(graph: Any, node: str, at_least: int) -> int:
     """
     part = tf.compat.v1.GraphDef()
     part.CopyFrom(graph)
+    # The graph's result becomes the node that gives the file names.
     for one in part.node:
         if one.op == "_Retval":
             one.input[0] = node
@@ -137,6 +138,8 @@ def keep_datasets_of_iterators() -> None:
     operations, kind, made = iterators.gen_dataset_ops, iterators.OwnedMultiDeviceIterator, _Made()
     start, init = operations.multi_device_iterator_init, kind.__init__
 
+    # The iterator derives a dataset of its own and keeps it in no attribute. This call is the only
+    # one that gets it.
     def noted(dataset: Any, *args: Any, **kwargs: Any) -> Any:
         made.dataset = dataset
         return start(dataset, *args, **kwargs)
@@ -146,7 +149,9 @@ def keep_datasets_of_iterators() -> None:
         made.dataset = None  # an iterator of another kind may have made one
         try:
             init(self, *args, **kwargs)
-            self._mpistrat_dataset = made.dataset  # the last of its attributes
+            # Python frees attributes in the order in which they were set. So the resource goes
+            # first, and waits for the thread that reads from this dataset.
+            self._mpistrat_dataset = made.dataset
         finally:
             made.dataset = None
 
@@ -188,6 +193,7 @@ def on_passes(begin: Callable[[Any], Any]) -> None:
     start, get = inputs.DistributedDataset.__iter__, inputs.DistributedIteratorBase.__next__
 
     def beginning(self: Any) -> Any:
+        # In a graph this is called while tracing, before any pass begins.
         iteration = begin(self) if tf.executing_eagerly() else None
         found = start(self)
         found._mpistrat_iteration = iteration
@@ -200,6 +206,8 @@ def on_passes(begin: Callable[[Any], Any]) -> None:
         try:
             found = get(self)
         except StopIteration:
+            # Collective. All ranks come here after the same batch, since their iterators end
+            # together.
             iteration.end()
             raise
         iteration.note()

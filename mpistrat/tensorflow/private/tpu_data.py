@@ -107,6 +107,7 @@ def _slice_class(index: int, count: int) -> Any:
             rebatched = self._make_rebatch_fn(dataset, total, replicas)
             copies = replicate(dataset, hosts)
             self._cloned_datasets = []
+            # Hosts are numbered over all slices, as those of one TPU would be.
             for number, host in enumerate(hosts, first):
                 with tf.device(host):
                     own = rebatched(copies[host], number)
@@ -137,6 +138,8 @@ def _end_together() -> None:
         return workers.total(mine) if isinstance(workers, _SliceWorkers) else mine
 
     def next_of_all(self: Any, name: str | None = None) -> Any:
+        # Of batches of any length TensorFlow's own iterator asks `count_all`; endless data has no
+        # end to ask for.
         ends_alone = self._cardinality == _ENDLESS or self._enable_get_next_as_optional
         if ends_alone or not isinstance(self._input_workers, _SliceWorkers):
             return next_of_one(self, name)
@@ -156,9 +159,12 @@ def _next_unless_one_has_none(iterator: Any) -> Any:
 
     def end() -> tf.Tensor:
         with tf.device(workers.worker_devices[0]):
+            # In a graph only an operation can raise OutOfRangeError: this one reads from an empty
+            # dataset.
             return iter(tf.data.Dataset.range(0)).get_next()
 
     go_on = tf.cond(found == workers.num_replicas, lambda: tf.constant(0, tf.int64), end)
+    # Otherwise TensorFlow might take values out of optionals that have none.
     with tf.control_dependencies([go_on]):
         values = _lib._get_value_or_dummy(workers, optionals, produce_dummy=False)
     if iterator._replica_order is not None:

@@ -61,10 +61,13 @@ class Tasks:
     ) -> None:
         given = comm if comm is not None else getattr(resolver, "comm", None)
         self.communicator = Communicator(given, backend)
+        # Not raised yet: the other ranks wait in `_agree`, and raise it as well.
         wrong = _complaint(resolver, self.communicator, makes, role)
         counts = (0, 0) if wrong is not None else (resolver.num_ps, resolver.num_evaluators)
         self._agree(wrong, counts)
         self.host = self._found_host()
+        # Roles follow from the communicator's ranks, which need not be those of the given
+        # resolver.
         known = MPIClusterResolver(None, *counts, topology=self.communicator.topology)
         self._spec = known.cluster_spec()
         self.job, self.index = str(known.task_type), int(known.task_id or 0)
@@ -80,6 +83,7 @@ class Tasks:
                 text = f"{name} by rank is {list(by_rank)}; expected the same on all"
                 errors = {0: UsageError(text)}
         if errors:
+            # All ranks raise, so all of them close it.
             self.communicator.close()
             first = next(iter(errors.values()))
             texts = dict.fromkeys(str(error) for error in errors.values())
@@ -87,6 +91,7 @@ class Tasks:
 
     def _found_host(self) -> str:
         if self.communicator.topology.num_nodes == 1:
+            # One machine's ranks meet there without a name service.
             return _LOOPBACK
         try:
             return reachable_host(self.communicator.allgather_object)
@@ -131,6 +136,7 @@ class Tasks:
         **Collective**. No proxy is asked for any of them from now on.
         """
         found = self.communicator.allgather_object(address)
+        # Before TensorFlow connects: gRPC reads the variable when it makes a channel.
         past_proxies({one.rpartition(":")[0] for one in found if one})
         first_ps = 1 + self.num_workers
         return {"worker": found[1:first_ps], "ps": found[first_ps : first_ps + self.num_ps]}
@@ -146,6 +152,8 @@ class Tasks:
             The chief, or another rank, failed or died.
         """
         try:
+            # Closing is the meeting of all ranks. It ends early if one fails, or its process is
+            # gone.
             self.communicator.close(timeout=math.inf)
         except PeerLostError as error:
             raise self._lost(error.rank, str(error)) from error
@@ -158,6 +166,7 @@ class Tasks:
         PeerLostError
             As `wait_for_chief`.
         """
+        # Started once and tested again by each call. It ends when the chief closes, too.
         closing = self.communicator.iclose()
         if not closing.test():
             wrong = self._trouble()
@@ -196,6 +205,7 @@ class Tasks:
 
 def past_proxies(hosts: set[str]) -> None:
     """Tell gRPC to ask no proxy for some hosts. **Local.**"""
+    # gRPC ignores no_proxy where no_grpc_proxy is set, so the names of the former are kept.
     before = os.environ.get(_PROXY_EXCEPTIONS) or os.environ.get("no_proxy", "")
     names = dict.fromkeys([*filter(None, before.split(",")), *sorted(hosts)])
     os.environ[_PROXY_EXCEPTIONS] = ",".join(names)

@@ -21,6 +21,8 @@ from mpistrat.tensorflow.private import data as private_data
 __all__ = ["OverRanks"]
 
 
+# The only options with which TensorFlow 2.21 makes a plain iterator in place of one for several
+# devices (input_lib._should_use_multi_device_iterator).
 _IN_PLACE = tf.distribute.InputOptions(
     experimental_fetch_to_device=False,
     experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
@@ -62,6 +64,8 @@ class OverRanks:
         return replica_id_in_sync_group - self.bridge.rank * self._num_local
 
     def _in_multi_worker_mode(self) -> bool:
+        # TensorFlow's iterators then ask all ranks in each step who has data left (`_reduce_to`),
+        # and give empty batches to those who have none.
         return self.bridge.size > 1
 
     @property
@@ -101,11 +105,13 @@ class OverRanks:
 
     def _call_replicas(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         def call(*own: Any, **own_kwargs: Any) -> Any:
+            # In this order: when `averaged` ends it asks for the share of the batch's rows.
             with row_weights.of_batch(own), averaged():
                 return fn(*own, **own_kwargs)
 
         if self._num_local > 1:
             return super()._call_for_each_replica(call, args, kwargs)  # type: ignore[misc]
+        # A single replica runs in this thread. MirroredExtended starts a thread for each.
         with (
             tf.distribute.ReplicaContext(self._container_strategy(), self.bridge.rank),
             tf.device(self.worker_devices[0]),
@@ -118,6 +124,7 @@ class OverRanks:
         """Return the value of rank 0's first replica; Python numbers are taken to be equal."""
         if isinstance(tensor, (float, int)) or self.bridge.size == 1:
             return super()._broadcast_to(tensor, destinations)  # type: ignore[misc]
+        # TensorFlow copies to this rank's devices, so it has to copy rank 0's value.
         told = self.bridge.broadcast(tensor, is_new=False)
         return super()._broadcast_to(told, destinations)  # type: ignore[misc]
 
@@ -225,6 +232,7 @@ class OverRanks:
         self.bridge.require_open()
 
         def reduce(one: Any) -> Any:
+            # Equal on all replicas of all ranks, so its mean needs no message.
             if private_api.is_mirrored(one) and reduce_op == tf.distribute.ReduceOp.MEAN:
                 return one
             if self._is_of_no_rank(one):

@@ -86,11 +86,14 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
         self._cluster = cluster_of(cluster_resolver, comm, backend)
         self._is_closed = False
         if self._cluster.tf_resolver is None:
+            # The servers wait for the chief in `join()`: they are told if it cannot connect.
             with self.communicator.checking():
                 self._connect(variable_partitioner)
         else:
             super().__init__(self._cluster.tf_resolver, variable_partitioner)
+        # A strategy has one coordinator only, which the constructor keeps in it.
         ClusterCoordinator(self)  # before TensorFlow makes one of its own for the strategy
+        # The strategy counts once it is made: one that fails must not keep the servers.
         self._cluster.join()
 
     def _serve_alone(self) -> dict[str, list[str]]:
@@ -107,6 +110,8 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
 
     def _connect(self, variable_partitioner: Any) -> None:
         addresses = self._serve_alone() if self.tasks.size == 1 else self._cluster.addresses
+        # Another port in each turn: TensorFlow has an UnknownError for one at which it cannot
+        # listen.
         for left in reversed(range(_PORTS)):
             with _held_port() as port:
                 jobs = {"chief": [f"{self.tasks.host}:{port}"], **addresses}

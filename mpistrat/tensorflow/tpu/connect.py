@@ -100,8 +100,10 @@ class Steps:
         known = private_tpu.initialized_tpu(tpu.resolver)
         if known is not None:
             return known
+        # Half: `knock` may take 1.5 times its deadline, and says more than this step's own error.
         self._take("connect to", tpu.name, lambda: knock(tpu.hosts, self._timeout_s / 2))
         self._take("connect to", tpu.name, lambda: _connect(tpu.resolver))
+        # The default device is a thread's own, and another thread has connected.
         if tpu.hosts:  # as connecting in this thread would have done
             tf.device(f"/job:{tpu.job}/replica:0/task:0/device:CPU:0").__enter__()
         start = tf.tpu.experimental.initialize_tpu_system
@@ -126,6 +128,8 @@ class Steps:
         thread = threading.Thread(target=run, name=f"mpistrat TPU {step}", daemon=True)
         start = time.monotonic()
         thread.start()
+        # A thread that is late is left behind. It is a daemon, so it does not delay the program's
+        # end.
         thread.join(self._timeout_s)
         text = f"TPUStrategy on {self._where}: could not {step} the TPU {name!r}"
         check = f"check {_CHECKS[step]}"

@@ -92,6 +92,7 @@ class TPUStrategy(TFBackedStrategy):
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
+        # Before the base's constructor, which calls `_made`, and that reads these.
         self._given, self._assignment = tpu_cluster_resolver, experimental_device_assignment
         self._timeout_s = config.timeout_s() if timeout_s is None else timeout_s
         self._watch: PreemptionWatch | None = None
@@ -109,6 +110,8 @@ class TPUStrategy(TFBackedStrategy):
             _check_kind(self._given, rank, size)
             return float(self._timeout_s)
 
+        # Ranks may have unequal deadlines. Each waits for the others as long as the longest
+        # allows.
         longest_s = max(all_or_none(communicator, check, "the arguments of TPUStrategy"))
         self._steps = Steps(self._timeout_s, rank, size)
         if driver is not None:
@@ -128,7 +131,9 @@ class TPUStrategy(TFBackedStrategy):
             found.append(self._reached(found[0]))
 
         tpus = all_or_none(communicator, find, "finding its TPU", longest_s)
+        # Before anybody connects: initializing a TPU again loses the variables that are on it.
         _check_distinct(communicator, tpus)
+        # Of the steps one is done: the TPU was found.
         all_or_none(communicator, make, "reaching its TPU", (NUM_STEPS - 1) * longest_s)
         return found[1]
 

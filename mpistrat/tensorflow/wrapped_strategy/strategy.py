@@ -112,6 +112,8 @@ class TFBackedStrategy(OlderMembers):
             made.append(_strategy(given))
             return type(made[0]).__name__, private_tpu.is_tpu_strategy(made[0])
 
+        # Before the ranks compare replicas: one that cannot make its strategy would not come to
+        # that.
         found = all_or_none(communicator, make, "making its strategy")
         if len({is_tpu for _, is_tpu in found}) > 1:
             communicator.close()  # all ranks raise it
@@ -251,6 +253,7 @@ class TFBackedStrategy(OlderMembers):
         self._wrapped.close()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # After an error the other ranks may never close: they are told, and not waited for.
         if error is None:
             self.close()
         else:
@@ -277,12 +280,14 @@ def _strategy(given: Any) -> tf.distribute.Strategy:
 
 def _check(communicator: Communicator, driver: int | None) -> None:
     """Raise on all ranks if the ranks' drivers differ, or are no rank. **Collective.**"""
+    # Both facts are gathered before anything is raised, so that all ranks raise the same.
     told = communicator.allgather_object(driver)
     is_rank = driver is None or (
         isinstance(driver, int)
         and not isinstance(driver, bool)
         and 0 <= driver < communicator.size
     )
+    # Compared by repr: False equals 0, and a wrong argument may have no hash.
     if not all(communicator.allgather_object(is_rank)) or len(set(map(repr, told))) > 1:
         communicator.close()  # all ranks raise it
         raise UsageError(

@@ -64,6 +64,8 @@ class TPUSlice(WrappedStrategy):
         if self._bridge.size > 1:
             agree(communicator, self._count)
             tf_strategy.extended.bridge = self._bridge
+            # What TensorFlow calls by itself, as when a variable is read, then is of all slices,
+            # too.
             join(tf_strategy.extended, TPUSliceExtended)
 
     @property
@@ -89,16 +91,19 @@ class TPUSlice(WrappedStrategy):
         """Reduce values by one collective."""
         is_one = self._bridge.size == 1
         if axis is None and not is_one:
+            # The machinery is that of all slices here (`TPUSliceExtended`), and combines them.
             found: list[Any] = self.tf_strategy.reduce(op, values, axis=None)
             return found
         if axis is None and op == _MEAN and any(map(private_api.is_mirrored, values)):
             return [self.tf_strategy.reduce(op, value, axis=None) for value in values]
+        # The collectives read the host's memory, and TPUs do nothing eagerly.
         with tf.device("CPU:0"):
             with self._checking():
                 mine = [self._local_sum(value, axis) for value in values]
             totals, counts = [total for total, _ in mine], [count for _, count in mine]
             if op == _SUM:
                 return self._bridge.all_reduce(totals)
+            # One collective has the counts, too: slices may have unequal numbers of rows.
             sums = self._bridge.all_reduce([*totals, *counts], "sum of a mean")
             pairs = zip(sums[: len(values)], sums[len(values) :], strict=True)
             return [total / tf.cast(count, total.dtype) for total, count in pairs]
@@ -113,6 +118,7 @@ class TPUSlice(WrappedStrategy):
             total = self.tf_strategy.reduce(_SUM, value, axis=None)
             return total, tf.constant(self._count, tf.int64)
         values = self.tf_strategy.experimental_local_results(value)
+        # A bare value stands for that of each replica.
         if not isinstance(value, tf.distribute.DistributedValues):
             values = values * self._count
         sums = [tf.reduce_sum(one, axis=axis) for one in values]

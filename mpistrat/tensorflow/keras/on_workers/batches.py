@@ -49,12 +49,14 @@ class WorkerData:
     def iterators(self) -> Any:
         """Return an iterator on each worker."""
         if self._iterators is None:
+            # On the first step, not before: workers then begin to read.
             found = self.coordinator.create_per_worker_dataset(self._dataset_fn)
             self._iterators = iter(found)
         return self._iterators
 
     def reserved(self, count: int) -> int:
         """Reserve `count` batches in a row; return the number of the first."""
+        # Numbers go on over epochs: a worker's iterator never goes back.
         first = self._used
         self._used += count
         return first
@@ -93,6 +95,7 @@ class Batches:
             A function of a batch.
         """
         coordinator, length = self.data.coordinator, self.data.length
+        # One function for each batch, with the batch as its argument.
         if not self.data.is_on_workers:
             batch = next(self, None)
             return None if batch is None else coordinator.schedule(from_chief, (batch,))

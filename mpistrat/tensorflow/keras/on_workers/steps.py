@@ -33,6 +33,7 @@ class _Running:
     def ended(self, is_any_wanted: bool) -> list[Any]:
         """Return results that have arrived; wait for one if it is wanted, or if too many run."""
         found: list[Any] = []
+        # In order, though later ones may have ended: logs are those of the last step.
         while self._waiting:
             is_wanted = is_any_wanted and not found
             may_run = len(self._waiting) <= self._most and not is_wanted
@@ -124,6 +125,7 @@ class Steps:
 
     def finish(self) -> None:
         """Complete the logs that were returned last: all steps have ended."""
+        # All have ended (`WorkerData.settle`), so this waits for none.
         ended = self._running.ended(is_any_wanted=False)
         if ended and isinstance(self._told, dict):
             self._told.update(ended[-1])
@@ -155,6 +157,7 @@ class Prediction:
     def parts(self) -> list[Any]:
         """Return the tensors that were predicted, by batch."""
         for one in self.remotes:
+            # It ends with an error if a worker is lost; `get` alone would wait for good.
             self._coordinator.wait_for(one)
         return [one.get() for one in self.remotes]
 

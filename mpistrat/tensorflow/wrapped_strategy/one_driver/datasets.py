@@ -77,6 +77,8 @@ class DrivenDataset(tf.distribute.DistributedDataset):  # type: ignore[misc]
     def __iter__(self) -> DrivenIterator:
         """Return an iterator. **Collective.**"""
         own: list[Any] = []
+        # Collective, since making it may fail: the others would wait for its first batch without
+        # end.
         self._link.on_driver("an iterator over a dataset", lambda: own.append(iter(self.own)))
         return DrivenIterator(self._link, self._batch, *own)
 
@@ -145,6 +147,7 @@ class DrivenIterator(tf.distribute.DistributedIterator):  # type: ignore[misc]
                 return False
             return True
 
+        # Only whether there is a batch is sent. The batch itself stays on the driving rank.
         if not self._link.on_driver("next batch", look):
             raise error
         return found[0] if found else _copy(self._batch)
@@ -192,6 +195,7 @@ class _Optional(tf.experimental.Optional):  # type: ignore[misc]
         )
 
 
+# Lists and dicts of a batch may be changed by the program, so each batch gets its own.
 def _copy(batch: Any) -> Any:
     return tf.nest.map_structure(lambda one: one, batch)
 

@@ -85,6 +85,7 @@ def model_by_driver(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _written(link: DriverLink, save: _Save, write: Callable[[], Any]) -> Any:
     """Have the driving rank write, and the others wait until all is there."""
+    # A broken communicator stops ranks that wait: for them `on_driver` raises what broke it.
     is_broken = link.communicator.health.broken is not None
     if not (link.communicator.is_closed or (is_broken and link.is_driver)):
         return link.on_driver(save.what, write, save.key)
@@ -108,8 +109,12 @@ def _checkpoint(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, file_prefix, options)
         save = _Save.of_checkpoint(file_prefix)
         told = _written(link, save, lambda: _numbered(self, original(self, file_prefix, options)))
+        # After close() there is no message: the ranks that wait write nothing, and know of no
+        # path.
         path, number = told or (None, None)
         if not link.is_driver and path is not None:
+            # The next save() numbers its file by this counter, and all ranks have to name the same
+            # file.
             private_driving.number(self, number)
             _note(path, getattr(options, "experimental_write_callbacks", None) or ())
         return path
@@ -123,6 +128,8 @@ def _numbered(checkpoint: Any, path: str) -> tuple[str, int | None]:
 
 def _note(path: str, callbacks: Iterable[Any]) -> None:
     """Let TensorFlow's managers know of a checkpoint; the user's callbacks ran where it is."""
+    # TensorFlow's callback updates the manager in memory, then writes the file `checkpoint` and
+    # deletes old ones. On ranks that wait these two are left to the driving rank.
     with _nothing_beside():
         for callback in callbacks:
             if str(getattr(callback, "__module__", "")).startswith("tensorflow."):
@@ -133,6 +140,7 @@ def _in_threads(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def checkpointer(self: Any) -> Any:
         if _link(self) is not None:
+            # A thread of TensorFlow's would write while this rank says that the file is there.
             raise UsageError(
                 "experimental_enable_async_checkpoint where one rank drives, and the others wait"
                 " until the checkpoint is there; leave this option out"

@@ -62,11 +62,14 @@ class DriverLink:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Say so for this block. **Local.**"""
+        # For this thread and what inherits its context; and for TensorFlow's own threads, which
+        # inherit none (`_alone`).
         token = _here.set((*_here.get(), id(self)))
         _anywhere.append(id(self))
         try:
             yield
         finally:
+            # One entry of this link: another thread may be alone at the same time.
             _anywhere.remove(id(self))
             _here.reset(token)
 
@@ -89,6 +92,7 @@ class DriverLink:
         if self.is_alone:
             return make()
         self._check_place(what)
+        # Before anything is made: a training whose result nobody can be told of would be lost.
         passed_on(self.communicator.health.check_open)
         if self.is_driver:
             return self._tell(what, make, save)
@@ -97,6 +101,8 @@ class DriverLink:
             whose = MpistratError(f"rank {self.driver}, which drives, raised this in {what}")
             error = failure.original() or MpistratError(f"{what} failed: {failure.text}")
             raise error from whose
+        # Pickled by the driving rank before it was sent, so what cannot be sent is an error on
+        # all.
         return tf.nest.map_structure(self._received, pickle.loads(value))
 
     def meet(self, what: str) -> None:
@@ -107,6 +113,7 @@ class DriverLink:
     def _awaited(self, what: str, save: Any) -> Any:
         """Return the result of a call as it was sent, and the error if it failed."""
         called, its_save, *outcome = self._bcast(None, f"waits in {what}", timeout=math.inf)
+        # The texts of saves name folders, which may differ by rank, so their keys are compared.
         is_same = its_save == save and (save is not None or called == what)
         if not is_same:
             raise self._differs(what, called, is_save=save is not None or its_save is not None)
@@ -120,6 +127,7 @@ class DriverLink:
         same = "all ranks have to make the same calls in the same order"
         # Of a save the advice comes first: the driving rank is sent the start of a long text only.
         error = UsageError(f"{_SAVING}: {text}" if is_save else f"{text}; {same}")
+        # The driving rank is past this call. It hears of the error in its next one.
         self.communicator.fail(error)
         found: Exception = of_both(error)
         return found
@@ -129,10 +137,12 @@ class DriverLink:
         made: list[Any] = []
 
         def make_and_pack() -> bytes:
+            # What `make` calls of this strategy is local: the others have not called it.
             with self.alone():
                 made.append(make())
                 return _pickled(what, tf.nest.map_structure(_sent, made[0]))
 
+        # Not raised before the others are told, who wait without a deadline.
         sent, error = attempt(self.communicator, make_and_pack)
         if error is not None and self.communicator.health.broken is not None:  # the others know
             raise error
@@ -144,6 +154,7 @@ class DriverLink:
 
     def _bcast(self, message: Any, remark: str, timeout: float | None = None) -> Any:
         call_log = self.communicator.call_log
+        # Shown where calls differ, but not compared: texts of saves differ by rank.
         call_log.remark = remark
         try:
             return self.communicator.bcast_object(message, self.driver, timeout=timeout)
