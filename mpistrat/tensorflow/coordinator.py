@@ -69,6 +69,7 @@ class ClusterCoordinator(distribute.coordinator.ClusterCoordinator):  # type: ig
             The strategy was closed.
         """
         self._check()
+        # TensorFlow's own wait never ends for a function whose worker is gone for good.
         while not private_api.all_functions_ended(self, _LOOK_S):
             self._check()
 
@@ -81,6 +82,7 @@ class ClusterCoordinator(distribute.coordinator.ClusterCoordinator):  # type: ig
         """See tf.distribute.coordinator.ClusterCoordinator.fetch; it raises as `join` does."""
         for one in tf.nest.flatten(val):
             if isinstance(one, distribute.coordinator.RemoteValue):
+                # TensorFlow's fetch would wait for it without a look at the ranks.
                 self.wait_for(one)
         return super().fetch(val)
 

@@ -51,11 +51,13 @@ def without_start() -> Iterator[None]:
     """Capture standard error in a block; write it afterwards without the start-up messages."""
     with ExitStack() as stack:
         try:
+            # A file: nobody would read a pipe meanwhile, and a full one would block the import.
             held = stack.enter_context(tempfile.TemporaryFile())
             shown = stack.enter_context(os.fdopen(os.dup(_STDERR), "wb"))
         except OSError:  # there is no room, or no standard error
             yield
             return
+        # What Python has buffered so far is not part of the start.
         _flush()
         os.dup2(held.fileno(), _STDERR)
         try:
@@ -63,6 +65,7 @@ def without_start() -> Iterator[None]:
         finally:
             _flush()
             os.dup2(shown.fileno(), _STDERR)
+            # Also after an error of the import, whose text may be among what was held.
             _show(held, shown)
 
 

@@ -30,6 +30,7 @@ def share_cores(communicator: Communicator) -> None:
     reads the sizes when it starts.
     """
     mine, topology = cores.usable(), communicator.topology
+    # Ranks that the launcher has bound to cores of their own share none.
     masks = communicator.allgather_object(mine)
     host = topology.hostnames[topology.rank]
     local = [mask for mask, one in zip(masks, topology.hostnames, strict=True) if one == host]

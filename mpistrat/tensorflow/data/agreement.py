@@ -147,7 +147,7 @@ class DataAgreement:
             self._refuse(batch, newest)
 
     def _differences(self, mine: digest_op.Marks) -> npt.NDArray[np.bool_]:
-        """Return the batches and components in which a rank differs from rank 0."""
+        """Return the batches and components in which the ranks differ. **Collective.**"""
         # The ends of the ranks' values are equal if and only if all are: two reductions, no
         # gathering.
         exact = self._reduced(mine.digests, "max") != self._reduced(mine.digests, "min")

@@ -55,9 +55,11 @@ def drop_stale(dataset: Any, communicator: Communicator, name: str, has_own: boo
     paths = dataset_parts.cache_files_of(dataset)
     own = [f"{path}.{name}" if has_own else path for path in paths]
     mine = [_told(path, has_own) for path in own]
+    # All files are looked at before any is removed: ranks may see one folder.
     everyone = communicator.allgather_object(mine)
     for path, *told in zip(own, *everyone, strict=False):  # equally many of equal data sets
         is_stale = _is_stale(told)
+        # A rank that cannot remove its file tells the others, who would go on without it.
         with communicator.checking():
             if is_stale and has_own and told[communicator.rank].own_s is not None:
                 _remove(path)
@@ -79,6 +81,7 @@ def _completed(path: str) -> float | None:
 
 def _is_stale(told: list[_Told]) -> bool:
     """Whether a rank's file is gone, or older than the program's by more than a run."""
+    # A rank is writing its file: an incomplete set is no sign of a removed file.
     if not all(one.may_judge for one in told):
         return False
     ends = [one.own_s for one in told if one.own_s is not None]

@@ -37,6 +37,7 @@ def agree_on_seed(communicator: Communicator) -> None:
     **Collective.** Ranks have to make their data sets in the same order after this.
     """
     seed = communicator.bcast_object(_draw())
+    # One rank keeps TensorFlow's own unseeded shuffling.
     if communicator.size > 1:
         _common["draws"] = random.Random(seed)
 
@@ -62,6 +63,7 @@ def _seeded(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def get(seed: Any) -> Any:
         if seed is None and "draws" in _common and not _is_set():
             seed = _common["draws"].getrandbits(31)
+        # `get_seed` asks that of operations, to which `_by_rank` would add the rank.
         _within.dataset = True
         try:
             return get_seed(seed)
@@ -85,6 +87,8 @@ def _by_rank(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def get(seed: Any) -> Any:
         found = get_seed(seed)
+        # A seed of its own is meant to be equal on all ranks; without a global one chance differs
+        # anyway.
         if seed is not None or found[1] is None or _within.dataset:
             return found
         replica = our_replica()

@@ -54,8 +54,11 @@ def sent(dataset: tf.data.Dataset) -> Any:
     def dataset_fn() -> tf.data.Dataset:
         variant = tf.raw_ops.DatasetFromGraph(graph_def=serialized)
         options = tf.data.Options()
+        # Parallel maps would hand on elements in the order in which they are done, another on each
+        # worker.
         options.deterministic = True
         same = tf.data.experimental.from_variant(variant, spec).with_options(options)
+        # Numbered over all epochs: the chief sends a number, and workers skip to it (`of_worker`).
         return same.repeat().enumerate()
 
     return dataset_fn
@@ -81,6 +84,7 @@ def _pin(graph: Any) -> bool:
     ops = {node.op for node in (*graph.node, *inner)}
     if ops.intersection(_ONLY_HERE) or any(n.op.startswith(_SHUFFLE) for n in inner):
         return False
+    # The second version has its seeds in a generator of this process, not in the graph.
     if any(node.op == _WITH_GENERATOR[0] for node in graph.node):
         return False
     draw = random.SystemRandom()
@@ -96,13 +100,16 @@ def _pin_shuffles(graph: Any, draw: random.Random) -> None:
         if node.op != _WITH_GENERATOR[1]:
             continue
         seeds = [nodes[name].attr["value"].tensor for name in node.input[2:4]]
+        # Two zeros stand for no seed.
         if not any(tf.make_ndarray(seed) for seed in seeds):
             for seed in seeds:
                 seed.CopyFrom(tf.make_tensor_proto(np.int64(draw.getrandbits(31))))
         generators.add(node.input[4])
         del node.input[4]
+        # The first version of the operation has the inputs that are left.
         node.op = _SHUFFLE
     kept = [node for node in graph.node if node.name not in generators]
+    # A generator would be made on each worker, and used by nobody.
     del graph.node[:]
     graph.node.extend(kept)
 

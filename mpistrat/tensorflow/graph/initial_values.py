@@ -32,6 +32,7 @@ def made_alone(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
+        # By thread: another one may make variables with all ranks meanwhile.
         before, _local.is_alone = _local.is_alone, True
         try:
             return original(*args, **kwargs)
@@ -52,6 +53,7 @@ def first_value(
     def value() -> tf.Tensor:
         found = initial_value() if callable(initial_value) else initial_value
         with tf.device(device):
+            # Restoring may come before a variable is made: its value then is the checkpoint's.
             mine = tf.convert_to_tensor(private_api.checkpointed_value(found), dtype=dtype)
             return mine if _local.is_alone else bridge.broadcast(mine)
 

@@ -32,13 +32,17 @@ _CALLERS = frozenset(
 
 def in_order(call: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
     """Return the results of `call`, ordered after all earlier collectives of the graph."""
+    # Eager calls follow each other. Only functions of TensorFlow 2 get automatic control
+    # dependencies, which heed the marks.
     if tf.executing_eagerly() or not tf.compat.v1.executing_eagerly_outside_functions():
         return call()
+    # Before the first mark: TensorFlow asks its resolvers when the tracing of this function ends.
     _resource()
     graph = tf.compat.v1.get_default_graph()
     last = getattr(graph, _LAST, None)
     with tf.control_dependencies([_mark([] if last is None else [last])]):
         results = call()
+    # This mark waits for the results, and the next collective for this mark.
     setattr(graph, _LAST, _mark(results))
     return results
 
@@ -62,6 +66,7 @@ def _resource() -> tf.Tensor:
 def _touch(operation: Any, reads: Any, writes: Any) -> bool:
     """Add the resource to `writes` if an operation touches it."""
     del reads
+    # TensorFlow asks again until no resolver has changed anything.
     if not _is_ordered(operation) or _resource() in writes:
         return False
     writes.add(_resource())

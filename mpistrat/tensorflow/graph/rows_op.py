@@ -44,6 +44,8 @@ class InPlace:
         self._library = _load() if any(map(_fits, arrays)) else None
         here = [self._library is not None and _fits(one) for one in arrays]
         self._arrays = {
+            # The operation finds a row by its number times the bytes of one. Other layouts are
+            # copied here.
             next(_numbers): np.ascontiguousarray(one)
             for one, is_here in zip(arrays, here, strict=True)
             if is_here
@@ -89,6 +91,7 @@ class InPlace:
         """Keep the arrays alive as long as `dataset` and its iterators."""
         if self._library is not None:
             # Not at exit: pipelines may run until the process ends.
+            # The finalizer holds the arrays: this object need not live as long as the dataset.
             weakref.finalize(dataset, _forget, self._library[1], self._arrays).atexit = False
 
 

@@ -72,10 +72,9 @@ class SameShape:
     def __call__(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Return the results, now or when the graph runs."""
         key = self._key(tensors)
-        # XLA compiles no `tf.numpy_function`: without the native operation `xla_call` says what to
-        # do.
         in_xla = not tf.executing_eagerly() and private_graph.in_xla()
         has_native = self._is_native and native_op.load() is not None
+        # XLA compiles no `tf.numpy_function`: there `xla_call` refuses, and says what to do.
         if not has_native and not in_xla:
             return in_order(partial(self._by_numpy, tensors))
         native_op.register(_run, _carry_on)

@@ -50,6 +50,8 @@ class Lifted:
         call_replicas = self._call_replicas
 
         def around(*args: Any, **kwargs: Any) -> Any:
+            # AutoGraph leaves this package's functions alone, and so what they call: it is told
+            # here.
             return call_replicas(private_graph.converted(body), args, kwargs)
 
         return around

@@ -32,8 +32,10 @@ def handles_in_graph(first: int) -> list[Any]:
     graph = _graph()
     if graph is None:
         return []
+    # Within the graph a variable is a placeholder; the capture leads to its handle outside.
     captured = {id(inner): outer for outer, inner in graph.captures}
     written: dict[int, Any] = {}
+    # Earlier operations are of what was traced before this replica's step.
     for operation in graph.get_operations()[first:]:
         for index in _written_inputs(operation.node_def):
             handle = captured.get(id(operation.inputs[index]))
@@ -55,6 +57,7 @@ def _graph() -> Any:
 
 def _written_inputs(node: Any) -> Iterator[int]:
     """Yield the indices of the inputs that a node, or a function that it may call, writes."""
+    # The handle is the first input of all these operations.
     if node.op.startswith(_WRITERS):
         yield 0
         return
@@ -69,6 +72,7 @@ def _arguments(function: str) -> frozenset[int]:
     names = {name: i for i, name in enumerate(private_graph.arguments_of(function))}
     found: set[int] = set()
     for node in private_graph.nodes_of(function):
+        # Names with ^ are control inputs: they order a node, and it gets no value of them.
         inputs = [names.get(name) for name in node.input if not name.startswith("^")]
         written = (inputs[i] for i in _written_inputs(node) if i < len(inputs))
         found.update(index for index in written if index is not None)

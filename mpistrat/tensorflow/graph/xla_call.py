@@ -36,9 +36,11 @@ def call(key: int, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         refuse("in a branch, a loop or a function in it, where XLA does not keep calls in order")
     graph = tf.compat.v1.get_default_graph()
     chain = getattr(graph, _CHAIN, None)
+    # The last operand is the number. It makes this call depend on the one before.
     chained = [*tensors, tf.zeros([], tf.int32) if chain is None else chain]
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in chained]
     *results, chain = private_graph.xla_custom_call(_TARGET, chained, specs, _text(key, specs))
+    # Kept by the graph: a function traced into another one begins a chain of its own.
     setattr(graph, _CHAIN, chain)
     return list(results)
 

@@ -45,12 +45,15 @@ def agree_on_batches(adapter: Any, communicator: Communicator) -> None:
     kind = getattr(sys.modules[_MODULE], "PyDatasetAdapter", None)
     if kind is None or not isinstance(adapter, kind) or not adapter.shuffle:
         return
+    # A digest in place of 625 numbers.
     state = hashlib.blake2b(repr(random.getstate()).encode(), digest_size=8).hexdigest()
+    # Not drawn from Python's generator, whose state is the program's.
     told = communicator.allgather_object((state, random.SystemRandom().getrandbits(31)))
     if len({state for state, _ in told}) > 1:
         common = random.Random(told[0][1])
         setattr(adapter, _NAME, common)
         if adapter.enqueuer is not None:
+            # With several workers a thread of the enqueuer shuffles, which knows no adapter.
             setattr(adapter.enqueuer, _NAME, common)
 
 

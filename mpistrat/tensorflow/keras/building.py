@@ -30,6 +30,7 @@ def built_from_own_batch(original: Callable[..., Any]) -> Callable[..., Any]:
         data_batch = tf.nest.map_structure(
             lambda one: strategy.experimental_local_results(one)[0], batch
         )
+        # Without the iterator, from which Keras would take another batch.
         return original(self, None, data_batch)
 
     return build

@@ -27,6 +27,7 @@ def compiled_in_scope(original: Callable[..., Any]) -> Callable[..., Any]:
         if not is_over_ranks(strategy):
             return original(self, *args, **kwargs)
         with strategy.communicator.checking():
+            # `metrics` and `weighted_metrics` are the fourth and fifth argument of `compile`.
             _check_metrics(tf.nest.flatten([args[3:5], kwargs]))
         with strategy.scope():
             return original(self, *args, **kwargs)

@@ -65,6 +65,8 @@ def compared_at_end(original: Callable[..., Any]) -> Callable[..., Any]:
             except (StopIteration, tf.errors.OutOfRangeError):
                 is_end = True
                 raise
+        # Only after the end of the data, or of the epoch: with another error the ranks may be
+        # apart.
         agreement = agreement_of(self._distributed_dataset)
         if agreement is not None:
             agreement.compare(is_end, getattr(self, _PASS, None))

@@ -15,6 +15,7 @@ from mpistrat.tensorflow.own_strategies import our_replica
 
 __all__ = ["clip_sums", "finite_on_all", "sum_once"]
 
+# TensorFlow runs the replicas of a rank in threads of their own.
 _sums = threading.local()
 
 
@@ -29,6 +30,7 @@ def finite_on_all(original: Callable[..., Any]) -> Callable[..., Any]:
         context = our_replica()
         if context is None:
             return mine
+        # TensorFlow sums no booleans, so overflows are counted.
         overflows = context.all_reduce("sum", tf.cast(tf.logical_not(mine), tf.int32))
         return tf.equal(overflows, 0)
 

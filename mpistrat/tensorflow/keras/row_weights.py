@@ -39,6 +39,7 @@ def of_batch(args: Any) -> Iterator[None]:
 
 def _first_tensor(args: Any) -> tf.Tensor | None:
     for leaf in tf.nest.flatten(args):
+        # A scalar, such as the number of a step, has no rows.
         if isinstance(leaf, tf.Tensor) and leaf.shape.rank != 0:
             return leaf
     return None
@@ -56,6 +57,7 @@ def current() -> tf.Tensor | None:
         return None
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     if _local.share is None or _local.graph is not graph:
+        # Sums of whole numbers are exact in float64, whatever their order.
         mine = tf.cast(tf.shape(batch)[0], tf.float64)
         total = tf.distribute.get_replica_context().all_reduce("sum", mine)
         _local.graph, _local.share = graph, tf.math.divide_no_nan(mine, total)

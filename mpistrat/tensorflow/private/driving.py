@@ -58,6 +58,8 @@ def retrace_for_each(mark: Callable[[], Any]) -> None:
         found, value = make(*args, **kwargs), mark()
         if value is None:
             return found
+        # The fields are fixed. Of those in TensorFlow's key of a traced function this one takes
+        # any hashable value.
         inner = found.context
         marked_inner = inner._replace(xla_context_id=(inner.xla_context_id, value))
         return found._replace(context=marked_inner)

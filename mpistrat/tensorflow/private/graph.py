@@ -126,4 +126,5 @@ def is_nested_in_xla() -> bool:
 def xla_custom_call(target: str, operands: Any, specs: Any, config: str) -> Any:
     """Add a custom call of the registered `target`; return its results."""
     xla = importlib.import_module(_XLA)  # slow to import, and rarely needed
+    # Without the side effect XLA would drop a call whose results nobody uses.
     return xla.custom_call_v2(target, operands, specs, config, has_side_effect=True)

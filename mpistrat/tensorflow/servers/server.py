@@ -66,6 +66,7 @@ class Server(distribute.Server):  # type: ignore[misc]
         comm: Any = None,
         backend: str = "auto",
     ) -> None:
+        # TensorFlow's constructor calls `start`, which reads it.
         self._tasks: Tasks | None = None
         resolver = _resolver(server_or_cluster_def)
         role = job_name, task_index
@@ -75,8 +76,10 @@ class Server(distribute.Server):  # type: ignore[misc]
         tasks = Tasks(resolver, comm, backend, makes="Server", role=role)
         self._tasks = tasks
         if tasks.job == "evaluator":
+            # An exchange of all ranks, also of those without an address.
             tasks.published("")
             return
+        # The others wait in `published`, and hear of a server that cannot start.
         with tasks.communicator.checking():
             super().__init__(*serve(tasks.job, tasks.index, tasks.host), config)
         tasks.published(self.target.removeprefix("grpc://"))

@@ -62,6 +62,7 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
                 else _local_devices(devices, communicator.rank)
             )
         bridge = Bridge(communicator, options)
+        # After `checking`: a rank with a wrong argument has told the others by now.
         agree(communicator, len(names))
         super().__init__(
             self._make_extended(

@@ -43,6 +43,8 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
         super().__init__(
             strategy, compute_devices=list(compute_devices), parameter_device=parameter_device
         )
+        # TensorFlow's iterators look for this name. Without it they end with the first replica
+        # that has no data left.
         self.experimental_enable_get_next_as_optional = True
         self._cross_device_ops = RankAllReduce(bridge)
         self.name_task()
@@ -63,6 +65,8 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
         def parts(**kwargs: Any) -> list[tf.Variable]:
             with tf.device(self.parameter_devices[0]):
                 first = next_creator(**kwargs)
+                # The initializer may draw numbers, and is a collective over ranks: it is called
+                # once.
                 kwargs["initial_value"] = first.read_value
                 return [first, *(next_creator(**kwargs) for _ in self.worker_devices[1:])]
 

@@ -61,6 +61,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
     def _get_variable_creator_initial_value(
         self, replica_id: int, device: str, primary_var: Any, **kwargs: Any
     ) -> Any:
+        # TensorFlow gives the later replicas of a rank the value of its first one.
         if replica_id > 0 or self.bridge.size == 1:
             return super()._get_variable_creator_initial_value(
                 replica_id, device, primary_var, **kwargs

@@ -41,5 +41,7 @@ def read_alike(variable: Any) -> Any:
     """Give an ``ONLY_FIRST_REPLICA`` variable the class that reads rank 0's value. **Local.**"""
     is_on_read = isinstance(variable, private_api.SyncOnReadVariable)
     if is_on_read and variable.aggregation == tf.VariableAggregation.ONLY_FIRST_REPLICA:
+        # TensorFlow chooses the class by the synchronization alone. The object stays, since
+        # TensorFlow may refer to it by now.
         variable.__class__ = FirstOfAll
     return variable

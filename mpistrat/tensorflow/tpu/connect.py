@@ -149,6 +149,7 @@ def _of_environment() -> str:
 
 def _known(resolver: Any) -> Tpu:
     """Query a resolver for all facts that are needed."""
+    # Once, in this step's thread: each question may go to Google's servers and wait.
     spec, job = resolver.cluster_spec(), resolver.get_job_name()
     hosts = () if spec is None else tuple(spec.as_dict().get(job, ()))
     return Tpu(resolver, resolver.master() or "local", job, hosts)

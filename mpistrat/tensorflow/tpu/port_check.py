@@ -38,6 +38,7 @@ def knock(hosts: Sequence[str], timeout_s: float) -> None:
         complaints[host] = _complaint(host, timeout_s)
 
     threads = [
+        # Daemons: nothing interrupts the look-up of a name, which would delay the program's end.
         threading.Thread(target=ask, args=(one,), name=f"mpistrat TPU {one}", daemon=True)
         for one in complaints
     ]
@@ -66,7 +67,9 @@ def _greet(address: str, deadline: float) -> None:
     where = (host.strip("[]"), int(port))
     with socket.create_connection(where, deadline - time.monotonic()) as connection:
         connection.sendall(_PREFACE + _NO_SETTINGS)
+        # 0 would mean a socket that does not block.
         connection.settimeout(max(0.001, deadline - time.monotonic()))
+        # A server of HTTP/2 begins with a frame of settings, as the client does.
         head = connection.makefile("rb").read(_KIND + 1)
         if head[_KIND:] != _NO_SETTINGS[_KIND : _KIND + 1]:
             raise OSError(f"the server there does not speak gRPC; it began with {head!r}")

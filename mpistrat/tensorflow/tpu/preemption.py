@@ -55,6 +55,7 @@ class PreemptionWatch:
             if announced is not None:
                 self._call(announced)
                 return
+            # Not time.sleep: close() ends the pause.
             self._is_over.wait(self._every_s)
 
     def _call(self, announced: str) -> None:
@@ -80,6 +81,7 @@ def _asked(what: str) -> str:
     """Return the answer of the metadata server."""
     host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
     url = f"http://{host}/computeMetadata/v1/{what}"
+    # Google's server refuses requests without this header.
     request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})
     with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:
         text: str = answer.read().decode()

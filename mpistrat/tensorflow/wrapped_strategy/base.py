@@ -62,6 +62,7 @@ class WrappedStrategy:
             with self.translation.of("run", has_functions=True):
                 return self.tf_strategy.run(fn, args=args, kwargs=kwargs, options=options)
         except BaseException as error:
+            # The other ranks may be in a collective that this rank's function would have joined.
             self.communicator.fail(error)
             raise
 

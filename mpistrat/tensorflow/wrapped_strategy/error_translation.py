@@ -57,6 +57,7 @@ class ErrorTranslation:
 
     def _ours(self, error: Exception, text: str, has_functions: bool) -> Any:
         if isinstance(error, (tf.errors.UnavailableError, tf.errors.AbortedError)):
+            # A program may catch TensorFlow's class, so each keeps its own.
             kind = WorkerLostError if isinstance(error, tf.errors.UnavailableError) else None
             return of_both(errors.PeerLostError(f"{text}; {_LOST}"), kind)
         if isinstance(error, tf.errors.DeadlineExceededError):

@@ -46,6 +46,7 @@ class HostBridge(Bridge):
         if self.is_native or tf.executing_eagerly():
             return results
         # A function that a worker runs cannot return what is here, and returns what it is told.
+        # That worker is the current device outside of the function, to which init_scope leads.
         with tf.init_scope():
             caller = tf.zeros([]).device
         with tf.device(caller):

@@ -47,9 +47,11 @@ class MirroredSlice(WrappedStrategy):
 
     def __init__(self, tf_strategy: tf.distribute.Strategy, communicator: Communicator) -> None:
         super().__init__(tf_strategy, communicator)
+        # Before the strategy is changed: after an error it is still the program's own.
         all_or_none(communicator, lambda: _check(tf_strategy), "looking at its strategy")
         agree(communicator, int(tf_strategy.num_replicas_in_sync))
         extended, local = tf_strategy.extended, private_api.chosen_operations(tf_strategy)
+        # The bridge first, which the members of RankExtended ask.
         extended.bridge = (HostBridge if has_workers() else Bridge)(communicator)
         extended._cross_device_ops = RankAllReduce(extended.bridge, local)
         join(extended, RankExtended)

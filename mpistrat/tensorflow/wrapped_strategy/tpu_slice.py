@@ -62,6 +62,7 @@ class TPUSlice(WrappedStrategy):
         self._bridge = (_OneRankBridge if is_alone else HostBridge)(communicator)
         self._count = int(tf_strategy.num_replicas_in_sync)
         if self._bridge.size > 1:
+            # Before the machinery is changed: `agree` raises on all ranks.
             agree(communicator, self._count)
             tf_strategy.extended.bridge = self._bridge
             # What TensorFlow calls by itself, as when a variable is read, then is of all slices,

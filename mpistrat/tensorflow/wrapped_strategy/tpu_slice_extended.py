@@ -44,6 +44,7 @@ class TPUSliceExtended:
         return read_over_slices(made)
 
     def _first(self, found: Any, dtype: Any) -> tf.Tensor:
+        # A variable that is restored as it is made begins with the checkpoint's value.
         value = private_api.checkpointed_value(found() if callable(found) else found)
         return self.bridge.broadcast(tf.convert_to_tensor(value, dtype=dtype))
 
@@ -59,6 +60,7 @@ class TPUSliceExtended:
 
     def _reduced(self, reduce_op: Any, values: list[Any], options: Any) -> list[tf.Tensor]:
         """Return sums or means, by one collective."""
+        # A slice whose sum fails tells the others in place of the collective.
         with self.bridge.communicator.checking():
             mine = [self._reduced_here(reduce_op, one, options) for one in values]
         counts = [count for _, count in mine]
@@ -121,4 +123,6 @@ def _refuse_of_slices(extended: Any) -> None:
         raise _unreachable("a gather of", "gather")
 
 
+# TensorFlow sends integers between the cores of one TPU to gather them, and asks no other member;
+# all else it gathers by a sum, which `_reduce_to` refuses.
 private_tpu.before_tpu_gathers(_refuse_of_slices)

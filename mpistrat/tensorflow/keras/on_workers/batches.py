@@ -49,7 +49,6 @@ class WorkerData:
     def iterators(self) -> Any:
         """Return an iterator on each worker."""
         if self._iterators is None:
-            # On the first step, not before: workers then begin to read.
             found = self.coordinator.create_per_worker_dataset(self._dataset_fn)
             self._iterators = iter(found)
         return self._iterators
@@ -95,7 +94,6 @@ class Batches:
             A function of a batch.
         """
         coordinator, length = self.data.coordinator, self.data.length
-        # One function for each batch, with the batch as its argument.
         if not self.data.is_on_workers:
             batch = next(self, None)
             return None if batch is None else coordinator.schedule(from_chief, (batch,))

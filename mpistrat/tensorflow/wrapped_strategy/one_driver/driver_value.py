@@ -36,6 +36,7 @@ class ValueOnDriver(tf.experimental.ExtensionType):  # type: ignore[misc]
         raise of_both(UsageError(_text(self.driver)))
 
     def __getattr__(self, name: str) -> Any:
+        # Python and TensorFlow look for such names, and go on where there is none.
         if name.startswith("_"):
             return super().__getattr__(name)
         raise _ValueOnDriverError(f"{name!r}: {_text(self.driver)}")

@@ -72,6 +72,7 @@ def _link(model: Any) -> DriverLink | None:
 def _plain(result: Any) -> Any:
     """Return what can be sent of a result: of a History its numbers."""
     history = getattr(result, "history", None)
+    # A History refers to the whole model; its numbers are enough.
     return result if history is None else (history, result.epoch)
 
 
@@ -101,6 +102,7 @@ def _adopt(link: DriverLink, model: Any, state: Any) -> None:
 
 
 def _take(model: Any, batch: Any, weights: Any, of_optimizer: list[Any]) -> None:
+    # The model first: its optimizer is built for the model's variables.
     with model.distribute_strategy.scope():
         if batch is not None and not all(layer.built for layer in model._flatten_layers()):
             model._symbolic_build(data_batch=batch)
