@@ -37,6 +37,7 @@ def deadline(timeout_s: float) -> Iterator[None]:
     try:
         yield
     finally:
+        # The timer first: a signal after the handler is gone would end the process.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

@@ -80,8 +80,10 @@ class MpiJob:
         pickled = cloudpickle.dumps(dict(kwargs))
         name = module or file.stem
         task = Task(str(file), name, qualname, pickled, timeout_s, tuple(sys.path))
+        # Before the look at `_loaded`, which belongs to the job that runs.
         self._ensure_running()
         if name not in self._loaded:
+            # A task of its own, so that the deadline of the test is not that of the imports.
             loading = self._do(replace(task, qualname="", timeout_s=_IMPORT_TIMEOUT_S))
             if loading.verdict != "passed":
                 return loading
@@ -92,6 +94,7 @@ class MpiJob:
         """Hand over a task, and wait for it."""
         job, folder = self._ensure_running()
         self._number += 1
+        # Before the task is handed over: what is written from now on is the task's.
         written = job.output_sizes()
         spool.put(spool.task_file(folder, self._number), task)
         try:
@@ -109,10 +112,12 @@ class MpiJob:
         """Wait for the task just handed over; end the job if it will never be done."""
         problem = TaskWatch(job, folder, self._number, timeout_s).wait()
         if problem:
+            # First, while the ranks still hang where they do.
             job.dump_stacks()
             job.wait(0.5)  # after a death mpirun says what it saw
             problem += f"\n{job.launcher_output().rstrip()}".rstrip()
             job.end()
+        # After the end: a rank may have finished its function between the deadline and that.
         bodies = (spool.get(spool.body_file(folder, self._number, i)) for i in range(self.ranks))
         return TaskResult(tuple(bodies), job.outputs(written), problem)
 
@@ -132,6 +137,7 @@ class MpiJob:
 
         def is_over() -> bool:
             said[:] = [spool.get(spool.ready_file(folder, i)) for i in range(self.ranks)]
+            # One rank that cannot start is enough: the others may wait for it in MPI_Init.
             return all(said) or any(one.text for one in said if one) or job.poll() is not None
 
         wait_until(is_over, _START_TIMEOUT_S, spool.POLL_S)
@@ -152,6 +158,7 @@ class MpiJob:
         if self._running is None or self._folder is None:
             return ""
         job = self._running
+        # The ranks then end by themselves, and run what is registered for the end of a program.
         spool.put(spool.task_file(Path(self._folder.name), self._number + 1), None)
         complaint = ""
         if not job.wait(_CLOSE_TIMEOUT_S):

@@ -110,10 +110,12 @@ def run_job(
     try:
         timed_out = not job.wait(timeout_s)
         if timed_out:
+            # The ranks' stderr is read below, after they have written their stacks there.
             job.dump_stacks()
             job.end()
         status = job.poll()
         return JobResult(
+            # mpirun itself did not end: as if a signal had to.
             returncode=-9 if status is None else status,
             timed_out=timed_out,
             duration_s=time.monotonic() - start,

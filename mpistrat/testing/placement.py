@@ -103,6 +103,7 @@ def placement(item: pytest.Item) -> Placement:
     if SIZE_PARAMETER in parameters:
         size = parameters[SIZE_PARAMETER]
     elif layout_ranks is not None:
+        # One rank needs no launch.
         size = layout_ranks if layout_ranks > 1 else 0
     else:
         size = (ranks or 2) if marked else 0

@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "deadline(seconds): fail the test after that time")
     config.stash[_JOBS] = Jobs()
+    # A copy: pytest replaces the descriptor while it captures a test's output.
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
 
 
@@ -71,6 +72,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(SIZE_PARAMETER, sizes, ids=[f"ranks{size}" for size in sizes])
 
 
+# After plugins that choose or shuffle tests, so that those of a job stay together.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of a job next to each other; else keep the order."""
@@ -88,6 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Guard a test by a last resort: against hangs in C, or in fixtures."""
     limit_s = placement(item).timeout_s + _LAST_RESORT_S
+    # It runs in a thread of C, also while the main thread holds the interpreter.
     faulthandler.dump_traceback_later(limit_s, exit=True, file=item.config.stash[_STDERR])
     try:
         return (yield)
@@ -139,6 +142,7 @@ def _no_job(error: LauncherError) -> None:
 def _conclude(item: pytest.Function, result: TaskResult) -> None:
     """Turn what the ranks say into the outcome of the test."""
     if result.verdict == "failed":
+        # The report has the ranks' tracebacks; that of this process would show the plugin.
         pytest.fail(result.report(), pytrace=False)
     for i, output in enumerate(result.outputs):
         if output.text:

@@ -87,7 +87,9 @@ def _join(
     for thread in threads:
         while thread.is_alive() and time.monotonic() < end:
             if errors and not has_failed:
+                # Ranks that wait for the one that failed would take the whole deadline.
                 has_failed, end = True, min(end, time.monotonic() + _FAILURE_GRACE_S)
+            # In short waits: another thread may fail meanwhile.
             thread.join(0.02)
     return [thread for thread in threads if thread.is_alive()]
 
@@ -101,6 +103,7 @@ def _raise(
     __tracebackhide__ = True
     first = next(iter(errors.values()), None)
     if first is not None and not isinstance(first, Exception):
+        # As it is: pytest knows these by their class.
         raise first  # a skip, or an interrupt
     lines = [f"rank {rank} of {size} raised {_short(error)}" for rank, error in errors.items()]
     if alive:

@@ -36,6 +36,7 @@ def _start_mpi(ranks: int) -> MPI.Intracomm:
             f"loaded {MPI.Get_library_version().splitlines()[0]!r}, which is not the library of "
             "this mpirun; use the mpirun of that library, or a clean environment with one MPI"
         )
+    # Barriers on a duplicate never match what a test has left unfinished on COMM_WORLD.
     return MPI.COMM_WORLD.Dup()
 
 
@@ -55,6 +56,7 @@ def _skip_exceptions() -> tuple[type[BaseException], ...]:
 def _run(task: Task) -> Outcome:
     """Run a task; whatever it raises becomes its outcome."""
     try:
+        # As pytest's, which may have changed since the last task; the list object stays.
         sys.path[:] = task.sys_path
         module = load_test_module(task.module, Path(task.file))
         if task.qualname:
@@ -66,6 +68,7 @@ def _run(task: Task) -> Outcome:
         text = "".join(traceback.format_exception(type(error), error, frames))
         return Outcome("failed", text)
     finally:
+        # Before the outcome is told: pytest then reads the files to their end.
         sys.stdout.flush()
         sys.stderr.flush()
     return Outcome("passed")
@@ -100,6 +103,7 @@ def main(folder: Path, ranks: int) -> None:
     spool.put(spool.ready_file(folder, rank), Outcome("passed"))
     number = 1
     while (task := spool.wait_for(spool.task_file(folder, number))) is not None:
+        # The outcome before the barrier: it is known then, even if another rank never comes.
         spool.put(spool.body_file(folder, number, rank), _run(task))
         spool.put(spool.done_file(folder, number, rank), _meet(comm, task.timeout_s))
         number += 1
@@ -112,11 +116,14 @@ def _leave_at_once() -> None:
     """End as Python would, without freeing each object: TensorFlow's take 3 s."""
     from mpi4py import MPI
 
+    # First, as Python does: hooks of the package still use MPI.
     atexit._run_exitfuncs()
     if not MPI.Is_finalized():
         MPI.Finalize()
     sys.stdout.flush()
     sys.stderr.flush()
+    # mpirun takes a rank that ends without MPI_Finalize for one that has failed: it was called
+    # above.
     os._exit(0)
 
 

@@ -22,6 +22,7 @@ _SHAPES: tuple[tuple[int, ...], ...] = ((4, 3), (16, 30))  # inline, and through
 def _layouts(array: Array) -> Iterator[tuple[str, Array]]:
     """Yield arrays equal to `array` whose memory is laid out otherwise."""
     yield "Fortran order", np.asfortranarray(array)
+    # Equal to `array`, with negative strides.
     yield "reversed", np.flip(np.flip(array).copy())
     spread = np.zeros((*array.shape, 3), array.dtype)[..., 1]
     spread[...] = array
@@ -29,6 +30,7 @@ def _layouts(array: Array) -> Iterator[tuple[str, Array]]:
     read_only = array.copy()
     read_only.flags.writeable = False
     yield "read-only", read_only
+    # One byte behind what NumPy allocates, which is aligned.
     unaligned = np.zeros(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
     unaligned[...] = array
     yield "unaligned", unaligned
@@ -39,6 +41,7 @@ class _Foreign:
 
     def __init__(self, array: Array, is_dlpack: bool) -> None:
         self._array = array
+        # On the instance, which is enough for hasattr; without it only __array__ is left.
         if is_dlpack:
             self.__dlpack__ = array.__dlpack__
             self.__dlpack_device__ = array.__dlpack_device__

@@ -65,6 +65,8 @@ def run_body(comm: Any, backend: str, body: Body) -> None:
     try:
         body(communicator)
     except BaseException as error:
+        # The other ranks' calls end at once, and close() does not wait for ranks that have left
+        # the body.
         communicator.health.break_off(error)
         raise
     finally:

@@ -148,6 +148,7 @@ class MovementCases(BackendCases):
                 comm.barrier()
                 left = time.monotonic()
                 times = comm.allgather_object((came, left))
+                # Ranks of one machine have one monotonic clock.
                 assert max(came for came, _ in times) <= min(left for _, left in times)
 
         self.run(size, body)

@@ -81,6 +81,7 @@ def random_case(random: np.random.Generator) -> Case:
     dtype = DTYPES[random.integers(len(DTYPES))]
     shape = tuple(int(n) for n in random.integers(0, 6, random.integers(0, 4)))
     if shape and random.random() < 0.2:
+        # In most dtypes longer than a header carries (INLINE_BYTES), so that the backend moves it.
         shape = (*shape[:-1], 100)
     axis = int(random.integers(-len(shape), len(shape))) if shape else 0
     op = str(random.choice(ops_for(dtype)))
@@ -116,6 +117,8 @@ def _tolerance(dtype: np.dtype[Any], op: str, terms: Array, total: Array, size: 
     if op in ("min", "max"):
         return np.zeros(total.shape)
     steps = {"float32": 2**-23, "complex64": 2**-23, "float16": 2**-23, "bfloat16": 2**-23}
+    # Of the sum of the terms' magnitudes: where terms cancel, the total is no measure of the
+    # error.
     bound = 4 * size * steps.get(dtype.name, 2**-52) * terms
     if dtype.itemsize == 2 and dtype.kind not in "iu":
         # Below its normal numbers a half type has steps of a fixed width.
@@ -154,6 +157,7 @@ def check_allreduce(comm: Communicator, case: Case) -> None:
     got = comm.allreduce(everyone[comm.rank], case.op)
     _compare(got, case.op, everyone, case)
     own = everyone[comm.rank].copy()
+    # A mean of integers is float64 and has no place in its input.
     if got.dtype == own.dtype:
         assert comm.allreduce(own, case.op, out=own) is own
         _same(own, got, case)

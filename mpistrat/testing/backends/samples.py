@@ -107,6 +107,7 @@ def _mean(arrays: Sequence[Array]) -> Array:
     total = np.sum([array.astype(wide) for array in arrays], axis=0)
     if dtype.kind in "biu":
         return np.asarray(total / len(arrays))
+    # Halves are summed and divided in single precision, and rounded once.
     held = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
     return np.asarray(np.asarray(total).astype(held) / len(arrays)).astype(dtype)
 

@@ -32,6 +32,7 @@ _OPTIONS: dict[Kind, tuple[str, ...]] = {
 }
 _VARIABLES: dict[Kind, dict[str, str]] = {
     "mpich": {},
+    # As for Open MPI: jobs side by side would be bound to the same cores.
     "intel": {"I_MPI_PIN": "0"},
     "openmpi": {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
 }
@@ -69,6 +70,7 @@ class Launcher:
         kept = {
             name: value
             for name, value in os.environ.items()
+            # Settings of PMIx are the user's, though they begin like its identity.
             if name.startswith(_SETTINGS) or not name.startswith(_IDENTITY)
         }
         return kept | _VARIABLES[self.kind]
@@ -104,6 +106,7 @@ def _find(prefix: str, search_path: str) -> Launcher:
 
 def _kind(path: str) -> Kind:
     """Ask an mpirun which library it belongs to."""
+    # Not by the name of the file: all libraries call it mpirun.
     asked = subprocess.run(
         [path, "--version"], capture_output=True, text=True, timeout=30, check=False
     )

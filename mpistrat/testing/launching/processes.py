@@ -40,6 +40,7 @@ def is_alive(pid: int) -> bool:
         return not process_status.read(pid).has_ended
     except OSError:
         pass
+    # With /proc a process that cannot be read there is gone.
     if _PROC.joinpath("self").exists():
         return False
     try:
@@ -52,6 +53,7 @@ def is_alive(pid: int) -> bool:
 def _carries(pid: int, token: str) -> bool:
     """Tell whether a process was started with the token in its environment."""
     try:
+        # This is the environment that the program was started with, whatever it has changed since.
         return token.encode() in (_PROC / str(pid) / "environ").read_bytes()
     except OSError:  # gone, or another user's
         return False
@@ -75,6 +77,7 @@ def send(pids: Iterable[int], number: signal.Signals, token: str) -> None:
 
 def _send_by_handle(pid: int, number: signal.Signals, token: str) -> None:
     """Send through a handle, so that an id that was given to another process is never hit."""
+    # The handle first, then the look at the token: it stays with the process that was looked at.
     handle = os.pidfd_open(pid)
     try:
         if _carries(pid, token):
@@ -100,6 +103,7 @@ def end_all(token: str, pids: Iterable[int] = (), grace_s: float = 2.0) -> list[
     list of int
         Processes that even SIGKILL did not end within 5 s (blocked in the kernel).
     """
+    # Of an iterator nothing would be left for the second signal.
     known = list(pids)
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
         _end_by(number, patience_s, token, known)

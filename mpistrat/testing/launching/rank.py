@@ -51,12 +51,14 @@ def _end_with_launcher(alive: int) -> None:
 
 def _run(argv: list[str]) -> None:
     """Run what ``python *argv`` would run."""
+    # The interpreter has put this file's folder there, from which the program could import.
     sys.path[0] = str(Path.cwd())
     if argv[0] == "-m":
         sys.argv = argv[1:]
         runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
     elif argv[0] == "-c":
         sys.argv = ["-c", *argv[2:]]
+        # As under `python -c`, where all that the program defines belongs to `__main__`.
         program = sys.modules["__main__"] = types.ModuleType("__main__")
         exec(compile(argv[1], "<string>", "exec"), program.__dict__)
     else:
@@ -82,6 +84,8 @@ def main(argv: list[str]) -> None:
     # remove the folder at once. Not a threading.Thread: the program should see none but its own.
     alive = os.open(folder / ALIVE_FILE, os.O_RDONLY)
     _thread.start_new_thread(_end_with_launcher, (alive,))
+    # After SIGUSR1 has its handler: `dump_stacks` signals ranks that have this file, and the
+    # default action would end them.
     (folder / f"rank{rank}.pid").write_text(str(os.getpid()), encoding="ascii")
     _run(argv[1:])
 

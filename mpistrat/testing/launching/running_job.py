@@ -64,18 +64,23 @@ class RunningJob:
         self.ranks = ranks
         self.folder = Path(tempfile.mkdtemp(prefix="mpistrat-job-"))
         self._alive = (self.folder / rank.ALIVE_FILE).open("wb")
+        # Before the ranks start: each waits for this lock in a thread, and ends itself when it
+        # gets it. The kernel gives the lock back whatever ends this process.
         fcntl.flock(self._alive, fcntl.LOCK_EX)
         self._token, mark = processes.new_token()
+        # Unbuffered: what a rank printed before it hung or was killed has to be in its file.
         marks = {processes.TOKEN_VARIABLE: mark, "PYTHONUNBUFFERED": "1"}
         with (self.folder / "mpirun.out").open("wb") as output:
             program = [sys.executable, rank.__file__, str(self.folder), *argv]
             self._mpirun = subprocess.Popen(
                 [*launcher.command(ranks, options), *program],
+                # mpirun forwards its input to rank 0, and would read pytest's terminal.
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=launcher.environment() | dict(env or {}) | marks,
                 cwd=cwd,
+                # Ctrl-C in the terminal reaches pytest alone, which ends the job.
                 start_new_session=True,
             )
 
@@ -94,6 +99,7 @@ class RunningJob:
     def pids(self) -> dict[int, int]:
         """Return the process id of every rank that has started, by rank."""
         files = ((i, self.folder / f"rank{i}.pid") for i in range(self.ranks))
+        # A rank may have opened its file and not yet written to it.
         return {i: int(text) for i, file in files if file.exists() and (text := file.read_text())}
 
     def output_sizes(self) -> tuple[tuple[int, int], ...]:
@@ -157,6 +163,7 @@ class RunningJob:
         """Make every live rank write its Python stacks to its stderr."""
         before = self.output_sizes()
         pids = self.pids()
+        # Nothing comes of a rank that has ended, and the wait below would last to its end.
         alive = {i: pid for i, pid in pids.items() if processes.is_alive(pid)}
         processes.send(alive.values(), signal.SIGUSR1, self._token)
 
@@ -169,13 +176,16 @@ class RunningJob:
 
     def end(self, grace_s: float = 2.0) -> None:
         """End mpirun, the ranks and whatever they started; return when they are gone."""
+        # mpirun with its ranks: one that is killed alone may leave them behind.
         processes.end_all(self._token, [self._mpirun.pid, *self.pids().values()], grace_s)
+        # Reaps mpirun, which is this process's child.
         self.wait(5.0)
 
     def close(self) -> None:
         """End the job if it still runs and remove its files (idempotent)."""
         if not self._alive.closed:
             self.end()
+            # After the end, so that ranks end by SIGTERM and not by the lock's SIGKILL.
             self._alive.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -31,6 +31,7 @@ def load_test_module(name: str, file: Path) -> ModuleType:
     if spec is None:
         raise ImportError(f"{file} is not a Python file; expected a test module")
     module = importlib.util.module_from_spec(spec)
+    # Before it is executed, as imports do: pickles and dataclasses look their module up.
     sys.modules[name] = module
     try:
         exec(_compile(file), module.__dict__)
@@ -49,5 +50,6 @@ def _compile(file: Path) -> CodeType:
 
         rewrite_asserts(tree, source, str(file))
     except (ImportError, TypeError):
+        # Anew: the first tree may be rewritten in part.
         tree = ast.parse(source, str(file))
     return compile(tree, str(file), "exec", dont_inherit=True)

@@ -27,6 +27,7 @@ class Jobs:
     def get(self, place: Placement) -> MpiJob:
         """Return the job for a test, ending those of others, and those there is no room for."""
         self.keep_for(place)
+        # Taken out and put back below, so that the dict is in the order of use.
         job = self._jobs.pop(place.ranks, None) or MpiJob(place.ranks)
         while self._jobs and sum(self._jobs) + place.ranks > _MOST_RANKS:
             self._end(next(iter(self._jobs)))

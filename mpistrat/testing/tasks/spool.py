@@ -100,6 +100,7 @@ def task_file(spool: Path, number: int) -> Path:
 
 def put(file: Path, value: Any) -> None:
     """Write a value so that the file is complete from the moment it can be seen."""
+    # The process id keeps the drafts of two writers apart; the dot keeps them out of patterns.
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     draft.write_bytes(pickle.dumps(value))
     draft.replace(file)

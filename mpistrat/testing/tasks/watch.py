@@ -98,6 +98,7 @@ class TaskWatch:
             if pause >= spool.POLL_S and (problem := self._dead(missing) or self._late(missing)):
                 return problem
             time.sleep(pause)
+        # The text of a barrier that failed: with a passed test the job is of no use all the same.
         return "\n".join(outcome.text for outcome in self._done.values() if outcome.text)
 
     def _missing(self) -> list[int]:
@@ -115,6 +116,7 @@ class TaskWatch:
         dead = [i for i in missing if i in pids and not processes.is_alive(pids[i])]
         if dead:
             return f"the process of rank {_listed(dead)} of {self._job.ranks} ended in the test"
+        # Also without a rank's process id: mpirun may have ended before a rank wrote its own.
         status = self._job.poll()
         return "" if status is None else f"mpirun ended with status {status} in the test"
 
@@ -126,6 +128,7 @@ class TaskWatch:
             return f"deadline of {self._timeout_s:g} s passed; {late}"
         if now > self._failed_until:
             return f"{_FAILURE_GRACE_S:g} s passed since a rank failed; {late}"
+        # Looked for until the first failure only: each look reads the files of all ranks.
         if self._failed_until == float("inf") and self._has_failed(missing):
             self._failed_until = now + _FAILURE_GRACE_S
         return ""
