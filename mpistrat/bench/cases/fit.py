@@ -56,6 +56,7 @@ def _share_of_later_epochs(
     """Return the efficiency without a fit's one-time work: the median over the later epochs."""
     if epochs == 1:
         return None
+    # Without the call that warms up, and without the first epoch of each.
     times = [
         np.reshape(sides[name].epochs_s, (-1, epochs))[1:, 1:] for name in (_ALONE, _TOGETHER)
     ]
@@ -68,6 +69,7 @@ def _sides(ranks: int, steps: int, batch: int, epochs: int) -> dict[str, _Fit]:
 
     from mpistrat.tensorflow import MirroredStrategy
 
+    # One core a rank on both sides, so that what is compared is the work between ranks.
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     strategy = MirroredStrategy()
@@ -91,6 +93,7 @@ class _Fit:
     ) -> None:
         import keras
 
+        # The same rows on all ranks, of which each takes its share.
         generator = np.random.default_rng(0)
         self._images = generator.normal(size=(rows, 32, 32, 3)).astype(np.float32)
         self._labels = generator.integers(0, 10, rows)

@@ -71,6 +71,7 @@ def problems(rank: int, size: int) -> tuple[Problem, Problem]:
 def _cut(flat: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
     ends = list(accumulate(math.prod(shape) for shape in shapes))
     parts = np.split(flat, ends[:-1])
+    # Copies, so that each array has memory of its own, as gradients have.
     return [part.reshape(shape).copy() for part, shape in zip(parts, shapes, strict=True)]
 
 

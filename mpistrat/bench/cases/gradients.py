@@ -57,6 +57,8 @@ def _sides(
     communicator: Communicator, peers: list[str]
 ) -> tuple[dict[str, Callable[[], Any]], ...]:
     """Return the sides of one short gradient and of all; TensorFlow's own strategy comes first."""
+    # First: TensorFlow's strategy configures the process, and has to be made before TensorFlow is
+    # used.
     theirs = _theirs(communicator) if "tensorflow" in peers else {}
     import tensorflow as tf
 
@@ -122,6 +124,7 @@ def _traced(tf: Any, strategy: Any, function: Callable[[Any], Any]) -> Callable[
     @tf.function  # type: ignore[untyped-decorator]
     def step(values: Any) -> Any:
         def replica(mine: Any) -> Any:
+            # Computed in the step, as gradients are.
             return function(tf.nest.map_structure(lambda tensor: tensor + 0.0, mine))
 
         return strategy.run(replica, args=(values,))

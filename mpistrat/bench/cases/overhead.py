@@ -43,6 +43,7 @@ def command(
     console.print(_verdict(timings), soft_wrap=True)
     with _alone(communicator) as is_chosen:
         if is_chosen:
+            # On one rank: programs that start at the same time would compete for files and cores.
             imports = measure_imports(import_rounds)
             console.print(_import_table(imports))
             console.print(_packages(imports), soft_wrap=True)
@@ -57,6 +58,7 @@ def _sides(strategy: mpistrat.Strategy) -> dict[str, Callable[[], Any]]:
     sides: dict[str, Callable[[], Any]] = {}
     world = mpi.world()
     if world is not None and world.size > 1:
+        # The result's memory is made before, as a program around raw MPI does it.
         raw, total = world.Dup(), np.empty(())
 
         def allreduce() -> Any:

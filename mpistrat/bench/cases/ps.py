@@ -100,6 +100,7 @@ def _check(side: Side, size: TableSize) -> None:
     moved = float(np.subtract(before, after, dtype=np.float64).sum())
     if not np.array_equal(values, after[rows]):
         raise MpistratError(f"ps: {side.name} pulled other rows than those it was asked for")
+    # Rows may be drawn twice, and then are subtracted twice: the sum counts all of them.
     if moved != size.rows * size.columns:
         raise MpistratError(
             f"ps: {side.name} subtracted {moved:g} from the table; expected 1 from each of"
@@ -111,12 +112,14 @@ def _measured(
     kind: str, sides: Sequence[Side], rounds: int, seconds: float
 ) -> Iterator[tuple[str, dict[str, Timing]]]:
     """Time all sides in turn; yield a call's name and each side's time for a function."""
+    # All sides are open at once, so that they can take turns.
     found = [side.calls(kind) for side in sides]
     for name in found[0]:
         turns = {who: call for calls in found for who, call in calls[name].items()}
         counts = {who: _calls_in(call, seconds) for who, call in turns.items()}
         times: dict[str, list[float]] = {who: [] for who in turns}
         for round_ in range(rounds):
+            # Every other round backwards: no side is always the one that follows another.
             for who in turns if round_ % 2 == 0 else reversed(turns):
                 times[who].append(_took(turns[who], counts[who]) / counts[who] * 1e6)
         yield name, {who: Timing(tuple(each)) for who, each in times.items()}
@@ -132,6 +135,7 @@ def _calls_in(call: Any, seconds: float) -> int:
     """Return how many functions fill a turn, after a warm-up."""
     call(_WARM_UP)
     count = 1
+    # A function alone takes longer than one of many, which workers do at the same time.
     while _took(call, count) < seconds / 2 and count < _MOST_CALLS:
         count *= 2
     return count

@@ -70,6 +70,7 @@ def _sides(
     reader = own if communicator.rank == 0 else Shard.attach(handle)
     random = np.random.default_rng(communicator.rank)
     draws = cycle([random.integers(0, shape[0], count) for _ in range(_DRAWS)])
+    # Zeros are added, so that the table stays ones and each side can be checked.
     out, values = np.empty((count, shape[1]), np.float32), np.zeros((count, shape[1]), np.float32)
     whole = np.empty_like(table)
     sides: dict[str, Sides] = {

@@ -69,6 +69,7 @@ def _epoch(network: Network, steps: int) -> Callable[[], object]:
     images = generator.normal(size=(_BATCH * steps, *shape)).astype(np.float32)
     labels = generator.integers(0, 10, len(images))
     dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(_BATCH).prefetch(2)
+    # One model and one dataset for both sides, so that neither is traced in a turn.
     return lambda: model.fit(dataset, verbose=0)
 
 

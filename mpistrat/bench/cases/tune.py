@@ -45,9 +45,11 @@ def command(
         raise BackendError("bench tune: one rank; start it with mpirun, on as many as jobs have")
     search = _search(Bench(communicator, console, rounds), communicator.backend)
     names = _names(calls, search.names)
+    # Before minutes of measuring: whether the file can be read, kept and written.
     kept = on_rank_0(communicator, lambda: kept_of(_file(out), search, names))
     best = {name: search.best(name) for name in names}
     if kept is not None:
+        # Only rank 0 gets here: the others hear of an error in the barrier below.
         with communicator.checking():  # that the file can still be written
             tuning_table.write(_file(out), search.key, {**kept, **best})
         console.print(f"{search.key}: written to {_file(out)}")

@@ -89,6 +89,8 @@ def _records(
     repeats = max(1, min(50, _TURN_BYTES // max(nbytes, 1)))
     for what in next(iter(sides.values())).calls():
         calls = [side.calls()[what] for side in sides.values()]
+        # Of each side, before the first turn: memory and slots of the optimizer are made on first
+        # use.
         for call in calls:
             seconds(call, 2)
         timings = take_turns(calls, communicator, rounds, [repeats] * len(calls))

@@ -47,6 +47,7 @@ def make_problems(
         problem = make_problem(task)
         return dict.fromkeys(session.backends, problem), problem
     problems = {}
+    # Allocating is collective: every rank goes through the backends in this order.
     for name, communicator in session.backends.items():
         result = _empty(communicator, memory.is_shared)
         problems[name] = make_problem(task, _empty(communicator, False), result)

@@ -50,8 +50,10 @@ def calibrate(calls_s: Sequence[float], budget: Budget) -> tuple[int, list[int]]
     Every side gets the same time, whatever its speed.
     """
     turn_s = budget.seconds / budget.rounds / len(calls_s)
+    # More calls of a fast side: a turn has to be long against the clock's steps and the barrier.
     repeats = [min(max(1, int(turn_s / call_s)), _MAX_REPEATS) for call_s in calls_s]
     round_s = float(np.dot(calls_s, repeats))
+    # Fewer rounds where single calls are long, but enough for a median.
     fitting = max(min(_MIN_ROUNDS, budget.rounds), int(budget.seconds / round_s))
     return min(budget.rounds, fitting), repeats
 
@@ -61,9 +63,12 @@ def _call_s(function: Callable[[], object], communicator: Communicator, turn_s: 
     function()
     count = 1
     while True:
+        # A rank that comes late would be waited for in the timed calls.
         communicator.barrier()
         mine = np.array(seconds(function, count))
+        # By the slowest rank's time all ranks leave the loop together, with one count.
         slowest = float(communicator.allreduce(mine, "max"))
         if slowest >= turn_s * _TRIAL_SHARE or count >= _MAX_REPEATS:
+            # Not 0, by which `calibrate` divides.
             return max(slowest / count, 1e-9)
         count *= _GROWTH

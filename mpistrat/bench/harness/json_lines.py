@@ -65,6 +65,7 @@ def _mpi_versions() -> dict[str, str | None]:
 def _git_hash() -> str | None:
     """Return the commit that this code is of, with -dirty if it was changed; None if unknown."""
     file = Path(__file__)
+    # An installed package may lie within a checkout of something else.
     is_tracked = _git(file.parent, "ls-files", "--error-unmatch", file.name)
     return is_tracked and _git(
         file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"

@@ -45,6 +45,7 @@ class Problem:
         The answer is what `call` returns, or the content of `recv` if that is None.
         """
         expected = expected_results.expected(self.task)
+        # Anew for each side: the buffer may hold the right answer of the one before.
         self._fill(expected)
         answer = call()
         if expected is None:
@@ -69,6 +70,7 @@ def make_problem(task: Task, empty: Empty = np.empty, empty_recv: Empty | None =
     """
     if task.op == "barrier":
         return Problem(task, None, None)
+    # Also on ranks that send nothing: registering memory is collective.
     memory = empty((task.send_count,), task.dtype)
     send = memory if task.has_input else None
     _give(task, send)
@@ -100,4 +102,5 @@ def _equal(answer: Array | None, expected: Array) -> bool:
     # A product or a mean may be rounded in another order.
     epsilon = 2.0**-7 if expected.dtype.itemsize == 2 else float(np.finfo(expected.dtype).eps)
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    # Relative alone: all terms are positive, so nothing cancels.
     return np.allclose(answer.astype(wide), expected.astype(wide), rtol=8 * epsilon, atol=0)

@@ -71,6 +71,8 @@ class Served:
             self.table: Any = mpistrat.Variable(
                 _first, shape=(size.table_rows, size.columns), dtype=np.float32
             )
+        # Made before anything is timed, on the workers: neither random numbers nor values to push
+        # travel with a function.
         datasets = self._coordinator.create_per_worker_dataset
         self._draws = iter(datasets(lambda: cycle(draws(size))))
         self._slices = iter(datasets(lambda: _slices(size)))
@@ -128,6 +130,7 @@ def _slices(size: TableSize) -> Iterator[mpistrat.IndexedSlices]:
 
 
 def _pull(table: Any, rows: Array) -> float:
+    # One number travels back to the chief, and not the rows: the pull is what is timed.
     return float(mpistrat.nn.embedding_lookup(table, rows)[0, 0])
 
 
@@ -151,4 +154,5 @@ def _private(shape: tuple[int, ...]) -> Array:
 
 def _copy(shape: tuple[int, ...]) -> float:
     """Copy as many bytes as a pull to new memory within the worker."""
+    # New memory in each call, as a pull has.
     return float(_private(shape).copy()[0, 0])

@@ -116,8 +116,10 @@ def run_row(
     budget: Budget,
 ) -> Row:
     """Check and time the sides of a row, which solve `problems`. **Collective.**"""
+    # Checked before anything is timed, by all ranks: each looks at its own answer.
     correct = [session.agree(side.is_right()) for side in sides]
     for problem in problems:
+        # Between checking and timing, since checking fills the buffers anew.
         problem.settle()
     calls = [side.call for side in sides]
     timings = measure_within(calls, session.communicator, budget)

@@ -83,9 +83,11 @@ def _open(name: str, communicator: Communicator, say: Say) -> Communicator | Non
     try:
         opened = Communicator(backend=name)
     except BackendNotFoundError:
+        # A wrong name is wrong on all ranks, so all raise.
         raise
     except (BackendError, MismatchError) as error:  # a mismatch: it works here, but not elsewhere
         reason = str(error)
+    # A backend is measured on all ranks or on none: its calls are collective.
     reasons = [why for why in communicator.allgather_object(reason) if why]
     if not reasons:
         return opened

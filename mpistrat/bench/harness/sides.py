@@ -102,6 +102,7 @@ def memcpy_side(task: Task) -> Side:
 
     All ranks copy at the same time, so they share the memory's bandwidth as an all-reduce does.
     """
+    # Written, so that no page of either buffer is the kernel's page of zeros.
     source = np.arange(task.nbytes, dtype=np.uint8)
     target = np.zeros_like(source)
     copy = partial(np.copyto, target, source)

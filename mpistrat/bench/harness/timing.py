@@ -87,6 +87,7 @@ def measure(
 
     **Collective**: `functions` are the same on all ranks.
     """
+    # All sides before the first turn: connections, buffers and caches are made on first use.
     for function in functions.values():
         seconds(function, plan.warmup)
     repeats = [plan.repeats] * len(functions)

@@ -48,10 +48,13 @@ class GlooPeer:
         load("torch").set_num_threads(1)  # a core a rank, as all other sides have
         topology = communicator.topology
         if topology.num_nodes == 1:
+            # Otherwise gloo looks up the host's name, which may lead to an address that nobody can
+            # reach.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         host = "127.0.0.1" if topology.num_nodes == 1 else topology.hostnames[0]
         with socket.socket() as probe:
             probe.bind(("", 0))
+            # The socket is held until all know its port: the system gives it to no other process.
             port = communicator.bcast_object(probe.getsockname()[1])
         self._dist = load("torch.distributed")
         self._dist.init_process_group(

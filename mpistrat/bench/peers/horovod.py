@@ -76,6 +76,8 @@ class HorovodPeer:
             recv = self._tensor(problem.recv)
             given = None if task.in_place else self._tensor(problem.send)
             return partial(self._in_place, given, recv, op)
+        # One name for all calls: Horovod matches calls by it, and reuses what it negotiated for
+        # it.
         return partial(self._hvd.allreduce, self._tensor(problem.send), op=op, name="mpistrat")
 
     def summed(self, tensors: list[Any]) -> list[Any]:
@@ -90,6 +92,7 @@ class HorovodPeer:
 
     def _in_place(self, send: object, recv: object, op: object) -> None:
         if send is not None:
+            # Within the timed call: its user would have to do so, too, to keep the input.
             recv.copy_(send)  # type: ignore[attr-defined]
         self._hvd.allreduce_(recv, op=op, name="mpistrat")
 

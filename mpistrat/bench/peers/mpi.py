@@ -35,6 +35,7 @@ class MpiPeer:
     def setup(self, communicator: Communicator) -> None:
         """See `Peer`."""
         del communicator
+        # Not the world itself, on which mpistrat's own messages may be under way.
         self._comm = mpi.world().Dup()
 
     def function(self, problem: Problem) -> Callable[[], object] | None:
@@ -44,6 +45,7 @@ class MpiPeer:
         task, send, recv, comm = problem.task, problem.send, problem.recv, self._comm
         if task.dtype.name not in DTYPES:
             return None
+        # Only where the rank has a result: of a reduce the other ranks send as usual.
         given: Any = MPI.IN_PLACE if task.in_place and problem.recv is not None else send
         if task.is_reduction:
             names = _BOOL_OPS | _BOOL_BIT_OPS if task.dtype.kind == "b" else _OPS | _BIT_OPS

@@ -35,12 +35,14 @@ class TensorFlowServers:
         if self.missing:
             return
         self._tf = load("tensorflow")
+        # Before TensorFlow is used, when it would take the GPUs' memory in each process.
         self._tf.config.set_visible_devices([], "GPU")
         job, index = str(resolver.task_type), int(resolver.task_id or 0)
         alone = communicator.topology.num_nodes == 1
         host = "127.0.0.1" if alone else communicator.topology.hostnames[communicator.rank]
         address = _free_address(host)
         if job != "chief":
+            # A server picks its port when it opens it; only the chief's has to be chosen before.
             spec = {job: {index: f"{host}:0"}}
             self._server = self._tf.distribute.Server(spec, job, index, "grpc")
             address = self._server.target.removeprefix("grpc://")
@@ -135,6 +137,7 @@ class _Side:
         """See `Side`."""
         tf, table = self._tf, self.table
 
+        # Workers of TensorFlow's run functions that were traced; a Python function would run here.
         @tf.function  # type: ignore[untyped-decorator]
         def pull(iterator: Any) -> Any:
             rows = next(iterator)

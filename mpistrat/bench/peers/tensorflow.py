@@ -37,6 +37,7 @@ class TensorFlowPeer:
         """See `Peer`."""
         self._tf = load("tensorflow")
         self._communicator = communicator
+        # Before the strategy is made, which reads it in its constructor.
         os.environ["TF_CONFIG"] = json.dumps(_tf_config(communicator))
         self._tf.config.set_visible_devices([], "GPU")
         threads = max(1, (os.cpu_count() or 1) // communicator.topology.local_size)
@@ -77,6 +78,7 @@ def _tf_config(communicator: Communicator) -> dict[str, Any]:
     with socket.socket() as probe:
         probe.bind(("", 0))
         address = f"{host}:{probe.getsockname()[1]}"
+        # Still with the socket, so that ranks of one machine get unequal ports.
         workers = communicator.allgather_object(address)
     task = {"type": "worker", "index": communicator.rank}
     return {"cluster": {"worker": workers}, "task": task}

@@ -50,6 +50,7 @@ class WireSearch:
             if nbytes != best.ring_most_bytes:
                 other = replace(best, ring_most_bytes=nbytes)
                 best = self._long.better(self._length(_LONG_BYTES), best, other)
+        # A tuning with ring_most_bytes below ring_bytes is refused.
         rings = [nbytes for nbytes in _RING if nbytes <= best.ring_most_bytes]
         best = self._all.stepwise(
             best, "ring_bytes", rings, lambda old, new: self._length(min(old, new))

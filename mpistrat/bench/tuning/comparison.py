@@ -110,9 +110,11 @@ class Trial(Generic[_AnyTuning]):
             name: partial(self._run, source, result, tuning)
             for name, tuning in (("one", one), ("other", other))
         }
+        # Both take turns in one plan, so that a disturbance hits both.
         plan = Plan(self._bench.rounds, self._repeats(sides["one"]), 1)
         times = measure(sides, self._bench.communicator, plan)
         ratio = times["other"].median_us / times["one"].median_us
+        # The times are those of the slowest rank, equal on all: all ranks choose alike.
         chosen = other if ratio < _GAIN else one
         before = asdict(one)
         changes = ", ".join(
@@ -127,6 +129,7 @@ class Trial(Generic[_AnyTuning]):
         """Return how many calls fill a turn on the slowest rank, after a warm-up call."""
         side()
         mine = np.array(seconds(side, 1))
+        # Equal on all ranks, so that all make as many calls.
         slowest = float(self._bench.communicator.allreduce(mine, "max"))
         return max(1, min(_MOST_CALLS, int(_TURN_S / slowest)))
 
@@ -137,6 +140,7 @@ class Trial(Generic[_AnyTuning]):
             method = getattr(communicator, call)
             if call == "allreduce":
                 method(source, out=result)
+            # A scatter takes an array of its root only.
             elif call == "scatter" and communicator.rank != 0:
                 method(None)
             else:

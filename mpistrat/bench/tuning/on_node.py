@@ -50,6 +50,7 @@ class NodeSearch:
         # the kernels time remote reads at run time (kernels/shm/reduction/algorithm_choice.h)
         is_timed = call == "allreduce"
         best = Tuning(remote_bytes=NEVER) if is_timed else Tuning()
+        # The chunk first: the limits below are measured with it.
         for nbytes in _CHUNKS:
             best = trial.better(4 * _MIB, best, replace(best, chunk_bytes=nbytes))
         if call in ("allreduce", "reduce"):
