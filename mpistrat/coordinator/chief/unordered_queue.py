@@ -28,6 +28,7 @@ class UnorderedQueue:
         self._workers = workers
         self._max_staleness = max_staleness
         self._pending: deque[Call] = deque()
+        self._put_back: list[Call] = []  # calls that were; those that have finished leave late
         self._last = 0
         self._is_blocked = False  # the next call needs a result that is not there
 
@@ -54,6 +55,8 @@ class UnorderedQueue:
 
     def put_back(self, calls: Sequence[Call]) -> None:
         """Take in calls that were begun by a worker that has ended; they begin before others."""
+        if self._max_staleness is not None:
+            self._put_back += calls
         self._pending.extendleft(reversed(calls))
 
     def drop(self) -> list[Call]:
@@ -76,7 +79,9 @@ class UnorderedQueue:
         """Return whether the next call may run beside those that have not finished."""
         if self._max_staleness is None:
             return True
-        under_way = [*(worker.oldest for worker in self._workers), *chosen]
+        # One that was put back may be behind younger calls on its new worker, or wait here still.
+        self._put_back = [call for call in self._put_back if not call.value.is_done]
+        under_way = [*(worker.oldest for worker in self._workers), *chosen, *self._put_back]
         orders = [call.order for call in under_way if call is not None and not call.is_own]
         following = self._pending[0].order
         return following - min(orders, default=following) <= self._max_staleness

@@ -28,7 +28,8 @@ class WorkerState:
     own
         Calls that only this worker can run.
     sent
-        Calls that it was sent and has not finished, by their numbers, the oldest first.
+        Calls that it was sent and has not finished, by their numbers, in the order in which
+        it runs them.
     known
         Numbers of the functions that it has.
     dropped_functions, dropped_resources
@@ -53,7 +54,10 @@ class WorkerState:
 
     @property
     def oldest(self) -> Call | None:
-        """The oldest call that it has, of those that any worker could run."""
+        """The first call that it has, of those that any worker could run.
+
+        It has no older one, but for those that a lost worker began (`UnorderedQueue.put_back`).
+        """
         return next((call for call in self.sent.values() if not call.is_own), None)
 
     @property

@@ -104,6 +104,18 @@ def test_a_bound_of_staleness_holds_calls_back(workers):
     assert begin(ledger, workers[0], 3) == calls[2:]
 
 
+def test_a_bound_of_staleness_holds_calls_back_for_one_that_moved_behind_younger_ones():
+    workers = idle_workers(3)
+    ledger, calls = filled(workers, UnorderedQueue(workers, 2), 5)
+    begin(ledger, workers[0], 1)
+    assert begin(ledger, workers[1], 2, 2) == calls[1:3]
+    ledger.lose(workers[0], LOST)
+    assert begin(ledger, workers[1], 4) == calls[:1]
+    assert begin(ledger, workers[2], 5) == []
+    ledger.finish(CallResult(4, None, b""), workers[1])
+    assert begin(ledger, workers[2], 5) == calls[3:4]
+
+
 def test_a_round_ends_when_all_of_its_calls_have_ended(workers):
     queue = RoundQueue(workers)
     ledger, calls = filled(workers, queue, 3)
