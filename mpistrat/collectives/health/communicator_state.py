@@ -107,7 +107,7 @@ class Health:
         An error that all ranks have just heard of together is nothing new to them, unless it
         ends this rank's program.
         """
-        if self._size == 1 or self.broken is not None or self.closed:
+        if self._size == 1 or self.broken is not None or self.closing or self.closed:
             return
         if not self.call_log.is_known(error) or is_end:
             self.peers.say_failed(error, self.call_log.completed)

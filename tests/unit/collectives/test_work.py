@@ -264,3 +264,21 @@ def test_an_interrupt_while_a_rank_gives_up_does_not_keep_it_from_telling_its_pe
         has_given_up.set()
 
     run_ranks(2, rank)
+
+
+def test_no_notice_is_sent_once_the_last_call_has_begun():
+    has_failed = threading.Event()
+
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 1:
+            assert has_failed.wait(20)
+            comm.close()
+            return
+        work = comm.iclose()
+        comm.fail(ValueError("too late"))
+        has_failed.set()
+        work.wait()
+        assert comm.health.peers.announced == 0
+
+    run_ranks(2, rank)
