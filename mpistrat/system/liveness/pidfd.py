@@ -99,7 +99,8 @@ class PidfdProbe(Probe):
 
     def close(self) -> None:
         """Watch no more."""
-        for descriptor in self._ranks:
-            self._poll.unregister(descriptor)
-            os.close(descriptor)
-        self._ranks.clear()
+        with self._lock:  # another thread may just poll them
+            for descriptor in self._ranks:
+                self._poll.unregister(descriptor)
+                os.close(descriptor)
+            self._ranks.clear()

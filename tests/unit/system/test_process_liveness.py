@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -112,3 +112,24 @@ def test_where_there_is_no_pidfd_nobody_is_watched(child, monkeypatch):
     probe = PidfdProbe([me, Process(child.pid, me.namespace)], 0)
     kill(child)
     assert list(probe.ended()) == []
+
+
+@NO_PIDFD
+def test_a_probe_is_closed_while_another_thread_looks(child):
+    kill(child)
+    probe = PidfdProbe([Process.current(), Process(child.pid, Process.current().namespace)], 0)
+    original, closers = probe._poll, ThreadPoolExecutor(1)
+
+    class Slow:
+        unregister = original.unregister
+
+        def poll(self, timeout):
+            found = original.poll(timeout)
+            self.closing = closers.submit(probe.close)
+            wait([self.closing], 0.1)
+            return found
+
+    probe._poll = slow = Slow()
+    assert probe.ended() == [1]
+    slow.closing.result(20)
+    closers.shutdown()
