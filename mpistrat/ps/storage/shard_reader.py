@@ -145,6 +145,9 @@ class ShardReader:
                 f"gather: row {indices[result]} at position {result} of {indices.size} is not in"
                 f" a table of {edges[-1]}; expected 0 to {edges[-1] - 1}"
             )
+        if result != DONE:
+            for one in readers:  # any of them may be the one whose owner has ended
+                one._check("gather")
         first._check_read(result, "gather")
 
     @contextmanager

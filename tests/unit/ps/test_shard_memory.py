@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives.backends.shared_memory.segment import Segment
-from mpistrat.errors import BackendUnavailableError, MpistratError
-from mpistrat.ps.storage import memory
-from mpistrat.ps.storage.shard import Shard
+from mpistrat.errors import BackendUnavailableError, MpistratError, PeerLostError
+from mpistrat.ps.storage import memory, shard_reader
+from mpistrat.ps.storage.shard import Shard, ShardReader
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.system.liveness import process_tag
 
@@ -126,3 +126,19 @@ def test_shards_leave_descriptors_for_others(monkeypatch):
         Shard.attach(Shard(VALUE).handle())
     gc.collect()
     assert descriptors() == before
+
+
+def test_a_table_is_not_gathered_from_a_part_whose_owner_ended_in_a_change(monkeypatch):
+    owned = [Shard(VALUE), Shard(VALUE)]
+    parts = [Shard.attach(one.handle()) for one in owned]
+    dead = parts[1]._owner = -1
+    has_ended = set()
+
+    def torn(*_):
+        has_ended.add(dead)  # after the first look
+        return -4
+
+    monkeypatch.setattr(shard_reader, "gather", torn)
+    monkeypatch.setattr(shard_reader, "has_ended", has_ended.__contains__)
+    with pytest.raises(PeerLostError, match="has ended"):
+        ShardReader.gather(parts, np.array([0, 4, 8]), np.arange(8), np.empty((8, 3)))
