@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.errors import ArgumentTypeError
+from mpistrat.ps.transport.stream import APART_BYTES
 from mpistrat.strategy.variables.remote import ServedVariable
 
 __all__ = ["NO_ARGUMENTS", "Function", "Functions", "pack", "packed_buffer"]
@@ -20,7 +21,6 @@ __all__ = ["NO_ARGUMENTS", "Function", "Functions", "pack", "packed_buffer"]
 # What pickles alike everywhere; all else may need cloudpickle, which is slower.
 _PLAIN = (bool, bytes, complex, float, int, str, type(None), np.generic, ServedVariable)
 _MOST_FUNCTIONS = 1024
-_APART_BYTES = 4096
 
 
 class Function:
@@ -131,7 +131,7 @@ def pack(value: Any, what: str) -> bytes:
 def packed_buffer(packed: bytes) -> Any:
     """Return `packed` in the form in which a message carries it without a copy."""
     # A stream would keep a shorter buffer inside its pickle.
-    return pickle.PickleBuffer(packed) if len(packed) >= _APART_BYTES else packed
+    return pickle.PickleBuffer(packed) if len(packed) >= APART_BYTES else packed
 
 
 def _is_plain(value: Any) -> bool:

@@ -22,7 +22,7 @@ from mpistrat.types import Array
 
 __all__ = ["OwnedStore", "StoreReader", "gather"]
 
-_BUSY, _FULL = -4, -5  # MpistratStoreResult of kernels/include/mpistrat/store.h
+_BUSY = -4  # MpistratStoreResult of kernels/include/mpistrat/store.h
 _TEND_S = 0.1
 _POLL_S = 1e-4
 

@@ -21,11 +21,13 @@ import numpy as np
 
 from mpistrat.errors import CommunicationTimeoutError, PeerLostError
 
-__all__ = ["Stream"]
+__all__ = ["APART_BYTES", "Stream"]
+
+APART_BYTES = 4096
+"""Arrays from here on travel beside the pickle."""
 
 _HEAD = struct.Struct("<IIQ")  # bytes of the pickle; buffers beside it; bytes of them all
 _LENGTH = struct.Struct("<Q")
-_APART_BYTES = 4096  # arrays from here on travel beside the pickle
 _AT_ONCE = 1 << 18  # bytes that one call may take in
 _MOST_PIECES = 512  # of one call to the system, which takes 1024
 _ALIGNMENT = 64
@@ -265,7 +267,7 @@ def _encoded(message: Any) -> list[memoryview]:
 
     def keep_inside(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        if raw.nbytes < _APART_BYTES:
+        if raw.nbytes < APART_BYTES:
             return True
         buffers.append(raw)
         return False
