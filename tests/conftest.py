@@ -19,8 +19,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let pytest-xdist hand out the files in their order, not those of few tests last.
 
     No example has a time limit of its own. The tests are about built-in tunings, whatever this
-    user has tuned. Programs that tests start may import test files, and so the helpers.
+    user has tuned. Programs that tests start may import test files, and so the helpers. They start
+    by the hundred: each would compile the package where bytecode is not kept, as in containers.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     config.option.loadscopereorder = False
     hypothesis.settings.register_profile("untimed", deadline=None)
     hypothesis.settings.load_profile("untimed")
