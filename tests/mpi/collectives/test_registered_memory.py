@@ -152,9 +152,9 @@ def test_ranks_of_whom_one_has_parts_that_follow_one_another_go_the_same_ways():
             parts = [part.copy() for part in parts]
         for number in range(100):
             if number % 3 == 0:
-                assert set(comm.allreduce(mine)) == {3.0}
+                assert (comm.allreduce(mine) == 3.0).all()
             for total in comm.allreduce_many(parts):
-                assert set(total) == {3.0}
+                assert (total == 3.0).all()
 
 
 # ------------------------------------------------------------------------------- shared by all
@@ -373,7 +373,7 @@ def check_plain(comm):
     assert comm.allreduce(1) == comm.size
 
 
-@pytest.mark.mpi(ranks=[1, 2, 3])
+@pytest.mark.mpi(ranks=[2, 3])
 def test_mpi_gives_plain_arrays():
     with Communicator(world(), "mpi") as comm:
         check_plain(comm)

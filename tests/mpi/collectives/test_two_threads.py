@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.checking import deadlock
-from mpistrat.testing.placement import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=40)
 
@@ -127,10 +127,10 @@ def call_later(comm: Communicator) -> None:
             np.testing.assert_array_equal(work.wait(), np.full(64, 2.0))
 
 
-@takes_long()
 def test_threads_with_a_communicator_each_may_wait_for_long() -> None:
     """Neither waits for the other rank's other thread, although it looks like that."""
-    with Communicator() as one, Communicator() as other:
+    soon = mock.patch.object(deadlock, "SAY_AFTER_S", 0.5)
+    with soon, Communicator() as one, Communicator() as other:
         pause = 2 * deadlock.SAY_AFTER_S
 
         def body() -> None:

@@ -203,7 +203,7 @@ def test_the_way_changes_no_bit():
             assert reversed_twice.tobytes() == bits, name
 
 
-@pytest.mark.mpi(ranks=[3, 4])
+@pytest.mark.mpi(ranks=[3, 4] if with_all() else 3)
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_what_more_than_two_ranks_try_changes_no_bit(name):
     """Each length is tried through the caches and past them, and then the faster of the two."""

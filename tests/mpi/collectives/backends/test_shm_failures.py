@@ -4,6 +4,7 @@ Real programs under mpirun, looked at from outside.
 """
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -227,6 +228,7 @@ print([name for name in os.listdir("/dev/shm") if name.startswith("mpistrat")])
 """
 
 
+@functools.cache
 def has_namespaces():
     try:
         probe = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/dev/shm"]
@@ -259,34 +261,31 @@ def about_memory(stderr):
     return [line for line in stderr.splitlines() if "memory" in line]
 
 
-@pytest.mark.parametrize(
-    "where",
-    ["True", "'0' == os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK'))"],
-    ids=["all", "rank0"],
-)
-def test_too_little_memory_falls_back_to_mpi(where):
+def test_too_little_memory_falls_back_to_mpi_or_is_an_error_on_every_rank():
+    """A communicator that chooses its backend falls back; one that is asked for shm cannot."""
+    outputs = run_in_namespace(EVERYWHERE, WORKS, AUTO, SHM, NO_NAMES)
+    for out, _ in outputs:
+        first, second, reason, *others = out.splitlines()
+        assert (first, second) == ("mpi", "mpi")
+        assert reason.startswith("the ranks cannot share"), out
+        assert reason.endswith("No space left on device"), out
+        assert others == ["mpi", "[]"]
+    check_one_warning(outputs)
+
+
+def test_too_little_memory_of_one_rank_falls_back_to_mpi():
+    where = "'0' == os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK'))"
     outputs = run_in_namespace(NO_MEMFD.format(where=where), WORKS, AUTO, NO_NAMES)
     assert [out for out, _ in outputs] == ["mpi\nmpi\n[]\n"] * 2
+    check_one_warning(outputs)
+
+
+def check_one_warning(outputs):
     first, second = (about_memory(err) for _, err in outputs)
     assert len(first) == 1
     assert "WARNING" in first[0]
     assert "No space left on device" in first[0]
     assert not second
-
-
-def test_too_little_memory_for_shm_is_an_error_on_every_rank():
-    outputs = run_in_namespace(EVERYWHERE, WORKS, SHM, NO_NAMES)
-    for out, _ in outputs:
-        reason, *others = out.splitlines()
-        assert reason.startswith("the ranks cannot share"), out
-        assert reason.endswith("No space left on device"), out
-        assert others == ["mpi", "[]"]
-
-
-def test_enough_memory_without_memfd():
-    outputs = run_in_namespace(EVERYWHERE, WORKS, AUTO, NO_NAMES, size="100m")
-    assert [out for out, _ in outputs] == ["shm\nshm\n[]\n"] * 2
-    assert not any(about_memory(err) for _, err in outputs)
 
 
 REGISTERS = """
@@ -303,9 +302,12 @@ with Communicator(world) as comm:
 """
 
 
-def test_too_little_memory_to_register_is_an_error_on_every_rank_and_breaks_nothing():
-    outputs = run_in_namespace(EVERYWHERE, WORKS, REGISTERS, NO_NAMES, size="100m")
-    for out, _ in outputs:
-        reason, *others = out.splitlines()
+def test_enough_memory_without_memfd_and_too_little_to_register_breaks_nothing():
+    """Registering more than there is is an error on every rank."""
+    outputs = run_in_namespace(EVERYWHERE, WORKS, AUTO, REGISTERS, NO_NAMES, size="100m")
+    for out, err in outputs:
+        first, second, reason, *others = out.splitlines()
+        assert (first, second) == ("shm", "shm")
         assert "No space left on device" in reason
         assert others == ["shm", "1", "[]"]
+        assert not about_memory(err)
