@@ -79,13 +79,13 @@ def check_all_is_there(text: str) -> None:
 
 
 def test_the_message_of_every_rank_arrives_whole() -> None:
-    for _ in range(100 if with_all() else 10):
+    for _ in range(100 if with_all() else 3):
         check_all_is_there(printed(MISMATCH))
 
 
 @pytest.mark.skipif(find_launcher().kind != "mpich", reason="is about MPICH's launcher")
 def test_the_launcher_may_be_slow() -> None:
-    for _ in range(4):
+    for _ in range(4 if with_all() else 2):
         check_all_is_there(printed(SLOW + MISMATCH))
 
 

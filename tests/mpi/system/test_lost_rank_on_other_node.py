@@ -41,7 +41,7 @@ try:
     for number in range(10**6):
         comm.allreduce(array, "max", out=array)
         if comm.rank == VICTIM and number == 3:
-            time.sleep(1.0)
+            time.sleep(0.4)  # until the others wait
             end()
 except Exception as error:
     see(error)
@@ -55,12 +55,12 @@ try:
     if resolver.task_type != "chief":
         server = ms.Server(resolver)
         if me == VICTIM:
-            threading.Timer(1.0, end).start()
+            threading.Timer(0.4, end).start()
         server.join()
     strategy = ms.ParameterServerStrategy(resolver)
     coordinator = ms.coordinator.ClusterCoordinator(strategy)
     if me == VICTIM:
-        threading.Timer(1.0, end).start()
+        threading.Timer(0.4, end).start()
     for _ in range(3):
         coordinator.schedule(time.sleep, args=(2.0,))
     coordinator.join()

@@ -27,7 +27,7 @@ def test_replica_function_raises_on_one_rank() -> None:
 
 def test_replica_function_raises_before_an_all_reduce_of_the_others() -> None:
     body = RAISES.format(value='replica().all_reduce("sum", 1.0)') + "strategy.run(replica_fn)"
-    check_failed(run(body), "ValueError: only on one rank")
+    check_failed(run(body, 2), "ValueError: only on one rank")
 
 
 def test_replica_function_raises_on_two_of_three_ranks() -> None:
@@ -60,12 +60,12 @@ if rank == 0:
     raise KeyError("outside of run")
 strategy.gather(np.ones(2), axis=0)
 """
-    check_failed(run(body), "KeyError: 'outside of run'")
+    check_failed(run(body, 2), "KeyError: 'outside of run'")
 
 
 def test_error_on_all_ranks() -> None:
     """No rank has to be told: each shows its own error, and the job fails at once."""
-    result = run("strategy.run(lambda: 1 / 0)")
+    result = run("strategy.run(lambda: 1 / 0)", 2)
     check_failed(result, "ZeroDivisionError: division by zero")
 
 
@@ -81,8 +81,8 @@ try:
 except ZeroDivisionError:
     print("total", strategy.reduce("SUM", 1.0, axis=None))
 """
-    result = run(body).check()
-    assert [output.stdout for output in result.ranks] == ["total 3.0\n"] * 3
+    result = run(body, 2).check()
+    assert [output.stdout for output in result.ranks] == ["total 2.0\n"] * 2
 
 
 def test_two_strategies_called_in_different_orders() -> None:
@@ -91,7 +91,7 @@ second = ms.MirroredStrategy()
 for one in (second, strategy) if rank == 1 else (strategy, second):
     one.reduce("SUM", np.ones(300), axis=None)
 """
-    result = run(body)
+    result = run(body, 2)
     check_failed(result, "MismatchError", "in calls of different communicators", "<string>")
     assert all(_seen_after_s(one.stderr) < SOON_S for one in result.ranks), result.output
 
