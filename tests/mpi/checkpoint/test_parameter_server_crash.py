@@ -51,11 +51,11 @@ print("saved", flush=True)
 """
 
 
-def run(*arguments):
+def run(ranks, *arguments):
     root = str(Path(mpistrat.__file__).parents[1])
     path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     words = [str(one) for one in arguments]
-    result = run_job(["-c", PROGRAM, *words], 4, 40.0, env={"PYTHONPATH": path})
+    result = run_job(["-c", PROGRAM, *words], ranks, 40.0, env={"PYTHONPATH": path})
     assert not result.timed_out, result.output
     assert result.duration_s < SOON_S + START_S, result.output
     return result
@@ -63,11 +63,11 @@ def run(*arguments):
 
 @pytest.mark.parametrize("parts", [2, pytest.param(5, marks=repeats())])
 def test_the_last_checkpoint_restores_with_another_number_of_servers(tmp_path, parts):
-    died = run(tmp_path, 2, parts, 1)
+    died = run(4, tmp_path, 2, parts, 1)
     assert died.returncode != 0
     assert "saved" not in died.ranks[0].stdout
     assert (tmp_path / "ckpt-2").is_dir()  # begun
-    again = run(tmp_path, 1, 3, 0).check()
+    again = run(3, tmp_path, 1, 3, 0).check()
     assert again.ranks[0].stdout.splitlines() == ["ckpt-1 26.0", "saved"]
-    last = run(tmp_path, 1, 1, 0).check()
+    last = run(3, tmp_path, 1, 1, 0).check()
     assert last.ranks[0].stdout.splitlines() == ["ckpt-3 78.0", "saved"]
