@@ -16,9 +16,9 @@ import numpy as np
 import mpistrat as ms
 from mpistrat.cluster_resolver import MPIClusterResolver
 
-resolver = MPIClusterResolver(num_ps=2)
+resolver = MPIClusterResolver(num_ps=int(os.environ["SERVERS"]))
 if os.environ.get("LEAVES") == f"{resolver.task_type}{resolver.task_id}":
-    threading.Timer(0.5, os._exit, [int(os.environ["STATUS"])]).start()
+    threading.Timer(0.3, os._exit, [int(os.environ["STATUS"])]).start()
 if resolver.task_type in ("worker", "ps"):
     ms.Server(resolver).join()
     print(resolver.task_type, resolver.task_id, "is done")
@@ -50,10 +50,12 @@ for i in range(100):
 """
 
 
-def run(body, **env):
+def run(body, ranks=3, **env):
+    """Run a job of a worker and a ps on three ranks, else of two workers and the rest ps."""
     root = str(Path(mpistrat.__file__).parents[1])
     path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
-    result = run_job(["-c", PROGRAM + body], 5, 40.0, env={"PYTHONPATH": path, **env})
+    environment = {"PYTHONPATH": path, "SERVERS": str(max(1, ranks - 3)), **env}
+    result = run_job(["-c", PROGRAM + body], ranks, 40.0, env=environment)
     assert not result.timed_out, result.output
     assert result.duration_s < SOON_S + START_S, result.output
     return result
@@ -69,7 +71,7 @@ def check_failed(result, words, silent=()):
 
 @pytest.mark.parametrize("close", ["", pytest.param("strategy.close()", marks=repeats())])
 def test_at_the_end_of_the_chiefs_program_all_ranks_end_well(close):
-    result = run("coordinator.join()\nprint(v.numpy().tolist())\n" + close).check()
+    result = run("coordinator.join()\nprint(v.numpy().tolist())\n" + close, 5).check()
     assert result.ranks[0].stdout == "[100.0, 100.0, 100.0, 100.0]\n"
     roles = ["worker 0", "worker 1", "ps 0", "ps 1"]
     assert [one.stdout for one in result.ranks[1:]] == [f"{role} is done\n" for role in roles]
@@ -81,18 +83,15 @@ def test_at_the_end_of_the_chiefs_program_all_ranks_end_well(close):
 def test_a_strategy_without_a_coordinator_ends_its_workers_too(close, node_size):
     result = run("", ALONE=close, MPISTRAT_NODE_SIZE=node_size).check()
     assert result.ranks[0].stdout == "[1.0, 1.0, 1.0, 1.0]\n"
-    assert [one.stdout for one in result.ranks[1:3]] == [
-        "worker 0 is done\n",
-        "worker 1 is done\n",
-    ]
+    assert result.ranks[1].stdout == "worker 0 is done\n"
     assert not any(one.stderr for one in result.ranks), result.output
 
 
 @takes_long()
 def test_a_worker_that_does_not_end_is_named_and_nobody_waits_for_it():
     body = "coordinator.join()\ncoordinator.schedule(time.sleep, args=(1000,))\nstrategy.close()"
-    result = run(body, MPISTRAT_TIMEOUT="2")
-    check_failed(result, "worker 0 (rank 1) has been in function sleep", silent=(1, 2))
+    result = run(body, MPISTRAT_TIMEOUT="2", MPISTRAT_GRACE="1.5")
+    check_failed(result, "worker 0 (rank 1) has been in function sleep", silent=(1,))
 
 
 @takes_long()
@@ -102,7 +101,7 @@ def test_the_chief_need_not_join():
 
 @pytest.mark.parametrize("node_size", ["0", pytest.param("2", marks=takes_long())])
 def test_an_exception_of_the_chief_ends_all_ranks(node_size):
-    result = run("raise RuntimeError('the chief said so')", MPISTRAT_NODE_SIZE=node_size)
+    result = run("raise RuntimeError('the chief said so')", 4, MPISTRAT_NODE_SIZE=node_size)
     check_failed(result, "the chief said so")
 
 
@@ -122,12 +121,12 @@ def test_the_chief_leaves_without_a_word():
 def test_a_worker_dies(how):
     function = "leave" if how == "leave" else "kill, args=(signal.SIGKILL,)"
     body = f"coordinator.schedule({function})\n" * 2 + "coordinator.join()"
-    result = run("coordinator.join()\n" + body)
+    result = run("coordinator.join()\n" + body, 4)
     assert result.returncode != 0
 
 
 @pytest.mark.parametrize("status", ["0", pytest.param("3", marks=repeats())])
-@pytest.mark.parametrize("member", [pytest.param("worker1", marks=repeats()), "ps1"])
+@pytest.mark.parametrize("member", [pytest.param("worker1", marks=repeats()), "ps0"])
 def test_a_member_leaves_in_the_middle(member, status):
     """Most launchers then end the job at once; else every rank says whom it lost."""
     body = """
@@ -136,4 +135,4 @@ for i in range(100_000):
 coordinator.join()
 time.sleep(10)
 """
-    assert run(body, LEAVES=member, STATUS=status).returncode != 0
+    assert run(body, 4, LEAVES=member, STATUS=status).returncode != 0

@@ -138,7 +138,7 @@ def test_only_a_worker_with_as_many_replicas_stands_in_for_one(dies):
 
 @takes_long()
 def test_a_round_whose_worker_hangs_ends_with_an_error_that_names_it():
-    result = run("time.sleep(1000)", MPISTRAT_TIMEOUT="2")
+    result = run("time.sleep(1000)", MPISTRAT_TIMEOUT="2", MPISTRAT_GRACE="1.5")
     assert result.returncode != 0, result.output
     assert "worker 1 (rank 2) has been in function step for 2 s" in result.ranks[0].stderr, (
         result.output
