@@ -1,6 +1,7 @@
 """The README's example of parameter servers: learn vectors of the words in Python's manual."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pydoc_data.topics import topics  # English text that comes with Python
 
@@ -24,7 +25,7 @@ def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield IDS[at], np.column_stack([IDS[at + away], anywhere])
 
 
-def main(resolver: mpistrat.cluster_resolver.ClusterResolver) -> None:
+def main(resolver: mpistrat.cluster_resolver.ClusterResolver, steps: int = STEPS) -> None:
     """Train on the chief's workers, and print what was learned."""
     partitioner = mpistrat.experimental.partitioners.FixedShardsPartitioner(2)
     strategy = mpistrat.ParameterServerStrategy(resolver, partitioner)
@@ -56,7 +57,7 @@ def main(resolver: mpistrat.cluster_resolver.ClusterResolver) -> None:
         return -float(np.log(np.abs(1 - np.abs(wrong)) + 1e-9).mean())
 
     batches = iter(coordinator.create_per_worker_dataset(pairs))
-    losses = [coordinator.schedule(step, args=(batches,)) for _ in range(STEPS)]
+    losses = [coordinator.schedule(step, args=(batches,)) for _ in range(steps)]
     coordinator.join()
     found = np.array(coordinator.fetch(losses))
     print(f"loss {found[:50].mean():.3f} at first, {found[-50:].mean():.3f} in the end")
@@ -71,6 +72,6 @@ def main(resolver: mpistrat.cluster_resolver.ClusterResolver) -> None:
 if __name__ == "__main__":
     resolver = mpistrat.cluster_resolver.MPIClusterResolver(num_ps=2)
     if resolver.task_type == "chief":
-        main(resolver)
+        main(resolver, *map(int, sys.argv[1:]))  # as many steps as the command line says
     else:
         mpistrat.Server(resolver).join()

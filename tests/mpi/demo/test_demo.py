@@ -49,17 +49,16 @@ def test_job_learns_the_digits_and_reports_once(ranks: int) -> None:
 
 @takes_long()
 def test_number_of_ranks_changes_nothing_but_rounding() -> None:
-    two, three = epochs_of(demo(2)), epochs_of(demo(3))
-    assert two == three
+    four_replicas, three = epochs_of(demo(2, "--devices", "2")), epochs_of(demo(3))
+    assert four_replicas == three
 
 
 @takes_long()
 def test_ranks_with_two_replicas_each() -> None:
-    result = demo(2, "--devices", "2", "--epochs", "3").check()
+    result = demo(2, "--devices", "2").check()
     assert "replicas: 4, ranks: 2" in result.ranks[0].stdout
     assert "all replicas hold the same bits: 4 x" in result.ranks[0].stdout
-    losses = [loss for loss, _ in epochs_of(result)]
-    assert losses[0] == epochs_of(demo(2))[0][0]
+    losses = [loss for loss, _ in epochs_of(result)][:3]
     assert losses == sorted(losses, reverse=True)
 
 

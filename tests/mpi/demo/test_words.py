@@ -11,7 +11,7 @@ from mpistrat.testing.placement import takes_long
 @takes_long()
 @pytest.mark.parametrize("ranks", [1, 5])
 def test_words_are_learned(ranks):
-    result = run_job(["-m", "mpistrat.demo.words"], ranks, timeout_s=50).check()
+    result = run_job(["-m", "mpistrat.demo.words", "1500"], ranks, timeout_s=50).check()
     told = result.ranks[0].stdout
     (first, last), *_ = re.findall(r"loss ([\d.]+) at first, ([\d.]+) in the end", told)
     assert float(first) > 0.65
