@@ -10,8 +10,8 @@ from mpistrat.testing.placement import Placement
 
 __all__ = ["Jobs"]
 
-_MOST_RANKS = 5
-"""Of all jobs that are up; a larger job is up alone."""
+_MOST_RANKS = 6
+"""Of all jobs that are up, as of one, two and three ranks; a larger job is up alone."""
 
 
 class Jobs:

@@ -31,7 +31,7 @@ def all_gone(pids: list[int], within_s: float = 0.0) -> bool:
     return not any(map(processes.is_alive, pids))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_output_comes_by_rank(ranks: int) -> None:
     result = run("print(comm.rank, comm.size)\nprint('e', comm.rank, file=sys.stderr)", ranks)
     assert result.check() is result
@@ -71,8 +71,13 @@ def test_exception_on_one_rank_shows_in_its_output() -> None:
 
 
 def test_hang_ends_at_the_deadline_with_every_stack() -> None:
-    code = "print(os.getpid())\ndef stuck_here():\n    comm.recv(source=comm.rank)\nstuck_here()"
-    result = run(code, 3, timeout_s=6)  # by then they are there, on a busy machine, too
+    code = """
+def stuck_here():
+    comm.recv(source=0) if comm.rank == 0 else time.sleep(1000)
+print(os.getpid())
+stuck_here()
+"""
+    result = run(code, 2, timeout_s=4)  # by then they are there, on a busy machine, too
     assert result.timed_out
     for output in result.ranks:
         assert "in stuck_here" in output.stderr

@@ -1,12 +1,18 @@
 """The plugin: bodies on ranks, and what is shown when a rank fails, hangs or dies."""
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+import mpistrat
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.placement import takes_long
 
@@ -14,7 +20,7 @@ pytestmark = takes_long()
 _turns: list[int] = []
 
 
-@pytest.mark.mpi(ranks=[1, 2, 3, 4])
+@pytest.mark.mpi(ranks=[1, 2, 3])
 def test_body_runs_on_every_rank() -> None:
     comm = MPI.COMM_WORLD
     assert comm.allreduce(1) == comm.size
@@ -72,140 +78,210 @@ def test_layout_decides_where(layout: Layout) -> None:
 
 
 HEADER = "import os, signal, time\nimport pytest\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
-NEXT = "\n@pytest.mark.mpi(ranks=2)\ndef test_next(): assert comm.allreduce(1) == 2\n"
 
-
-def outcome(inner: pytest.Pytester, code: str, **expected: int) -> pytest.RunResult:
-    inner.makepyfile(HEADER + code + NEXT)
-    result = inner.runpytest_subprocess("--import-mode=importlib", "-rA", timeout=60)
-    result.assert_outcomes(passed=expected.pop("passed", 1), **expected)
-    return result
-
-
-def test_failure_on_one_rank_shows_its_traceback(inner: pytest.Pytester) -> None:
-    code = """
+# Tests of one file, each followed by one that has to pass: in the same job, or in a new one.
+NEXT = "\n@pytest.mark.mpi(ranks=2)\ndef test_after_{}(): assert comm.allreduce(1) == 2\n"
+CASES = {
+    "failure": """
 @pytest.mark.mpi(ranks=2)
-def test_one_fails():
+def test_failure():
     print(f"said by {comm.rank}")
     assert comm.rank != 1, "the message"
-"""
-    outcome(inner, code, failed=1).stdout.fnmatch_lines(
-        [
-            "===== rank 0 of 2: passed =====",
-            "said by 0",
-            "===== rank 1 of 2: failed =====",
-            "Traceback (most recent call last):",
-            "*AssertionError: the message",
-            "assert 1 != 1",
-            "said by 1",
-        ],
-        consecutive=False,
-    )
-
-
-def test_a_rank_left_waiting_by_a_failure_does_not_use_up_the_deadline(
-    inner: pytest.Pytester,
-) -> None:
-    code = """
+""",
+    "left_waiting": """
 from mpistrat.testing.tasks import watch
 watch._FAILURE_GRACE_S = 0.5
 
 @pytest.mark.mpi(ranks=2, timeout_s=50)
-def test_one_fails():
+def test_left_waiting():
     if comm.rank == 0: raise ValueError("early")
     comm.recv(source=0)
-"""
-    result = outcome(inner, code, failed=1)
-    result.stdout.fnmatch_lines(["*since a rank failed; still in the test: rank 1 of 2*"])
-    result.stdout.fnmatch_lines(["*ValueError: early"])
-    assert result.duration < 30
-
-
-@pytest.mark.parametrize("polls", [1000, 1], ids=["soon", "once looks are rare"])
-def test_hang_shows_the_stacks_of_all_ranks(inner: pytest.Pytester, polls: int) -> None:
-    code = f"""
-from mpistrat.testing.tasks import spool
-spool._IDLE_AFTER = {polls}
-
+""",
+    "hang": """
 def stuck_here():
     comm.recv(source=comm.rank)
 
 @pytest.mark.mpi(ranks=2, timeout_s=1)
-def test_hangs(): stuck_here()
-"""
-    outcome(inner, code, failed=1).stdout.fnmatch_lines(
-        [
-            "deadline of 1 s passed; still in the test: rank 0, 1 of 2",
-            "===== rank 0 of 2: did not finish =====",
-            "*in stuck_here",
-            "===== rank 1 of 2: did not finish =====",
-            "*in stuck_here",
-        ]
+def test_hang(): stuck_here()
+""",
+    "rare_looks": """
+from mpistrat.testing.tasks import spool
+
+@pytest.fixture(autouse=True)
+def rare_looks(request, monkeypatch):
+    if request.node.name == "test_rare_looks":
+        monkeypatch.setattr(spool, "_IDLE_AFTER", 1)
+
+@pytest.mark.mpi(ranks=2, timeout_s=1)
+def test_rare_looks(): stuck_here()
+""",
+    "exit_7": """
+def dies(death):
+    if comm.rank == 1: death()
+    comm.recv(source=1)
+
+@pytest.mark.mpi(ranks=2)
+def test_exit_7(): dies(lambda: os._exit(7))
+""",
+    "exit_0": """
+@pytest.mark.mpi(ranks=2)
+def test_exit_0(): dies(lambda: os._exit(0))
+""",
+    "kill": """
+@pytest.mark.mpi(ranks=2)
+def test_kill(): dies(lambda: os.kill(os.getpid(), 9))
+""",
+    "skip": """
+@pytest.mark.mpi(ranks=2)
+def test_skip(): pytest.skip("not here")
+""",
+    "skip_of_one": """
+@pytest.mark.mpi(ranks=2)
+def test_skip_of_one():
+    if comm.rank == 0: pytest.skip("not me")
+""",
+    "fixture": "@pytest.mark.mpi\ndef test_fixture(tmp_path): pass\n",
+    # Last: what it leaves behind shows when the job ends.
+    "bad_exit": """
+@pytest.mark.mpi(ranks=2)
+def test_bad_exit():
+    import atexit
+    atexit.register(os._exit, 5)
+""",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an inner pytest made of the tests of a file: outcomes, sections, seconds, and all."""
+
+    outcomes: dict[str, str]
+    sections: dict[str, str]
+    durations_s: dict[str, float]
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> "Report":
+        parts = re.split(r"^_{3,} (test_\w+) _{3,}$", text, flags=re.MULTILINE)
+        outcomes = re.findall(r"^\S+::(test_\w+) (PASSED|FAILED|SKIPPED)", text, re.MULTILINE)
+        took = re.findall(r"^([\d.]+)s call +.*::(test_\w+)", text, re.MULTILINE)
+        return cls(
+            dict(outcomes),
+            dict(zip(parts[1::2], parts[2::2], strict=True)),
+            {name: float(seconds) for seconds, name in took},
+            text,
+        )
+
+    def check(self, name: str, outcome: str, *lines: str) -> None:
+        """Check how a test ended, that its section has `lines`, and that the next one passed."""
+        assert self.outcomes[f"test_{name}"] == outcome, self.text
+        assert self.outcomes[f"test_after_{name}"] == "PASSED", self.text
+        if lines:
+            matcher = pytest.LineMatcher(self.sections[f"test_{name}"].splitlines())
+            matcher.fnmatch_lines(lines)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Return what one inner pytest makes of all cases."""
+    folder = tmp_path_factory.mktemp("cases")
+    folder.joinpath("conftest.py").write_text("pytest_plugins = ['mpistrat.testing.plugin']\n")
+    code = HEADER + "".join(code + NEXT.format(name) for name, code in CASES.items())
+    folder.joinpath("test_cases.py").write_text(code)
+    argv = ["--import-mode=importlib", "-v", "-rA", "--durations=0", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *argv, str(folder), f"--rootdir={folder}"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(mpistrat.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
+    return Report.of(done.stdout)
+
+
+def test_failure_on_one_rank_shows_its_traceback(report: Report) -> None:
+    report.check(
+        "failure",
+        "FAILED",
+        "===== rank 0 of 2: passed =====",
+        "said by 0",
+        "===== rank 1 of 2: failed =====",
+        "Traceback (most recent call last):",
+        "*AssertionError: the message",
+        "assert 1 != 1",
+        "said by 1",
+    )
+
+
+def test_a_rank_left_waiting_by_a_failure_does_not_use_up_the_deadline(report: Report) -> None:
+    waiting = "*since a rank failed; still in the test: rank 1 of 2*"
+    report.check("left_waiting", "FAILED", waiting, "*ValueError: early")
+    assert report.durations_s["test_left_waiting"] < 30
+
+
+@pytest.mark.parametrize("name", ["hang", "rare_looks"])
+def test_hang_shows_the_stacks_of_all_ranks(report: Report, name: str) -> None:
+    report.check(
+        name,
+        "FAILED",
+        "deadline of 1 s passed; still in the test: rank 0, 1 of 2",
+        "===== rank 0 of 2: did not finish =====",
+        "*in stuck_here",
+        "===== rank 1 of 2: did not finish =====",
+        "*in stuck_here",
+    )
+
+
+@pytest.mark.parametrize("death", ["exit_7", "exit_0", "kill"])
+def test_death_of_a_rank_is_a_failure(report: Report, death: str) -> None:
+    report.check(death, "FAILED")
+    seen = r"^(the process of rank .*of 2 ended in the test|mpirun ended with status)"
+    assert re.search(seen, report.sections[f"test_{death}"], re.MULTILINE), report.text
+    assert report.durations_s[f"test_{death}"] < 18, report.text  # its deadline is 20 s
+
+
+def test_skip_needs_all_ranks(report: Report) -> None:
+    report.check("skip_of_one", "FAILED", "===== rank 0 of 2: skipped =====", "not me")
+    assert re.search(r"^SKIPPED \[1\] .*: not here$", report.text, re.MULTILINE), report.text
+    assert report.outcomes["test_skip"] == "SKIPPED"
+    assert report.outcomes["test_after_skip"] == "PASSED"
+
+
+def test_fixtures_cannot_travel(report: Report) -> None:
+    report.check("fixture", "FAILED", "*uses the fixture tmp_path;*")
+
+
+def test_work_left_over_is_a_warning(report: Report) -> None:
+    report.check("bad_exit", "PASSED")
+    said = r"job of 2 ranks ended with status .* after its last test"
+    assert len(re.findall(said, report.text)) == 1, report.text
+
+
+def outcome(inner: pytest.Pytester, code: str, **expected: int) -> pytest.RunResult:
+    inner.makepyfile(HEADER + code)
+    result = inner.runpytest_subprocess("--import-mode=importlib", "-rA", timeout=60)
+    result.assert_outcomes(**expected)
+    return result
 
 
 def test_a_slow_import_does_not_use_up_the_deadline(inner: pytest.Pytester) -> None:
     code = """
-import time
-time.sleep(1.5)
+time.sleep(1.2)
 
 @pytest.mark.mpi(ranks=2, timeout_s=1)
 def test_is_quick(): assert comm.size == 2
 """
-    outcome(inner, code, passed=2)
-
-
-@pytest.mark.parametrize("death", ["os._exit(7)", "os._exit(0)", "os.kill(os.getpid(), 9)"])
-def test_death_of_a_rank_is_a_failure(inner: pytest.Pytester, death: str) -> None:
-    code = f"""
-@pytest.mark.mpi(ranks=2)
-def test_dies():
-    if comm.rank == 1: {death}
-    comm.recv(source=1)
-"""
-    result = outcome(inner, code, failed=1)
-    result.stdout.re_match_lines(
-        [r"the process of rank .*of 2 ended in the test|mpirun ended with status"]
-    )
-    assert result.duration < 20
-
-
-def test_skip_needs_all_ranks(inner: pytest.Pytester) -> None:
-    code = """
-@pytest.mark.mpi(ranks=2)
-def test_all(): pytest.skip("not here")
-@pytest.mark.mpi(ranks=2)
-def test_some():
-    if comm.rank == 0: pytest.skip("not me")
-"""
-    result = outcome(inner, code, failed=1, skipped=1)
-    result.stdout.fnmatch_lines(["===== rank 0 of 2: skipped =====", "not me"])
-    result.stdout.fnmatch_lines(["SKIPPED*not here"])
-
-
-def test_work_left_over_is_a_warning(inner: pytest.Pytester) -> None:
-    code = """
-@pytest.mark.mpi(ranks=2)
-def test_leaves_a_bad_exit():
-    import atexit
-    atexit.register(os._exit, 5)
-"""
-    result = outcome(inner, code, passed=2, warnings=1)
-    result.stdout.fnmatch_lines(["*job of 2 ranks ended with status * after its last test*"])
-
-
-def test_fixtures_cannot_travel(inner: pytest.Pytester) -> None:
-    code = "@pytest.mark.mpi\ndef test_with_fixture(tmp_path): pass\n"
-    outcome(inner, code, failed=1).stdout.fnmatch_lines(["*uses the fixture tmp_path;*"])
+    outcome(inner, code, passed=1)
 
 
 def test_unknown_marker_argument_is_an_error(inner: pytest.Pytester) -> None:
     code = "@pytest.mark.mpi(size=2)\ndef test_wrong(): pass\n"
-    result = outcome(inner, code, passed=0, errors=1)
-    result.stdout.fnmatch_lines(["*got () {'size': 2}; expected ranks=*"])
+    outcome(inner, code, errors=1).stdout.fnmatch_lines(["*got () {'size': 2}; expected ranks=*"])
 
 
-@pytest.mark.parametrize(("allowed", "outcomes"), [("0", {"failed": 2}), ("1", {"skipped": 2})])
+@pytest.mark.parametrize(("allowed", "outcomes"), [("0", {"failed": 1}), ("1", {"skipped": 1})])
 def test_without_mpirun(
     inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, allowed: str, outcomes: dict[str, int]
 ) -> None:
@@ -219,8 +295,7 @@ def nowhere(monkeypatch, tmp_path):
 @pytest.mark.mpi
 def test_needs_mpi(): pass
 """
-    result = outcome(inner, code, passed=0, **outcomes)
-    result.stdout.fnmatch_lines(["*found no mpirun in *"])
+    outcome(inner, code, **outcomes).stdout.fnmatch_lines(["*found no mpirun in *"])
 
 
 def test_order_groups_files_and_sizes(inner: pytest.Pytester) -> None:
@@ -248,7 +323,7 @@ def test_who(): Path(__file__).with_suffix(f".{{os.getpid()}}").touch()
 
 
 def test_files_of_a_folder_share_jobs_while_there_is_room(inner: pytest.Pytester) -> None:
-    sizes = ["2", "3", "2", "4", "2", "2, alone=True", "2"]
+    sizes = ["2", "3", "2", "5", "2", "2, alone=True", "2"]
     inner.makepyfile(**{f"test_{i}": WHO.format(size) for i, size in enumerate(sizes)})
     inner.runpytest_subprocess("--import-mode=importlib").assert_outcomes(passed=len(sizes))
 
@@ -256,9 +331,9 @@ def test_files_of_a_folder_share_jobs_while_there_is_room(inner: pytest.Pytester
         """Return the processes that the test of a file ran in."""
         return {file.suffix for file in inner.path.glob(f"test_{number}.*")} - {".py"}
 
-    assert [len(job(number)) for number in range(7)] == [2, 3, 2, 4, 2, 2, 2]
+    assert [len(job(number)) for number in range(7)] == [2, 3, 2, 5, 2, 2, 2]
     assert job(0) == job(2)
-    assert not job(2) & job(4), "there is no room beside the job of four"
+    assert not job(2) & job(4), "there is no room beside the job of five"
     assert job(4) == job(6), "who is alone comes last"
     assert not job(5) & job(6)
 
