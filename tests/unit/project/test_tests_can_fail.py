@@ -86,7 +86,8 @@ def find_tests(file):
     return [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
 
 
-FILES_OF_TESTS = [file for file in FILES if find_tests(file)]
+# By their text: to parse all files takes seconds, and each pytest worker collects this file.
+FILES_OF_TESTS = [file for file in FILES if "def test_" in file.read_text()]
 
 
 @pytest.mark.parametrize("file", FILES_OF_TESTS, ids=lambda f: f.relative_to(ROOT).as_posix())
