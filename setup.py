@@ -80,7 +80,7 @@ class _WithSources(build_py):
         super().run()
         if self.editable_mode:
             return
-        for source in sorted(Path("kernels").glob("tf/*.cc")):
+        for source in sorted(Path("kernels").glob("tf/*.[ch]*")):
             target = Path(self.build_lib, "mpistrat", source)
             self.mkpath(str(target.parent))
             self.copy_file(str(source), str(target))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -26,6 +27,7 @@ from mpistrat.system.log import get_logger, warn_alone
 
 __all__ = ["compiler", "shared_object"]
 
+_INCLUDES = re.compile(rb'^#include "([^"/]+)"', re.MULTILINE)
 _COMPILERS = ("g++", "c++", "clang++")
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _MOST_LINES = 8  # of what a compiler says
@@ -40,7 +42,7 @@ def shared_object(source: Path, flags: Sequence[str], made_for: str) -> Path:
     Parameters
     ----------
     source
-        The C++ file.
+        The C++ file, and the headers of its folder that it includes.
     flags
         What the compiler is told besides; libraries last.
     made_for
@@ -58,8 +60,7 @@ def shared_object(source: Path, flags: Sequence[str], made_for: str) -> Path:
     """
     try:
         folder = _own_folder(config.cache_folder())
-        text = source.read_bytes()
-        parts = [made_for, *flags, hashlib.sha256(text).hexdigest()]
+        parts = [made_for, *flags, *_digests(source)]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         target = folder / f"{source.stem}-{digest[:32]}.so"
         if not _is_sound(target):
@@ -89,6 +90,16 @@ def compiler() -> list[str]:
     raise BackendUnavailableError(
         f"found no C++ compiler: {names} is on the PATH; install one or set CXX"
     )
+
+
+def _digests(source: Path) -> list[str]:
+    """Return the digest of a source, and of each header of its folder that it includes."""
+    text = source.read_bytes()
+    names = (name.decode() for name in _INCLUDES.findall(text))
+    # A name that is not there is a system header's, as vendors quote theirs too.
+    headers = [header for name in names if (header := source.parent / name).is_file()]
+    below = [digest for header in headers for digest in _digests(header)]
+    return [hashlib.sha256(text).hexdigest(), *below]
 
 
 def _own_folder(folder: Path) -> Path:

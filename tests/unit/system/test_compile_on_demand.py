@@ -137,6 +137,15 @@ def test_a_folder_that_others_may_write_to_is_refused(cache, source):
         compile_on_demand.shared_object(source, FLAGS, "")
 
 
+def test_a_header_that_changes_is_compiled_anew(cache, source, counted):
+    source.write_text('#include "answer.h"\n' + SOURCE)
+    for number, runs in ((42, 1), (42, 1), (43, 2)):
+        source.with_name("inner.h").write_text(f"#define ANSWER {number}\n")
+        source.with_name("answer.h").write_text('#include <cstdint>\n#include "inner.h"\n')
+        assert answer(compile_on_demand.shared_object(source, [], "")) == number
+        assert counted.read_text().splitlines() == ["run"] * runs
+
+
 def test_many_at_once_compile_once(cache, source, counted):
     with ThreadPoolExecutor(4) as pool:
         files = set(
