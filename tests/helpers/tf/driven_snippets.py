@@ -21,19 +21,23 @@ def check_driven(snippet: Snippet, replicas: int = 2) -> None:
     """
     with distribute.TFBackedStrategy(lambda: mirrored_cpus(replicas), driver=0) as strategy:
         mine = outcome(strategy, snippet)
-        is_driver = strategy.is_driver
-    _check(_wanted(snippet, replicas), mine, may_be_on_driver=not is_driver)
+        want, is_driver = _wanted(strategy, snippet, replicas), strategy.is_driver
+    _check(want, mine, may_be_on_driver=not is_driver)
 
 
 def check_by_driver(snippet: Snippet, replicas: int = 2) -> None:
     """Check a snippet that the driving rank runs for all, at once. **Collective.**"""
     with distribute.TFBackedStrategy(lambda: mirrored_cpus(replicas), driver=0) as strategy:
         mine = strategy.on_driver(lambda: outcome(strategy, snippet))
-    _check(_wanted(snippet, replicas), mine, may_be_on_driver=False)
+        want = _wanted(strategy, snippet, replicas)
+    _check(want, mine, may_be_on_driver=False)
 
 
-def _wanted(snippet: Snippet, replicas: int) -> Any:
-    return outcome(Case(1, replicas).reference, snippet)
+def _wanted(strategy: Any, snippet: Snippet, replicas: int) -> Any:
+    """Return what TensorFlow's strategy gives on the driving rank. **Collective.**"""
+    is_driver = strategy.is_driver
+    want = outcome(Case(1, replicas).reference, snippet) if is_driver else None
+    return strategy.communicator.bcast_object(want)
 
 
 def _check(want: Any, found: Any, may_be_on_driver: bool) -> None:

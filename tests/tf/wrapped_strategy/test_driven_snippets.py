@@ -1,4 +1,4 @@
-"""Differential snippets where one rank drives TensorFlow's strategy, and as slices on 3 ranks."""
+"""Differential snippets where one rank drives TensorFlow's strategy, and with slices of one."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from helpers.tf.cases import Case, compare  # noqa: E402
 from helpers.tf.driven_snippets import check_by_driver, check_driven  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from helpers.tf.two_processes import snippets  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.placement import takes_long, with_all  # noqa: E402 - it may be missing
 
 four_cpus()
 
@@ -41,7 +41,8 @@ BY_DRIVER = {
     ],
     "run": ["test_results_of_replicas_that_raise", "test_runs_do_not_nest"],
 }
-ON_THREE = ["test_b30_ops_by_member_and_name", "test_b31_b32_axes", "test_b33_unequal_lengths"]
+SLICES = [Case(ranks, 1, "Backed") for ranks in ((2, 3) if with_all() else (2,))]
+AS_SLICES = ["test_b30_ops_by_member_and_name", "test_b31_b32_axes", "test_b33_unequal_lengths"]
 
 
 def of(file):
@@ -71,7 +72,7 @@ def test_on_the_driving_rank(file, name):
     check_by_driver(of(file)[name])
 
 
-@pytest.mark.mpi(ranks=3, timeout_s=60)
-@pytest.mark.parametrize("name", ON_THREE)
-def test_slices_on_three_ranks(name):
-    compare(Case(3, 1, "Backed"), of("reduce")[name])
+@pytest.mark.parametrize("layout", SLICES, ids=str)
+@pytest.mark.parametrize("name", AS_SLICES)
+def test_slices(name, layout):
+    compare(layout, of("reduce")[name])
