@@ -16,7 +16,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.tensorflow.data import cache_files  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.placement import with_all, with_long  # noqa: E402
 
 four_cpus()
 
@@ -59,11 +59,12 @@ def by(dataset, policy):
     return dataset.with_options(options)
 
 
-def double(strategy):
+def double(strategy, is_traced=False):
+    """Return a model that doubles rows; what is read of files does not depend on tracing."""
     with strategy.scope():
         twice = keras.layers.Dense(1, use_bias=False, kernel_initializer=twos)
         model = keras.Sequential([keras.Input((1,)), twice])
-        model.compile("sgd", "mse", metrics=["mae"])
+        model.compile("sgd", "mse", metrics=["mae"], run_eagerly=not is_traced)
     return model
 
 
@@ -86,16 +87,17 @@ DIVIDED = {
 }
 
 
-@pytest.mark.parametrize(
-    "devices",
-    [
-        pytest.param(["CPU:0"], id="1"),
-        pytest.param(["CPU:0", "CPU:1"], id="2", marks=takes_long()),
-    ],
-)
-@pytest.mark.parametrize("how", DIVIDED)
+def ways_to_divide():
+    """Return each with one device, and with two by files (as TensorFlow chooses) and by rows."""
+    by_both = ("as TensorFlow chooses", "by rows") if with_long() else ()
+    on_two = DIVIDED if with_all() else by_both
+    return [(how, 1) for how in DIVIDED] + [(how, 2) for how in on_two]
+
+
+@pytest.mark.parametrize(("how", "devices"), ways_to_divide())
 def test_predictions_are_in_the_order_of_the_data(how, devices):
-    with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(devices) as s:
+    names = [f"CPU:{i}" for i in range(devices)]
+    with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(names) as s:
         paths = write(folder, 4)
         dataset = read(paths)
         if how == "interleaved":
@@ -106,7 +108,7 @@ def test_predictions_are_in_the_order_of_the_data(how, devices):
         else:
             dataset = DIVIDED[how](dataset)
         want = np.concatenate([row for _, row in dataset.as_numpy_iterator()])
-        model = double(s)
+        model = double(s, is_traced=how == "as TensorFlow chooses")
         np.testing.assert_array_equal(model.predict(dataset, verbose=0).ravel(), 2 * want)
         given = s.experimental_distribute_dataset(dataset)
         np.testing.assert_array_equal(model.predict(given, verbose=0).ravel(), 2 * want)
