@@ -16,8 +16,8 @@ from helpers.tf.parameter_servers import on_chief  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
 
-# With 1 ps two workers, with 2 one. Alone: elsewhere TensorFlow has four CPUs in each process.
-pytestmark = pytest.mark.mpi(ranks=4, timeout_s=90, alone=True)
+# With 1 ps two workers, with 2 one.
+pytestmark = pytest.mark.mpi(ranks=4, timeout_s=90)
 
 ROWS, BATCH, STEPS = 301, 32, 10
 X = np.random.default_rng(0).normal(size=(ROWS, 8)).astype("float32")
@@ -85,7 +85,7 @@ def test_b94_two_workers_learn():
 
 
 @takes_long()
-@pytest.mark.mpi(ranks=1, timeout_s=90, alone=True)
+@pytest.mark.mpi(ranks=1, timeout_s=90)
 def test_in_one_process_the_roles_are_threads():
     test_b94_two_workers_learn()
 

@@ -10,8 +10,7 @@ from mpistrat.cluster_resolver import MPIClusterResolver  # noqa: E402
 from mpistrat.errors import ClosedError  # noqa: E402
 from mpistrat.testing.placement import with_all  # noqa: E402
 
-# Alone: elsewhere TensorFlow has four CPUs in each process.
-pytestmark = pytest.mark.mpi(ranks=[1, 3, 4] if with_all() else 3, timeout_s=60, alone=True)
+pytestmark = pytest.mark.mpi(ranks=[1, 3, 4] if with_all() else 4, timeout_s=60)
 
 
 def value_of(strategy, x):

@@ -11,7 +11,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.tf.parameter_servers import on_chief  # noqa: E402
 from mpistrat.testing.placement import takes_long  # noqa: E402
 
-pytestmark = [pytest.mark.mpi(ranks=4, timeout_s=60, alone=True), takes_long()]
+pytestmark = [pytest.mark.mpi(ranks=4, timeout_s=60), takes_long()]
 
 WHOLE = np.arange(26, dtype="float32").reshape(13, 2)
 
