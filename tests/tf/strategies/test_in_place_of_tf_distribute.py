@@ -42,8 +42,8 @@ x = np.random.default_rng(0).normal(size=(22, 3))
 y = x.sum(1, keepdims=True)
 
 
-def fitted(model):
-    model.compile("sgd", "mse", metrics=["mae"])
+def fitted(model, eagerly=True):
+    model.compile("sgd", "mse", metrics=["mae"], run_eagerly=eagerly)
     history = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False).history
     losses = model.evaluate(x, y, batch_size=8, verbose=0)
     rows = model.predict(x, batch_size=8, verbose=0)
@@ -72,7 +72,8 @@ for name, make in makers.items():
         assert strategy.run(tf.function(replica)).numpy() == size
         with strategy.scope():
             model = made()
-        np.testing.assert_allclose(fitted(model), want, rtol=1e-9, err_msg=name)
+        found = fitted(model, name != "mirrored")  # one of them is traced
+        np.testing.assert_allclose(found, want, rtol=1e-9, err_msg=name)
 with tf.distribute.OneDeviceStrategy("CPU:0").scope():
     np.testing.assert_allclose(fitted(made()), want, rtol=1e-9)
 print("works", flush=True)
@@ -108,7 +109,8 @@ def test_strategies_of_a_program_that_assigns(ranks):
         assert rank.stdout.splitlines()[-1:] == ["works"], result.output
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=repeats()), 3])
+@repeats()  # see servers/test_strategy.py
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_parameter_servers_of_a_program_that_assigns(ranks):
     result = run_job(["-c", SERVERS], ranks, 60).check()
     for rank in result.ranks:

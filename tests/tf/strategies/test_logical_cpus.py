@@ -6,11 +6,11 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.testing.placement import with_long  # noqa: E402
+from mpistrat.testing.placement import with_all  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_long() else 2, timeout_s=60)
+pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=60)
 
 
 def test_mirrored_strategy_takes_all():
