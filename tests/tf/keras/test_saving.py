@@ -253,18 +253,17 @@ from test_saving import *
 
 class Kill(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
-        if sys.argv[3] == "kill" and self.model.optimizer.iterations.numpy() == 8:
+        # In the second epoch: a backup of the first one is there.
+        if sys.argv[3] == "kill" and self.model.optimizer.iterations.numpy() == 5:
             os.kill(os.getpid(), signal.SIGKILL)
 
 strategy = distribute.MirroredStrategy(["CPU:0"])
 with strategy.scope():
     model = made()
 backup = keras.callbacks.BackupAndRestore(sys.argv[2])
-history = epochs(model, 0, 4, [backup, Kill()])
-want = made()
-epochs(want, 0, 4)
-assert_close(model, state(want))
-assert history.epoch == [2, 3], history.epoch
+history = epochs(model, 0, 2, [backup, Kill()])
+assert_close(model, uninterrupted())
+assert history.epoch == [1], history.epoch
 assert not os.path.exists(sys.argv[2])
 print("went on")
 """

@@ -13,16 +13,16 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
-from helpers.tf.cases import Case  # noqa: E402
+from helpers.tf.cases import Case  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.testing.placement import repeats, takes_long, with_all  # noqa: E402
 
 four_cpus()
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=120)
-X = np.random.default_rng(0).normal(size=(20, 4))
+X = np.random.default_rng(0).normal(size=(21, 4))
 Y = X.sum(1, keepdims=True)
+ONE = Case(2, 1)
 
 
 def built(normalization=keras.layers.BatchNormalization):
@@ -36,10 +36,10 @@ def built(normalization=keras.layers.BatchNormalization):
 
 
 @contextlib.contextmanager
-def made(is_in, ours=distribute.MirroredStrategy):
+def made(is_in, layout=ONE):
     """Yield a strategy, its model and a folder, in the scope or out of it."""
     keras.utils.clear_session(free_memory=False)  # of what Keras has looked up, too
-    with ours() as strategy:
+    with layout.ours() as strategy:
         folder = Path(strategy.communicator.bcast_object(tempfile.mkdtemp()))
         with strategy.scope():
             model = built()
@@ -48,7 +48,7 @@ def made(is_in, ours=distribute.MirroredStrategy):
 
 
 def fit(model, *callbacks, epochs=2):
-    options = {"batch_size": 6, "verbose": 0, "shuffle": False}
+    options = {"batch_size": 8, "verbose": 0, "shuffle": False}
     return model.fit(X, Y, epochs=epochs, callbacks=list(callbacks), **options)
 
 
@@ -130,11 +130,12 @@ def test_backup_and_restore(freq, is_in):
 
 def test_average_weights_swapped_in_the_scope():
     """It is Keras's own test of this callback."""
-    with made(True) as (_, model, folder):
-        model.compile(keras.optimizers.SGD(use_ema=True, ema_momentum=0.5), "mse", metrics=["mae"])
+    with made(True, Case(2, 2)) as (_, model, folder):
+        sgd = keras.optimizers.SGD(use_ema=True, ema_momentum=0.5)
+        model.compile(sgd, "mse", metrics=["mae"], run_eagerly=True)
         file = str(folder / "{epoch:1d}.keras")
         callbacks = [keras.callbacks.SwapEMAWeights(True), keras.callbacks.ModelCheckpoint(file)]
-        model.fit(X, Y, batch_size=6, epochs=2, verbose=0, callbacks=callbacks)
+        model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
         again = keras.models.load_model(folder / "2.keras")
         assert_equal(again.get_weights(), model.get_weights())
         told = [one.evaluate(X, Y, verbose=0, return_dict=True) for one in (model, again)]
@@ -193,8 +194,8 @@ SAVES = {
     ],
 )
 def test_saved_and_read(by, is_in):
-    with made(is_in) as (strategy, model, folder):
-        fit(model)
+    with made(is_in, Case(2, 2)) as (strategy, model, folder):
+        fit(model, epochs=1)
         want = state(model)
         for way, (save, restore) in SAVES.items():
             if strategy.is_chief or by == "all":
@@ -216,7 +217,7 @@ def test_saved_and_read(by, is_in):
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 @pytest.mark.parametrize("layout", [Case(2, 2), Case(2, 1, "Backed")], ids=str)
 def test_of_other_layouts(layout):
-    with made(True, layout.ours) as (strategy, model, folder):
+    with made(True, layout) as (strategy, model, folder):
         fit(model, keras.callbacks.ModelCheckpoint(folder / "a.keras"))
         if strategy.is_chief:
             checkpoint(model).save(folder / "saved")
