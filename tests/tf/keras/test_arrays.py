@@ -54,7 +54,10 @@ def steps(s, dataset):
 
 
 @pytest.mark.parametrize("devices", [["CPU:0"], TWO], ids=["1 device", "2 devices"])
-@pytest.mark.parametrize(("count", "batch"), [(24, 8), (21, 8), (25, 8), (26, 7), (3, 8), (1, 1)])
+@pytest.mark.parametrize(
+    ("count", "batch"),
+    [(24, 8), pytest.param(21, 8, marks=repeats()), (25, 8), (26, 7), (3, 8), (1, 1)],
+)
 def test_the_rows_are_those_of_a_divided_dataset(devices, count, batch):
     with distribute.MirroredStrategy(devices) as s:
         adapter = make(count, batch)
@@ -192,7 +195,7 @@ def test_indices_that_another_thread_changes_are_refused_or_rows():
 
     thread = threading.Thread(target=write)
     thread.start()
-    calls, seen, end = 0, [], time.monotonic() + 2
+    calls, seen, end = 0, [], time.monotonic() + 0.5
     while time.monotonic() < end:
         calls += 1
         with contextlib.suppress(tf.errors.InvalidArgumentError):
@@ -265,14 +268,14 @@ def test_ragged_arrays_are_left_to_keras():
     drop(s)
 
 
-def sparse_fit(scope, count):
+def sparse_fit(strategy, count):
     """Return what is left of a fit of sparse rows; of the last batch a rank may have none."""
     x = tf.sparse.from_dense(np.eye(count, 5, dtype=np.float32))
     y = np.arange(count, dtype=np.float32)[:, None]
-    with scope:
+    with strategy.scope() if strategy else contextlib.nullcontext():
         inputs = keras.Input((5,), sparse=True)
         model = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs))
-        model.compile(keras.optimizers.SGD(0.1), "mse")
+        model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=strategy is None)
     how = {"batch_size": 4, "verbose": 0}
     losses = model.fit(x, y, epochs=2, shuffle=False, **how).history["loss"]
     return np.concatenate([losses, *model.get_weights(), model.predict(x, **how)], axis=None)
@@ -282,9 +285,9 @@ def sparse_fit(scope, count):
     "count", [pytest.param(8, marks=repeats()), pytest.param(7, marks=repeats()), 5]
 )
 def test_sparse_rows_train_as_in_one_process(count):
-    want = sparse_fit(contextlib.nullcontext(), count)
+    want = sparse_fit(None, count)
     with distribute.MirroredStrategy(["CPU:0"]) as s:
-        np.testing.assert_allclose(sparse_fit(s.scope(), count), want, rtol=1e-5)
+        np.testing.assert_allclose(sparse_fit(s, count), want, rtol=1e-5)
     drop(s)
 
 

@@ -1,5 +1,6 @@
 """Statistics of layers over their batches are the mean over the replicas, on all ranks."""
 
+import itertools
 import tempfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.cases import Case, drop  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import MismatchError  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.placement import repeats, with_all  # noqa: E402
 
 four_cpus()
 
@@ -156,20 +157,28 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("function", FUNCTIONS)
+SHOWN_BY_OTHERS = {("compiled function", "loop"), ("gradient of a function", "loop")}
+
+
+@pytest.mark.parametrize(
+    ("function", "step"),
+    [
+        pytest.param(*both, marks=[repeats()] if both in SHOWN_BY_OTHERS else [])
+        for both in itertools.product(FUNCTIONS, STEPS)
+    ],
+)
 def test_own_loop(function, step):
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy)
         layer, rank = model.layers[0], strategy.communicator.rank
         own = FUNCTIONS[function](layer)
-        for turn in (1, 2):  # the second calls what was traced
-            for called in (own, within(own)):
-                call = STEPS[step](strategy, called)
-                layer.moving_mean.assign([-1.0])
-                call(tf.constant(turn * X[4 * rank : 4 * rank + 4]))
-                rows = turn * X[: 4 * strategy.num_replicas_in_sync]
-                assert_of_last_batch(strategy, model, rows)
+        # What is called after the first is traced already, and is called directly and by another.
+        for turn, called in enumerate((own, within(own), own), 1):
+            call = STEPS[step](strategy, called)
+            layer.moving_mean.assign([-1.0])
+            call(tf.constant(turn * X[4 * rank : 4 * rank + 4]))
+            rows = turn * X[: 4 * strategy.num_replicas_in_sync]
+            assert_of_last_batch(strategy, model, rows)
 
 
 def sometimes(layer):
@@ -209,7 +218,6 @@ def test_a_layer_that_is_left_out_without_rows_is_told():
 def test_what_only_reads_is_local():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy)
-        fit(model)
         function = tf.function(lambda x: model(x, training=False))
         before = strategy.communicator.call_log.sequence
         if strategy.is_chief:
@@ -288,7 +296,7 @@ def test_callbacks_see_one_answer():
             seen.extend([self.model(X[:5]).numpy(), *self.model.get_weights()])
 
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
-        model = made(strategy)
+        model = made(strategy, run_eagerly=True)
         history = fit(model, epochs=2, validation_data=(X, X), callbacks=[See()]).history
         assert len(seen) == 4 * 7
         assert_alike(strategy, [*seen, *history["val_loss"]])
@@ -306,7 +314,7 @@ SAVES = {
 def test_a_model_that_is_loaded_predicts_as_before(by):
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         file = Path(strategy.communicator.bcast_object(tempfile.mkdtemp())) / "a.keras"
-        model = made(strategy)
+        model = made(strategy, run_eagerly=True)
         fit(model, callbacks=[keras.callbacks.ModelCheckpoint(file)] if by not in SAVES else [])
         want = model.predict(X, verbose=0)
         if by in SAVES:
