@@ -149,7 +149,7 @@ def assert_close(mine, want, where):
 def check(devices, want):
     with distribute.MirroredStrategy([f"CPU:{i}" for i in range(devices)]) as strategy:
         communicator = strategy.communicator
-        # One rank has it for all; it is no rank then for what Keras does.
+        # The chief makes the reference alone: without a strategy Keras sees one process.
         want = want or communicator.bcast_object(alone() if strategy.is_chief else None)
         keras.backend.clear_session()  # or that rank's layers would have other names
         folder = communicator.bcast_object(tempfile.mkdtemp(dir=sys.argv[1]))

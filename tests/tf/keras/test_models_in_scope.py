@@ -52,7 +52,7 @@ def test_b10_a_model_remembers_its_scope(s):
     with s.scope():
         model = keras.Sequential([keras.Input([1]), Watched()])
         optimizer = keras.optimizers.SGD(0.125)
-    model.compile(optimizer, "mse")
+    model.compile(optimizer, "mse", run_eagerly=True)  # not worth a graph
     del seen[:]
     model(tf.ones([2, 1]))
     called = list(seen)
