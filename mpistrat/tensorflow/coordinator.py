@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.errors import UsageError
+from mpistrat.errors import ClosedError, UsageError
 from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.servers.evaluator import SidecarEvaluator
@@ -18,6 +18,31 @@ from mpistrat.tensorflow.servers.evaluator import SidecarEvaluator
 __all__ = ["ClusterCoordinator", "SidecarEvaluator"]
 
 _LOOK_S = 0.2  # between two looks at the ranks, while functions run
+
+
+class _RemoteValue(private_api.RemoteValueImpl):  # type: ignore[misc]
+    """The result of a scheduled function, whose waits end with an error if it can never come."""
+
+    coordinator: ClusterCoordinator
+
+    def get(self) -> Any:
+        """See tf.distribute.coordinator.RemoteValue.get, which `fetch` calls, too."""
+        # TensorFlow's wait has no deadline. A cluster that is stopped neither runs the functions
+        # in its queue nor marks them cancelled, and puts some of those that it has cancelled back.
+        self.coordinator.wait_for(self)
+        try:
+            return super().get()
+        except tf.errors.CancelledError as error:
+            if self.coordinator.strategy.is_closed:
+                raise _cancelled() from error
+            raise
+
+
+def _cancelled() -> ClosedError:
+    return ClosedError(
+        "a scheduled function was cancelled, at the latest when its ParameterServerStrategy was"
+        " closed; fetch results before close(), or wait for all by ClusterCoordinator.join()"
+    )
 
 
 class ClusterCoordinator(distribute.coordinator.ClusterCoordinator):  # type: ignore[misc]
@@ -53,10 +78,16 @@ class ClusterCoordinator(distribute.coordinator.ClusterCoordinator):  # type: ig
         Raises
         ------
         ClosedError
-            The strategy was closed.
+            The strategy was closed. So does ``fetch`` or ``get`` of the result if it was closed
+            before the function ended; they also raise `PeerLostError`, as `join` does.
         """
         self._check()
-        return super().schedule(fn, args, kwargs)
+        found = super().schedule(fn, args, kwargs)
+        # TensorFlow makes it deep inside, and offers no way to choose the class.
+        # The class comes last: a worker's thread may call `get` at any time.
+        found.coordinator = self
+        found.__class__ = _RemoteValue
+        return found
 
     def join(self) -> None:
         """See tf.distribute.coordinator.ClusterCoordinator.join.
@@ -89,6 +120,8 @@ class ClusterCoordinator(distribute.coordinator.ClusterCoordinator):  # type: ig
     def wait_for(self, remote_value: Any) -> None:
         """Wait for a result or its error; raise as `join` does if neither can come."""
         while not private_api.is_available(remote_value, _LOOK_S):
+            if self.strategy.is_closed:
+                raise _cancelled()
             self._check()
 
     def _check(self) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "DatasetIterator",
     "InputFunctionIterator",
     "MirroredExtended",
+    "RemoteValueImpl",
     "SyncOnReadVariable",
     "after_functions",
     "all_functions_ended",
@@ -170,6 +171,7 @@ CentralExtended: Any = _modules[
     "distribute.parameter_server_strategy"
 ].ParameterServerStrategyExtended
 Mirrored: Any = _modules["distribute.values"].Mirrored
+RemoteValueImpl: Any = _modules["distribute.coordinator.values"].RemoteValueImpl
 SyncOnReadVariable: Any = _modules["distribute.values"].SyncOnReadVariable
 DatasetIterator: Any = _inputs_v1.DatasetIterator
 InputFunctionIterator: Any = _inputs_v1.InputFunctionIterator

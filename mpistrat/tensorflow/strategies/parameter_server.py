@@ -158,15 +158,21 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
         keras_hooks.install()
         return super().scope()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the strategy was closed, or its cluster."""
+        return self._is_closed or self.communicator.is_closed
+
     def require_open(self) -> None:
         """Raise if the strategy was closed. **Local.**"""
-        if self._is_closed or self.communicator.is_closed:
+        if self.is_closed:
             raise ClosedError("this ParameterServerStrategy was closed; make a new one")
 
     def close(self) -> None:
         """End the strategy, and with the last one the servers: ``join()`` returns. Idempotent.
 
-        Scheduled functions that have not ended are cancelled.
+        Scheduled functions that have not ended are cancelled: fetching their results raises
+        `ClosedError`.
 
         Raises
         ------

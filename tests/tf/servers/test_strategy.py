@@ -1,5 +1,6 @@
 """TensorFlow's parameter servers on ranks: variables, functions, data sets, roles, mistakes."""
 
+import functools
 import os
 import socket
 import tempfile
@@ -291,11 +292,18 @@ def test_close_cancels_what_nobody_waited_for():
                 x += 1.0
             return x
 
-        for _ in range(20):
-            c.schedule(long, (tf.constant(0.0),))
+        quick = c.schedule(tf.function(lambda: 1.0))
+        assert quick.fetch() == 1.0
+        found = [c.schedule(long, (tf.constant(0.0),)) for _ in range(20)]
+        time.sleep(0.5)  # until a few run
         began = time.monotonic()
         s.close()
+        for one in (found[0], found[-1]):  # one that ran, one that did not begin
+            for fetch in (one.fetch, one.get, functools.partial(c.fetch, one)):
+                with refused(ClosedError, "cancelled, .* was closed; fetch results before"):
+                    fetch()
         assert time.monotonic() - began < 30
+        assert quick.fetch() == 1.0
 
     on_chief(chief)
 
