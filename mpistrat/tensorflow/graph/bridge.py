@@ -123,7 +123,9 @@ class Bridge:
 
             def finish(timeout: float | None) -> None:
                 # All ranks add the list at the end of the same call, so that all pack the next
-                # one.
+                # one: it begins after that end. Eager calls wait for it, those of a graph follow
+                # each other (ordering.py), and two threads give their calls one order on all ranks
+                # only by waiting for the end of one before the other begins.
                 work.wait(timeout)
                 if _may_be_packed(sources) and len(packed) < _MOST_PACKED:
                     # Not hash(), which differs between processes for the strings in it.
