@@ -36,8 +36,9 @@ class InPlace:
     ----------
     arrays
         NumPy's, or TensorFlow's values, each with rows, its first axis. The former are read while
-        datasets run: a change of one changes the rows that are read next. Those that cannot be
-        read in place are copied to tensors.
+        datasets run: a change of one changes the rows that are read next. Copied now, so that
+        later changes are not seen, are those that are not contiguous in C's order (such as a
+        transposed or a sliced one); and to tensors, those that the operation cannot read.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
