@@ -123,11 +123,7 @@ class TPUSlice(WrappedStrategy):
         if not isinstance(value, tf.distribute.DistributedValues):
             values = values * self._count
         sums = [tf.reduce_sum(one, axis=axis) for one in values]
-        rows = [
-            tf.size(one, tf.int64) // tf.size(total, tf.int64)
-            for one, total in zip(values, sums, strict=True)
-        ]
-        return tf.add_n(sums), tf.add_n(rows)
+        return tf.add_n(sums), tf.add_n([_count(one, axis) for one in values])
 
     def gather(self, value: Any, axis: int) -> Any:
         """Put the values of all slices side by side, in the order of the ranks. **Collective.**"""
@@ -199,6 +195,13 @@ class TPUSlice(WrappedStrategy):
         )
         with self.translation.of("values from a function", has_functions=True):
             return private_api.always_wrapped([value_fn(context) for context in contexts])
+
+
+def _count(value: tf.Tensor, axis: Any) -> tf.Tensor:
+    """Return how many numbers a sum along `axis`, one or several, adds for each of its results."""
+    # Not by the sizes of both: other axes may be empty.
+    axes = tf.reshape(axis, [-1]) % tf.rank(value)
+    return tf.reduce_prod(tf.gather(tf.shape(value, tf.int64), axes))
 
 
 def _check_options(options: Any) -> None:

@@ -54,6 +54,11 @@ def test_values_datasets_and_variables(driver):
         assert float(s.reduce("SUM", values, axis=0)) == sum(sums)
         rows = n * (n + 1) / 2
         assert float(s.reduce("MEAN", values, axis=0)) == pytest.approx(sum(sums) / rows)
+        empty = s.experimental_distribute_values_from_function(lambda _: tf.ones([3, 0]))
+        for op in ("SUM", "MEAN"):
+            assert s.reduce(op, empty, axis=0).shape == [0]
+        block = s.experimental_distribute_values_from_function(lambda _: tf.ones([3, 4, 5]))
+        assert s.reduce("MEAN", block, axis=-2).numpy().tolist() == [[1.0] * 5] * 3
         gathered = s.gather(values, axis=0).numpy().tolist()
         assert gathered == [float(k) for i in range(n) for k in range(i + 1)]
         ids = s.experimental_distribute_values_from_function(
