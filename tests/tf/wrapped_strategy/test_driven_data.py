@@ -1,5 +1,8 @@
 """Datasets, and values that are elsewhere, where one rank drives TensorFlow's strategy."""
 
+import _thread
+import queue
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat import errors  # noqa: E402 - TensorFlow may be missing
 from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
+from mpistrat.tensorflow.wrapped_strategy.one_driver import link  # noqa: E402
 from mpistrat.testing.placement import with_all  # noqa: E402
 
 four_cpus()
@@ -204,3 +208,14 @@ def test_annotations_leave_what_is_elsewhere_as_it_is():
             assert s.experimental_assign_to_logical_device(value, 0) is value
             assert s.experimental_split_to_logical_devices(value, [1]) is value
             assert s.experimental_replicate_to_logical_devices(value) is value
+
+
+@SOME
+def test_links_that_a_thread_of_tensorflows_sees_do_not_change_while_it_looks():
+    with backed() as s:
+        one, found = link.DriverLink(s.communicator, 0), queue.SimpleQueue()
+        with one.alone():
+            # Not one of Python's, which would have a context of its own.
+            _thread.start_new_thread(lambda: found.put(reversed(link._alone())), ())
+            seen = found.get(timeout=10)
+        assert list(seen) == [id(one)]

@@ -191,7 +191,8 @@ def _alone() -> Sequence[int]:
     is_theirs = isinstance(thread, threading._DummyThread) or "tensorflow" in type(
         thread
     ).__module__.split(".")
-    return _anywhere if is_theirs else _here.get()
+    # A copy: other threads change the list while the caller looks for its last entry.
+    return tuple(_anywhere) if is_theirs else _here.get()
 
 
 @functools.cache
