@@ -217,6 +217,9 @@ class _Iteration:
 
     def note(self) -> None:
         """Record the number of this pass, after its first element. **Local.**"""
+        # It is the newest: a pass begins when the program first asks its iterator for an element,
+        # not when it makes one. Nor does another thread begin one meanwhile: loops in two threads
+        # would mix up the collectives at their ends.
         self._number = self._number or self._agreement.newest
 
     def end(self) -> None:
