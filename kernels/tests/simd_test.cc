@@ -17,6 +17,7 @@ using namespace mpistrat_test;
 
 constexpr size_t kCounts[] = {0, 1, 7, 63, 64, 65, 300};
 constexpr int kNumSources[] = {1, 2, 3, 5, 8};
+constexpr int kMaxInPlace = 5;  // 8 are summed like 5, and each of them in place takes longest
 constexpr size_t kMargin = 128;
 constexpr size_t kAligned = 16;  // enough to be written past the caches
 constexpr char kUntouched = 0x5a;
@@ -50,7 +51,9 @@ void check_case(const Case& c, const std::vector<Buffer>& sources, const Buffer&
     std::copy_n(source.data(), nbytes, shifted.back().data() + c.offset);
     from.push_back(shifted.back().data() + c.offset);
   }
-  for (int num_destinations : {1, 2, 3}) {
+  // What is streamed are all destinations or those but the first.
+  for (int num_destinations = c.stream == MPISTRAT_STREAM_REST ? 2 : 1; num_destinations <= 3;
+       ++num_destinations) {
     std::vector<Buffer> results(num_destinations, Buffer(2 * kMargin + nbytes, kUntouched));
     std::vector<void*> to;
     for (Buffer& result : results) {
@@ -123,6 +126,7 @@ void check_reduction(int dtype, int op, int64_t divisor) {
                                expected);
           }
         }
+        if (num_sources > kMaxInPlace) continue;
         for (size_t offset : {size_t{0}, size_t{3}}) {
           check_in_place<Format>({dtype, op, divisor, kTwoBlocks<Format>, offset, 0, stream},
                                  sources, expected);

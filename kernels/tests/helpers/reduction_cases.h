@@ -4,7 +4,10 @@
 // Reductions of every dtype, between lists of pieces, checked against one element at a time.
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "check.h"
@@ -25,14 +28,42 @@ struct Reduced {
   bool is_exact;  // in any order: of small whole numbers
 };
 
-template <class Format, class Run>
-void check_reduced(const Reduced& c, int rank, int size, Run run) {
+// What all ranks give, and get.
+struct Answer {
   std::vector<Buffer> sources;
+  Buffer expected;
+};
+
+template <class Format>
+Answer answer_of(const Reduced& c, int size) {
+  Answer made;
   for (int of = 0; of < size; ++of) {
     std::mt19937 random(c.seed + static_cast<unsigned>(of));
-    sources.push_back(random_source<Format>(random, c.count, c.is_exact ? 1 : 2));
+    made.sources.push_back(random_source<Format>(random, c.count, c.is_exact ? 1 : 2));
   }
-  Buffer send = sources[static_cast<size_t>(rank)], recv(send.size());
+  made.expected = reference<Format>(made.sources, Format::kBytes, c.op, c.divisor);
+  return made;
+}
+
+// The answer to a call, made by the first of the ranks that needs it: all of them are threads. The
+// next call with its dtype, which begins when all ranks are done with this one, replaces it.
+template <class Format>
+std::shared_ptr<const Answer> shared_answer(const Reduced& c, int size) {
+  using Key = std::tuple<unsigned, size_t, int, int64_t, int, bool>;
+  static std::mutex mutex;
+  static Key last;
+  static std::shared_ptr<const Answer> answer;
+  const Key key{c.seed, c.count, c.op, c.divisor, size, c.is_exact};
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (!answer || key != last) answer = std::make_shared<const Answer>(answer_of<Format>(c, size));
+  last = key;
+  return answer;
+}
+
+template <class Format, class Run>
+void check_reduced(const Reduced& c, int rank, int size, Run run) {
+  const std::shared_ptr<const Answer> answer = shared_answer<Format>(c, size);
+  Buffer send = answer->sources[static_cast<size_t>(rank)], recv(send.size());
   const auto sends = cut(send.data(), c.count, Format::kBytes, c.num_pieces);
   const auto recvs = cut(recv.data(), c.count, Format::kBytes, 1 + c.num_pieces % 3);
   MpistratSpec spec = {};
@@ -45,8 +76,7 @@ void check_reduced(const Reduced& c, int rank, int size, Run run) {
   spec.recv = recvs.data();
   spec.num_recv = static_cast<int32_t>(recvs.size());
   run(spec);
-  const Buffer expected = reference<Format>(sources, Format::kBytes, c.op, c.divisor);
-  CHECK_AT((same<Format>(recv.data(), expected.data(), recv.size())),
+  CHECK_AT((same<Format>(recv.data(), answer->expected.data(), recv.size())),
            "rank %d of %d: dtype %d op %d count %zu pieces %d", rank, size, c.dtype, c.op, c.count,
            c.num_pieces);
 }

@@ -204,7 +204,10 @@ template <class Format>
 Buffer random_source(std::mt19937& random, size_t count, size_t every = 2) {
   using Part = typename Format::Part;
   Buffer source(count * Format::kBytes);
-  for (char& byte : source) byte = static_cast<char>(random());
+  for (size_t at = 0; at < source.size(); at += sizeof(uint32_t)) {
+    const auto bits = static_cast<uint32_t>(random());
+    std::memcpy(&source[at], &bits, std::min(sizeof bits, source.size() - at));
+  }
   for (size_t at = 0; at + Part::kBytes <= source.size(); at += every * Part::kBytes) {
     using Value = typename Part::Value;
     const int number = static_cast<int>(random() % 65) - 32;

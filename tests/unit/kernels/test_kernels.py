@@ -17,14 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.testing.placement import takes_long, with_all
+from mpistrat.testing.placement import takes_long, with_all, with_long
 
 KERNELS = Path(__file__).parents[3] / "kernels"
-SOURCES = sorted(
-    file
-    for layer in ("common", "simd", "calls", "shm", "mpi", "wire", "rows", "store")
-    for file in KERNELS.glob(f"{layer}/**/*.cc")
-)
+ARITHMETIC = ("common", "simd", "rows")  # all that simd_* and rows_* link
+LAYERS = (*ARITHMETIC, "calls", "shm", "mpi", "wire", "store")
 TESTS = sorted(KERNELS.glob("tests/*_test.cc"))
 
 # -ffp-contract=off: the instruction sets agree on every bit only without fused multiply-adds.
@@ -45,7 +42,7 @@ ENVIRONMENT = {**os.environ, "TSAN_OPTIONS": "clear_shadow_mmap_threshold=400000
 COMPILE_S = 300
 RUN_S = 120
 
-Builder = Callable[[str], list[Path]]
+Builder = Callable[[str, tuple[str, ...]], list[Path]]
 
 
 def compiler() -> list[str]:
@@ -87,33 +84,48 @@ def compile_object(build: str, source: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Builder:
-    """Return a function that gives the kernels' object files of a build, compiled once."""
+    """Return a function that gives the object files of a build's layers, compiled once."""
+    compiler()  # skips here, not in a thread
+    folder = tmp_path_factory.mktemp("kernels")
 
     @cache
-    def build_objects(build: str) -> list[Path]:
-        compiler()  # skips here, not in a thread
-        folder = tmp_path_factory.mktemp("kernels")
+    def build_layers(build: str, layers: tuple[str, ...]) -> list[Path]:
+        sources = sorted(file for one in layers for file in KERNELS.glob(f"{one}/**/*.cc"))
+        into = folder / build
+        into.mkdir(exist_ok=True)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(lambda source: compile_object(build, source, folder), SOURCES))
+            return list(pool.map(lambda source: compile_object(build, source, into), sources))
 
-    return build_objects
+    return build_layers
+
+
+def is_arithmetic(test: Path) -> bool:
+    return test.stem.startswith(("simd_", "rows_"))
+
+
+def marks(build: str, test: Path) -> pytest.MarkDecorator | tuple[()]:
+    """Say when a case runs: plainly only if no sanitizer runs it at -O1 as well."""
+    if build != "plain":
+        return takes_long()
+    reason = "the sanitizers run it, one of them with -O1, too; MPISTRAT_TESTS_ALL=1 runs it"
+    is_repeated = with_long() and not with_all() and not is_arithmetic(test)
+    return pytest.mark.skipif(is_repeated, reason=reason)
 
 
 # Reductions and rows alone have no threads, and are slow under that sanitizer.
 CASES = [
-    pytest.param(
-        build, test, id=f"{build}-{test.stem}", marks=() if build == "plain" else takes_long()
-    )
+    pytest.param(build, test, id=f"{build}-{test.stem}", marks=marks(build, test))
     for build in BUILDS
     for test in TESTS
-    if build != "thread" or not test.stem.startswith(("simd_", "rows_"))
+    if build != "thread" or not is_arithmetic(test)
 ]
 
 
 @pytest.mark.deadline(280)  # compiling takes most of it, on a machine with other work
 @pytest.mark.parametrize(("build", "test"), CASES)
 def test_kernels(build: str, test: Path, objects: Builder, tmp_path: Path) -> None:
-    libraries = objects(build)
+    rest = tuple(layer for layer in LAYERS if layer not in ARITHMETIC)
+    libraries = objects(build, ARITHMETIC) + ([] if is_arithmetic(test) else objects(build, rest))
     main = compile_object(build, test, tmp_path)
     program = tmp_path / test.stem
     system = ["-lrt"] if sys.platform == "linux" else []  # shm_open, in an old C library
