@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat import config
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.testing.backends.samples import (
     DTYPES,
@@ -81,8 +82,8 @@ def random_case(random: np.random.Generator) -> Case:
     dtype = DTYPES[random.integers(len(DTYPES))]
     shape = tuple(int(n) for n in random.integers(0, 6, random.integers(0, 4)))
     if shape and random.random() < 0.2:
-        # In most dtypes longer than a header carries (INLINE_BYTES), so that the backend moves it.
-        shape = (*shape[:-1], 100)
+        # In every dtype longer than a header carries, so that the backend moves it.
+        shape = (*shape[:-1], config.INLINE_BYTES + 1)
     axis = int(random.integers(-len(shape), len(shape))) if shape else 0
     op = str(random.choice(ops_for(dtype)))
     return Case(dtype, shape, axis, op, int(random.integers(12)), int(random.integers(2**31)))
