@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from mpistrat import Communicator
 from mpistrat.bench.harness.ps_workload import Calls, TableSize, draws
 from mpistrat.bench.peers.base import load, why_not
 from mpistrat.cluster_resolver import MPIClusterResolver
+from mpistrat.system.held_port import held_port
 from mpistrat.types import Array
 
 __all__ = ["TensorFlowServers"]
@@ -40,8 +40,11 @@ class TensorFlowServers:
         job, index = str(resolver.task_type), int(resolver.task_id or 0)
         alone = communicator.topology.num_nodes == 1
         host = "127.0.0.1" if alone else communicator.topology.hostnames[communicator.rank]
-        address = _free_address(host)
-        if job != "chief":
+        self._held = ExitStack()
+        if job == "chief":
+            # Held until TensorFlow opens it, when the side is made.
+            address = f"{host}:{self._held.enter_context(held_port())}"
+        else:
             # A server picks its port when it opens it; only the chief's has to be chosen before.
             spec = {job: {index: f"{host}:0"}}
             self._server = self._tf.distribute.Server(spec, job, index, "grpc")
@@ -52,22 +55,17 @@ class TensorFlowServers:
 
     @contextmanager
     def side(self, size: TableSize) -> Iterator[_Side]:
-        """Give the chief a side with a table, and end it."""
+        """Give the chief a side with a table; the servers go on until their processes end."""
         tf = self._tf
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec(self._jobs), task_type="chief", task_id=0, rpc_layer="grpc"
         )
         partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner
-        strategy = tf.distribute.ParameterServerStrategy(
-            resolver, partitioner(len(self._jobs["ps"]))
-        )
+        with self._held:
+            strategy = tf.distribute.ParameterServerStrategy(
+                resolver, partitioner(len(self._jobs["ps"]))
+            )
         yield _Side(tf, strategy, size)
-
-
-def _free_address(host: str) -> str:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return f"{host}:{probe.getsockname()[1]}"
 
 
 class _Side:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from mpistrat import Communicator
 from mpistrat.bench.harness.problem import Problem
 from mpistrat.bench.peers.base import load, why_not
+from mpistrat.system.held_port import held_port
 
 __all__ = ["TensorFlowPeer"]
 
@@ -37,12 +37,14 @@ class TensorFlowPeer:
         """See `Peer`."""
         self._tf = load("tensorflow")
         self._communicator = communicator
-        # Before the strategy is made, which reads it in its constructor.
-        os.environ["TF_CONFIG"] = json.dumps(_tf_config(communicator))
         self._tf.config.set_visible_devices([], "GPU")
         threads = max(1, (os.cpu_count() or 1) // communicator.topology.local_size)
         self._tf.config.threading.set_intra_op_parallelism_threads(threads)
-        self.strategy = self._tf.distribute.MultiWorkerMirroredStrategy()
+        # The port is held until the server has opened it, in the strategy's constructor, which
+        # reads the variable.
+        with held_port() as port:
+            os.environ["TF_CONFIG"] = json.dumps(_tf_config(communicator, port))
+            self.strategy = self._tf.distribute.MultiWorkerMirroredStrategy()
 
     def function(self, problem: Problem) -> Callable[[], object] | None:
         """See `Peer`. All-reduce only; in place or not is the same to it."""
@@ -72,13 +74,9 @@ def _traced(tf: Any, strategy: Any, reduction: str) -> Callable[[Any], object]:
     return traced
 
 
-def _tf_config(communicator: Communicator) -> dict[str, Any]:
+def _tf_config(communicator: Communicator, port: int) -> dict[str, Any]:
     topology = communicator.topology
     host = "127.0.0.1" if topology.num_nodes == 1 else topology.hostnames[communicator.rank]
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        address = f"{host}:{probe.getsockname()[1]}"
-        # Still with the socket, so that ranks of one machine get unequal ports.
-        workers = communicator.allgather_object(address)
+    workers = communicator.allgather_object(f"{host}:{port}")
     task = {"type": "worker", "index": communicator.rank}
     return {"cluster": {"worker": workers}, "task": task}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import Any
 
 import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ClosedError
+from mpistrat.system.held_port import held_port
 from mpistrat.tensorflow.coordinator import ClusterCoordinator
 from mpistrat.tensorflow.keras import hooks as keras_hooks
 from mpistrat.tensorflow.original_distribute import distribute
@@ -113,7 +111,7 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
         # Another port in each turn: TensorFlow has an UnknownError for one at which it cannot
         # listen.
         for left in reversed(range(_PORTS)):
-            with _held_port() as port:
+            with held_port() as port:
                 jobs = {"chief": [f"{self.tasks.host}:{port}"], **addresses}
                 resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
                     tf.train.ClusterSpec(jobs), task_type="chief", task_id=0, rpc_layer="grpc"
@@ -193,15 +191,3 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
         self._is_closed = True
         private_api.stop_coordinator(self._cluster_coordinator)
         return self._cluster.leave()
-
-
-@contextmanager
-def _held_port() -> Iterator[int]:
-    """Return a free port that the system gives to no other process meanwhile.
-
-    A server that listens may share it: both sockets allow that, and this one does not listen.
-    """
-    with closing(socket.socket()) as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("", 0))
-        yield held.getsockname()[1]
