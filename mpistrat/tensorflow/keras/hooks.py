@@ -27,7 +27,11 @@ from mpistrat.tensorflow.keras import (
 from mpistrat.tensorflow.keras.assignments import assigned
 from mpistrat.tensorflow.keras.building import built_from_own_batch
 from mpistrat.tensorflow.keras.compile_scope import compiled_in_scope
-from mpistrat.tensorflow.keras.epochs import compared_at_end, compared_now_and_then, in_data_order
+from mpistrat.tensorflow.keras.data_order import (
+    compared_at_end,
+    compared_now_and_then,
+    in_data_order,
+)
 from mpistrat.tensorflow.keras.on_workers import hooks as worker_hooks
 from mpistrat.tensorflow.keras.on_workers.counters import made_atomic
 from mpistrat.tensorflow.shared_files import written_whole
