@@ -11,7 +11,7 @@ from mpistrat.demo.same_bits import digests, outliers
 from mpistrat.demo.train import Options, Trainer
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import JobResult, run_job
-from mpistrat.testing.placement import takes_long, with_all
+from mpistrat.testing.placement import takes_long, with_all, with_long
 
 pytest.importorskip("sklearn")
 
@@ -30,7 +30,7 @@ def epochs_of(result: JobResult) -> list[tuple[float, float]]:
     ]
 
 
-@pytest.mark.parametrize("ranks", [2, 3] if with_all() else [3])
+@pytest.mark.parametrize("ranks", [2, 3] if with_long() else [2])
 def test_job_learns_the_digits_and_reports_once(ranks: int) -> None:
     result = demo(ranks).check()
     report = result.ranks[0].stdout
