@@ -53,61 +53,63 @@ def test_a_table_is_measured_and_written(tmp_path: Path) -> None:
     assert list(json.loads(file.read_text())[node_key(3)]) == ["bcast", "scatter"]
 
 
-def test_an_unknown_call_is_named() -> None:
-    result = run_job(["-m", "mpistrat.bench", "tune", "--calls", "sum"], 2, timeout_s=30)
-    assert result.returncode != 0
-    assert "expected some of" in result.output
-
-
-def test_calls_without_a_name_are_told(tmp_path: Path) -> None:
-    for said in tune(tmp_path, tmp_path / "tuning.json", " ", ""):
-        assert "--calls ' ,' names no kind of call; expected some of ['allreduce'" in said
-
-
 TUNES = """
+import json
 import sys
 from pathlib import Path
 from mpi4py import MPI
 from mpistrat.bench.cases.tune import command
 from mpistrat.errors import UsageError
-file, *calls = sys.argv[1:]
-if MPI.COMM_WORLD.Get_rank():
-    file = __file__  # whatever is there, only rank 0's file counts
-try:
-    command(1, ",".join(calls), Path(file))
-except UsageError as error:
-    print(error)
+for file, *calls in json.loads(sys.argv[1]):
+    if MPI.COMM_WORLD.Get_rank():
+        file = __file__  # whatever is there, only rank 0's file counts
+    try:
+        command(1, ",".join(calls), Path(file))
+    except UsageError as error:
+        print(error)
+    print("---")
 """
+
+
+def tune_in_turn(folder: Path, runs: list[list[str]], node_size: int = 0) -> list[list[str]]:
+    """Measure on two ranks as each list of a file and calls says; return what each rank said."""
+    program = folder / "tunes.py"
+    program.write_text(TUNES)
+    env = {"MPISTRAT_NODE_SIZE": str(node_size)}
+    result = run_job([str(program), json.dumps(runs)], 2, timeout_s=60, env=env).check()
+    parts = [rank.stdout.replace("\n", " ").split("---")[: len(runs)] for rank in result.ranks]
+    return [list(said) for said in zip(*parts, strict=True)]
 
 
 def tune(folder: Path, file: Path, *calls: str, node_size: int = 0) -> list[str]:
     """Measure on two ranks; return what each said."""
-    program = folder / "tunes.py"
-    program.write_text(TUNES)
-    env = {"MPISTRAT_NODE_SIZE": str(node_size)}
-    result = run_job([str(program), str(file), *calls], 2, timeout_s=60, env=env).check()
-    return [rank.stdout.replace("\n", " ") for rank in result.ranks]
+    return tune_in_turn(folder, [[str(file), *calls]], node_size)[0]
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [(b"[]", "got []; expected an object"), (b"\xff", "it holds no JSON")],
-    ids=["list", "bytes"],
-)
-def test_what_is_no_table_is_told_before_anything_is_measured(tmp_path, content, why) -> None:
-    file = tmp_path / "tuning.json"
-    file.write_bytes(content)
-    for said in tune(tmp_path, file):
-        assert f"{file} is no table of tunings: {why}" in said
-        assert "remove it" in said
-        assert "of the time" not in said
-    assert file.read_bytes() == content
-
-
-def test_what_cannot_be_written_is_told_before_anything_is_measured(tmp_path: Path) -> None:
-    for said in tune(tmp_path, Path("/proc/none/tuning.json"), "scatter"):
-        assert "/proc/none/tuning.json cannot be read and written" in said
-        assert "of the time" not in said
+def test_what_is_wrong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    kept = json.dumps({node_key(2): {"bcast": {"chunk_bytes": -1}}}).encode()
+    wrong = {"list": b"[]", "bytes": b"\xff", "kept": kept}
+    for name, content in wrong.items():
+        (tmp_path / name).write_bytes(content)
+    no_table = f"{tmp_path}/{{}} is no table of tunings: {{}}"
+    cases = {
+        ("new", "sum"): ["['sum']; expected some of ['allreduce'"],
+        ("new", " ", ""): ["--calls ' ,' names no kind of call; expected some of ['allreduce'"],
+        ("list",): [no_table.format("list", "got []; expected an object"), "remove it"],
+        ("bytes",): [no_table.format("bytes", "it holds no JSON"), "remove it"],
+        ("/proc/none/tuning.json", "scatter"): ["/none/tuning.json cannot be read and written"],
+        ("kept", "scatter"): [
+            "cannot keep what it has for other kinds of call",
+            "chunk_bytes is -1",
+        ],
+    }
+    runs = [[str(tmp_path / file), *calls] for file, *calls in cases]
+    for (case, words), ranks in zip(cases.items(), tune_in_turn(tmp_path, runs), strict=True):
+        for said in ranks:
+            assert all(word in said for word in words), (case, said)
+            assert "of the time" not in said
+    assert {name: (tmp_path / name).read_bytes() for name in wrong} == wrong
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_wrong_entry_is_measured_again(tmp_path: Path) -> None:
@@ -120,15 +122,6 @@ def test_a_wrong_entry_is_measured_again(tmp_path: Path) -> None:
     assert table["other"] == 7
     assert table[node_key(2)]["bcast"] == asdict(Tuning(**sound))
     assert table[node_key(2)]["scatter"].keys() == asdict(Tuning()).keys()
-
-
-def test_a_wrong_entry_that_would_be_kept_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "tuning.json"
-    file.write_text(json.dumps({node_key(2): {"bcast": {"chunk_bytes": -1}}}))
-    for said in tune(tmp_path, file, "scatter"):
-        assert "cannot keep what it has for other kinds of call" in said
-        assert "chunk_bytes is -1" in said
-        assert "of the time" not in said
 
 
 def test_a_wrong_wire_is_measured_again(tmp_path: Path) -> None:
