@@ -109,10 +109,21 @@ def test_ranks_are_those_of_the_given_communicator():
 # --------------------------------------------------------------------------- open and close
 
 
+def all_but(free, world):
+    """Take the communicators that MPI has left but some: MPICH has 2048, others have no limit."""
+    taken = []
+    with contextlib.suppress(mpi().Exception):
+        while len(taken) < 2048:
+            taken.append(world.Dup())
+    for one in taken[-free:]:
+        one.Free()
+    return taken[:-free]
+
+
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_many_communicators_one_after_the_other():
     world = mpi().COMM_WORLD
-    taken = [world.Dup() for _ in range(1980)]  # of the 2048 that MPICH has
+    taken = all_but(60, world)
     try:
         for i in range(100):
             with Communicator(world) as comm:
