@@ -90,10 +90,11 @@ def evaluator_lost(member: Member) -> PeerLostError:
     )
 
 
-def deadly(call: Call) -> CoordinatorError:
-    """Return the error of a function that has ended worker after worker."""
+def deadly(calls: Sequence[Call]) -> CoordinatorError:
+    """Return the error of functions that have ended worker after worker."""
+    worst = max(calls, key=lambda call: call.losses)
     return CoordinatorError(
-        f"{call.losses} workers have ended with {call.function.name} under way; it is taken for"
+        f"{worst.losses} workers have ended with {worst.function.name} under way; it is taken for"
         " the reason, and no other worker gets it"
     )
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import os
 import secrets
 import threading
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -57,52 +56,28 @@ class _Job:
 
     def __init__(self) -> None:
         self.nonce = ""
-        self.communicators: dict[str, weakref.ref[Communicator]] = {}  # each by a nonce
+        self.communicators: list[weakref.ref[Communicator]] = []
         self.saved: Counter[str] = Counter()
-        self.time: tuple[str, dict[str, int]] = "", {}
+        self.time = ""
         self.staging: Any = None  # a Staging, once `install` was called
         self.within = threading.local()
 
-    def key(self, path: Path) -> _Key:
-        """Return the place of a save of this path in the program's order. **Local.**"""
-        # All ranks make the same collectives in the same order, so their numbers tell which saves
-        # of different ranks belong together, without a message. They do not change while a rank
-        # saves. A communicator counts until it is closed, which is a collective, too. A reference
-        # to it cannot end sooner, at another time on each rank, as Python collects garbage: those
-        # of a job are kept until they are closed (collectives/shutdown.py).
-        calls = {nonce: one.call_log.sequence for nonce, one in self.open.items()}
+    def now(self) -> str:
+        """Return the number of collectives so far, which does not change while a rank saves."""
+        # All ranks make the same collectives in the same order, so these numbers tell which saves
+        # of different ranks belong together, without a message.
+        found = [reference() for reference in self.communicators]
+        return f"{self.nonce} {[c.call_log.sequence for c in found if c and not c.is_closed]}"
+
+    def key(self, path: Path) -> tuple[str, str]:
+        """Return a save's key: the collectives before it, and its number since then. **Local.**"""
+        now = self.now()
         # Numbers start again: a rank may alone have saved more often before the last collective.
-        if (self.nonce, calls) != self.time:
-            self.time = self.nonce, calls
+        if now != self.time:
+            self.time = now
             self.saved.clear()
         self.saved[str(path)] += 1
-        return _Key(self.nonce, calls, self.saved[str(path)])
-
-    @property
-    def open(self) -> dict[str, Communicator]:
-        """The communicators that are not closed, each by its nonce."""
-        found = {nonce: reference() for nonce, reference in self.communicators.items()}
-        return {nonce: one for nonce, one in found.items() if one and not one.is_closed}
-
-
-class _Key(NamedTuple):
-    """A save: the collectives before it, by communicator, and its number since then.
-
-    No collective returns before all ranks have begun it. But a rank can be ahead of another by
-    saves between which there is no collective, or one that has only begun.
-    """
-
-    nonce: str
-    calls: dict[str, int]
-    number: int
-
-    def is_not_after(self, other: _Key) -> bool:
-        """Tell whether the other is this save, or a later one of the same strategies."""
-        if self.nonce != other.nonce or self.calls.keys() != other.calls.keys():
-            return False
-        if self.calls == other.calls:
-            return self.number <= other.number
-        return all(number <= other.calls[nonce] for nonce, number in self.calls.items())
+        return now, f"{self.saved[str(path)]} {path.name}"
 
 
 _job = _Job()
@@ -118,8 +93,8 @@ def install(communicator: Communicator) -> None:
     # A part of each key, so that notes of another job or strategy never match.
     _job.nonce = communicator.bcast_object(secrets.token_hex(8))
     _share_folder(communicator)
-    known = {nonce: _job.communicators[nonce] for nonce in _job.open}
-    _job.communicators = known | {_job.nonce: weakref.ref(communicator)}
+    still_open = [one for one in _job.communicators if (c := one()) and not c.is_closed]
+    _job.communicators = [*still_open, weakref.ref(communicator)]
 
 
 def _share_folder(communicator: Communicator) -> None:
@@ -200,7 +175,7 @@ def _local_path(value: Any) -> Path | None:
 def _own_name(path: Path) -> Iterator[Path]:
     """Yield a unique path; then rename all files that begin with it to the requested path."""
     staging = _job.staging
-    key = _job.key(path)
+    now, save = _job.key(path)
     with staging.place_for(path) as place:
         _job.within.save = True  # a SavedModel writes a checkpoint, in a folder that is its own
         try:
@@ -209,15 +184,12 @@ def _own_name(path: Path) -> Iterator[Path]:
             _job.within.save = False
         moves = _moves(place / path.name, path)
         # Under the lock: the first rank that comes moves its files. The others find its note and
-        # return, and their own files go with their place. So does who comes late, when a rank that
-        # is ahead has saved anew: its older files would replace those.
-        with _notes(staging, path) as notes:
-            there = _identity(moves)
-            if not any(key.is_not_after(saved) and there == found for saved, found in notes):
+        # return, and their own files go with their place.
+        with _notes(staging, path, now) as notes:
+            if f"{save} {_identity(moves)}" not in notes:
                 _move_all(staging, moves, path)
-                kept = [note for note in notes if key.is_not_after(note[0])]
                 # The identity anew: the target is the file that was moved just now.
-                notes[:] = [*kept, (key, _identity(moves))]
+                notes.append(f"{save} {_identity(moves)}")
 
 
 def _moves(own: Path, path: Path) -> dict[Path, Path]:
@@ -279,8 +251,8 @@ def _lock(file: IO[str], path: Path) -> None:
 
 
 @contextmanager
-def _notes(staging: Staging, path: Path) -> Iterator[list[tuple[_Key, str]]]:
-    """Lock the path; yield the saves to it and what they left there, to be changed in place."""
+def _notes(staging: Staging, path: Path, now: str) -> Iterator[list[str]]:
+    """Lock the path; yield the list of names that were saved in this save, to be extended."""
     if staging.folder is None:
         yield []
         return
@@ -289,11 +261,12 @@ def _notes(staging: Staging, path: Path) -> Iterator[list[tuple[_Key, str]]]:
     with (staging.folder.path / f"{name}.lock").open("a+") as file:
         _lock(file, path)
         file.seek(0)
-        notes = [(_Key(*key), found) for key, found in json.loads(file.read() or "[]")]
-        yield notes
+        at, *names = file.read().split("\n")
+        found = names if at == now else []
+        yield found
         # Not reached if moving has failed: then there is no note, and the next rank moves its
         # files.
         file.truncate(0)
         # Closing the file gives the lock back. In mode a+ the text goes to the end, which is 0
         # now.
-        file.write(json.dumps(notes))
+        file.write("\n".join([now, *found]))

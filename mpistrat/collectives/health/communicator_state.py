@@ -46,7 +46,6 @@ class Health:
         self.is_open = True  # asked in each call, and so not computed there
         self._closing = self._closed = False
         self._broken: str | None = None
-        self._has_to_tell = False  # that it is broken
 
     @property
     def broken(self) -> str | None:
@@ -55,7 +54,7 @@ class Health:
 
     @broken.setter
     def broken(self, reason: str) -> None:
-        self._broken, self._has_to_tell = reason, False
+        self._broken = reason
         self._shut()
 
     @property
@@ -116,16 +115,9 @@ class Health:
 
     def break_off(self, error: BaseException) -> None:
         """Give up a wait for good, and tell the peers."""
-        if self.closed:
-            return
-        if self.broken is None:
-            # First: this is called again after an interrupt, which may come between any two lines.
-            self._has_to_tell = True
-            self._broken = short(error)
-            self._shut()
-        if self._has_to_tell:
+        if self.broken is None and not self.closed:
+            self.broken = short(error)
             # Those before the one under way are complete: only peers in it or later have to fail.
             self.peers.say_broken(error, self.call_log.sequence - 1)
-            self._has_to_tell = False
             self.call_log.recorder.end(is_done=False)
             self.call_log.show_last_calls()

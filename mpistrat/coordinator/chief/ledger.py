@@ -96,8 +96,6 @@ class Ledger:
             How many of its calls are for others to run; None if no worker can.
         """
         worker.is_lost = True
-        # A worker runs its calls in their order: only the first can be the reason for its end.
-        running = next(iter(worker.sent.values()), None)
         calls = [call for call in (*worker.sent.values(), *worker.own) if not call.is_own]
         if not self._can_lose or all(one.is_lost for one in self.workers):
             self.end = error
@@ -109,10 +107,10 @@ class Ledger:
         if lost is not None:
             self.end = failures.no_stand_in(lost)
             return None
-        if running is not None and not running.is_own:
-            running.losses += 1
-        if running is not None and running.losses >= _MOST_LOSSES:
-            self.end = failures.deadly(running)
+        for call in calls:
+            call.losses += 1
+        if any(call.losses >= _MOST_LOSSES for call in calls):
+            self.end = failures.deadly(calls)
         else:
             self.queue.put_back(calls)
         return len(calls)

@@ -25,7 +25,7 @@ class Call:
     is_own
         Whether it is for one worker, and nobody else runs it.
     losses
-        How many workers have ended while it was the first of their calls.
+        How many workers have ended with it.
     number
         With which it was sent last; its result comes back under it.
     order

@@ -111,7 +111,7 @@ class Client:
         connection = self._connections[ps]
         with connection.held():
             connection.send(question)
-            answer: T = _answers([(ps, connection)])[ps]
+            answer: T = connection.answer()
             return answer
 
     def ask_all(self, questions: Sequence[tuple[int, Question[T]]]) -> list[T]:
@@ -149,7 +149,7 @@ class Client:
             # time.
             for ps, connection in found:
                 connection.send(questions[ps])
-            return _answers(found)
+            return _all_or_error({ps: connection.outcome() for ps, connection in found})
 
     def ask_all_ps(self, question: Question[T]) -> list[T]:
         """Ask all ps the same at once; return their answers in their order."""
@@ -177,17 +177,15 @@ def _grouped(messages: Sequence[tuple[int, Message]]) -> dict[int, list[Encoded]
     return grouped
 
 
-def _answers(asked: Sequence[tuple[int, _Connection]]) -> dict[int, Any]:
-    """Return the answers by ps; or raise the first error, with the others as its cause."""
-    answers = {ps: connection.answer() for ps, connection in asked}
-    # Only now: the wait for another ps may have failed, and the next call is to raise these.
-    errors = [error for _, connection in asked for error in connection.take_errors()]
+def _all_or_error(outcomes: Mapping[int, tuple[list[Exception], Any]]) -> dict[int, Any]:
+    """Return the answers; or raise the first error, with the others as its cause."""
+    errors = [error for found, _ in outcomes.values() for error in found]
     if len(errors) > 1:
         others = "; ".join(f"{type(error).__name__}: {error}" for error in errors[1:])
         raise errors[0] from MpistratError(f"it is not the only one: {others}")
     if errors:
         raise errors[0]
-    return answers
+    return {ps: answer for ps, (_, answer) in outcomes.items()}
 
 
 class _Connection:
@@ -198,7 +196,6 @@ class _Connection:
         self.has_told = False
         self._stream = stream
         self._number = 0
-        self._errors: list[Exception] = []  # that nobody was told of
         self._pid = os.getpid()
 
     @contextmanager
@@ -230,24 +227,23 @@ class _Connection:
             raise self._lost(error) from error
 
     def answer(self) -> Any:
-        """Return the answer to what was sent last; what went wrong is left to `take_errors`."""
+        """Return the answer to what was sent last, or raise an error of those since then."""
+        return _all_or_error({0: self.outcome()})[0]
+
+    def outcome(self) -> tuple[list[Exception], Any]:
+        """Return errors and the answer; answers that nobody took are dropped."""
         while True:
             try:
                 number, errors, result = self._stream.receive(config.timeout_s(), "an answer")
             except PeerLostError as error:
                 raise self._lost(error) from error
             # A wait that timed out or was interrupted leaves its answer in the stream, with a
-            # lower number. Nobody wants that, but the ps tells of an error once only.
-            self._errors += errors
+            # lower number.
             if number == self._number:
-                return result
-
-    def take_errors(self) -> list[Exception]:
-        """Return the errors of all that was sent, after an answer."""
+                break
         # A ps carries out the messages of a member in order: all earlier changes are made by now.
         self.has_told = False
-        errors, self._errors = self._errors, []
-        return errors
+        return errors, result
 
     @staticmethod
     def _lost(error: PeerLostError) -> PeerLostError:

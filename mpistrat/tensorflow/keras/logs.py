@@ -49,22 +49,10 @@ def all_rows(strategy: Any, value: Any) -> tf.Tensor:
 
 
 def means(values: Any, strategy: Any) -> Any:
-    """Return the means over the ranks of what training logs. **Collective.**
-
-    Those of integers are rounded towards 0, as Keras rounds them over replicas. Of what has no
-    mean, such as bool and strings, all ranks get rank 0's.
-    """
-    bridge = strategy.extended.bridge
+    """Return the means over the ranks of what training logs. **Collective.**"""
     flat = [tf.convert_to_tensor(value) for value in tf.nest.flatten(values)]
-    numbers = [i for i, one in enumerate(flat) if one.dtype.is_floating or one.dtype.is_integer]
-    found = bridge.all_reduce([_with_fractions(flat[i]) for i in numbers], "mean")
-    means_of = dict(zip(numbers, found, strict=True))
-    flat = [
-        tf.cast(means_of[i], one.dtype) if i in means_of else bridge.broadcast(one)
-        for i, one in enumerate(flat)
-    ]
+    floats = [i for i, value in enumerate(flat) if value.dtype.is_floating]
+    found = strategy.extended.bridge.all_reduce([flat[i] for i in floats], "mean")
+    for index, mean in zip(floats, found, strict=True):
+        flat[index] = mean
     return tf.nest.pack_sequence_as(values, flat)
-
-
-def _with_fractions(number: tf.Tensor) -> tf.Tensor:
-    return number if number.dtype.is_floating else tf.cast(number, tf.float64)

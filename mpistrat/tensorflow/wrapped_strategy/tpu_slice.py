@@ -200,7 +200,7 @@ class TPUSlice(WrappedStrategy):
 def _count(value: tf.Tensor, axis: Any) -> tf.Tensor:
     """Return how many numbers a sum along `axis`, one or several, adds for each of its results."""
     # Not by the sizes of both: other axes may be empty.
-    axes = tf.reshape(axis, [-1]) % tf.rank(value)
+    axes = tf.cast(tf.reshape(axis, [-1]), tf.int32) % tf.rank(value)  # of any integer dtype
     return tf.reduce_prod(tf.gather(tf.shape(value, tf.int64), axes))
 
 

@@ -185,34 +185,6 @@ def test_what_all_ranks_save_to_one_path_is_whole():
         assert {f"{rank}.keras" for rank in range(communicator.size)} < left
 
 
-@pytest.mark.mpi(ranks=2, timeout_s=60)
-@pytest.mark.parametrize("between", ["no collective", "one that has begun"])
-def test_a_rank_that_comes_late_keeps_the_files_of_one_that_is_ahead(between):
-    from mpi4py import MPI  # not our communicator: saves are told apart by its calls
-
-    write = shared_files.written_whole(lambda text, path: Path(path).write_text(text))
-    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
-        communicator = strategy.communicator
-        path = world_folder(communicator) / "saved"
-
-        def begin():
-            return communicator.iallreduce(np.ones(4)) if between != "no collective" else None
-
-        if communicator.rank == 0:
-            write("older", path)
-            work = begin()
-            write("newer", path)
-        MPI.COMM_WORLD.Barrier()
-        if communicator.rank == 1:
-            write("older", path)
-            assert path.read_text() == "newer"
-            work = begin()
-            write("newer", path)
-        if work is not None:
-            assert work.wait().tolist() == [2.0] * 4
-        assert path.read_text() == "newer"
-
-
 def locked_path(path):
     name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
     return shared_files._job.staging.path / f"{name}.lock"

@@ -10,7 +10,6 @@ keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.tensorflow.keras.logs import means  # noqa: E402
 from mpistrat.testing.placement import repeats, takes_long, with_all  # noqa: E402
 
 four_cpus()
@@ -139,26 +138,6 @@ def test_a_checkpoint_is_written_once_and_whole():
         again = keras.models.load_model(Path(told) / "2.keras")
         for weight, want in zip(again.weights, ours.weights, strict=True):
             assert (weight.numpy() == want.numpy()).all()
-
-
-@pytest.mark.mpi(ranks=2, timeout_s=60)
-def test_logs_of_every_dtype_are_the_same_on_all_ranks():
-    with distribute.MirroredStrategy(["CPU:0"]) as strategy:
-        rank = strategy.communicator.rank
-        found = tf.function(lambda logs: means(logs, strategy))(
-            {
-                "loss": tf.constant([1.0, 4.0][rank]),
-                "rows": tf.constant([4, 3][rank]),
-                "below": tf.constant([-4, -3][rank], tf.int64),
-                "is best": tf.constant([True, False][rank]),
-                "file": tf.constant(["a", "b"][rank]),
-            }
-        )
-        values = {name: value.numpy() for name, value in found.items()}
-        want = {"loss": 2.5, "rows": 3, "below": -3, "is best": True, "file": b"a"}
-        assert values == want
-        assert found["below"].dtype == tf.int64
-        assert found["rows"].dtype == tf.int32
 
 
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=60)

@@ -58,7 +58,8 @@ def test_values_datasets_and_variables(driver):
         for op in ("SUM", "MEAN"):
             assert s.reduce(op, empty, axis=0).shape == [0]
         block = s.experimental_distribute_values_from_function(lambda _: tf.ones([3, 4, 5]))
-        assert s.reduce("MEAN", block, axis=-2).numpy().tolist() == [[1.0] * 5] * 3
+        for axis in (-2, tf.constant(1, tf.int64), tf.constant([1], tf.int64)):
+            assert s.reduce("MEAN", block, axis).numpy().tolist() == [[1.0] * 5] * 3
         gathered = s.gather(values, axis=0).numpy().tolist()
         assert gathered == [float(k) for i in range(n) for k in range(i + 1)]
         ids = s.experimental_distribute_values_from_function(

@@ -240,32 +240,6 @@ def test_an_error_that_nobody_waits_for_is_shown(capfd):
     assert "shape=(2,)" in shown
 
 
-def test_an_interrupt_while_a_rank_gives_up_does_not_keep_it_from_telling_its_peers():
-    has_given_up = threading.Event()
-
-    def rank(handle):
-        comm = Communicator(handle)
-        peers = comm.health.peers
-        if comm.rank == 1:
-            assert has_given_up.wait(20)
-            other, reason = peers.trouble()
-            assert other == 0
-            assert "CommunicationTimeoutError" in reason
-            return
-        say_broken = peers.say_broken
-
-        def interrupted(*_):
-            peers.say_broken = say_broken
-            raise KeyboardInterrupt
-
-        peers.say_broken = interrupted
-        with pytest.raises(KeyboardInterrupt):
-            comm.barrier(timeout=0.05)
-        has_given_up.set()
-
-    run_ranks(2, rank)
-
-
 def test_no_notice_is_sent_once_the_last_call_has_begun():
     has_failed = threading.Event()
 

@@ -68,20 +68,6 @@ def test_a_call_that_ends_worker_after_worker_ends_the_job():
         ledger.raise_error()
 
 
-def test_a_call_that_waited_behind_another_is_not_taken_for_the_reason():
-    workers = idle_workers(5)
-    ledger, (first, second, waiting) = filled(workers, UnorderedQueue(workers, None), 3)
-    assert begin(ledger, workers[3], 1) == [first]
-    for number, worker in enumerate(workers[:2]):
-        assert begin(ledger, worker, 2 + 2 * number, 2) == [second, waiting]
-        assert ledger.lose(worker, LOST) == 2
-    assert begin(ledger, workers[2], 6) == [second]
-    assert begin(ledger, workers[3], 7) == [waiting]
-    assert ledger.lose(workers[3], LOST) == 2
-    ledger.raise_error()
-    assert begin(ledger, workers[4], 8, 9) == [first, waiting]
-
-
 def test_an_error_is_raised_once_and_what_has_not_begun_is_given_up(workers):
     ledger, calls = filled(workers, UnorderedQueue(workers, None), 3)
     begin(ledger, workers[0], 1)
