@@ -12,6 +12,8 @@ from mpistrat.system.liveness.probe import Probe
 
 __all__ = ["PidfdProbe", "Process", "is_readable", "opened"]
 
+_POLL_ENDS_S = 1.0  # much longer than a poll that does not wait
+
 
 @dataclass(frozen=True)
 class Process:
@@ -92,15 +94,22 @@ class PidfdProbe(Probe):
         """Return the ranks whose processes have ended; the same in each `wait`."""
         if self._lock.acquire(blocking=False):  # one thread at a time may poll
             try:
-                self._ended.update(self._ranks[one] for one, _ in self._poll.poll(0))
+                found = [one for one, _ in self._poll.poll(0)]
+                self._ended.update(self._ranks[one] for one in found if one in self._ranks)
             finally:
                 self._lock.release()
         return sorted(self._ended)
 
     def close(self) -> None:
         """Watch no more."""
-        with self._lock:  # another thread may just poll them
+        # Another thread may just poll them, which takes no time. A signal handler may close while
+        # this very thread polls, and waits for it in vain.
+        is_free = self._lock.acquire(timeout=_POLL_ENDS_S)
+        try:
             for descriptor in self._ranks:
                 self._poll.unregister(descriptor)
                 os.close(descriptor)
             self._ranks.clear()
+        finally:
+            if is_free:
+                self._lock.release()

@@ -134,6 +134,8 @@ class Deadly(keras.layers.Dense):
     def save_own_variables(self, store):
         super().save_own_variables(store)
         if self.is_deadly and strategy.communicator.rank == victim:
+            saves = Path(os.environ["XDG_CACHE_HOME"], "mpistrat", "saves")
+            print("unfinished:", *{file.name for file in saves.glob("*/*/m.*")}, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
 
 with strategy.scope():
@@ -175,6 +177,7 @@ def test_a_rank_that_is_killed_while_it_saves_leaves_whole_files(tmp_path, ranks
     assert sorted(os.listdir(folder)) == ["m.keras", "m.weights.h5"], result.output
     with zipfile.ZipFile(folder / "m.keras") as whole:
         assert whole.testzip() is None
-    left = list((tmp_path / "cache" / "mpistrat" / "saves").glob("*/*/m.*"))
-    # The victim's, and of each rank that was ended while it wrote.
-    assert {file.name for file in left} == {"m.weights.h5" if way == "weights" else "m.keras"}
+    # It was killed in the midst of a file. Whether that is still there when the job has ended
+    # depends on the launcher: Open MPI gives the other rank the time to remove the folder.
+    unfinished = "m.weights.h5" if way == "weights" else "m.keras"
+    assert f"unfinished: {unfinished}\n" in result.ranks[victim].stdout

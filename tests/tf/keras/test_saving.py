@@ -1,4 +1,4 @@
-"""What ranks save, and go on from: whole files, and training as if it had never been stopped."""
+"""Saving by several ranks: files are whole, and training resumes as if it had not been stopped."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""How TensorFlow starts on ranks: with threads for their part of the cores, and heard once."""
+"""The start of TensorFlow on ranks: its thread pools share the cores, and rank 0 alone prints."""
 
 import functools
 import os

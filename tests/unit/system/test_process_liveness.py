@@ -115,6 +115,26 @@ def test_where_there_is_no_pidfd_nobody_is_watched(child, monkeypatch):
 
 
 @NO_PIDFD
+def test_a_probe_is_closed_by_a_signal_handler_of_the_thread_that_looks(child, monkeypatch):
+    monkeypatch.setattr(pidfd, "_POLL_ENDS_S", 0.05)
+    kill(child)
+    probe = PidfdProbe([Process.current(), Process(child.pid, Process.current().namespace)], 0)
+    original = probe._poll
+
+    class Interrupted:
+        unregister = original.unregister
+
+        def poll(self, timeout):
+            found = original.poll(timeout)
+            probe.close()
+            return found
+
+    probe._poll = Interrupted()
+    assert probe.ended() == []
+    assert probe._ranks == {}
+
+
+@NO_PIDFD
 def test_a_probe_is_closed_while_another_thread_looks(child):
     kill(child)
     probe = PidfdProbe([Process.current(), Process(child.pid, Process.current().namespace)], 0)

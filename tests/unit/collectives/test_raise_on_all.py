@@ -1,4 +1,4 @@
-"""What fails on one rank fails on all: each way of telling the others, on ranks as threads."""
+"""An error on one rank is raised on all ranks: each way of telling them, with threads as ranks."""
 
 import pytest
 
