@@ -13,7 +13,7 @@ pytest.importorskip("typer")
 
 def test_steps_with_and_without_comparison(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
-    quick = ["--network", "mlp", "--rounds", "2", "--steps", "5", "--json", str(file)]
+    quick = ["--network", "mlp", "--rounds", "1", "--steps", "5", "--json", str(file)]
     result = run_job(["-m", "mpistrat.bench", "steps", *quick], 2, timeout_s=60).check()
     assert "mlp, 2 ranks, data compared" in result.ranks[0].stdout
     (record,) = (json.loads(line) for line in file.read_text().splitlines())
@@ -21,4 +21,5 @@ def test_steps_with_and_without_comparison(tmp_path: Path) -> None:
     assert record["ms"].keys() == {"data compared", "not compared"}
     assert min(record["ms"].values()) > 0
     compared, not_compared = record["ms"].values()
-    assert record["ratio"] == pytest.approx(compared / not_compared, rel=1)
+    # Of one turn, whose ratio is that of both figures, however noisy the machine is.
+    assert record["ratio"] == pytest.approx(compared / not_compared, rel=1e-3)
