@@ -1,0 +1,37 @@
+// The language of HIP kernels for g++: what hipRTC has built in. Comes before every kernel source.
+//
+// A thread is a fiber of threads/; the rest is plain C++. What a host compiler cannot know is
+// accepted and ignored (__launch_bounds__), or refused by g++ (inline assembly of a GPU).
+#pragma once
+#include <math.h>  // not <cmath>: the names are global in this language
+
+#include <cassert>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "threads/interface.h"
+
+#define __HIP__ 1
+#define __HIPCC__ 1
+#define __HIPCC_RTC__ 1
+#define __HIP_PLATFORM_AMD__ 1
+#define HIP_VERSION_MAJOR 7
+#define HIP_VERSION_MINOR 0
+#define HIP_VERSION_PATCH 51831
+#define HIP_VERSION 70051831
+// For kernels that must know: no GPU runs this.
+#define PRETENDED_GPU 1
+// __HIP_DEVICE_COMPILE__ is not defined: it tells CuPy that lanes march in step, which fibers do
+// not.
+
+#include "language/atomics.h"
+#include "language/bits.h"
+#include "language/entries.h"
+#include "language/half.h"
+#include "language/lanes.h"
+#include "language/mathematics.h"
+#include "language/threads.h"
+#include "language/vectors.h"
