@@ -1,0 +1,148 @@
+"""Build the libraries that stand in for a GPU's, once for a content of their sources.
+
+``python tests/gpu/pretend/build.py`` prints the folder that has them, in mpistrat's cache folder.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent
+COMPILER = os.environ.get("CXX", "g++")
+TIMEOUT_S = 300
+FLAGS = ["-std=c++20", "-O1", "-g", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror"]
+
+
+class Part(NamedTuple):
+    """A library or a program.
+
+    Attributes
+    ----------
+    sources
+        Patterns of its files, below this folder.
+    script
+        Names the symbols that a library exports, and their versions; a program has none.
+    needs
+        A library of ours that it is linked to.
+    """
+
+    sources: tuple[str, ...]
+    script: str | None = None
+    needs: str | None = None
+
+
+PARTS = {
+    "libamdhip64.so.7": Part(("runtime/*.cc", "device/messages.cc"), "runtime/amdhip64.map"),
+    "libhiprtc.so.7": Part(("compiler/*.cc",), "compiler/hiprtc.map"),
+    "librccl.so.1": Part(("nccl/*.cc",), "nccl/exports.map", needs="libamdhip64.so.7"),
+    "libroctracer64.so.4": Part(("tracing/*.cc",), "tracing/roctracer.map"),
+    # CuPy's modules need this one by name, and use nothing of it.
+    "librocfft.so.0": Part(()),
+    "pretend-device": Part(("device/*.cc", "threads/*.cc")),
+}
+
+
+def why_not() -> str | None:
+    """Return why nothing can be built here, or None."""
+    return None if shutil.which(COMPILER) else f"{COMPILER} is not installed"
+
+
+def build() -> Path:
+    """Build all parts unless they are there; return the folder that has them.
+
+    Raises
+    ------
+    RuntimeError
+        A source does not compile; it carries the compiler's messages.
+    """
+    cache = _cache()
+    target = cache / f"pretended-gpu-{_digest()}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with _alone(cache / "pretended-gpu.lock"):
+        if not target.is_dir():
+            folder = Path(tempfile.mkdtemp(dir=cache))
+            try:
+                _build_all(folder)
+                folder.rename(target)  # whole or not at all
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    return target
+
+
+def _cache() -> Path:
+    named = os.environ.get("MPISTRAT_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return (Path(named) if named else Path(base) / "mpistrat").absolute()
+
+
+def _digest() -> str:
+    state = hashlib.sha256(" ".join([COMPILER, *FLAGS, str(FOLDER)]).encode())
+    for file in sorted(FOLDER.rglob("*")):
+        if file.suffix in (".cc", ".h", ".map") or file.name == "build.py":
+            state.update(file.read_bytes())
+    return state.hexdigest()[:20]
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Let one process at a time build; the lock ends with it."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build_all(folder: Path) -> None:
+    patterns = {pattern for part in PARTS.values() for pattern in part.sources}
+    sources = {file for pattern in patterns for file in _of(pattern)}
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(lambda source: _compile(source, folder), sorted(sources)))
+    for name, part in PARTS.items():
+        _link(name, part, folder)
+    for one in folder.glob("*.o"):
+        one.unlink()
+
+
+def _of(pattern: str) -> list[Path]:
+    return sorted(FOLDER.glob(pattern))
+
+
+def _object(source: Path, folder: Path) -> str:
+    return str(folder / f"{source.parent.name}_{source.stem}.o")
+
+
+def _compile(source: Path, folder: Path) -> None:
+    # A program's symbols are for the kernels that it loads; a library's script names what it has.
+    hidden = [] if source.parent.name in ("device", "threads") else ["-fvisibility=hidden"]
+    where = [f"-I{FOLDER}", f'-DPRETEND_SOURCES="{FOLDER}"']
+    _run([COMPILER, *FLAGS, *hidden, *where, "-c", str(source), "-o", _object(source, folder)])
+
+
+def _link(name: str, part: Part, folder: Path) -> None:
+    objects = [_object(file, folder) for pattern in part.sources for file in _of(pattern)]
+    if name == "pretend-device":
+        kind = ["-rdynamic"]
+    else:
+        kind = ["-shared", f"-Wl,-soname,{name}", "-Wl,-z,defs"]
+        if part.script:
+            kind.append(f"-Wl,--version-script={FOLDER / part.script}")
+    libraries = [str(folder / part.needs), "-Wl,-rpath,$ORIGIN"] if part.needs else []
+    last = ["-ldl", "-pthread", "-lrt"]
+    _run([COMPILER, *objects, *kind, *libraries, *last, "-o", str(folder / name)])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+
+
+if __name__ == "__main__":
+    print(build())

@@ -1,0 +1,73 @@
+"""Wrong kernels, lost devices, forks and ends of processes (runtime_programs/faults.py)."""
+
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from gpu.pretend.tests import runtime_job
+
+pytestmark = pytest.mark.skipif(
+    runtime_job.why_not() is not None, reason=str(runtime_job.why_not())
+)
+PLACE = r"illegal access at address 0x[0-9a-f]+ by thread \(0, 0, 0\) of block \(0, 0, 0\)"
+
+
+@pytest.mark.parametrize("function", ["past_an_end", "freed_memory", "memory_of_the_host"])
+def test_wrong_addresses(function):
+    """The device ends, and its process says which thread it was."""
+    assert re.search(PLACE, runtime_job.run(f"faults.{function}"))
+
+
+@pytest.mark.parametrize("function", ["memory_of_another_device", "peer_access_ends"])
+def test_memory_of_another_device(function):
+    assert re.search(PLACE, runtime_job.run(f"faults.{function}", PRETEND_GPUS="2"))
+
+
+def test_different_barriers():
+    runtime_job.run("faults.different_barriers")
+
+
+def test_a_device_is_lost():
+    runtime_job.run("faults.lost", PRETEND_LOST="0:3")
+
+
+def test_forked_children():
+    runtime_job.run("faults.forks")
+
+
+def test_signals():
+    runtime_job.run("faults.signals_are_for_this_process")
+
+
+def test_a_device_ends_with_its_process():
+    """Also when that is killed in the middle of a kernel."""
+    with runtime_job.started("faults.waits_to_be_killed") as process:
+        try:
+            words = process.stdout.readline().split()
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert words[0] == "devices"
+    (device,) = words[1:]
+    end = time.monotonic() + 10
+    while _runs(device):
+        assert time.monotonic() < end, f"process {device} of the device is still there"
+        time.sleep(0.01)
+
+
+def _runs(process):
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def test_missing_functions():
+    """They end the process by their name, or are an error of CuPy's."""
+    code, output = runtime_job.outcome("faults.missing_function")
+    assert code == -signal.SIGABRT
+    assert "hipStreamBeginCapture does not exist here" in output
+    runtime_job.run("faults.missing_function", PRETEND_MISSING="error")
