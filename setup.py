@@ -74,13 +74,14 @@ def _num_compilers() -> int:
 
 
 class _WithSources(build_py):
-    """Put kernels/tf/ into a wheel, as mpistrat/kernels/tf/; a checkout has it where it is."""
+    """Put kernels/{tf,cuda}/ into a wheel, in mpistrat/kernels/; a checkout has them in place."""
 
     def run(self) -> None:
         super().run()
         if self.editable_mode:
             return
-        for source in sorted(Path("kernels").glob("tf/*.[ch]*")):
+        folder = Path("kernels")
+        for source in sorted([*folder.glob("tf/*.[ch]*"), *folder.glob("cuda/*.cu*")]):
             target = Path(self.build_lib, "mpistrat", source)
             self.mkpath(str(target.parent))
             self.copy_file(str(source), str(target))

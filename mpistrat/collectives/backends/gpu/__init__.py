@@ -1,0 +1,1 @@
+"""Collectives of arrays on GPUs: one backend, which chooses what carries the data (choice.py)."""

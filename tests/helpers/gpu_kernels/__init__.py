@@ -1,0 +1,1 @@
+"""The GPU kernels on the host: arguments, instances and checks against NumPy."""
