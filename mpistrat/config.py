@@ -18,6 +18,8 @@ MPISTRAT_TUNING                      table of ``bench tune``; default in the cac
 MPISTRAT_CACHE                       cache folder; default mpistrat in XDG_CACHE_HOME or ~/.cache
 MPISTRAT_COMPILE_TIMEOUT 300         seconds that compiling a source on its first use may last
 MPISTRAT_TF_NATIVE       1           0: compile nothing for TensorFlow (tf.numpy_function)
+MPISTRAT_GPU_CARRIER     auto        what carries arrays between GPUs: nccl, peer_memory or staged
+                                     (collectives/backends/gpu/choice.py)
 MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node (to test with)
 MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: which one it is
 ======================== =========== ==========================================================
@@ -64,13 +66,20 @@ RING_BYTES = 16 << 10
 RING_MOST_BYTES = 60 << 10
 """The longest ones: MPI libraries send up to 64 KiB over TCP without asking the receiver first."""
 
+GPU_BUFFER_BYTES = 8 << 20
+"""Size of each buffer through which arrays on GPUs are carried; longer ones go in windows."""
+
 TF_INLINE_BYTES = 64 << 10
 """Tensors up to so many bytes begin their call on TensorFlow's threads; it costs 50 µs less."""
+
+GPU_CARRIERS = ("nccl", "peer_memory", "staged")
+"""What can carry arrays between GPUs."""
 
 AGREED = (
     "MPISTRAT_BACKEND",
     "MPISTRAT_CHECKS",
     "MPISTRAT_FUSION_BYTES",
+    "MPISTRAT_GPU_CARRIER",
     "MPISTRAT_NODE_SIZE",
     "MPISTRAT_TIMELINE",
 )
@@ -170,6 +179,17 @@ def compile_timeout_s() -> float:
 def tf_native() -> bool:
     """Tell whether TensorFlow may use a native operation, which is compiled on first use."""
     return os.environ.get("MPISTRAT_TF_NATIVE", "1") != "0"
+
+
+def gpu_carrier() -> str:
+    """Return what is to carry arrays between GPUs, or ``"auto"``."""
+    name = os.environ.get("MPISTRAT_GPU_CARRIER", "") or "auto"
+    if name not in ("auto", *GPU_CARRIERS):
+        raise UsageError(
+            f"MPISTRAT_GPU_CARRIER={name!r}: expected auto, {', '.join(GPU_CARRIERS)}; unset it or"
+            " fix it"
+        )
+    return name
 
 
 def node_size() -> int:

@@ -314,6 +314,8 @@ class Communicator(CollectiveMethods):
         try:
             if health.broken is None:
                 self.iclose().wait(timeout)
+                if self._gate.device_backend is not None:
+                    self._gate.device_backend.close()
                 self._backend.close()
                 self._control.close()
                 shutdown.forget(self)

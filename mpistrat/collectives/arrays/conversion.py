@@ -16,13 +16,15 @@ from mpistrat.types import Array, ArrayLike
 __all__ = [
     "are_alike",
     "as_array",
-    "as_arrays",
+    "as_operand",
+    "as_operands",
     "check_axis",
     "check_out",
     "cut",
     "deliver",
     "flat",
     "landing",
+    "new_like",
 ]
 
 _SUPPORTED: set[np.dtype[Any]] = {
@@ -59,13 +61,41 @@ def as_array(value: ArrayLike) -> Array:
     return array if array.dtype.kind != "b" else _plain_bools(array)
 
 
-def as_arrays(values: Iterable[ArrayLike]) -> list[Array]:
-    """Return each value as :func:`as_array` does."""
+def as_operand(value: ArrayLike) -> Array:
+    """Return `value` as an array for a collective: on its GPU, or of the host as `as_array` does.
+
+    Returns
+    -------
+    numpy.ndarray or cupy.ndarray
+        CuPy's has NumPy's methods, and NumPy's functions take it.
+    """
+    there = None if isinstance(value, np.ndarray) else on_device.as_gpu_array(value)
+    if there is None:
+        return as_array(value)
+    if there.dtype not in _SUPPORTED:
+        _check_dtype(there)
+    found: Array = there if there.dtype.kind != "b" else on_device.plain_bools(there)
+    return found
+
+
+def as_operands(values: Iterable[ArrayLike]) -> list[Array]:
+    """Return each value as :func:`as_operand` does; all on one GPU, or all on the host."""
     if isinstance(values, (list, tuple)):  # else each is taken in before the next one is made
         found = list(values)
         if are_alike(found) and found[0].dtype in _SUPPORTED and found[0].dtype.kind != "b":
             return found
-    return [as_array(value) for value in values]
+    found = [as_operand(value) for value in values]
+    places = {_place(one) for one in found}
+    if len(places) > 1:
+        raise UsageError(
+            f"a list of arrays of {' and '.join(sorted(places))}; expected all of them in one"
+            " place: move some, or make a call for each place"
+        )
+    return found
+
+
+def _place(array: Array) -> str:
+    return "the host" if isinstance(array, np.ndarray) else f"GPU:{on_device.index_of(array)}"
 
 
 def are_alike(values: list[Any]) -> bool:
@@ -80,7 +110,7 @@ def are_alike(values: list[Any]) -> bool:
 
 def cut(total: Array, like: list[Array]) -> list[Array]:
     """Return views of the parts of `total`, one after the other, shaped as the arrays `like`."""
-    if why_no_kernels() is None:
+    if why_no_kernels() is None and isinstance(total, np.ndarray):
         parts: list[Array] = kernels().cut(total, like)
         return parts
     ends = list(accumulate(one.size for one in like))
@@ -149,12 +179,32 @@ def check_axis(axis: int, ndim: int, what: str) -> int:
 
 def flat(array: Array) -> Array:
     """Return the elements in C order as one contiguous, aligned dimension: a view if possible."""
-    return array.ravel() if array.flags.aligned else array.flatten()
+    is_aligned = array.flags.aligned if isinstance(array, np.ndarray) else _is_aligned(array)
+    return array.ravel() if is_aligned else array.flatten()
 
 
-def check_out(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> None:
-    """Raise unless `out` is None or an array that a result of `shape` and `dtype` can go to."""
+def new_like(array: Array, count: int, dtype: Any = None) -> Array:
+    """Return a new flat array of `count` elements where `array` is, not initialised."""
+    if isinstance(array, np.ndarray):
+        return np.empty(count, array.dtype if dtype is None else dtype)
+    return np.empty_like(array, dtype=dtype, shape=(count,))
+
+
+def check_out(
+    out: Array | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    what: str,
+    source: Array | None = None,
+) -> None:
+    """Raise unless `out` is None or an array that a result of `shape` and `dtype` can go to.
+
+    It has to be in the same place as `source`, if that is given, else on the host.
+    """
     if out is None:
+        return
+    if source is not None and not isinstance(source, np.ndarray):
+        _check_out_on_gpu(out, shape, dtype, what, source)
         return
     if not isinstance(out, np.ndarray):
         raise ArgumentTypeError(f"{what}: out is a {type(out).__name__}; expected a NumPy array")
@@ -169,16 +219,51 @@ def check_out(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], w
         )
 
 
+def _check_out_on_gpu(
+    out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], what: str, source: Array
+) -> None:
+    place = _place(source)
+    if type(out) is not type(source) or _place(out) != place:
+        raise ArgumentTypeError(
+            f"{what}: out is a {type(out).__name__}; expected an array of CuPy on {place}, where"
+            " the array is"
+        )
+    if out.shape != shape or out.dtype != dtype:
+        raise UsageError(
+            f"{what}: out has shape {out.shape}, dtype {out.dtype}; expected shape {shape}, dtype"
+            f" {dtype}"
+        )
+
+
 def landing(out: Array | None, send: Array) -> Array:
     """Return flat memory for the result of `send`: that of `out` where it fits, else new memory.
 
     The two may be the same memory; if they only overlap, new memory is safe.
     """
+    if not isinstance(send, np.ndarray):
+        return _landing_on_gpu(out, send)
     if out is None or out.dtype != send.dtype or not out.flags.carray:
         return np.empty(send.size, send.dtype)
     if np.may_share_memory(out, send) and out.ctypes.data != send.ctypes.data:
         return np.empty(send.size, send.dtype)
     return np.asarray(out).ravel()  # not of a subclass, such as a matrix, which stays 2-d
+
+
+def _landing_on_gpu(out: Any, send: Any) -> Array:
+    is_apart = out is not None and (
+        out.data.ptr == send.data.ptr or not np.may_share_memory(out, send)
+    )
+    if not is_apart or out.dtype != send.dtype or not out.flags.c_contiguous:
+        return new_like(send, send.size)
+    if not _is_aligned(out):
+        return new_like(send, send.size)
+    found: Array = out.ravel()
+    return found
+
+
+def _is_aligned(array: Any) -> bool:
+    """Tell whether an array on a GPU begins at a multiple of its elements' size."""
+    return bool(array.data.ptr % array.itemsize == 0)
 
 
 def deliver(result: Array, out: Array | None) -> Array:

@@ -1,18 +1,19 @@
-"""Arrays on GPUs: list the GPUs, copy arrays to them and back to the host.
+"""Arrays on GPUs: list the GPUs, copy arrays to them and back, take in those of other libraries.
 
-Values are summed and sent from the host: what is here carries them there and back. Placing needs
-CuPy; arrays of any library come back that can hand over a copy by DLPack.
+It needs CuPy. Arrays of any other library are used where they lie if it can hand them over by
+DLPack; without CuPy they come back to the host if it can hand over a copy.
 
 Notes
 -----
-None of it has run on a GPU so far. `tests/gpu` has what to run where there is one; elsewhere tests
-put arrays of the host in the place of a GPU's.
+None of it has run on a GPU so far, but on the runtime that stands in for one (tests/gpu/pretend).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,23 @@ import numpy as np
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
-__all__ = ["gpu_index", "is_elsewhere", "on_gpu", "placed", "require", "to_host"]
+__all__ = [
+    "as_gpu_array",
+    "current",
+    "gpu_index",
+    "index_of",
+    "is_elsewhere",
+    "new",
+    "on_gpu",
+    "placed",
+    "plain_bools",
+    "require",
+    "run_on",
+    "to_host",
+]
 
 _CPU = 1  # DLPack's number for memory of the host
+_GPUS = (2, 10)  # for memory of NVIDIA's and AMD's GPUs
 
 
 def gpu_index(device: str) -> int | None:
@@ -56,7 +71,8 @@ def _count(what: str) -> int:
         cupy = _cupy()
     except ImportError as error:
         raise BackendUnavailableError(
-            f"{what}: arrays on GPUs need CuPy ({error}); install cupy-cuda12x, or use CPU devices"
+            f"{what}: arrays on GPUs need CuPy ({error}); install mpistrat[cuda] or"
+            " mpistrat[rocm], or use CPU devices"
         ) from error
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
@@ -79,6 +95,25 @@ def on_gpu(index: int) -> AbstractContextManager[Any]:
 def placed(array: Any) -> Any:
     """Return a copy of a host array on the current GPU; an array that is there, as it is."""
     return _cupy().asarray(array)
+
+
+def current() -> int | None:
+    """Return the GPU that is this thread's current one; None in programs that do not use CuPy."""
+    cupy = sys.modules.get("cupy")
+    return None if cupy is None or not cupy.is_available() else int(cupy.cuda.Device().id)
+
+
+def new(dtype: Any, index: int) -> Any:
+    """Return an array of no elements on a GPU.
+
+    Raises
+    ------
+    BackendUnavailableError
+        There is no CuPy, or no GPU.
+    """
+    _count("an array on a GPU")
+    with on_gpu(index):
+        return _cupy().empty(0, dtype)
 
 
 def is_elsewhere(value: Any) -> bool:
@@ -104,6 +139,64 @@ def to_host(value: Any) -> Array | None:
         return np.from_dlpack(value, device="cpu")
     except (BufferError, RuntimeError, TypeError, ValueError):
         return None  # a library that cannot: who asked tries another way, or says so
+
+
+def as_gpu_array(value: Any) -> Any:
+    """Return an array of CuPy that shares its memory with `value`; None if it is on no GPU.
+
+    Parameters
+    ----------
+    value
+        An array of CuPy, or of a library that hands it over by DLPack (torch, JAX, TensorFlow).
+    """
+    find = getattr(value, "__dlpack_device__", None)
+    if find is None or find()[0] not in _GPUS or not _has_cupy():
+        return None
+    cupy = _cupy()
+    return value if isinstance(value, cupy.ndarray) else cupy.from_dlpack(value)
+
+
+def plain_bools(array: Any) -> Any:
+    """Return bools on a GPU as bytes of 0 and 1: a view of other memory may hold any."""
+    with array.device:
+        return array.view(np.uint8) != 0
+
+
+def index_of(array: Any) -> int:
+    """Return which GPU of this rank an array of CuPy is on."""
+    return int(array.device.id)
+
+
+def run_on(index: int, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
+    """Return `steps`, run with the GPU as the current one and on the stream that is current now.
+
+    Each step may be run by another thread, which has a current GPU and stream of its own.
+    """
+    cupy = _cupy()
+    with cupy.cuda.Device(index):
+        stream = cupy.cuda.get_current_stream()
+    return _run_on(cupy.cuda.Device(index), stream, steps)
+
+
+def _run_on(
+    device: Any, stream: Any, steps: Generator[Any, None, Any]
+) -> Generator[Any, None, Any]:
+    while True:
+        try:
+            with device, stream:
+                request = next(steps)
+        except StopIteration as stop:
+            return stop.value
+        yield request
+
+
+@lru_cache(maxsize=1)
+def _has_cupy() -> bool:
+    try:
+        _cupy()
+    except ImportError:
+        return False
+    return True
 
 
 def _cupy() -> Any:

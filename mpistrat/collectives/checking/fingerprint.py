@@ -1,8 +1,9 @@
 """The fingerprint of a call: what ranks must agree on, and a digest of it.
 
-A call's *signature* is a tuple ``(op, reduction, dtype, shape, root, axis, bucket_bytes)`` with
-None where ranks may differ. Its digest (of BLAKE2b, an int64) travels in every header
-(headers.py). How it is put in words is in mismatch_message.py.
+A call's *signature* is a tuple ``(op, reduction, dtype, shape, root, axis, bucket_bytes, memory)``
+with None where ranks may differ, or where the arrays are in memory of the host. Its digest (of
+BLAKE2b, an int64) travels in every header (headers.py). How it is put in words
+is in mismatch_message.py.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Signature(NamedTuple):
     root: int | None = None
     axis: int | None = None
     bucket_bytes: int | None = None
+    memory: str | None = None
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ health/call_log.py records what was called, health/communicator_state.py what is
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class Gate:
     ----------
     backend, control
         What moves the data, and what the headers.
+    host_backend
+        What moves numbers of the host: here the backend itself (see device_gate.py).
     call_log, health
         What this rank has called, and what is known of the ranks.
     reductions
@@ -73,10 +75,13 @@ class Gate:
         Reductions of up to so many bytes travel with the headers, as their payload.
     extras
         The last words of all ranks' headers, once they were exchanged.
+    device_backend
+        What moves arrays on GPUs, once a call has had some (device_gate.py); else None.
     """
 
     def __init__(self, backend: Backend, control: Control) -> None:
         self.backend, self.control = backend, control
+        self.host_backend = backend
         self.rank, self.size = backend.rank, backend.size
         self.reductions = ReductionCheck(backend)
         self.has_digests = True
@@ -89,8 +94,13 @@ class Gate:
         recorder = Recorder(self.rank, self.size)
         self.call_log = CallLog(headers, recorder, self.size, backend.fast)
         self.health = Health(backend, control, headers, self.call_log)
+        self.device_backend: Any = None
         self._is_leaving = False  # whether `leave` asks for the first transfer of a call
         self._left: Signature | str = ""
+
+    def run(self, steps: Steps) -> Steps:
+        """Return `steps`: those of calls on a GPU need it to be the current one."""
+        return steps
 
     # ---------------------------------------------------------------- the exchange of headers
 

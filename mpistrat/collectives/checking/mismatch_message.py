@@ -11,13 +11,13 @@ __all__ = ["describe", "mismatch_text"]
 
 # What `describe` writes before the shape, and the shape, which ends before the next argument.
 _SHAPE = re.compile(
-    r"(.*?)shape=(.*?)(?:, (?:root|axis|bucket_bytes)=|\) (?:\(|at )|$)", re.DOTALL
+    r"(.*?)shape=(.*?)(?:, (?:root|axis|bucket_bytes|memory)=|\) (?:\(|at )|$)", re.DOTALL
 )
 
 
 def describe(signature: Signature, label: str | None = None) -> str:
     """Return the call as a user would write it; `label` says what it was made for."""
-    names = ("op", "dtype", "shape", "root", "axis", "bucket_bytes")
+    names = ("op", "dtype", "shape", "root", "axis", "bucket_bytes", "memory")
     values = (*signature[1:],)
     shown = (f"{n}={v}" for n, v in zip(names, values, strict=True) if v is not None)
     call = f"{signature.op}({', '.join(shown)})"

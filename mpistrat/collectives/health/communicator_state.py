@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mpistrat.collectives.backends.base import Backend
@@ -30,6 +31,8 @@ class Health:
         How to ask ranks that are missing what they do, where that is possible.
     uid
         A number that this communicator has on all its ranks, and no other one; 0 until agreed.
+    on_break
+        What ends transfers that the host cannot end by leaving them, or None.
     is_open
         Whether calls may begin: neither closed nor closing nor broken.
     """
@@ -42,6 +45,7 @@ class Health:
         self.call_log = call_log
         self.peers = Peers(backend, control)
         self.stacks: Stacks | None = None
+        self.on_break: Callable[[], None] | None = None
         self.uid = 0
         self.is_open = True  # asked in each call, and so not computed there
         self._closing = self._closed = False
@@ -56,6 +60,8 @@ class Health:
     def broken(self, reason: str) -> None:
         self._broken = reason
         self._shut()
+        if self.on_break is not None:
+            self.on_break()
 
     @property
     def closed(self) -> bool:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from mpistrat.collectives.arrays.conversion import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.arrays.conversion import (
+    as_operand,
+    check_out,
+    deliver,
+    flat,
+    landing,
+)
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
@@ -15,20 +22,21 @@ __all__ = ["allreduce"]
 
 def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps:
     """See `Communicator.allreduce`."""
-    source = as_array(array)
-    gate.reductions.require(op, source.dtype)
+    source = as_operand(array)
+    own = gate_for(gate, source)
+    own.reductions.require(op, source.dtype)
     if out is not None:
-        check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce")
-    return _steps(gate, source, op, out)
+        check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce", source)
+    return own.run(_steps(own, source, op, out))
 
 
-def _steps(gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
+def _steps(gate: GateOfCall, source: Array, op: str, out: Array | None) -> Steps:
     signature = Signature("allreduce", op, source.dtype, source.shape)
     how = gate.reductions.carried(op, source.dtype)
     if source.nbytes <= gate.inline_bytes:
         how = carried(op, source.dtype, is_exact=False)  # what is shown is combined here
     send = flat(source.astype(how.dtype, copy=False))
-    if send.nbytes <= gate.inline_bytes:
+    if isinstance(gate, Gate) and send.nbytes <= gate.inline_bytes:
         yield from gate.cross(signature, payload=send)
         total = combine(how.op, gate.payloads(send))
     else:

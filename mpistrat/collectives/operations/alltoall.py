@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array, check_axis
+from mpistrat.collectives.arrays.conversion import as_operand, check_axis, new_like
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, row_signature, to_rows
@@ -23,9 +24,10 @@ _UNEVEN = -1  # in place of a length: blocks have lengths of their own
 
 def alltoall(gate: Gate, array: ArrayLike, splits: Sequence[int] | None, axis: int) -> Steps:
     """See `Communicator.alltoall`."""
-    source = as_array(array)
+    source = as_operand(array)
+    own = gate_for(gate, source)
     axis = check_axis(axis, source.ndim, "alltoall")
-    return _steps(gate, source, _lengths(source.shape[axis], splits, gate.size), axis)
+    return own.run(_steps(own, source, _lengths(source.shape[axis], splits, gate.size), axis))
 
 
 def _lengths(rows: int, splits: Sequence[int] | None, size: int) -> list[int]:
@@ -50,7 +52,7 @@ def _lengths(rows: int, splits: Sequence[int] | None, size: int) -> list[int]:
     return lengths
 
 
-def _steps(gate: Gate, source: Array, lengths: list[int], axis: int) -> Steps:
+def _steps(gate: GateOfCall, source: Array, lengths: list[int], axis: int) -> Steps:
     agreed = row_signature(source.shape, axis)
     signature = Signature("alltoall", None, source.dtype, agreed, None, axis)
     rows, send_counts = to_rows(source, axis), row_counts(lengths, source.shape, axis)
@@ -65,8 +67,9 @@ def _steps(gate: Gate, source: Array, lengths: list[int], axis: int) -> Steps:
     # The guess was wrong, or there was none: each pair of ranks exchanges its length first.
     incoming = np.empty(gate.size, np.int64)
     ones = [1] * gate.size
-    yield from gate.backend.alltoall(np.array(lengths, np.int64), incoming, ones, ones)
+    mine = np.array(lengths, np.int64)
+    yield from gate.host_backend.alltoall(mine, incoming, ones, ones)
     counts = row_counts(incoming.tolist(), source.shape, axis)
-    received = np.empty(sum(counts), source.dtype)
+    received = new_like(rows, sum(counts))
     yield from gate.backend.alltoall(rows, received, send_counts, counts)
     return from_rows(received, int(incoming.sum()), source, axis)

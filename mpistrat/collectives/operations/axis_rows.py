@@ -21,7 +21,10 @@ def from_rows(elements: Array, length: int, like: Array, axis: int) -> Array:
     """Undo :func:`to_rows` for an array shaped like `like` but of `length` along `axis`."""
     rest = row_signature(like.shape, axis)
     rows = elements.reshape((length, *rest))
-    return np.ascontiguousarray(np.moveaxis(rows, 0, axis)) if axis else rows
+    if not axis:
+        return rows
+    moved = np.moveaxis(rows, 0, axis)
+    return np.ascontiguousarray(moved) if isinstance(moved, np.ndarray) else moved.copy()
 
 
 def row_signature(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

@@ -30,6 +30,8 @@ def barrier(gate: Gate) -> Steps:
 def close(gate: Gate) -> Steps:
     """Cross the gate for the last time, and take in what the peers sent besides."""
     health = gate.health
+    if gate.device_backend is not None:
+        yield from gate.device_backend.leave()
     # Before the header shows the number of notices: none may be sent after that.
     health.closing = True
     yield from gate.cross(_CLOSE, extra=health.peers.announced)

@@ -6,8 +6,15 @@ from functools import partial
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.arrays.conversion import (
+    as_operand,
+    check_out,
+    deliver,
+    flat,
+    landing,
+)
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.root_check import check_root
@@ -18,13 +25,14 @@ __all__ = ["bcast"]
 
 def bcast(gate: Gate, array: ArrayLike, root: int, out: Array | None) -> Steps:
     """See `Communicator.bcast`."""
-    source = as_array(array)
+    source = as_operand(array)
+    own = gate_for(gate, source)
     check_root(root, gate.size, "bcast")
-    check_out(out, source.shape, source.dtype, "bcast")
-    return _steps(gate, source, root, out)
+    check_out(out, source.shape, source.dtype, "bcast", source)
+    return own.run(_steps(own, source, root, out))
 
 
-def _steps(gate: Gate, source: Array, root: int, out: Array | None) -> Steps:
+def _steps(gate: GateOfCall, source: Array, root: int, out: Array | None) -> Steps:
     signature = Signature("bcast", None, source.dtype, source.shape, root)
     send = flat(source)
     buffer = landing(out, send)

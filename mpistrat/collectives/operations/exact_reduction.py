@@ -11,9 +11,11 @@ from functools import partial
 
 import numpy as np
 
+from mpistrat.collectives.arrays.conversion import new_like
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.device_gate import GateOfCall
 from mpistrat.collectives.checking.fingerprint import Signature
-from mpistrat.collectives.checking.gate import Gate, Transfer
+from mpistrat.collectives.checking.gate import Transfer
 from mpistrat.tables.reduction_ops import Carried
 from mpistrat.types import Array
 
@@ -21,7 +23,7 @@ __all__ = ["Nans", "reduce_exactly"]
 
 
 def reduce_exactly(
-    gate: Gate,
+    gate: GateOfCall,
     signature: Signature,
     how: Carried,
     send: Array,
@@ -38,7 +40,7 @@ def reduce_exactly(
 
 
 def _reduce_with_nans(
-    gate: Gate,
+    gate: GateOfCall,
     signature: Signature,
     how: Carried,
     arrays: tuple[Array, Array | None],
@@ -51,7 +53,7 @@ def _reduce_with_nans(
     mine = nans.mask(gate)
     if mine is None:
         return
-    anyone = None if recv is None else np.empty(recv.size, np.bool_)
+    anyone = None if recv is None else new_like(recv, recv.size, np.bool_)
     yield from begin(mine, anyone, op="or")
     if recv is not None and anyone is not None:
         recv[anyone] = np.nan
@@ -66,15 +68,15 @@ class Nans:
         1 if it holds any, else 0; for the header.
     """
 
-    def __init__(self, gate: Gate, how: Carried, array: Array) -> None:
+    def __init__(self, gate: GateOfCall, how: Carried, array: Array) -> None:
         self._mine = np.isnan(array) if self.are_watched(gate, how, array) else None
         self.flag = 0 if self._mine is None else int(self._mine.any())
 
     @staticmethod
-    def are_watched(gate: Gate, how: Carried, array: Array) -> bool:
+    def are_watched(gate: GateOfCall, how: Carried, array: Array) -> bool:
         """Tell whether NaN in `array` could be lost."""
         return how.watches_nan and array.dtype.kind == "f" and not gate.carries_headers
 
-    def mask(self, gate: Gate) -> Array | None:
+    def mask(self, gate: GateOfCall) -> Array | None:
         """Return where this rank's are, if any rank raised its flag in the call just crossed."""
         return self._mine if self._mine is not None and gate.extras.any() else None

@@ -13,7 +13,7 @@ from mpistrat import config
 from mpistrat.collectives.arrays.buffer_pool import BufferPool
 from mpistrat.collectives.arrays.conversion import (
     are_alike,
-    as_arrays,
+    as_operands,
     check_out,
     cut,
     deliver,
@@ -21,9 +21,11 @@ from mpistrat.collectives.arrays.conversion import (
     landing,
 )
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.exact_reduction import Nans
+from mpistrat.collectives.operations.fusion_on_gpu import reduce_on_gpu
 from mpistrat.errors import UsageError
 from mpistrat.tables.reduction_ops import Carried, carried, combine, narrow, result_dtype, widened
 from mpistrat.types import Array, ArrayLike
@@ -41,9 +43,10 @@ def allreduce_many(
     out: Sequence[Array] | None,
 ) -> Steps:
     """See `Communicator.allreduce_many`."""
-    sources = as_arrays(arrays)
+    sources = as_operands(arrays)
+    own = gate_for(gate, sources[0]) if sources else gate
     for dtype in dict.fromkeys(_dtypes(sources)):  # in order, each once
-        gate.reductions.require(op, dtype)
+        own.reductions.require(op, dtype)
     outs: Outs = [None] * len(sources) if out is None else list(out)
     if out is not None:
         _check_outs(sources, outs, op)
@@ -53,7 +56,7 @@ def allreduce_many(
             f"allreduce_many: bucket_bytes={bucket_bytes!r}; expected a whole number above 0, or"
             " None for MPISTRAT_FUSION_BYTES"
         )
-    return _steps(gate, sources, op, nbytes, outs)
+    return own.run(_steps(own, sources, op, nbytes, outs))
 
 
 def _dtypes(sources: list[Array]) -> tuple[np.dtype[Any], ...]:
@@ -66,12 +69,14 @@ def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
     if len(outs) != len(sources):
         raise UsageError(f"allreduce_many: {len(sources)} arrays, {len(outs)} in out=")
     for source, out in zip(sources, outs, strict=True):
-        check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce_many")
+        check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce_many", source)
 
 
-def _steps(gate: Gate, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:
+def _steps(gate: GateOfCall, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:
     shapes = tuple([source.shape for source in sources])
     signature = Signature("allreduce_many", op, _dtypes(sources), shapes, bucket_bytes=nbytes)
+    if isinstance(gate, DeviceGate):
+        return (yield from reduce_on_gpu(gate, sources, op, signature, outs))
     if gate.carries_headers:
         return (yield from _by_pieces(gate, sources, op, signature, outs))
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed

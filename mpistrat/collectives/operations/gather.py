@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
-from mpistrat.collectives.arrays.conversion import as_array, check_axis
+from mpistrat.collectives.arrays.conversion import as_operand, check_axis, new_like
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, row_signature, to_rows
@@ -19,12 +18,13 @@ __all__ = ["gather"]
 
 def gather(gate: Gate, array: ArrayLike, root: int, axis: int) -> Steps:
     """See `Communicator.gather`."""
-    source = as_array(array)
+    source = as_operand(array)
+    own = gate_for(gate, source)
     check_root(root, gate.size, "gather")
-    return _steps(gate, source, root, check_axis(axis, source.ndim, "gather"))
+    return own.run(_steps(own, source, root, check_axis(axis, source.ndim, "gather")))
 
 
-def _steps(gate: Gate, source: Array, root: int, axis: int) -> Steps:
+def _steps(gate: GateOfCall, source: Array, root: int, axis: int) -> Steps:
     agreed = row_signature(source.shape, axis)
     signature = Signature("gather", None, source.dtype, agreed, root, axis)
     rows, length, is_root = to_rows(source, axis), source.shape[axis], gate.rank == root
@@ -32,12 +32,12 @@ def _steps(gate: Gate, source: Array, root: int, axis: int) -> Steps:
     everything = None
     # Guess that all ranks bring as many rows: then the data travels with the headers.
     if gate.may_guess(source.nbytes * gate.size):
-        everything = np.empty(sum(counts), source.dtype) if is_root else None
+        everything = new_like(rows, sum(counts)) if is_root else None
         transfer = partial(gate.backend.gather, rows, everything, counts, root)
     if not (yield from gate.carry_rows(signature, length, transfer, source.nbytes)):
         lengths = gate.extras.tolist()
         counts = row_counts(lengths, source.shape, axis)
-        everything = np.empty(sum(counts), source.dtype) if is_root else None
+        everything = new_like(rows, sum(counts)) if is_root else None
         if sum(counts):
             yield from gate.backend.gather(rows, everything, counts, root)
     if everything is None:

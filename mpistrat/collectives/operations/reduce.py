@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from mpistrat.collectives.arrays.conversion import as_array, check_out, deliver, flat, landing
+from mpistrat.collectives.arrays.conversion import (
+    as_operand,
+    check_out,
+    deliver,
+    flat,
+    landing,
+)
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
@@ -18,15 +25,16 @@ __all__ = ["reduce"]
 
 def reduce(gate: Gate, array: ArrayLike, op: str, root: int, out: Array | None) -> Steps:
     """See `Communicator.reduce`."""
-    source = as_array(array)
-    gate.reductions.require(op, source.dtype)
+    source = as_operand(array)
+    own = gate_for(gate, source)
+    own.reductions.require(op, source.dtype)
     check_root(root, gate.size, "reduce")
     if gate.rank == root:
-        check_out(out, source.shape, result_dtype(op, source.dtype), "reduce")
-    return _steps(gate, source, op, root, out)
+        check_out(out, source.shape, result_dtype(op, source.dtype), "reduce", source)
+    return own.run(_steps(own, source, op, root, out))
 
 
-def _steps(gate: Gate, source: Array, op: str, root: int, out: Array | None) -> Steps:
+def _steps(gate: GateOfCall, source: Array, op: str, root: int, out: Array | None) -> Steps:
     signature = Signature("reduce", op, source.dtype, source.shape, root)
     how = gate.reductions.carried(op, source.dtype)
     send = flat(source.astype(how.dtype, copy=False))

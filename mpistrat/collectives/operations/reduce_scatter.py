@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
-from mpistrat.collectives.arrays.conversion import as_array, check_axis
+from mpistrat.collectives.arrays.conversion import as_operand, check_axis, new_like
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, to_rows
@@ -21,18 +20,19 @@ __all__ = ["reduce_scatter"]
 
 def reduce_scatter(gate: Gate, array: ArrayLike, op: str, axis: int) -> Steps:
     """See `Communicator.reduce_scatter`."""
-    source = as_array(array)
-    gate.reductions.require(op, source.dtype)
-    return _steps(gate, source, op, check_axis(axis, source.ndim, "reduce_scatter"))
+    source = as_operand(array)
+    own = gate_for(gate, source)
+    own.reductions.require(op, source.dtype)
+    return own.run(_steps(own, source, op, check_axis(axis, source.ndim, "reduce_scatter")))
 
 
-def _steps(gate: Gate, source: Array, op: str, axis: int) -> Steps:
+def _steps(gate: GateOfCall, source: Array, op: str, axis: int) -> Steps:
     signature = Signature("reduce_scatter", op, source.dtype, source.shape, None, axis)
     lengths = even_lengths(source.shape[axis], gate.size)
     counts = row_counts(lengths, source.shape, axis)
     how = gate.reductions.carried(op, source.dtype)
     send = to_rows(source.astype(how.dtype, copy=False), axis)
-    piece = np.empty(counts[gate.rank], send.dtype)
+    piece = new_like(send, counts[gate.rank])
     transfer = partial(gate.backend.reduce_scatter, counts=counts)
     yield from reduce_exactly(gate, signature, how, send, piece, transfer)
     piece = narrow(op, piece, result_dtype(op, source.dtype), gate.size, how)

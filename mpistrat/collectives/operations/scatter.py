@@ -9,9 +9,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array, check_axis
+from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays.conversion import as_operand, check_axis, new_like
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking import fingerprint
+from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate, Transfer
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, to_rows
@@ -23,6 +25,7 @@ from mpistrat.types import Array, ArrayLike
 
 __all__ = ["scatter"]
 
+_HERE = np.empty(0)  # an array of the host
 _MAX_NDIM = 64  # NumPy's limit; only the root knows the dimensions of its array
 
 
@@ -36,33 +39,58 @@ def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int) -> Steps:
                 " on the other ranks"
             )
         check_axis(axis, _MAX_NDIM, "scatter")
-        return _steps(gate, None, root, axis)
+        return _steps(gate, None, root, axis, on_device.current())
     if array is None:
         raise UsageError(f"scatter: the root (rank {root}) gave None; expected its array")
-    source = as_array(array)
+    source = as_operand(array)
     check_axis(axis, source.ndim, "scatter")
     return _steps(gate, source, root, axis)
 
 
-def _steps(gate: Gate, source: Array | None, root: int, axis: int) -> Steps:
+def _steps(
+    gate: Gate, source: Array | None, root: int, axis: int, gpu: int | None = None
+) -> Steps:
     signature = Signature("scatter", None, None, None, root, axis)
     nbytes = 0 if source is None else source.nbytes
+    mine = None if source is None else _Form.of(source)
     # Only the root knows what it has; the others guess what it had the last time.
     last = _scattered.get(gate)
     if last is None:
         last = _scattered[gate] = {}
-    form = last.get((root, axis)) if source is None else _Form(source.shape, source.dtype)
+    form = last.get((root, axis)) if source is None else mine
     share = None
-    if form is not None and gate.may_guess(form.nbytes):
+    if form is not None and not form.is_on_gpu and gate.may_guess(form.nbytes):
         share = _Share(gate, form, source, axis)
     # No digest is 0: where one rank has no guess, all ranks find that the guesses differ.
     guess = 0 if share is None else share.number
     transfer = None if share is None else share.transfer(root)
     is_right = yield from gate.carry_rows(signature, guess, transfer, nbytes)
     if share is None or not is_right:
-        last[root, axis] = form = yield from bcast_object(gate, form, root)
+        form = yield from bcast_object(gate, mine, root)
+        if form.is_on_gpu:
+            return (yield from _scatter_on_gpus(gate, form, source, (root, axis), gpu))
+        last[root, axis] = form
         share = _Share(gate, form, source, axis)
         yield from share.transfer(root)()
+    return share.result()
+
+
+def _scatter_on_gpus(
+    gate: Gate, form: _Form, source: Array | None, where: tuple[int, int], gpu: int | None
+) -> Steps:
+    """Scatter an array on the root's GPU to those that were the current ones of the others."""
+    like = on_device.new(form.dtype, gpu or 0) if source is None else source
+    own = gate_for(gate, like)
+    return (yield from own.run(_to_gpus(own, form, source, where, like)))
+
+
+def _to_gpus(
+    gate: GateOfCall, form: _Form, source: Array | None, where: tuple[int, int], like: Array
+) -> Steps:
+    root, axis = where
+    yield from gate.cross(Signature("scatter", None, form.dtype, form.shape, root, axis))
+    share = _Share(gate, form, source, axis, like)
+    yield from share.transfer(root)()
     return share.result()
 
 
@@ -71,6 +99,11 @@ class _Form(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    is_on_gpu: bool
+
+    @classmethod
+    def of(cls, array: Array) -> _Form:
+        return cls(array.shape, array.dtype, not isinstance(array, np.ndarray))
 
     @property
     def nbytes(self) -> int:
@@ -84,12 +117,14 @@ _scattered: WeakKeyDictionary[Gate, dict[tuple[int, int], _Form]] = WeakKeyDicti
 class _Share:
     """A rank's part in the scattering of an array of the given form."""
 
-    def __init__(self, gate: Gate, form: _Form, source: Array | None, axis: int) -> None:
+    def __init__(
+        self, gate: GateOfCall, form: _Form, source: Array | None, axis: int, like: Array = _HERE
+    ) -> None:
         self._gate, self._form, self._axis = gate, form, axis % len(form.shape)
         self._lengths = even_lengths(form.shape[self._axis], gate.size)
         self._counts = row_counts(self._lengths, form.shape, self._axis)
         self._rows = None if source is None else to_rows(source, self._axis)
-        self._piece = np.empty(self._counts[gate.rank], form.dtype)
+        self._piece = new_like(like, self._counts[gate.rank], form.dtype)
 
     @property
     def number(self) -> int:

@@ -10,11 +10,11 @@ from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.fingerprint import Signature, digest
 from mpistrat.collectives.checking.mismatch_message import describe, mismatch_text
 
-FULL = Signature("allreduce", "sum", np.dtype("float32"), (2, 3), 1, 0, 99)
+FULL = Signature("allreduce", "sum", np.dtype("float32"), (2, 3), 1, 0, 99, "GPU")
 
 
 def test_digest_differs_in_every_field_and_fits_in_a_word():
-    others = ["reduce", "max", np.dtype("float64"), (3, 2), 0, 1, 98]
+    others = ["reduce", "max", np.dtype("float64"), (3, 2), 0, 1, 98, None]
     signatures = [
         FULL,
         *(FULL._replace(**{k: v}) for k, v in zip(FULL._fields, others, strict=True)),
@@ -29,7 +29,8 @@ def test_digest_differs_in_every_field_and_fits_in_a_word():
 def test_digest_is_the_same_in_every_process(seed):
     code = (
         "import numpy as np; from mpistrat.collectives.checking.fingerprint import *;"
-        "print(digest(Signature('allreduce', 'sum', np.dtype('f4'), (2, 3), np.int64(1), 0, 99)))"
+        "print(digest(Signature('allreduce', 'sum', np.dtype('f4'), (2, 3), np.int64(1), 0, 99,"
+        " 'GPU')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -44,7 +45,8 @@ def test_digest_is_the_same_in_every_process(seed):
 def test_calls_are_described_as_a_user_writes_them():
     assert describe(Signature("barrier")) == "barrier()"
     assert describe(FULL) == (
-        "allreduce(op=sum, dtype=float32, shape=(2, 3), root=1, axis=0, bucket_bytes=99)"
+        "allreduce(op=sum, dtype=float32, shape=(2, 3), root=1, axis=0, bucket_bytes=99,"
+        " memory=GPU)"
     )
 
 

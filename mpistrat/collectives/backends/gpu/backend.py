@@ -1,0 +1,188 @@
+"""The backend of arrays on GPUs: opens a carrier for the GPUs of a call, and hands it transfers.
+
+A communicator has one beside the backend of the host, which it uses to agree. Different calls of a
+communicator may bring arrays of different GPUs; each set of GPUs has its own carrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpistrat import config
+from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
+from mpistrat.collectives.backends.fast_path import FastCalls
+from mpistrat.collectives.backends.gpu.carrier import Carrier
+from mpistrat.collectives.backends.gpu.choice import choose, choose_rest
+from mpistrat.collectives.backends.gpu.facts import Facts, exchange, exchange_bytes, facts
+from mpistrat.collectives.backends.gpu.nccl import Nccl
+from mpistrat.collectives.backends.gpu.peer_memory import PeerMemory
+from mpistrat.collectives.backends.gpu.slabs import Slabs
+from mpistrat.collectives.backends.gpu.staged import Staged
+from mpistrat.collectives.backends.gpu.streams import TransferStream, transfer_stream
+from mpistrat.errors import BackendUnavailableError
+from mpistrat.system.log import get_logger, warn_once
+from mpistrat.tables.reduction_ops import DTYPES, OPS
+
+__all__ = ["GpuBackend"]
+
+_LOG = get_logger(__name__)
+_REASON_BYTES = 512
+
+
+class GpuBackend:
+    """See `Backend`; its arrays are CuPy's, on the GPU that is the current one.
+
+    Attributes
+    ----------
+    devices
+        Index of each rank's GPU in the call that is under way; the caller sets it.
+    """
+
+    name = "gpu"
+    fast: FastCalls | None = None
+
+    def __init__(self, host: Backend) -> None:
+        self._host = host
+        self.rank, self.size = host.rank, host.size
+        self.devices: tuple[int, ...] = (0,) * host.size
+        self._carriers: dict[tuple[int, ...], Carrier] = {}
+
+    def capabilities(self) -> Capabilities:
+        """See `Backend.capabilities`."""
+        return Capabilities(
+            devices=("GPU",),
+            dtypes=DTYPES | {"float16", "bfloat16"},
+            ops=frozenset(OPS),
+            in_place=True,
+            asynchronous=False,
+            exact=True,
+        )
+
+    def allocate(self, nbytes: int, is_shared: bool) -> Steps:
+        """See `Backend.allocate`; a plain array for now, and none in common."""
+        if is_shared:
+            raise BackendUnavailableError("ranks cannot have one array on a GPU together")
+        yield from ()
+        import cupy
+
+        return cupy.empty(nbytes, np.uint8)
+
+    def allreduce_pieces(self, send: Sequence[Any], recv: Sequence[Any], op: str) -> Steps:
+        """See `Backend.allreduce_pieces`: the headers have gone before (device_gate.py)."""
+        raise NotImplementedError("lists of arrays on a GPU are packed (fusion_on_gpu.py)")
+
+    def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
+        """See `Backend.allreduce`."""
+        return self._carry(lambda carrier: carrier.allreduce(send, recv, op))
+
+    def reduce(self, send: Any, recv: Any | None, op: str, root: int) -> Steps:
+        """See `Backend.reduce`."""
+        return self._carry(lambda carrier: carrier.reduce(send, recv, op, root))
+
+    def bcast(self, buffer: Any, root: int) -> Steps:
+        """See `Backend.bcast`."""
+        return self._carry(lambda carrier: carrier.bcast(buffer, root))
+
+    def allgather(self, send: Any, recv: Any, counts: Sequence[int]) -> Steps:
+        """See `Backend.allgather`."""
+        return self._carry(lambda carrier: carrier.allgather(send, recv, counts))
+
+    def gather(self, send: Any, recv: Any | None, counts: Sequence[int], root: int) -> Steps:
+        """See `Backend.gather`."""
+        return self._carry(lambda carrier: carrier.gather(send, recv, counts, root))
+
+    def scatter(self, send: Any | None, recv: Any, counts: Sequence[int], root: int) -> Steps:
+        """See `Backend.scatter`."""
+        return self._carry(lambda carrier: carrier.scatter(send, recv, counts, root))
+
+    def reduce_scatter(self, send: Any, recv: Any, counts: Sequence[int], op: str) -> Steps:
+        """See `Backend.reduce_scatter`."""
+        return self._carry(lambda carrier: carrier.reduce_scatter(send, recv, counts, op))
+
+    def alltoall(
+        self,
+        send: Any,
+        recv: Any,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        most: int | None = None,
+    ) -> Steps:
+        """See `Backend.alltoall`; here the counts are on the host, the arrays on the GPU."""
+        longest = most
+        if longest is None:
+            mine = np.array([max(send_counts)], np.int64)
+            yield from self._host.allreduce(mine, mine, "max")
+            longest = int(mine[0])
+        yield from self._carry(
+            lambda carrier: carrier.alltoall(send, recv, send_counts, recv_counts, longest)
+        )
+
+    def leave(self) -> Steps:
+        """Let go of what belongs to the other ranks: this one is about to close. **Local.**"""
+        for carrier in self._carriers.values():
+            yield from carrier.leave()
+
+    def abort(self) -> None:
+        """Give up the transfers under way: the communicator is broken. **Local.**"""
+        for carrier in self._carriers.values():
+            carrier.abort()
+
+    def close(self) -> None:
+        """Free all memory, once all ranks have left. **Local.**"""
+        while self._carriers:
+            self._carriers.popitem()[1].close()
+
+    # ------------------------------------------------------------------------------ carriers
+
+    def _carry(self, begin: Callable[[Carrier], Steps]) -> Steps:
+        device = self.devices[self.rank]
+        stream = transfer_stream(device)
+        carrier = self._carriers.get(self.devices)
+        if carrier is None:
+            carrier = yield from self._open(device, stream)
+            self._carriers[self.devices] = carrier
+        return (yield from stream.run(begin(carrier)))
+
+    def _open(self, device: int, stream: TransferStream) -> Steps:
+        """Open the best carrier that all ranks can open. **Collective.**"""
+        everyone = yield from exchange(self._host, facts(device))
+        tried = []
+        for name in choose(everyone):
+            carrier = self._make(name, stream, everyone)
+            reasons = yield from self._opened(carrier)
+            if not reasons:
+                warn_once(_LOG, f"gpu {name}", f"arrays on GPUs are carried by {name!r}", "INFO")
+                return carrier
+            said = "; ".join(f"rank {rank}: {why}" for rank, why in reasons.items())
+            tried.append(f"not by {name!r}: {said}")
+            warn_once(_LOG, f"no gpu {name}", f"arrays on GPUs are carried {tried[-1]}")
+        raise BackendUnavailableError(f"arrays on GPUs cannot be carried: {'. '.join(tried)}")
+
+    def _opened(self, carrier: Carrier) -> Steps:
+        """Open a carrier on all ranks; return why that failed, by rank, and close it if it did."""
+        reasons = yield from self._reasons(carrier.open())
+        if not reasons:
+            reasons = yield from self._reasons((yield from carrier.meet()))
+            if reasons:
+                yield from carrier.leave()
+                yield from self._reasons(None)  # all have left
+        if reasons:
+            carrier.close()
+        return reasons
+
+    def _reasons(self, mine: str | None) -> Steps:
+        text = (mine or "").encode()[:_REASON_BYTES]
+        rows = yield from exchange_bytes(self._host, text, _REASON_BYTES)
+        return {rank: row.decode(errors="replace") for rank, row in enumerate(rows) if row}
+
+    def _make(self, name: str, stream: TransferStream, everyone: list[Facts]) -> Carrier:
+        if name == "peer_memory":
+            slabs = Slabs(self._host, everyone, 4 * config.GPU_BUFFER_BYTES)
+            return PeerMemory(self._host, slabs, stream)
+        if name == "nccl":
+            rest = self._make(choose_rest(everyone), stream, everyone)
+            return Nccl(self._host, stream, self.devices[self.rank], rest)
+        return Staged(self._host, stream, config.GPU_BUFFER_BYTES)

@@ -1,0 +1,87 @@
+"""Tell the other ranks which GPU this one uses, and what it can do with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from mpistrat import config
+from mpistrat.cluster.topology import host_name
+from mpistrat.collectives.backends.base import Backend, Steps
+from mpistrat.errors import CommunicationError
+
+__all__ = ["Facts", "exchange", "exchange_bytes", "facts"]
+
+_FACT_BYTES = 512
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One rank's GPU.
+
+    Attributes
+    ----------
+    host, process
+        Where the rank runs.
+    bus
+        The PCI address of the GPU, by which ranks find that they share it. CuPy on AMD GPUs
+        knows no UUIDs.
+    is_amd
+        Whether it is reached through HIP.
+    nccl
+        Version of the NCCL or RCCL that CuPy has here; 0 if it has none.
+    carrier
+        What MPISTRAT_GPU_CARRIER asks for.
+    """
+
+    host: str
+    process: int
+    bus: str
+    is_amd: bool
+    nccl: int
+    carrier: str
+
+
+def facts(device: int) -> Facts:
+    """Return this rank's facts about a GPU. **Local.**"""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    return Facts(
+        host_name(),
+        os.getpid(),
+        runtime.deviceGetPCIBusId(device),
+        bool(runtime.is_hip),
+        _nccl_version(),
+        config.gpu_carrier(),
+    )
+
+
+def _nccl_version() -> int:
+    try:
+        from cupy.cuda import nccl
+
+        return int(nccl.get_version())
+    except (ImportError, AttributeError):
+        return 0
+
+
+def exchange(host: Backend, mine: Facts) -> Steps:
+    """Return the facts of all ranks, by rank. **Collective.**"""
+    rows = yield from exchange_bytes(host, json.dumps(asdict(mine)).encode(), _FACT_BYTES)
+    return [Facts(**json.loads(row)) for row in rows]
+
+
+def exchange_bytes(host: Backend, mine: bytes, nbytes: int) -> Steps:
+    """Return what each rank brings, of at most `nbytes`, by rank. **Collective.**"""
+    if len(mine) > nbytes:
+        raise CommunicationError(f"{len(mine)} bytes to exchange; expected at most {nbytes}")
+    row: Any = np.zeros(nbytes, np.uint8)
+    row[: len(mine)] = np.frombuffer(mine, np.uint8)
+    rows = np.empty(nbytes * host.size, np.uint8)
+    yield from host.allgather(row, rows, [nbytes] * host.size)
+    return [one.tobytes().rstrip(b"\0") for one in rows.reshape(host.size, nbytes)]

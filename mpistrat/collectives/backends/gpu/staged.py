@@ -1,0 +1,265 @@
+"""Carry arrays on GPUs through the memory of the host: what works between any ranks.
+
+Windows of the arrays are copied to pinned memory, moved or reduced by the backend of the host, and
+copied back. While the host has one window, the GPU copies the next one down and the last one up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mpistrat.collectives.backends.base import Backend, Steps
+from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
+from mpistrat.collectives.backends.gpu.windows import Blocks, Window, windows
+from mpistrat.tables.reduction_ops import Carried, carried, narrow
+from mpistrat.types import Array
+
+__all__ = ["Staged"]
+
+Move: TypeAlias = Callable[[Array, Array, Window], Steps]
+"""A transfer of the host: the memory that is sent, the memory that receives, and the window."""
+
+
+class _Slot:
+    """Pinned memory for one window on its way down, and for one on its way up."""
+
+    def __init__(self, nbytes: int) -> None:
+        import cupy
+
+        self.down, self.up = (
+            np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+            for _ in range(2)
+        )
+        self.copied_down: Any = None
+        self.copied_up: Any = None
+
+
+class Staged:
+    """The carrier by the host's memory; see `Carrier`.
+
+    Parameters
+    ----------
+    host
+        The backend that moves and reduces windows.
+    stream
+        The transfer stream of this rank's GPU.
+    buffer_bytes
+        Size of each of the four pinned buffers; the same on all ranks.
+    """
+
+    name = "staged"
+
+    def __init__(self, host: Backend, stream: TransferStream, buffer_bytes: int) -> None:
+        self._host, self._stream, self._nbytes = host, stream, buffer_bytes
+        self._is_exact = host.capabilities().exact and host.size > 1
+        self._slots: list[_Slot] = []
+
+    def open(self) -> str | None:
+        """See `Carrier.open`."""
+        import cupy
+
+        try:
+            self._slots = [_Slot(self._nbytes) for _ in range(2)]
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            return f"no {4 * self._nbytes} bytes of pinned memory: {error}"
+        return None
+
+    def meet(self) -> Steps:
+        """See `Carrier.meet`: there is nothing."""
+        yield from ()
+
+    def leave(self) -> Steps:
+        """See `Carrier.leave`: there is nothing."""
+        yield from ()
+
+    def abort(self) -> None:
+        """See `Carrier.abort`: they wait on the host."""
+
+    def close(self) -> None:
+        """See `Carrier.close`."""
+        self._slots = []
+
+    # ---------------------------------------------------------------------------- reductions
+
+    def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
+        """See `Carrier.allreduce`."""
+
+        def move(op: str, down: Array, up: Array, _: Window) -> Steps:
+            return self._host.allreduce(down, up, op)
+
+        return self._reduce(Blocks.one(send), recv, op, move)
+
+    def reduce(self, send: Any, recv: Any | None, op: str, root: int) -> Steps:
+        """See `Carrier.reduce`."""
+
+        def move(op: str, down: Array, up: Array, _: Window) -> Steps:
+            return self._host.reduce(down, None if recv is None else up, op, root)
+
+        return self._reduce(Blocks.one(send), recv, op, move)
+
+    def reduce_scatter(self, send: Any, recv: Any, counts: Sequence[int], op: str) -> Steps:
+        """See `Carrier.reduce_scatter`."""
+
+        def move(op: str, down: Array, up: Array, window: Window) -> Steps:
+            return self._host.reduce_scatter(down, up, window.lengths(counts), op)
+
+        return self._reduce(Blocks(send, counts), recv, op, move)
+
+    def _reduce(
+        self, send: Blocks, recv: Any | None, op: str, move: Callable[..., Steps]
+    ) -> Steps:
+        """Reduce as the host's backend can; widen before that, and round after it, on the GPU."""
+        how = carried(op, send.array.dtype, self._is_exact)
+        nans = self._nans(how, send)  # before a transfer in place overwrites them
+        wide = Blocks(send.array.astype(how.dtype, copy=False), send.counts)
+        total: Any = recv
+        if recv is not None and recv.dtype != how.dtype:
+            total = np.empty_like(recv, dtype=how.dtype)
+        yield from self._reduced(wide, total, how.op, move)
+        if nans is not None:
+            anyone = None if recv is None else np.empty_like(recv, dtype=np.uint8)
+            yield from self._reduced(nans, anyone, "max", move)
+            if total is not None and anyone is not None:
+                total[anyone != 0] = np.nan
+        if recv is not None:
+            found = narrow(op, total, recv.dtype, self._host.size, how)
+            if found is not recv:
+                recv[...] = found
+
+    @staticmethod
+    def _nans(how: Carried, send: Blocks) -> Blocks | None:
+        """Return where NaN would be lost, if the host's backend could lose any."""
+        if not (how.watches_nan and send.array.dtype.kind not in "biu"):
+            return None
+        return Blocks(np.isnan(send.array).view(np.uint8), send.counts)
+
+    def _reduced(self, send: Blocks, recv: Any, op: str, move: Callable[..., Steps]) -> Steps:
+        into = None if recv is None else Blocks.one(recv)
+        longest = max(send.counts)
+
+        def moved(down: Array, up: Array, window: Window) -> Steps:
+            return move(op, down, up, window)
+
+        return self._carry(send, into, longest, len(send.counts), moved)
+
+    # ------------------------------------------------------------------------------ movement
+
+    def bcast(self, buffer: Any, root: int) -> Steps:
+        """See `Carrier.bcast`."""
+
+        def move(down: Array, up: Array, _: Window) -> Steps:
+            return self._host.bcast(down if is_root else up, root)
+
+        is_root, mine = self._host.rank == root, Blocks.one(buffer)
+        send, recv = (mine, None) if is_root else (None, mine)
+        return self._carry(send, recv, buffer.size, 1, move)
+
+    def allgather(self, send: Any, recv: Any, counts: Sequence[int]) -> Steps:
+        """See `Carrier.allgather`."""
+
+        def move(down: Array, up: Array, window: Window) -> Steps:
+            return self._host.allgather(down, up, window.lengths(counts))
+
+        blocks = len(counts)
+        return self._carry(Blocks.one(send), Blocks(recv, counts), max(counts), blocks, move)
+
+    def gather(self, send: Any, recv: Any | None, counts: Sequence[int], root: int) -> Steps:
+        """See `Carrier.gather`."""
+
+        def move(down: Array, up: Array, window: Window) -> Steps:
+            mine = None if recv is None else up
+            return self._host.gather(down, mine, window.lengths(counts), root)
+
+        into = None if recv is None else Blocks(recv, counts)
+        return self._carry(Blocks.one(send), into, max(counts), len(counts), move)
+
+    def scatter(self, send: Any | None, recv: Any, counts: Sequence[int], root: int) -> Steps:
+        """See `Carrier.scatter`."""
+
+        def move(down: Array, up: Array, window: Window) -> Steps:
+            mine = None if send is None else down
+            return self._host.scatter(mine, up, window.lengths(counts), root)
+
+        source = None if send is None else Blocks(send, counts)
+        return self._carry(source, Blocks.one(recv), max(counts), len(counts), move)
+
+    def alltoall(
+        self,
+        send: Any,
+        recv: Any,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        longest: int,
+    ) -> Steps:
+        """See `Carrier.alltoall`."""
+
+        def move(down: Array, up: Array, window: Window) -> Steps:
+            sent, received = window.lengths(send_counts), window.lengths(recv_counts)
+            most = min(max(longest - window.start, 0), window.length)
+            return self._host.alltoall(down, up, sent, received, most)
+
+        blocks = self._host.size
+        there, back = Blocks(send, send_counts), Blocks(recv, recv_counts)
+        return self._carry(there, back, longest, blocks, move)
+
+    # ------------------------------------------------------------------------------- windows
+
+    def _carry(
+        self, send: Blocks | None, recv: Blocks | None, longest: int, blocks: int, move: Move
+    ) -> Steps:
+        """Copy each window down, let the host `move` it, and copy what came of it up."""
+        itemsize = (send or recv).array.itemsize  # type: ignore[union-attr]
+        cut = list(windows(longest, itemsize, blocks, self._nbytes))
+        for number, window in enumerate(cut):
+            slot = self._slots[number % 2]
+            if number == 0:
+                self._copy_down(slot, send, window)
+            yield EventRequest(slot.copied_down)
+            if number + 1 < len(cut):  # the next one, meanwhile
+                other = self._slots[(number + 1) % 2]
+                self._copy_down(other, send, cut[number + 1])
+            if slot.copied_up is not None:
+                yield EventRequest(slot.copied_up)
+            down = self._view(slot.down, send, window)
+            up = self._view(slot.up, recv, window)
+            yield from move(down, up, window)
+            if recv is not None:
+                self._copy(recv.pieces(window), up, is_up=True)
+            slot.copied_up = self._stream.record()
+        for slot in self._slots:  # the next transfer writes to it
+            if slot.copied_up is not None:
+                yield EventRequest(slot.copied_up)
+
+    def _copy_down(self, slot: _Slot, send: Blocks | None, window: Window) -> None:
+        if send is not None:
+            self._copy(send.pieces(window), self._view(slot.down, send, window), is_up=False)
+        slot.copied_down = self._stream.record()
+
+    @staticmethod
+    def _view(memory: Array, blocks: Blocks | None, window: Window) -> Array:
+        if blocks is None:
+            return memory[:0]
+        array = blocks.array
+        nbytes = sum(window.lengths(blocks.counts)) * array.itemsize
+        return memory[:nbytes].view(array.dtype)
+
+    @staticmethod
+    def _copy(pieces: list[Any], memory: Array, *, is_up: bool) -> None:
+        """Queue copies between pieces on the GPU and pinned memory, one after the other."""
+        import cupy
+
+        kind = (
+            cupy.cuda.runtime.memcpyHostToDevice
+            if is_up
+            else (cupy.cuda.runtime.memcpyDeviceToHost)
+        )
+        stream, at = cupy.cuda.get_current_stream().ptr, memory.ctypes.data
+        for piece in pieces:
+            there = piece.data.ptr
+            to, source = (there, at) if is_up else (at, there)
+            if piece.nbytes:
+                cupy.cuda.runtime.memcpyAsync(to, source, piece.nbytes, kind, stream)
+            at += piece.nbytes

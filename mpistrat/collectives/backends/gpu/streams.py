@@ -1,0 +1,85 @@
+"""One stream a GPU for all transfers, ordered with the caller's by events.
+
+Nothing here waits for a whole device: work that the caller has queued on the current stream before
+a transfer is done before it, and what the caller queues after it sees its result.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from mpistrat.collectives.backends.base import Request, Steps
+
+__all__ = ["EventRequest", "TransferStream", "transfer_stream"]
+
+
+class EventRequest:
+    """A request that is complete once the work before an event is done."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: Any) -> None:
+        self._event = event
+
+    def Test(self) -> bool:  # noqa: N802 - see Request
+        """Tell whether the event has happened."""
+        return bool(self._event.done)
+
+
+class TransferStream:
+    """The stream on which one GPU copies and reduces for the communicators of this process.
+
+    Parameters
+    ----------
+    device
+        Index of the GPU.
+
+    Attributes
+    ----------
+    stream
+        CuPy's object.
+    """
+
+    def __init__(self, device: int) -> None:
+        import cupy
+
+        self._cuda, self._device = cupy.cuda, cupy.cuda.Device(device)
+        with self._device:
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+
+    def run(self, steps: Steps) -> Steps:
+        """Return `steps` between what the caller has queued, and what it will queue. **Local.**
+
+        Every step begins with this stream as the current one.
+        """
+        caller = self._cuda.get_current_stream()
+        self.stream.wait_event(self._record(caller))
+        while True:
+            try:
+                with self.stream:
+                    request = next(steps)
+            except StopIteration as stop:
+                caller.wait_event(self._record(self.stream))
+                return stop.value
+            yield request
+
+    def done(self) -> Request:
+        """Return a request for the end of all that is queued on this stream now."""
+        return EventRequest(self._record(self.stream))
+
+    def record(self) -> Any:
+        """Return an event that happens once all that is queued on this stream now is done."""
+        return self._record(self.stream)
+
+    def _record(self, stream: Any) -> Any:
+        with self._device:  # another may be the current one, when a communicator is closed
+            event = self._cuda.Event(disable_timing=True)
+            event.record(stream)
+        return event
+
+
+@lru_cache(maxsize=64)
+def transfer_stream(device: int) -> TransferStream:
+    """Return the stream of a GPU."""
+    return TransferStream(device)

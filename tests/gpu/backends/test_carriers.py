@@ -1,0 +1,49 @@
+"""All operations on arrays of GPUs, by each carrier, on a job of three ranks and fewer of them."""
+
+import pytest
+
+from helpers.gpus import device_of_rank, needs_gpus
+from helpers.on_gpu import OnGpu
+from mpistrat.testing.backends.arrays import ArrayCases
+from mpistrat.testing.backends.asynchronous import AsyncCases
+from mpistrat.testing.backends.conformance import job_communicator, run_body
+from mpistrat.testing.backends.movement import MovementCases
+from mpistrat.testing.backends.reductions import ReductionCases
+from mpistrat.testing.backends.samples import DTYPES, DTYPES_BY_SIZE
+from mpistrat.testing.placement import with_all
+
+# All sizes, dtypes and pairs of them where the tests repeat others.
+SIZES = (1, 2, 3) if with_all() else (1, 3)
+REDUCED = DTYPES if with_all() else ("bool", "int32", "bfloat16", "float64", "complex64")
+MOVED = DTYPES_BY_SIZE if with_all() else ("bool", "bfloat16", "float64")
+
+
+class CarrierCases(ReductionCases, MovementCases, ArrayCases, AsyncCases):
+    sizes, dtypes, moved_dtypes = SIZES, REDUCED, MOVED
+    carrier = "auto"
+    is_shared = True  # whether all ranks use one GPU
+
+    def run(self, size, body):
+        needs_gpus(1 if self.is_shared else size)
+        with job_communicator(size) as comm, pytest.MonkeyPatch.context() as patch:
+            if comm is not None:
+                patch.setenv("MPISTRAT_GPU_CARRIER", self.carrier)
+                device = 0 if self.is_shared else device_of_rank(comm.rank)
+                run_body(comm, "auto", lambda own: body(OnGpu(own, device)))
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=60)  # kernels are compiled on their first use
+class TestStaged(CarrierCases):
+    carrier = "staged"
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=60)  # kernels are compiled on their first use
+class TestPeerMemory(CarrierCases):
+    carrier = "peer_memory"
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=60)  # kernels are compiled on their first use
+class TestNccl(CarrierCases):
+    sizes, dtypes, moved_dtypes = SIZES[1:], REDUCED, MOVED
+    carrier = "nccl"
+    is_shared = False
