@@ -1,6 +1,6 @@
 """Each test compares something: a function without an assertion could not fail.
 
-A test may leave the comparison to a helper of its own file, of tests/helpers or of
+A test may leave the comparison to a helper of its own file, of tests/helpers, of tests/gpu or of
 mpistrat/testing that asserts, or to what is called ``check...`` and raises.
 """
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PATHS = {"helpers": ROOT / "tests", "mpistrat.testing": ROOT}  # where helpers are imported from
+# Where helpers are imported from.
+PATHS = {"helpers": ROOT / "tests", "gpu": ROOT / "tests", "mpistrat.testing": ROOT}
 FOLDERS = [ROOT / "tests", ROOT / "mpistrat" / "testing"]
 FILES = sorted({file for folder in FOLDERS for file in folder.rglob("*.py")})
 ASSERTIONS = {"raises", "warns", "deprecated_call", "fail"}  # of pytest

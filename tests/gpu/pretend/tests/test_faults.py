@@ -7,44 +7,42 @@ from pathlib import Path
 
 import pytest
 
-from gpu.pretend.tests import runtime_job
+from gpu.pretend.tests.runtime_job import outcome, run, started, why_not
 
-pytestmark = pytest.mark.skipif(
-    runtime_job.why_not() is not None, reason=str(runtime_job.why_not())
-)
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 PLACE = r"illegal access at address 0x[0-9a-f]+ by thread \(0, 0, 0\) of block \(0, 0, 0\)"
 
 
 @pytest.mark.parametrize("function", ["past_an_end", "freed_memory", "memory_of_the_host"])
 def test_wrong_addresses(function):
     """The device ends, and its process says which thread it was."""
-    assert re.search(PLACE, runtime_job.run(f"faults.{function}"))
+    assert re.search(PLACE, run(f"faults.{function}"))
 
 
 @pytest.mark.parametrize("function", ["memory_of_another_device", "peer_access_ends"])
 def test_memory_of_another_device(function):
-    assert re.search(PLACE, runtime_job.run(f"faults.{function}", PRETEND_GPUS="2"))
+    assert re.search(PLACE, run(f"faults.{function}", PRETEND_GPUS="2"))
 
 
 def test_different_barriers():
-    runtime_job.run("faults.different_barriers")
+    run("faults.different_barriers")
 
 
 def test_a_device_is_lost():
-    runtime_job.run("faults.lost", PRETEND_LOST="0:3")
+    run("faults.lost", PRETEND_LOST="0:3")
 
 
 def test_forked_children():
-    runtime_job.run("faults.forks")
+    run("faults.forks")
 
 
 def test_signals():
-    runtime_job.run("faults.signals_are_for_this_process")
+    run("faults.signals_are_for_this_process")
 
 
 def test_a_device_ends_with_its_process():
     """Also when that is killed in the middle of a kernel."""
-    with runtime_job.started("faults.waits_to_be_killed") as process:
+    with started("faults.waits_to_be_killed") as process:
         try:
             words = process.stdout.readline().split()
         finally:
@@ -67,7 +65,7 @@ def _runs(process):
 
 def test_missing_functions():
     """They end the process by their name, or are an error of CuPy's."""
-    code, output = runtime_job.outcome("faults.missing_function")
+    code, output = outcome("faults.missing_function")
     assert code == -signal.SIGABRT
     assert "hipStreamBeginCapture does not exist here" in output
-    runtime_job.run("faults.missing_function", PRETEND_MISSING="error")
+    run("faults.missing_function", PRETEND_MISSING="error")

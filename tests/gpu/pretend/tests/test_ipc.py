@@ -2,36 +2,34 @@
 
 import pytest
 
-from gpu.pretend.tests import runtime_job
+from gpu.pretend.tests.runtime_job import run, why_not
 
-pytestmark = pytest.mark.skipif(
-    runtime_job.why_not() is not None, reason=str(runtime_job.why_not())
-)
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
 def test_memory():
     functions = "memory_of_another_process,short_allocations_share_a_handle"
     # On a device that the processes share peers do not matter.
-    runtime_job.run(f"sharing.{functions}", PRETEND_NO_PEERS="1")
+    run(f"sharing.{functions}", PRETEND_NO_PEERS="1")
 
 
 def test_memory_of_another_gpu():
-    runtime_job.run("sharing.memory_of_another_process", PRETEND_SEPARATE="1")
+    run("sharing.memory_of_another_process", PRETEND_SEPARATE="1")
     without = {"PRETEND_SEPARATE": "1", "PRETEND_NO_PEERS": "1"}
-    runtime_job.run("sharing.no_access_to_another_gpu", **without)
+    run("sharing.no_access_to_another_gpu", **without)
 
 
 def test_events():
-    runtime_job.run("sharing.events_of_another_process")
+    run("sharing.events_of_another_process")
 
 
 def test_kernels_of_two_processes():
-    runtime_job.run("sharing.kernels_overlap")
-    runtime_job.run("sharing.kernels_never_overlap", PRETEND_EXCLUSIVE="1")
+    run("sharing.kernels_overlap")
+    run("sharing.kernels_never_overlap", PRETEND_EXCLUSIVE="1")
     separate = {"PRETEND_EXCLUSIVE": "1", "PRETEND_SEPARATE": "1"}
-    runtime_job.run("sharing.kernels_overlap", **separate)
+    run("sharing.kernels_overlap", **separate)
 
 
 def test_physical_devices():
-    runtime_job.run("sharing.one_gpu_for_all")
-    runtime_job.run("sharing.a_gpu_for_each", PRETEND_SEPARATE="1")
+    run("sharing.one_gpu_for_all")
+    run("sharing.a_gpu_for_each", PRETEND_SEPARATE="1")

@@ -4,37 +4,35 @@ import signal
 
 import pytest
 
-from gpu.pretend.tests import runtime_job
+from gpu.pretend.tests.runtime_job import outcome, run, why_not
 
-pytestmark = pytest.mark.skipif(
-    runtime_job.why_not() is not None, reason=str(runtime_job.why_not())
-)
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
 def test_contents():
-    runtime_job.run("memory.fresh_memory_is_rubbish,freed_memory_changes")
+    run("memory.fresh_memory_is_rubbish,freed_memory_changes")
 
 
 def test_copies_are_checked():
-    runtime_job.run("memory.copies_stay_in_allocations,directions_are_checked")
+    run("memory.copies_stay_in_allocations,directions_are_checked")
 
 
 def test_pinned_and_managed_memory():
     functions = "pinned_memory_is_read_late,kernels_use_pinned_memory,kinds_of_pointers"
-    runtime_job.run(f"memory.{functions}")
+    run(f"memory.{functions}")
 
 
 def test_memory_ends():
-    runtime_job.run("memory.memory_ends", PRETEND_MIB="16")
+    run("memory.memory_ends", PRETEND_MIB="16")
 
 
 def test_the_pool_gives_back():
-    runtime_job.run("memory.the_pool_gives_back")
+    run("memory.the_pool_gives_back")
 
 
 @pytest.mark.parametrize("access", ["reads", "writes"])
 def test_the_host_cannot_reach_memory_of_a_device(access):
-    code, output = runtime_job.outcome(f"memory.the_host_{access}")
+    code, output = outcome(f"memory.the_host_{access}")
     assert "before" in output
     assert "is done" not in output
     assert code == -signal.SIGSEGV, output

@@ -8,81 +8,81 @@ from pathlib import Path
 
 import pytest
 
-from gpu.pretend.tests import nccl_job
+from gpu.pretend.tests.nccl_job import run, why_not
 
-pytestmark = pytest.mark.skipif(nccl_job.why_not() is not None, reason=str(nccl_job.why_not()))
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_values_of_all_dtypes(ranks):
-    nccl_job.run("collectives.all_reduce,reduce_and_broadcast,gather_and_scatter", ranks)
+    run("collectives.all_reduce,reduce_and_broadcast,gather_and_scatter", ranks)
 
 
 def test_collectives():
-    nccl_job.run("collectives.rounding,ordered_on_streams,two_streams,empty", 3)
+    run("collectives.rounding,ordered_on_streams,two_streams,empty", 3)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_groups(ranks):
-    nccl_job.run("messages.ring,all_to_all,nested_groups,streams_of_a_group", ranks)
+    run("messages.ring,all_to_all,nested_groups,streams_of_a_group", ranks)
 
 
 def test_messages():
-    nccl_job.run("messages.in_order,without_group", 3)
+    run("messages.in_order,without_group", 3)
 
 
 def test_membership():
-    nccl_job.run("membership.queries,split,several,lonely,end,one_id_once,same_rank", 3)
+    run("membership.queries,split,several,lonely,end,one_id_once,same_rank", 3)
 
 
 def test_without_blocking():
-    nccl_job.run("membership.without_blocking", 3)
+    run("membership.without_blocking", 3)
 
 
 def test_ranks_share_a_device():
-    nccl_job.run("membership.same_device", 2, PRETEND_SEPARATE="0")
+    run("membership.same_device", 2, PRETEND_SEPARATE="0")
     shared = {"PRETEND_SEPARATE": "0", "NCCL_MULTI_RANK_GPU_ENABLE": "1"}
-    nccl_job.run("membership.queries", 2, **shared)
+    run("membership.queries", 2, **shared)
 
 
 def test_one_process_drives_all_devices():
-    nccl_job.run("membership.all_devices", 1, PRETEND_GPUS="3")
+    run("membership.all_devices", 1, PRETEND_GPUS="3")
 
 
 def test_other_devices():
     """The second device of each process, memory and streams as well."""
-    nccl_job.run("messages.ring", 2, PRETEND_GPUS="2", ON_DEVICE="1")
+    run("messages.ring", 2, PRETEND_GPUS="2", ON_DEVICE="1")
 
 
 def test_wrong_memory():
-    nccl_job.run("mistakes.wrong_memory", 2)
+    run("mistakes.wrong_memory", 2)
 
 
 def test_mistakes():
-    nccl_job.run("mistakes.wrong_numbers,left_early", 2)
+    run("mistakes.wrong_numbers,left_early", 2)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_different_calls_are_errors_on_all_ranks(ranks):
-    output = nccl_job.run("mistakes.different", ranks)
+    output = run("mistakes.different", ranks)
     found = re.findall(r"rank (\d) of \d: (the ranks|messages|deadlock)", output)
     assert {rank for rank, _ in found} == {str(rank) for rank in range(ranks)}
     assert {what for _, what in found} == {"the ranks", "messages", "deadlock"}
 
 
 def test_different_calls_hang_as_on_hardware():
-    output = nccl_job.run("mistakes.different_hangs", 2, PRETEND_NCCL_HANG="1")
+    output = run("mistakes.different_hangs", 2, PRETEND_NCCL_HANG="1")
     assert "would hang" not in output
 
 
 def test_a_peer_aborts():
-    nccl_job.run("mistakes.peer_aborts", 3)
+    run("mistakes.peer_aborts", 3)
 
 
 @pytest.mark.parametrize("hangs", [{}, {"PRETEND_NCCL_HANG": "1"}], ids=["told", "hangs"])
 def test_a_peer_dies(hangs):
     before = _shared_memory()
-    nccl_job.run("mistakes.peer_dies", 2, **hangs)
+    run("mistakes.peer_dies", 2, **hangs)
     assert _shared_memory() <= before
 
 

@@ -4,41 +4,39 @@ import signal
 
 import pytest
 
-from gpu.pretend.tests import runtime_job
+from gpu.pretend.tests.runtime_job import outcome, run, why_not
 
-pytestmark = pytest.mark.skipif(
-    runtime_job.why_not() is not None, reason=str(runtime_job.why_not())
-)
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
 def test_order():
-    runtime_job.run("streams.blocking_streams_and_the_default_one,work_is_done_in_order")
+    run("streams.blocking_streams_and_the_default_one,work_is_done_in_order")
 
 
 def test_events():
-    runtime_job.run("streams.events_order_streams,times_of_events")
+    run("streams.events_order_streams,times_of_events")
 
 
 def test_what_waits_for_queued_work():
-    runtime_job.run("streams.destroyed_streams_finish,free_waits")
+    run("streams.destroyed_streams_finish,free_waits")
 
 
 def test_launches():
-    runtime_job.run("streams.arguments_are_read_at_the_call,impossible_launches")
+    run("streams.arguments_are_read_at_the_call,impossible_launches")
 
 
 def test_wrong_handles():
-    runtime_job.run("streams.wrong_handles")
+    run("streams.wrong_handles")
 
 
 def test_late_work():
-    runtime_job.run("streams.work_is_late", PRETEND_LATE_MS="50")
+    run("streams.work_is_late", PRETEND_LATE_MS="50")
     functions = "many_streams,events_order_streams,work_is_done_in_order"
-    runtime_job.run(f"streams.{functions}", PRETEND_LATE_MS="0-3")
+    run(f"streams.{functions}", PRETEND_LATE_MS="0-3")
 
 
 @pytest.mark.parametrize("value", ["x", "3-1", "-1", "1-2-3"])
 def test_a_wrong_setting_is_named(value):
-    code, output = runtime_job.outcome("streams.wrong_handles", PRETEND_LATE_MS=value)
+    code, output = outcome("streams.wrong_handles", PRETEND_LATE_MS=value)
     assert code == -signal.SIGABRT
     assert f"PRETEND_LATE_MS={value}: expected milliseconds" in output

@@ -9,7 +9,7 @@ import pytest
 
 from gpu.pretend import build, check
 from gpu.pretend.elf import Dynamic, Symbol, dynamic
-from gpu.pretend.tests import runtime_job
+from gpu.pretend.tests.runtime_job import why_not
 
 pytestmark = pytest.mark.skipif(build.why_not() is not None, reason=str(build.why_not()))
 
@@ -19,7 +19,7 @@ def folder():
     return build.build()
 
 
-@pytest.mark.skipif(runtime_job.why_not() is not None, reason=str(runtime_job.why_not()))
+@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_an_installed_cupy_finds_everything(folder):
     modules = check.modules_in(Path(sysconfig.get_path("platlib")))
     assert len(check.wanted(modules)["libamdhip64.so.7"]) > 50
