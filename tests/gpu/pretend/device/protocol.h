@@ -14,6 +14,9 @@ enum class Task : uint32_t {
   kLoad,      // load a module (the file); answers its number
   kUnload,    // source: the module
   kFunction,  // source: the module, name; answers the entry and the sizes of the arguments
+  kShare,     // source: the module, whose variables move to the file; answers where they were
+              // (value) and the bytes (sizes[0])
+  kVariable,  // source: the module, name; answers where it is (value) and the bytes (sizes[0])
   kLaunch,    // source: the entry, grid, block, nbytes: shared memory, arguments
 };
 

@@ -53,6 +53,12 @@ void perform(const Request& request, int file, Answer* answer) {
     case Task::kFunction:
       find_function(request, answer);
       break;
+    case Task::kShare:
+      share_variables(request, file, answer);
+      break;
+    case Task::kVariable:
+      find_variable(request, answer);
+      break;
     case Task::kLaunch:
       launch(request, answer);
       break;

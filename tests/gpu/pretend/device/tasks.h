@@ -12,6 +12,8 @@ void map_file(const Request& request, int file, Answer* answer);
 void load_module(int file, Answer* answer);
 void unload_module(const Request& request, Answer* answer);
 void find_function(const Request& request, Answer* answer);
+void share_variables(const Request& request, int file, Answer* answer);
+void find_variable(const Request& request, Answer* answer);
 void launch(const Request& request, Answer* answer);
 
 }  // namespace pretend

@@ -31,7 +31,7 @@ hipError_t give_back(void* address, bool is_imported) {
   if (!address) return hipSuccess;
   if (pretend::is_forked()) return remember(hipErrorNotInitialized);
   const auto found = pretend::find_allocation(address);
-  if (!found) return remember(hipErrorInvalidValue);
+  if (!found || found->mapping->kind == Kind::kVariables) return remember(hipErrorInvalidValue);
   const int device = found->mapping->device;
   pretend::wait_for_device(device);
   pretend::trace("release %p", address);

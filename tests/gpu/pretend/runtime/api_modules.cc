@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "runtime/errors.h"
+#include "runtime/memory.h"
+#include "runtime/module.h"
 #include "runtime/settings.h"
 #include "runtime/streams.h"
 
@@ -17,6 +19,7 @@ namespace {
 using pretend::Answer;
 using pretend::Connection;
 using pretend::Device;
+using pretend::Module;
 using pretend::remember;
 using pretend::Request;
 using pretend::Task;
@@ -25,10 +28,6 @@ constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxRows = 65536;  // of a grid, in y and z
 constexpr unsigned kMaxShared = 64 << 10;
 
-struct Module {
-  Device* device;
-  uint64_t number;  // in the device's process
-};
 struct Function {
   Device* device;
   uint64_t entry;
@@ -56,16 +55,6 @@ int file_of(const void* image) {
     done += static_cast<uint64_t>(more);
   }
   return file;
-}
-
-hipError_t ask(Task task, const Module& module, const char* name, Answer* answer) {
-  Request request = pretend::request_for(task);
-  request.source = module.number;
-  if (std::strlen(name) >= sizeof request.name) return hipErrorNotFound;
-  std::strcpy(request.name, name);
-  request.data_bytes = static_cast<uint32_t>(std::strlen(name) + 1);
-  const hipError_t error = module.device->control().perform(request, answer);
-  return error ? error : pretend::from_errno(answer->status);
 }
 
 // Copy the arguments, which are read when the call is made, as on a GPU.
@@ -96,7 +85,7 @@ HIP_API hipError_t hipModuleLoadData(hipModule_t* out, const void* image) {
   close(file);
   if (error) return remember(error);
   if (answer.status) return remember(pretend::from_errno(answer.status));
-  *out = reinterpret_cast<hipModule_t>(new Module{device, answer.value});
+  *out = reinterpret_cast<hipModule_t>(new Module{device, answer.value, nullptr, 0, 0});
   return hipSuccess;
 }
 HIP_API hipError_t hipModuleLoad(hipModule_t* out, const char* path) {
@@ -114,6 +103,7 @@ HIP_API hipError_t hipModuleUnload(hipModule_t handle) {
   pretend::wait_for_device(module->device->index());
   Request request = pretend::request_for(Task::kUnload);
   request.source = module->number;
+  if (module->variables) pretend::release(module->variables, false);
   module->device->control().perform(request);  // nothing is left to unload on a lost device
   delete module;
   return hipSuccess;
@@ -121,7 +111,8 @@ HIP_API hipError_t hipModuleUnload(hipModule_t handle) {
 HIP_API hipError_t hipModuleGetFunction(hipFunction_t* out, hipModule_t handle, const char* name) {
   const Module& module = *reinterpret_cast<Module*>(handle);
   Answer answer;
-  if (const hipError_t error = ask(Task::kFunction, module, name, &answer)) return remember(error);
+  if (const hipError_t error = pretend::ask(Task::kFunction, module, name, &answer))
+    return remember(error);
   auto* const function = new Function{module.device, answer.value, name, {}};
   function->sizes.assign(answer.sizes, answer.sizes + answer.num_sizes);
   *out = reinterpret_cast<hipFunction_t>(function);

@@ -10,7 +10,7 @@
 
 namespace pretend {
 
-enum class Kind { kDevice, kImported, kPinned, kManaged };
+enum class Kind { kDevice, kImported, kVariables, kPinned, kManaged };
 
 // A file mapped at one address in this process and in those of some devices.
 struct Mapping {
@@ -30,7 +30,7 @@ struct Allocation {
   std::shared_ptr<Mapping> mapping;
 
   bool is_on_device() const {
-    return mapping->kind == Kind::kDevice || mapping->kind == Kind::kImported;
+    return mapping->kind != Kind::kPinned && mapping->kind != Kind::kManaged;
   }
   bool is_managed() const { return mapping->kind == Kind::kManaged; }
 };

@@ -22,6 +22,10 @@ def test_pinned_and_managed_memory():
     run(f"memory.{functions}")
 
 
+def test_variables_of_modules():
+    run("memory.variables_of_modules")
+
+
 def test_memory_ends():
     run("memory.memory_ends", PRETEND_MIB="16")
 

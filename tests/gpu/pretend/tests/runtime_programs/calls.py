@@ -34,6 +34,11 @@ extern "C" __global__ void meet_at_two_places(int* at) {
     at[0] = 2;
   }
 }
+__device__ int table[3] = {1, 2, 3};
+__constant__ int factor = 10;
+extern "C" __global__ void look_up(int* found) {
+  for (int i = 0; i < 3; ++i) found[i] = factor * table[i]++;
+}
 // How many kernels are here at a time, looked at for a while.
 extern "C" __global__ void count_together(int* inside, int* most) {
   atomicAdd(inside, 1);

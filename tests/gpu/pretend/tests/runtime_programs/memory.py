@@ -8,6 +8,7 @@ from calls import (
     HIP,
     MIB,
     RUBBISH,
+    SOURCE,
     Hold,
     launch,
     pointer,
@@ -170,6 +171,25 @@ def the_pool_gives_back() -> None:
     assert (pool.used_bytes(), pool.total_bytes()) == (0, 4 * MIB)
     pool.free_all_blocks()
     assert runtime.memGetInfo()[0] == before
+
+
+def variables_of_modules() -> None:
+    """The host copies them; kernels see that, and keep what they write."""
+    module, found = cupy.RawModule(code=SOURCE), cupy.empty(3, cupy.int32)
+    table = cupy.ndarray(3, cupy.int32, module.get_global("table"))
+    factor = cupy.ndarray((), cupy.int32, module.get_global("factor"))
+    assert (table.get().tolist(), int(factor)) == ([1, 2, 3], 10)
+    for expected in ([10, 20, 30], [20, 30, 40]):
+        module.get_function("look_up")((1,), (1,), (found,))
+        assert found.get().tolist() == expected
+    table[:] = cupy.arange(3, dtype=cupy.int32)
+    factor.fill(2)
+    module.get_function("look_up")((1,), (1,), (found,))
+    assert (found.get().tolist(), table.get().tolist()) == ([0, 2, 4], [1, 2, 3])
+    with refused("hipErrorNotFound"):
+        module.get_global("unknown")
+    with refused("hipErrorInvalidValue"):
+        runtime.free(table.data.ptr)
 
 
 def the_host_reads() -> None:
