@@ -39,7 +39,7 @@ class Slabs:
 
     def __init__(self, host: Backend, everyone: Sequence[Facts], nbytes: int) -> None:
         self._host, self._everyone = host, everyone
-        self.nbytes = max(nbytes, _LEAST_BYTES)
+        self.nbytes = nbytes
         self.pointers: list[int] = []
         self._mine = 0
         self._opened: list[int] = []
@@ -48,7 +48,7 @@ class Slabs:
         """Allocate this rank's slab; return why that failed, or None. **Local.**"""
         runtime = _runtime()
         try:
-            self._mine = runtime.malloc(self.nbytes)
+            self._mine = runtime.malloc(max(self.nbytes, _LEAST_BYTES))
         except runtime.CUDARuntimeError as error:
             return f"no {self.nbytes} bytes of the GPU's memory: {error}"
         return None
