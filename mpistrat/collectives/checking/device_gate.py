@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from mpistrat import config
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.base import Request, Steps
 from mpistrat.collectives.backends.gpu.backend import GpuBackend
@@ -110,6 +111,7 @@ def gate_for(gate: Gate, array: Any) -> GateOfCall:
     """Return the gate for a call with arrays like `array`, as `as_operand` returns them."""
     if isinstance(array, np.ndarray):
         return gate
+    config.gpu_carrier()  # a wrong one is refused before the first message
     if gate.device_backend is None:
         gate.device_backend = GpuBackend(gate.backend)
         gate.health.on_break = gate.device_backend.abort
