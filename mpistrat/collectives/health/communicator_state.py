@@ -32,7 +32,8 @@ class Health:
     uid
         A number that this communicator has on all its ranks, and no other one; 0 until agreed.
     on_break
-        What ends transfers that the host cannot end by leaving them, or None.
+        What ends transfers that the host cannot end by leaving them, or None. It is not called
+        in a forked child, which has none.
     is_open
         Whether calls may begin: neither closed nor closing nor broken.
     """
@@ -60,8 +61,6 @@ class Health:
     def broken(self, reason: str) -> None:
         self._broken = reason
         self._shut()
-        if self.on_break is not None:
-            self.on_break()
 
     @property
     def closed(self) -> bool:
@@ -127,3 +126,5 @@ class Health:
             self.peers.say_broken(error, self.call_log.sequence - 1)
             self.call_log.recorder.end(is_done=False)
             self.call_log.show_last_calls()
+            if self.on_break is not None:  # last: the peers wait for the news
+                self.on_break()

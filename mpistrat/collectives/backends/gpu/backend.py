@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat import config
+from mpistrat.collectives.arrays.on_device import on_gpu, run_on
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
 from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.gpu.carrier import Carrier
@@ -122,18 +123,20 @@ class GpuBackend:
 
     def leave(self) -> Steps:
         """Let go of what belongs to the other ranks: this one is about to close. **Local.**"""
-        for carrier in self._carriers.values():
-            yield from carrier.leave()
+        for devices, carrier in self._carriers.items():
+            yield from run_on(devices[self.rank], carrier.leave())
 
     def abort(self) -> None:
         """Give up the transfers under way: the communicator is broken. **Local.**"""
-        for carrier in self._carriers.values():
-            carrier.abort()
+        for devices, carrier in self._carriers.items():
+            _abort(carrier, devices[self.rank])
 
     def close(self) -> None:
         """Free all memory, once all ranks have left. **Local.**"""
         while self._carriers:
-            self._carriers.popitem()[1].close()
+            devices, carrier = self._carriers.popitem()
+            with on_gpu(devices[self.rank]):
+                carrier.close()
 
     # ------------------------------------------------------------------------------ carriers
 
@@ -186,3 +189,12 @@ class GpuBackend:
             rest = self._make(choose_rest(everyone), stream, everyone)
             return Nccl(self._host, stream, self.devices[self.rank], rest)
         return Staged(self._host, stream, config.GPU_BUFFER_BYTES)
+
+
+def _abort(carrier: Carrier, device: int) -> None:
+    try:
+        with on_gpu(device):
+            carrier.abort()
+    except Exception as error:  # noqa: BLE001 - what broke it is told, not what follows
+        text = f"transfers by {carrier.name!r} cannot be given up: {error}"
+        warn_once(_LOG, f"abort {carrier.name}", text)

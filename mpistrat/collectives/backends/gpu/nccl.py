@@ -13,6 +13,7 @@ gets the same bits. Half types are widened to float32 and rounded once: that mov
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -22,14 +23,14 @@ import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.carrier import Carrier
-from mpistrat.collectives.backends.gpu.streams import TransferStream
+from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
 from mpistrat.errors import CommunicationError
-from mpistrat.system.log import get_logger
+from mpistrat.types import Array
 
 __all__ = ["Nccl"]
 
-_LOG = get_logger(__name__)
 _ID_BYTES = 128
+_FIND_LOST_S = 2.0
 _OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
 _HALVES = ("float16", "bfloat16")
 _DTYPES = {
@@ -42,15 +43,31 @@ _BOOL_OPS = {"sum": "max", "or": "max", "max": "max", "prod": "min", "and": "min
 
 
 class _Request:
-    """Complete once NCCL's work is done; raises what NCCL has found out meanwhile."""
+    """Complete once NCCL's work is done; raises what NCCL has found out meanwhile.
 
-    def __init__(self, comm: Any, event: Any) -> None:
-        self._comm, self._event = comm, event
+    It does so after a moment: NCCL notices at once that some rank is lost, but not which one,
+    which whoever waits for this finds out meanwhile (health/peers.py).
+    """
+
+    def __init__(self, comm: Any, event: Any, error: Exception | None = None) -> None:
+        self._comm, self._event = comm, EventRequest(event)
+        self._error, self._since = error, time.monotonic()
 
     def Test(self) -> bool:  # noqa: N802 - see Request
-        with _translated():
-            self._comm.check_async_error()
-            return bool(self._event.done)
+        from cupy.cuda import nccl
+
+        if self._error is None:
+            try:
+                self._comm.check_async_error()
+                return self._event.Test()
+            except nccl.NcclError as error:
+                self._error, self._since = error, time.monotonic()
+        if time.monotonic() - self._since < _FIND_LOST_S:
+            return False
+        raise CommunicationError(
+            f"NCCL: {self._error}; NCCL_DEBUG=INFO shows more, MPISTRAT_GPU_CARRIER=staged does"
+            " without"
+        ) from self._error
 
 
 class _Making:
@@ -118,11 +135,14 @@ class Nccl:
 
         reason = yield from self._rest.meet()
         size, rank = self._host.size, self._host.rank
-        word = np.zeros(_ID_BYTES, np.uint8)
+        word = np.zeros(_ID_BYTES + 1, np.uint8)  # the last one: how CuPy has it
         if rank == 0:
-            word[:] = np.frombuffer(_as_bytes(nccl.get_unique_id()), np.uint8)
+            # Only here: NCCL begins to listen for ranks at each of its ids.
+            reason = _get_id(word) or reason
         yield from self._host.bcast(word, 0)
-        name = _as_id(word.tobytes(), nccl.get_unique_id())
+        if not word.any():
+            return reason or "rank 0 got no id from NCCL"
+        name = _as_id(word)
         making = _Making(lambda: nccl.NcclCommunicator(size, name, rank), self._device)
         yield making
         self._comm = making.comm
@@ -274,9 +294,14 @@ class Nccl:
     def _run(self, call: Callable[[int], None]) -> Steps:
         if self._comm is None:
             raise CommunicationError("NCCL's communicator was given up; make a new strategy")
-        with _translated():
+        from cupy.cuda import nccl
+
+        failed = None
+        try:
             call(self._stream.stream.ptr)
-        yield _Request(self._comm, self._stream.record())
+        except nccl.NcclError as error:
+            failed = error
+        yield _Request(self._comm, self._stream.record(), failed)
 
 
 class _Reduction:
@@ -331,16 +356,28 @@ def _pieces(array: Any, counts: Sequence[int]) -> list[Any]:
     return [array[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
-def _as_bytes(name: Any) -> bytes:
-    """Return NCCL's id as bytes: CuPy 14 has bytes, versions before it a tuple of numbers."""
-    return name if isinstance(name, bytes) else bytes(one & 255 for one in name)
+_BYTES, _TUPLE = 1, 2  # CuPy 14 has ids as bytes, versions before it as tuples of numbers
 
 
-def _as_id(data: bytes, like: Any) -> Any:
-    """Return the id as this rank's CuPy has it."""
-    if isinstance(like, bytes):
-        return data
-    return tuple(np.frombuffer(data, np.int8).tolist())
+def _get_id(word: Array) -> str | None:
+    """Write an id of NCCL, and how CuPy has it; return why there is none, or None. **Local.**"""
+    from cupy.cuda import nccl
+
+    try:
+        name = nccl.get_unique_id()
+    except nccl.NcclError as error:
+        return f"NCCL gives no id: {error}"
+    is_bytes = isinstance(name, bytes)
+    data = name if is_bytes else bytes(one & 255 for one in name)
+    word[:_ID_BYTES] = np.frombuffer(data, np.uint8)
+    word[_ID_BYTES] = _BYTES if is_bytes else _TUPLE
+    return None
+
+
+def _as_id(word: Array) -> Any:
+    """Return the id as CuPy has it."""
+    data = word[:_ID_BYTES]
+    return data.tobytes() if word[_ID_BYTES] == _BYTES else tuple(data.view(np.int8).tolist())
 
 
 @contextmanager
@@ -352,15 +389,3 @@ def _group() -> Any:
         yield
     finally:
         nccl.groupEnd()
-
-
-@contextmanager
-def _translated() -> Any:
-    from cupy.cuda import nccl
-
-    try:
-        yield
-    except nccl.NcclError as error:
-        raise CommunicationError(
-            f"NCCL: {error}; NCCL_DEBUG=INFO shows more, MPISTRAT_GPU_CARRIER=staged does without"
-        ) from error

@@ -6,12 +6,16 @@ a transfer is done before it, and what the caller queues after it sees its resul
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from mpistrat.collectives.backends.base import Request, Steps
 
 __all__ = ["EventRequest", "TransferStream", "transfer_stream"]
+
+
+_SUCCESS, _NOT_READY = 0, 600  # of CUDA and of HIP
 
 
 class EventRequest:
@@ -23,8 +27,14 @@ class EventRequest:
         self._event = event
 
     def Test(self) -> bool:  # noqa: N802 - see Request
-        """Tell whether the event has happened."""
-        return bool(self._event.done)
+        """Tell whether the event has happened; raise what went wrong on the GPU before it."""
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        status = runtime.eventQuery(self._event.ptr)
+        if status in (_SUCCESS, _NOT_READY):
+            return bool(status == _SUCCESS)
+        raise runtime.CUDARuntimeError(status)  # `event.done` says no more than False
 
 
 class TransferStream:
@@ -62,6 +72,12 @@ class TransferStream:
             except StopIteration as stop:
                 caller.wait_event(self._record(self.stream))
                 return stop.value
+            except BaseException:
+                # What is under way may still write to memory that the caller frees now, and uses
+                # again on its own stream. A GPU that is lost writes no more.
+                with suppress(self._cuda.runtime.CUDARuntimeError):
+                    caller.wait_event(self._record(self.stream))
+                raise
             yield request
 
     def done(self) -> Request:

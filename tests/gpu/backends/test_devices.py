@@ -1,0 +1,66 @@
+"""Where the GPUs of the ranks are: one each, some that share one, others from call to call."""
+
+import numpy as np
+import pytest
+
+from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
+from helpers.gpus import needs_gpus
+
+
+def assert_sums(comm, cupy):
+    mine = cupy.arange(1000, dtype=np.float32) + comm.rank
+    want = np.arange(1000, dtype=np.float32) * comm.size + sum(range(comm.size))
+    for total in (comm.allreduce(mine), comm.allreduce_many([mine, mine])[1]):
+        assert total.device == mine.device
+        assert (total.get() == want).all()
+    everyone = comm.allgather(mine[:1])
+    assert everyone.device == mine.device
+    assert everyone.get().tolist() == list(range(comm.size))
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=40)
+@pytest.mark.parametrize("carrier", [*CARRIERS, "auto"])
+def test_ranks_with_a_gpu_each(carrier):
+    needs_gpus(3)
+    from mpi4py import MPI
+
+    with communicator_on_gpus(carrier, MPI.COMM_WORLD.rank) as (comm, cupy):
+        assert_sums(comm, cupy)
+
+
+@pytest.mark.mpi(ranks=4, timeout_s=40)
+@pytest.mark.parametrize("carrier", ["staged", "peer_memory", "auto"])
+def test_two_ranks_on_each_of_two_gpus(carrier):
+    needs_gpus(2)
+    from mpi4py import MPI
+
+    with communicator_on_gpus(carrier, MPI.COMM_WORLD.rank // 2) as (comm, cupy):
+        assert_sums(comm, cupy)
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.parametrize("carrier", [*CARRIERS, "auto"])
+def test_gpus_change_from_call_to_call(carrier):
+    needs_gpus(3)
+    with communicator_on_gpus(carrier, 0) as (comm, cupy):
+        for shift in (0, 1, 0, 2):
+            with cupy.cuda.Device((comm.rank + shift) % 3):
+                assert_sums(comm, cupy)
+            if carrier == "auto":  # all on one GPU: by another carrier
+                with cupy.cuda.Device(shift):
+                    assert_sums(comm, cupy)
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_arrays_on_a_gpu_that_is_not_the_current_one(carrier):
+    needs_gpus(3)
+    with communicator_on_gpus(carrier, 0) as (comm, cupy):
+        with cupy.cuda.Device(comm.rank):
+            mine = cupy.ones(100, np.float32)
+        work = comm.iallreduce(mine)
+        with cupy.cuda.Device(2 - comm.rank):  # is the current one when it ends
+            total = work.wait()
+        assert total.device == mine.device
+        assert (total.get() == comm.size).all()
+        assert cupy.cuda.Device().id == 0

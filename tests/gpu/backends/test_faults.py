@@ -1,0 +1,161 @@
+"""Ranks that are lost or stand still in a call on GPUs, and GPUs that fail.
+
+Real programs under mpirun, looked at from outside: each has to end.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mpistrat
+from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
+from helpers.gpus import needs_gpus
+from mpistrat.collectives.backends.gpu import slabs
+from mpistrat.system import log
+from mpistrat.testing.launcher import run_job
+from mpistrat.testing.placement import takes_long
+
+ROOT = Path(mpistrat.__file__).parents[1]
+PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+TIMEOUT_S = 4
+ENDS_S = 60  # with the start of the programs, on a busy machine
+
+PROGRAM = """
+import os, signal, time
+if os.fork():  # mpirun ends all ranks when one is killed, so what it started is only the parent
+    os.wait()
+    time.sleep(1)
+    os._exit(0)
+import cupy, numpy as np
+from mpi4py import MPI
+from mpistrat.collectives import Communicator
+from mpistrat.collectives.backends.gpu import nccl, peer_memory, staged
+comm = Communicator(MPI.COMM_WORLD)
+with cupy.cuda.Device(comm.rank if {is_apart} else 0):
+    mine = cupy.ones(3000, np.float32)
+    for _ in range(2):
+        assert (comm.allreduce(mine).get() == comm.size).all()
+    if comm.rank == 1:
+        {happens}
+    start = time.monotonic()
+    try:
+        comm.allreduce(mine)
+        print("none", flush=True)
+    except Exception as error:
+        waited = time.monotonic() - start
+        lost = getattr(error, "rank", None)
+        print(type(error).__name__, lost, waited, error, sep="|", flush=True)
+    try:
+        comm.allreduce(mine)
+    except Exception as error:
+        print(type(error).__name__, error, sep="|", flush=True)
+"""
+
+IN_TRANSFER = """
+        def strike(self, *arguments, **options):
+            os.kill(os.getpid(), signal.{signal})
+            time.sleep(60)
+        staged.Staged.allreduce = peer_memory.PeerMemory.allreduce = nccl.Nccl.allreduce = strike
+"""
+FAULT = """
+        fault = cupy.RawKernel('extern "C" __global__ void fault(int* p) {{ *p = 1; }}', "fault")
+        fault((1,), (1,), (np.uint64(8),))
+"""
+
+
+def what_the_ranks_saw(carrier, happens):
+    """Run the program on three ranks; return what each rank printed, by rank, in parts."""
+    needs_gpus(3 if carrier == "nccl" else 1)
+    program = PROGRAM.format(is_apart=carrier == "nccl", happens=happens.strip())
+    env = {
+        "PYTHONPATH": PATH,
+        "MPISTRAT_GPU_CARRIER": carrier,
+        "MPISTRAT_TIMEOUT": str(TIMEOUT_S),
+        "MPISTRAT_GRACE": "1",
+    }
+    result = run_job(["-c", program], 3, timeout_s=ENDS_S, env=env)
+    assert not result.timed_out, result
+    return [
+        [line.split("|") for line in one.stdout.splitlines() if "|" in line or line == "none"]
+        for one in result.ranks
+    ]
+
+
+CASES = [
+    pytest.param(carrier, name, marks=[] if carrier == "staged" else takes_long())
+    for carrier in CARRIERS
+    for name in ("SIGKILL", "SIGSTOP", "fault")
+]
+
+
+@pytest.mark.deadline(ENDS_S + 20)
+@pytest.mark.parametrize(("carrier", "name"), CASES)
+def test_a_rank_is_lost_in_the_middle_of_an_all_reduce(carrier, name):
+    """Every other rank gets an error within the deadline, and the job ends."""
+    happens = FAULT if name == "fault" else IN_TRANSFER.format(signal=name)
+    ranks = what_the_ranks_saw(carrier, happens)
+    for first, after in (ranks[0], ranks[2]):
+        error, lost_rank, waited, message = first
+        assert error == ("CommunicationTimeoutError" if name == "SIGSTOP" else "PeerLostError")
+        assert lost_rank == "1" or "ranks that did not come: 1" in message, message
+        assert float(waited) < (TIMEOUT_S + 4 if name == "SIGSTOP" else TIMEOUT_S)
+        assert after[0] == "CommunicationError"
+        assert "the communicator is broken" in after[1]
+    if name == "fault":
+        error, _, _, message = ranks[1][0]
+        assert error == "CommunicationError"
+        assert "illegal" in message.lower()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_a_forked_child_leaves_the_transfers_of_its_parent_alone(carrier):
+    with communicator_on_gpus(carrier) as (comm, cupy):
+        for _ in range(2):
+            assert (comm.allreduce(cupy.ones(1000, np.float32)).get() == comm.size).all()
+            child = os.fork()
+            if child == 0:  # the fork has ended its communicator
+                os._exit(0 if comm.health.broken else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+def test_one_rank_has_no_memory_for_its_slab():
+    """All ranks fall back alike, and say so once."""
+    told = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())
+    logger = logging.getLogger("mpistrat")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "_once", set())
+        for _ in range(2):
+            with communicator_on_gpus("auto", 0) as (comm, cupy):
+                if comm.rank == 1:
+                    patch.setattr(slabs, "_runtime", lambda c=cupy: _NoMemory(c.cuda.runtime))
+                logger.addHandler(handler)
+                try:
+                    for _ in range(2):
+                        total = comm.allreduce(cupy.ones(1000, np.float32))
+                        assert (total.get() == comm.size).all()
+                finally:
+                    logger.removeHandler(handler)
+        said = [text for text in told if "not by 'peer_memory'" in text]
+        assert len(said) == 1, told
+        assert "rank 1: no " in said[0]
+        assert "bytes of the GPU's memory" in said[0]
+
+
+class _NoMemory:
+    """A GPU's runtime that has no memory to give."""
+
+    def __init__(self, runtime):
+        self._runtime = runtime
+
+    def __getattr__(self, name):
+        return getattr(self._runtime, name)
+
+    def malloc(self, nbytes):
+        raise self._runtime.CUDARuntimeError(2)

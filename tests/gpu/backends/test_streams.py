@@ -1,0 +1,89 @@
+"""Calls are ordered with the caller's current stream, and with nothing else on the GPU."""
+
+import numpy as np
+import pytest
+
+from helpers.gpu_ranks import CARRIERS, WaitingKernel, communicator_on_gpus, fill_late
+
+COUNT = 3006  # a multiple of the ranks
+
+CALLS = {
+    "allreduce": lambda comm, x: comm.allreduce(x),
+    "reduce": lambda comm, x: comm.reduce(x, root=1),
+    "reduce_scatter": lambda comm, x: comm.reduce_scatter(x),
+    "allreduce_many": lambda comm, x: comm.allreduce_many([x, x[:7]])[0],
+    "bcast": lambda comm, x: comm.bcast(x, 1),
+    "allgather": lambda comm, x: comm.allgather(x),
+    "gather": lambda comm, x: comm.gather(x, 1),
+    "scatter": lambda comm, x: comm.scatter(x if comm.rank == 1 else None, 1),
+    "alltoall": lambda comm, x: comm.alltoall(x),
+}
+"""Each result has the elements `expected`, on rank 1 alone where only that gets one."""
+
+
+def expected(name, size):
+    """Return the least and the greatest element where rank r brings nothing but r + 1."""
+    if "reduce" in name:
+        return (size * (size + 1) / 2,) * 2
+    return (2, 2) if name in ("bcast", "scatter") else (1, size)
+
+
+def streams(cupy):
+    return {
+        "default": cupy.cuda.Stream.null,
+        "per thread": cupy.cuda.Stream.ptds,
+        "not blocking": cupy.cuda.Stream(non_blocking=True),
+    }
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_calls_come_after_and_before_what_is_on_the_current_stream(carrier):
+    with communicator_on_gpus(carrier) as (comm, cupy):
+        for stream in streams(cupy).values():
+            for name, call in CALLS.items():
+                with stream:
+                    mine = cupy.zeros(COUNT, np.float32)
+                    fill_late(mine, comm.rank + 1)
+                    result = call(comm, mine)
+                    mine.fill(np.nan)  # the call has read it
+                    copied = None if result is None else result + 0
+                    stream.synchronize()
+                if copied is not None:
+                    found = float(copied.min().get()), float(copied.max().get())
+                    assert found == expected(name, comm.size), (name, stream)
+                else:
+                    assert name in ("reduce", "gather")
+                    assert comm.rank != 1
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_calls_do_not_wait_for_other_streams(carrier):
+    with communicator_on_gpus(carrier) as (comm, cupy):
+        for is_first in (True, False):
+            mine = cupy.full(COUNT, comm.rank + 1, np.float32)
+            other = None if is_first else WaitingKernel()  # the first call may allocate, and wait
+            for name, call in CALLS.items():
+                if call(comm, mine) is not None and other is not None:
+                    cupy.cuda.get_current_stream().synchronize()
+                    assert not other.is_over, name
+            if other is not None:
+                assert other.end(), "a call has waited for another stream"
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_queued_calls_keep_the_stream_on_which_they_were_made(carrier):
+    with communicator_on_gpus(carrier) as (comm, cupy):
+        made = []
+        for index in range(3):
+            stream = cupy.cuda.Stream(non_blocking=True)
+            with stream:
+                mine = cupy.zeros(COUNT, np.float32)
+                fill_late(mine, index + comm.rank)
+                made.append((stream, comm.iallreduce(mine, out=mine), mine))
+        for index, (stream, work, mine) in reversed(list(enumerate(made))):
+            assert work.wait() is mine
+            with stream:
+                assert (mine.get() == 2 * index + 1).all()
