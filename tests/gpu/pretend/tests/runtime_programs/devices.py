@@ -20,6 +20,7 @@ def three() -> None:
         with cupy.cuda.Device(i):
             words.append(runtime.malloc(4))
             launch("set", pointer(words[-1]), np.int32(i))
+            runtime.deviceSynchronize()  # copies wait for the current device only
     assert [read_int(word) for word in words] == [0, 1, 2]
     assert [runtime.memGetInfo()[1] - runtime.memGetInfo()[0]] == [4]
     for call in (runtime.setDevice, runtime.deviceGetPCIBusId):
