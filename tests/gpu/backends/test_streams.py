@@ -1,9 +1,14 @@
 """Calls are ordered with the caller's current stream, and with nothing else on the GPU."""
 
+import os
+import sys
+
 import numpy as np
 import pytest
 
 from helpers.gpu_ranks import CARRIERS, WaitingKernel, communicator_on_gpus, fill_late
+from helpers.gpus import needs_gpus
+from mpistrat.testing.launcher import run_job
 
 COUNT = 3006  # a multiple of the ranks
 
@@ -87,3 +92,14 @@ def test_queued_calls_keep_the_stream_on_which_they_were_made(carrier):
             assert work.wait() is mine
             with stream:
                 assert (mine.get() == 2 * index + 1).all()
+
+
+@pytest.mark.deadline(60)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_all_work_of_the_gpu_is_late(carrier):
+    """What a call has queued last may begin after the call has ended."""
+    needs_gpus(2 if carrier == "nccl" else 1)
+    name = test_calls_come_after_and_before_what_is_on_the_current_stream.__name__
+    program = f"import runpy; runpy.run_path({__file__!r})[{name!r}]({carrier!r})"
+    path = os.pathsep.join(sys.path)
+    run_job(["-c", program], 2, env={"PRETEND_LATE_MS": "2", "PYTHONPATH": path}).check()
