@@ -5,6 +5,7 @@ import pytest
 
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from helpers.gpus import needs_gpus
+from mpistrat.testing.placement import with_all
 
 
 def assert_sums(comm, cupy):
@@ -38,7 +39,7 @@ def test_two_ranks_on_each_of_two_gpus(carrier):
         assert_sums(comm, cupy)
 
 
-@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.mpi(ranks=[2, 3] if with_all() else 3, timeout_s=60)
 @pytest.mark.parametrize("carrier", [*CARRIERS, "auto"])
 def test_gpus_change_from_call_to_call(carrier):
     needs_gpus(3)
@@ -51,7 +52,7 @@ def test_gpus_change_from_call_to_call(carrier):
                     assert_sums(comm, cupy)
 
 
-@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.mpi(ranks=[2, 3] if with_all() else 3, timeout_s=60)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_arrays_on_a_gpu_that_is_not_the_current_one(carrier):
     needs_gpus(3)
