@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from mpistrat.collectives.backends.base import Backend
+from mpistrat.collectives.backends.base import Capabilities
 from mpistrat.errors import BackendError
 from mpistrat.tables.reduction_ops import Carried, carried, check_op
 
 __all__ = ["ReductionCheck"]
 
 
+class Reducer(Protocol):
+    """What is asked of a backend here."""
+
+    name: str
+    rank: int
+    size: int
+
+    def capabilities(self) -> Capabilities:
+        """See `Backend.capabilities`."""
+        ...
+
+
 class ReductionCheck:
     """The reductions of one communicator's backend. All methods are **Local.**"""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Reducer) -> None:
         self._backend = backend
         self._can = backend.capabilities()
         self._is_exact = self._can.exact and backend.size > 1

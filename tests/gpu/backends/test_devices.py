@@ -1,4 +1,4 @@
-"""Where the GPUs of the ranks are: one each, some that share one, others from call to call."""
+"""Collectives of ranks that have a GPU each, share some, or change them from call to call."""
 
 import numpy as np
 import pytest

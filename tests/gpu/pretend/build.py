@@ -40,13 +40,17 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "libamdhip64.so.7": Part(("runtime/*.cc", "device/messages.cc"), "runtime/amdhip64.map"),
+    "libamdhip64.so.7": Part(
+        ("runtime/**/*.cc", "device/messages.cc"), "runtime/interface/amdhip64.map"
+    ),
     "libhiprtc.so.7": Part(("compiler/*.cc",), "compiler/hiprtc.map"),
-    "librccl.so.1": Part(("nccl/*.cc",), "nccl/exports.map", needs="libamdhip64.so.7"),
+    "librccl.so.1": Part(
+        ("nccl/**/*.cc",), "nccl/interface/exports.map", needs="libamdhip64.so.7"
+    ),
     "libroctracer64.so.4": Part(("tracing/*.cc",), "tracing/roctracer.map"),
     # CuPy's modules need this one by name, and use nothing of it.
     "librocfft.so.0": Part(()),
-    "pretend-device": Part(("device/*.cc", "threads/*.cc")),
+    "pretend-device": Part(("device/*.cc", "threads/**/*.cc")),
 }
 
 
@@ -115,12 +119,16 @@ def _of(pattern: str) -> list[Path]:
 
 
 def _object(source: Path, folder: Path) -> str:
-    return str(folder / f"{source.parent.name}_{source.stem}.o")
+    return str(folder / f"{'_'.join(source.relative_to(FOLDER).with_suffix('').parts)}.o")
 
 
 def _compile(source: Path, folder: Path) -> None:
     # A program's symbols are for the kernels that it loads; a library's script names what it has.
-    hidden = [] if source.parent.name in ("device", "threads") else ["-fvisibility=hidden"]
+    hidden = (
+        []
+        if source.relative_to(FOLDER).parts[0] in ("device", "threads")
+        else ["-fvisibility=hidden"]
+    )
     where = [f"-I{FOLDER}", f'-DPRETEND_SOURCES="{FOLDER}"']
     _run([COMPILER, *FLAGS, *hidden, *where, "-c", str(source), "-o", _object(source, folder)])
 

@@ -14,9 +14,8 @@ import numpy as np
 from mpistrat import config
 from mpistrat.collectives.arrays.on_device import on_gpu, run_on
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
-from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.gpu.carrier import Carrier
-from mpistrat.collectives.backends.gpu.choice import choose, choose_rest
+from mpistrat.collectives.backends.gpu.choice import choose
 from mpistrat.collectives.backends.gpu.facts import Facts, exchange, exchange_bytes, facts
 from mpistrat.collectives.backends.gpu.nccl import Nccl
 from mpistrat.collectives.backends.gpu.peer_memory import PeerMemory
@@ -34,7 +33,9 @@ _REASON_BYTES = 512
 
 
 class GpuBackend:
-    """See `Backend`; its arrays are CuPy's, on the GPU that is the current one.
+    """The transfers of a `Backend`, for arrays of CuPy on the GPU that is the current one.
+
+    It has no headers, no fast calls and no registered memory: those are the host's.
 
     Attributes
     ----------
@@ -43,7 +44,6 @@ class GpuBackend:
     """
 
     name = "gpu"
-    fast: FastCalls | None = None
 
     def __init__(self, host: Backend) -> None:
         self._host = host
@@ -61,19 +61,6 @@ class GpuBackend:
             asynchronous=False,
             exact=True,
         )
-
-    def allocate(self, nbytes: int, is_shared: bool) -> Steps:
-        """See `Backend.allocate`; a plain array for now, and none in common."""
-        if is_shared:
-            raise BackendUnavailableError("ranks cannot have one array on a GPU together")
-        yield from ()
-        import cupy
-
-        return cupy.empty(nbytes, np.uint8)
-
-    def allreduce_pieces(self, send: Sequence[Any], recv: Sequence[Any], op: str) -> Steps:
-        """See `Backend.allreduce_pieces`: the headers have gone before (device_gate.py)."""
-        raise NotImplementedError("lists of arrays on a GPU are packed (fusion_on_gpu.py)")
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Backend.allreduce`."""
@@ -186,7 +173,7 @@ class GpuBackend:
             slabs = Slabs(self._host, everyone, 4 * config.GPU_BUFFER_BYTES)
             return PeerMemory(self._host, slabs, stream)
         if name == "nccl":
-            rest = self._make(choose_rest(everyone), stream, everyone)
+            rest = self._make("staged", stream, everyone)
             return Nccl(self._host, stream, self.devices[self.rank], rest)
         return Staged(self._host, stream, config.GPU_BUFFER_BYTES)
 

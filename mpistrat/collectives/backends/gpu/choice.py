@@ -8,31 +8,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpistrat.collectives.backends.gpu.facts import Facts
+from mpistrat.collectives.backends.gpu.kernels.reductions import MAX_RANKS
 from mpistrat.errors import BackendUnavailableError
 
-__all__ = ["choose", "choose_rest"]
+__all__ = ["choose"]
 
 
 def choose(facts: Sequence[Facts]) -> list[str]:
     """Return the carriers that may serve these ranks, the best one first.
 
     NCCL where every rank has a GPU of its own and the same NCCL: it is not made for ranks that
-    share one. Mapped memory where all ranks are on one node. The host's memory serves all.
+    share one. Mapped memory where all ranks are on one node, and no more than a kernel can reduce.
+    The host's memory serves all.
+
+    Raises
+    ------
+    BackendUnavailableError
+        MPISTRAT_GPU_CARRIER asks for one that cannot serve them; the same on all ranks.
     """
     gpus = {(one.host, one.bus) for one in facts}
-    is_one_node = len({one.host for one in facts}) == 1
-    no_nccl = _why_no_nccl(facts, len(gpus))
+    obstacles = {
+        "nccl": _why_no_nccl(facts, len(gpus)),
+        "peer_memory": _why_no_peer_memory(facts),
+        "staged": None,
+    }
     wanted = facts[0].carrier  # the same on all ranks: settings are compared when they start
-    if wanted == "nccl" and no_nccl:
-        raise BackendUnavailableError(f"MPISTRAT_GPU_CARRIER=nccl: {no_nccl}")
-    if wanted == "peer_memory" and not is_one_node:
-        raise BackendUnavailableError(
-            "MPISTRAT_GPU_CARRIER=peer_memory: the ranks are on several nodes; use nccl or staged"
-        )
-    if wanted != "auto":
-        return [wanted]
-    names = ["nccl"] if len(facts) > 1 and not no_nccl else []
-    return [*names, *(["peer_memory"] if is_one_node else []), "staged"]
+    if wanted == "auto":
+        # For a rank alone NCCL has nothing to do.
+        names = [name for name, obstacle in obstacles.items() if obstacle is None]
+        return [name for name in names if name != "nccl" or len(facts) > 1]
+    if obstacles[wanted] is not None:
+        raise BackendUnavailableError(f"MPISTRAT_GPU_CARRIER={wanted}: {obstacles[wanted]}")
+    return [wanted]
+
+
+def _why_no_peer_memory(facts: Sequence[Facts]) -> str | None:
+    if len({one.host for one in facts}) > 1:
+        return "the ranks are on several nodes; use nccl or staged"
+    if len(facts) > MAX_RANKS:
+        return f"{len(facts)} ranks, and a kernel reduces at most {MAX_RANKS}; use nccl or staged"
+    return None
 
 
 def _why_no_nccl(facts: Sequence[Facts], gpus: int) -> str | None:
@@ -48,8 +63,3 @@ def _why_no_nccl(facts: Sequence[Facts], gpus: int) -> str | None:
             " or let MPISTRAT_GPU_CARRIER be auto"
         )
     return None
-
-
-def choose_rest(facts: Sequence[Facts]) -> str:
-    """Return the carrier of what NCCL cannot do."""
-    return "staged"

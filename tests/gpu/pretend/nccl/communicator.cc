@@ -1,13 +1,13 @@
-#include "communicator.h"
+#include "nccl/communicator.h"
 
 #include <algorithm>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
-#include "backoff.h"
-#include "deadlock.h"
-#include "errors.h"
+#include "nccl/backoff.h"
+#include "nccl/interface/errors.h"
+#include "nccl/work/deadlock.h"
 
 namespace pretend {
 namespace {

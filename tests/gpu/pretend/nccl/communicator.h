@@ -8,8 +8,8 @@
 #include <mutex>
 #include <string>
 
-#include "nccl.h"
-#include "segment.h"
+#include "nccl/interface/nccl.h"
+#include "nccl/segment.h"
 
 namespace pretend {
 

@@ -1,11 +1,11 @@
-#include "membership.h"
+#include "nccl/membership.h"
 
 #include <cstdlib>
 #include <cstring>
 
-#include "backoff.h"
-#include "errors.h"
-#include "runtime.h"
+#include "nccl/backoff.h"
+#include "nccl/interface/errors.h"
+#include "nccl/runtime.h"
 
 namespace pretend {
 namespace {

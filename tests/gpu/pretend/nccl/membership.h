@@ -1,8 +1,8 @@
 // How ranks come into a communicator, and leave it.
 #pragma once
 
-#include "communicator.h"
-#include "nccl.h"
+#include "nccl/communicator.h"
+#include "nccl/interface/nccl.h"
 
 namespace pretend {
 

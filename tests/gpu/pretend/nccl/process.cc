@@ -1,4 +1,4 @@
-#include "process.h"
+#include "nccl/process.h"
 
 #include <fcntl.h>
 #include <unistd.h>

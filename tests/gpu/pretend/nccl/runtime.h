@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "nccl.h"
+#include "nccl/interface/nccl.h"
 
 namespace pretend {
 

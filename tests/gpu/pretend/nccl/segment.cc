@@ -1,4 +1,4 @@
-#include "segment.h"
+#include "nccl/segment.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 #include <mutex>
 #include <random>
 
-#include "errors.h"
-#include "runtime.h"
+#include "nccl/interface/errors.h"
+#include "nccl/runtime.h"
 
 namespace pretend {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "nccl.h"
-#include "process.h"
+#include "nccl/interface/nccl.h"
+#include "nccl/process.h"
 
 namespace pretend {
 

@@ -135,7 +135,7 @@ class _Built:
 def threads_library(mode: Mode = "plain", lanes: int = 64) -> Path:
     """Build threads/ with the launch for ctypes; return its path."""
     flags = [*FLAGS, "-O2", *ANNOTATIONS[mode], f"-DPRETEND_LANES={lanes}", f"-I{FOLDER}"]
-    sources = [*sorted((FOLDER / "threads").glob("*.cc")), FOLDER / "on_host" / "launch.cc"]
+    sources = [*sorted((FOLDER / "threads").rglob("*.cc")), FOLDER / "on_host" / "launch.cc"]
     name = f"libthreads-{_digest([*_own_files(), sources[-1]], flags)}.so"
     with _Built(name) as target:
         if target is not None:

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "device/protocol.h"
-#include "runtime/hip_api.h"
+#include "runtime/interface/hip_api.h"
 
 namespace pretend {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "runtime/hip_api.h"
+#include "runtime/interface/hip_api.h"
 
 extern "C" {
 // Call `work(argument)` in the thread of a stream of the device, ordered with the device's work;

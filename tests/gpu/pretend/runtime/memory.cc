@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/errors.h"
+#include "runtime/interface/errors.h"
 #include "runtime/settings.h"
 
 namespace pretend {
@@ -21,6 +21,7 @@ constexpr size_t kBlock = 2 << 20;  // small allocations share so much, as those
 constexpr size_t kSmall = 1 << 20;  // shorter ones are small
 constexpr size_t kAlignment = 512;
 constexpr size_t kPage = 4096;
+constexpr size_t kMost = size_t{1} << 42;  // bytes at a time, so that sums do not overflow
 // Nothing else is here, in this process or in a device's; addresses are used once.
 constexpr uintptr_t kArena = 0x200000000000;
 
@@ -166,6 +167,7 @@ hipError_t allocate(void** address, size_t nbytes, Kind kind) {
   *address = nullptr;
   if (!nbytes) return hipSuccess;
   const std::lock_guard<std::recursive_mutex> lock(state_mutex());
+  if (nbytes > kMost) return hipErrorOutOfMemory;
   const bool is_limited = kind != Kind::kPinned;
   if (is_limited && used[current_device()] + nbytes > settings().memory_bytes)
     return hipErrorOutOfMemory;

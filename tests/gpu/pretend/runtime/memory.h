@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "runtime/device.h"
-#include "runtime/hip_api.h"
+#include "runtime/interface/hip_api.h"
 
 namespace pretend {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/hip_api.h"
+#include "runtime/interface/hip_api.h"
 
 namespace pretend {
 

@@ -18,8 +18,17 @@ HERE = Path(__file__).with_name("nccl_threads")
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_ranks_as_threads(sanitizer, tmp_path):
     program = tmp_path / "ranks"
-    sources = [path for path in NCCL.glob("*.cc") if path.name != "runtime.cc"]
-    flags = ["-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{NCCL}", "-pthread"]
+    sources = [path for path in NCCL.rglob("*.cc") if path.name != "runtime.cc"]
+    flags = [
+        "-std=c++20",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{NCCL.parent}",
+        "-pthread",
+    ]
     command = ["g++", *flags, f"-fsanitize={sanitizer}", *sources, *HERE.glob("*.cc")]
     subprocess.run([*command, "-o", program], check=True, timeout=300)
     job = subprocess.run(

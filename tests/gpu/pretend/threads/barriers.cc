@@ -3,8 +3,8 @@
 
 #include "threads/block.h"
 #include "threads/complaints.h"
+#include "threads/fibers/sanitizers.h"
 #include "threads/lanes.h"
-#include "threads/sanitizers.h"
 
 namespace pretend {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "threads/complaints.h"
-#include "threads/sanitizers.h"
+#include "threads/fibers/sanitizers.h"
 #include "threads/settings.h"
 
 namespace pretend {

@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "threads/fiber.h"
+#include "threads/fibers/fiber.h"
 #include "threads/interface.h"
 #include "threads/launch.h"
 #include "threads/shared_memory.h"

@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "threads/block.h"
+#include "threads/fibers/sanitizers.h"
+#include "threads/fibers/workers.h"
 #include "threads/launch.h"
-#include "threads/sanitizers.h"
 #include "threads/settings.h"
-#include "threads/workers.h"
 
 namespace pretend {
 namespace {

@@ -1,7 +1,7 @@
 // What the lanes of a wavefront do together: barriers, shuffles, votes.
 #include "threads/block.h"
 #include "threads/complaints.h"
-#include "threads/sanitizers.h"
+#include "threads/fibers/sanitizers.h"
 
 namespace pretend {
 namespace {

@@ -1,4 +1,4 @@
-"""What the programs of ranks share: MPI, communicators, memory, waits with deadlines."""
+"""Helpers of the programs of ranks: MPI, communicators, memory, waits with deadlines."""
 
 import ctypes
 import os

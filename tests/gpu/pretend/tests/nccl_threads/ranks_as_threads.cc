@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "nccl.h"
-#include "runtime.h"
+#include "nccl/interface/nccl.h"
+#include "nccl/runtime.h"
 #include "runtime_double.h"
 
 extern "C" {

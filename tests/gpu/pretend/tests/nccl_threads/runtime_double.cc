@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime.h"
+#include "nccl/runtime.h"
 
 namespace pretend {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "nccl.h"
+#include "nccl/interface/nccl.h"
 
 namespace pretend {
 

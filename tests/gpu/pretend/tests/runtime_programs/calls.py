@@ -1,4 +1,4 @@
-"""What the programs share: kernels, a kernel that holds up a stream, and calls that fail."""
+"""Helpers of the programs: kernels, one that holds up a stream, and calls that must fail."""
 
 import ctypes
 import sys

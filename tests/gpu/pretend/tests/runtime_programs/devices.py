@@ -1,4 +1,4 @@
-"""What is promised of several devices."""
+"""Programs that use several pretended devices."""
 
 import cupy
 import numpy as np

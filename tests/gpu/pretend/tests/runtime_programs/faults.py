@@ -1,4 +1,4 @@
-"""What happens when a kernel is wrong, a device is lost, or a process forks or ends."""
+"""Programs with wrong kernels, lost devices, and processes that fork or end."""
 
 import os
 import signal

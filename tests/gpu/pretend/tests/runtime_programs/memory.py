@@ -1,4 +1,4 @@
-"""What is promised of memory: of the device, pinned and managed."""
+"""Programs that use memory of the device, pinned and managed memory."""
 
 import ctypes
 

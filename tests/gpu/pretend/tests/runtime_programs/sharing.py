@@ -1,4 +1,4 @@
-"""What processes share: memory and events by handles, and the device itself.
+"""Programs of processes that share memory and events by handles, and a device.
 
 The child is started anew (multiprocessing's "spawn"), and does what the parent tells it.
 """

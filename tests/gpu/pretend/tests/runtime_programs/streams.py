@@ -1,4 +1,4 @@
-"""What is promised of streams and events."""
+"""Programs that use streams and events."""
 
 import ctypes
 import threading
