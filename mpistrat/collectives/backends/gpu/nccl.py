@@ -62,6 +62,7 @@ class _Request:
                 return self._event.Test()
             except nccl.NcclError as error:
                 self._error, self._since = error, time.monotonic()
+        self._event.Test()  # raises if it is this rank's GPU that has failed: it says how, at once
         if time.monotonic() - self._since < _FIND_LOST_S:
             return False
         raise CommunicationError(
