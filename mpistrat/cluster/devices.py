@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
+from mpistrat.errors import ArgumentTypeError, UsageError
 
-__all__ = ["canonical", "local_devices", "named_devices"]
+__all__ = ["canonical", "named_devices"]
 
 _PATTERN = re.compile(
     r"(?:/job:(?P<job>\w+))?(?:/replica:\d+)?(?:/task:(?P<task>\d+))?"
@@ -52,15 +52,4 @@ def named_devices(devices: Iterable[str], rank: int) -> tuple[str, ...]:
         raise UsageError("devices=[] names no device; expected at least one, or None")
     if len(set(names)) != len(names):
         raise UsageError(f"devices={list(names)} names a device twice; expected each once")
-    return names
-
-
-def local_devices(devices: Iterable[str] | None, rank: int) -> tuple[str, ...]:
-    """Return the full forms of this rank's devices for arrays; None means one CPU."""
-    names = named_devices(["CPU:0"] if devices is None else devices, rank)
-    if any("GPU" in name for name in names):
-        raise BackendUnavailableError(
-            f"devices={list(names)}: this version has no backend for GPU arrays; use CPU devices,"
-            ' or CentralStorageStrategy(["GPU:0"]) for one replica'
-        )
     return names

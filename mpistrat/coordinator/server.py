@@ -38,7 +38,8 @@ class Server:
         Kept for TensorFlow's signature.
     devices
         Of a worker: what its replicas run on, one each, such as ``["GPU:0", "GPU:1"]``; workers
-        may have unequal numbers. Default one CPU. GPUs need CuPy.
+        may have unequal numbers. Default the GPUs bound to this rank, or one CPU; see
+        `MirroredStrategy`.
     comm, backend
         As of the chief's strategy.
 

@@ -19,6 +19,7 @@ from mpistrat.optimizers.gradients import (
     summed,
 )
 from mpistrat.strategy import context
+from mpistrat.strategy.variables import colocation
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.sharded.variable import ShardedVariable, whole_of
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
@@ -106,9 +107,10 @@ class Optimizer:
         strategy = strategy_of(variables)
         with strategy.scope():
             if self._iterations is None:
-                self._iterations = Variable(
-                    np.int64(0), trainable=False, name=f"{type(self).__name__}/iteration"
-                )
+                with colocation.on_host():  # each step reads it there
+                    self._iterations = Variable(
+                        np.int64(0), trainable=False, name=f"{type(self).__name__}/iteration"
+                    )
             for variable in variables:
                 if _key(variable) not in self._places:
                     self._slots.append(self._new_slots(variable))

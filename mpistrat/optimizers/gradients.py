@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.arrays.conversion import as_array
+from mpistrat.collectives.arrays.conversion import as_operand
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
@@ -14,7 +13,6 @@ from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.replicas.replica_context import all_gather, all_reduce
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables.base import Variable
-from mpistrat.strategy.variables.gpu import GpuVariable
 from mpistrat.strategy.variables.sharded.variable import ShardedVariable
 
 if TYPE_CHECKING:
@@ -79,7 +77,7 @@ def check_same_strategy(replica: ReplicaContext, variables: Sequence[Trained]) -
 
 
 def as_gradient(gradient: Any, variable: Trained) -> Any:
-    """Return `gradient` as an array or `IndexedSlices` that fits `variable`."""
+    """Return `gradient` as an array or `IndexedSlices` that fits `variable`, where it is."""
     if isinstance(gradient, DistributedValues):  # outside of `run`: one for each copy
         return DistributedValues([as_gradient(value, variable) for value in gradient.values])
     if isinstance(gradient, IndexedSlices):
@@ -87,7 +85,7 @@ def as_gradient(gradient: Any, variable: Trained) -> Any:
         if shape == variable.shape:
             gradient.check_indices(shape[0])
     else:
-        gradient = _array(gradient, variable)
+        gradient = as_operand(gradient)
         shape = gradient.shape
     if shape != variable.shape:
         raise UsageError(
@@ -95,12 +93,6 @@ def as_gradient(gradient: Any, variable: Trained) -> Any:
             f" {variable.shape}; expected equal shapes"
         )
     return gradient
-
-
-def _array(gradient: Any, variable: Trained) -> Any:
-    """Return a gradient as an array on the host, or on the GPU of its variable."""
-    is_there = isinstance(variable, GpuVariable) and on_device.is_elsewhere(gradient)
-    return gradient if is_there else as_array(gradient)
 
 
 def parts_of(gradient: Any, variable: Trained) -> list[tuple[Any, Variable]]:

@@ -91,7 +91,7 @@ class Strategy:
             Inside a replica function, or in the scope of another strategy.
         """
         self._extended.require_cross_replica()
-        with context.enter(Mode(self, None)):
+        with context.enter(Mode(self, None)), self._extended.placement.current():
             yield self
 
     # ------------------------------------------------------------------------------------- run
@@ -181,8 +181,9 @@ class Strategy:
 
         Returns
         -------
-        nest of numpy.ndarray
-            New arrays. MEAN of integers is float64.
+        nest of numpy.ndarray or cupy.ndarray
+            New arrays; on the GPU of this rank's first replica, where all ranks have one. MEAN of
+            integers is float64.
 
         Raises
         ------
@@ -336,6 +337,7 @@ class Strategy:
             pipeline_id=extended.communicator.rank,
             regroup=partial(regroup, always_wrap=extended.num_local_replicas > 1),
             any_has_data=extended.combiner.any_rank,
+            gpus=extended.placement.gpus,
         )
 
     # ----------------------------------------------------------------------------- older names

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from mpistrat.cluster.devices import local_devices
+from mpistrat.cluster.devices import named_devices
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.one_device import OneDeviceExtended
@@ -29,7 +29,7 @@ class _DefaultStrategy(Strategy):
 
     def __init__(self) -> None:
         alone = single_process_communicator()
-        self._extended = _DefaultExtended(self, alone, local_devices(None, 0))
+        self._extended = _DefaultExtended(self, alone, [named_devices(["CPU:0"], 0)])
 
     def close(self) -> None:
         """Do nothing: there is always a default strategy."""

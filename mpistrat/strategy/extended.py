@@ -7,21 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.reduction.combiner import Combiner
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
+from mpistrat.strategy.reduction.placement import placement_of
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
+from mpistrat.strategy.replicas.gpu import on_its_gpu
 from mpistrat.strategy.replicas.replica_context import ReplicaContext
 from mpistrat.strategy.replicas.threads import ReplicaThreads, running
 from mpistrat.strategy.values import Mirrored, check_count, regroup, select_replica
 from mpistrat.strategy.variables import colocation, creation
 from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.gpu import GpuVariable
 from mpistrat.strategy.variables.mirrored import MirroredVariable
 from mpistrat.strategy.variables.updating import Updating
 from mpistrat.types import Array, Nest
@@ -44,7 +46,7 @@ class StrategyExtended(Updating):
     communicator
         Over the ranks of the strategy.
     devices
-        Full device strings of this rank's replicas, one each.
+        Full device strings of the replicas of every rank, by rank, one each.
     cross_device_ops
         How values are combined; default `CollectiveAllReduce`.
     options
@@ -55,25 +57,25 @@ class StrategyExtended(Updating):
     tf.distribute.StrategyExtended.
     """
 
-    context_class = ReplicaContext
     mirrors_variables = True  # whether variables made in the scope have a copy on each replica
 
     def __init__(
         self,
         strategy: Strategy,
         communicator: Communicator,
-        devices: tuple[str, ...],
+        devices: Sequence[tuple[str, ...]],
         cross_device_ops: CrossDeviceOps | None = None,
         options: CommunicationOptions | None = None,
     ) -> None:
         self.communicator = communicator
         self.options = options or CommunicationOptions()
-        self._devices = devices
-        self.num_local_replicas = len(devices)
-        counts = [len(devices)]  # replicas by rank, which need not be equally many
-        if communicator.size > 1:
-            timeout = self.options.timeout_seconds
-            counts = communicator.allgather(np.array(counts), timeout=timeout).tolist()
+        self._devices = devices[communicator.rank]
+        self.num_local_replicas = len(self._devices)
+        are_on_gpus = all(on_device.gpu_index(own[0]) is not None for own in devices)
+        self.placement = placement_of(self._devices, are_on_gpus)
+        if self.placement.gpu is not None:
+            on_device.make_current(self.placement.gpu)
+        counts = [len(own) for own in devices]  # replicas by rank, which need not be equally many
         self.first_replica = sum(counts[: communicator.rank])
         self.num_replicas = sum(counts)
         ops = cross_device_ops or CollectiveAllReduce()
@@ -81,7 +83,8 @@ class StrategyExtended(Updating):
         # attaches its own communicator, so a later one takes a copy.
         self.cross_device_ops = ops if ops.communicator is None else copy.copy(ops)
         self.cross_device_ops.attach(communicator, self.num_replicas)
-        self.combiner = Combiner(communicator, self.cross_device_ops, len(devices), self.options)
+        self.cross_device_ops.placement = self.placement
+        self.combiner = Combiner(communicator, self.cross_device_ops, self.placement, self.options)
         # Then a bare value is one replica's on some ranks, and shared by several on others.
         self.combiner.is_uneven = min(counts) == 1 < max(counts)
         self.bind(strategy)
@@ -90,7 +93,7 @@ class StrategyExtended(Updating):
         """Make this the extended part of `strategy`."""
         self._strategy = strategy
         self.replica_contexts = tuple(
-            self.context_class(strategy, index, self.first_replica + index)
+            ReplicaContext(strategy, index, self.first_replica + index)
             for index in range(self.num_local_replicas)
         )
 
@@ -179,6 +182,7 @@ class StrategyExtended(Updating):
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Nest:
         check_count(self.num_local_replicas, (args, dict(kwargs)))
+        fn = on_its_gpu(fn, self.placement.gpus)
         if self.num_local_replicas == 1:
             args, kwargs = select_replica(0, args), select_replica(0, dict(kwargs))
             with context.enter(Mode(self._strategy, self.replica_contexts[0])):
@@ -263,9 +267,12 @@ class StrategyExtended(Updating):
         """
         return MirroredVariable(self._strategy, creation.copies(self, value, options))
 
-    def new_copy(self, **options: Any) -> Variable:
-        """Make the copy of a variable that one replica has; `options` are of `Variable`."""
-        variable: Variable = Variable.plain(**options)
+    def new_copy(self, index: int, **options: Any) -> Variable:
+        """Make the copy of a variable that a local replica has; `options` are of `Variable`."""
+        gpu = None if colocation.is_on_host() else self.placement.gpus[index]
+        variable: Variable = (
+            Variable.plain(**options) if gpu is None else GpuVariable(gpu, **options)
+        )
         return variable
 
     def variable_created_in_scope(self, v: Any) -> bool:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array
+from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays.conversion import as_array, as_operand
+from mpistrat.collectives.backends.gpu.kernels.rows import scatter_add
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.tables.rows import add_rows, check_result
 from mpistrat.types import Array, ArrayLike
@@ -37,9 +39,10 @@ class IndexedSlices:
     Parameters
     ----------
     values
-        Shape [n, ...].
+        Shape [n, ...]; on the host, or on a GPU, where they stay.
     indices
-        Whole numbers of shape [n]: which rows along axis 0. One that comes twice is a sum.
+        Whole numbers of shape [n]: which rows along axis 0. One that comes twice is a sum. Those
+        on a GPU are brought to the host.
     dense_shape
         That of the whole array, if it is known.
 
@@ -58,7 +61,7 @@ class IndexedSlices:
         indices: ArrayLike,
         dense_shape: tuple[int, ...] | None = None,
     ) -> None:
-        self.values, self.indices = as_array(values), as_rows(indices, "IndexedSlices")
+        self.values, self.indices = as_operand(values), as_rows(indices, "IndexedSlices")
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
         if self.indices.ndim != 1 or self.values.shape[:1] != self.indices.shape:
             raise UsageError(
@@ -99,16 +102,34 @@ class IndexedSlices:
             return self
         places = np.empty(indices.size, np.int64)
         places[order] = np.repeat(np.arange(starts.size), np.diff(starts, append=indices.size))
-        values = np.zeros((starts.size, *self.values.shape[1:]), self.values.dtype)
-        check_result(add_rows(values, places, np.ascontiguousarray(self.values)), "summed")
+        values = _summed(self.values, places, starts.size)
         return IndexedSlices(values, indices[starts], self.dense_shape)
+
+    def on_host(self) -> IndexedSlices:
+        """Return the same with the values on the host; itself if they are there."""
+        if isinstance(self.values, np.ndarray):
+            return self
+        return IndexedSlices(as_array(self.values), self.indices, self.dense_shape)
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         if self.dense_shape is None:
             raise UsageError("IndexedSlices without dense_shape cannot become an array")
         if copy is False:
             raise ValueError("IndexedSlices cannot become an array without a copy")
-        once = self.summed()
+        once = self.on_host().summed()
         whole = np.zeros(self.dense_shape, self.values.dtype)
         whole[once.indices] = once.values
         return whole if dtype is None else whole.astype(dtype)  # type: ignore[call-overload]
+
+
+def _summed(values: Array, places: Array, count: int) -> Array:
+    """Return `count` rows, each the sum of the rows of `values` whose place it is, in order."""
+    shape = (count, *values.shape[1:])
+    if isinstance(values, np.ndarray):
+        sums = np.zeros(shape, values.dtype)
+        check_result(add_rows(sums, places, np.ascontiguousarray(values)), "summed")
+        return sums
+    with on_device.on_gpu(on_device.index_of(values)):
+        there = np.zeros_like(values, shape=shape, order="C")
+        scatter_add(there, places, on_device.contiguous(values))
+    return there

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpistrat.cluster.devices import local_devices
 from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.resolvers.mpi import default_resolver
 from mpistrat.collectives import Communicator
@@ -13,6 +12,7 @@ from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.parameter_server.worker_context import refuse_collective
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
+from mpistrat.strategy.replicas.devices import devices_of_ranks
 
 __all__ = ["MultiWorkerMirroredStrategy"]
 
@@ -48,9 +48,11 @@ class MultiWorkerMirroredStrategy(Strategy):
         communicator = Communicator(comm, backend)
         with communicator.checking():
             _check_options(communication_options)
-            names = local_devices(devices, communicator.rank)
         self._resolver = cluster_resolver or default_resolver(communicator.topology)
-        self._extended = StrategyExtended(self, communicator, names, options=communication_options)
+        placed = devices_of_ranks(communicator, devices)
+        self._extended = StrategyExtended(
+            self, communicator, placed, options=communication_options
+        )
 
     @property
     def cluster_resolver(self) -> ClusterResolver:

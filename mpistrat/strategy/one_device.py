@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpistrat.cluster.devices import local_devices
+from mpistrat.cluster.devices import named_devices
+from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
@@ -24,7 +25,8 @@ class OneDeviceStrategy(Strategy):
     Parameters
     ----------
     device
-        Device string, such as ``"CPU:0"``.
+        Device string, such as ``"CPU:0"`` or ``"GPU:0"``, the first GPU that this rank can see.
+        On a GPU variables and batches are arrays of CuPy there.
     comm, backend
         As in the other strategies; nothing is sent, so they are not used.
 
@@ -35,6 +37,6 @@ class OneDeviceStrategy(Strategy):
 
     def __init__(self, device: str, *, comm: Any = None, backend: str = "auto") -> None:
         del comm, backend
-        devices = local_devices([device], 0)
-        alone = single_process_communicator()
-        self._extended = OneDeviceExtended(self, alone, devices)
+        devices = named_devices([device], 0)
+        on_device.require(devices)
+        self._extended = OneDeviceExtended(self, single_process_communicator(), [devices])

@@ -117,7 +117,8 @@ class Delegate(NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of one replica's value."""
-        return np.asarray(self._read()).dtype
+        value = self._read()
+        return value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
 
     @property
     def ndim(self) -> int:

@@ -10,34 +10,44 @@ None of it has run on a GPU so far, but on the runtime that stands in for one (t
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-from collections.abc import Generator, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.system.log import get_logger, warn_once
 from mpistrat.types import Array
 
 __all__ = [
     "as_gpu_array",
+    "contiguous",
     "current",
     "gpu_index",
     "index_of",
     "is_elsewhere",
+    "make_current",
+    "moved",
     "new",
     "on_gpu",
     "placed",
     "plain_bools",
     "require",
     "run_on",
+    "stream_of",
     "to_host",
+    "visible_buses",
 ]
+
+_LOG = get_logger(__name__)
 
 _CPU = 1  # DLPack's number for memory of the host
 _GPUS = (2, 10)  # for memory of NVIDIA's and AMD's GPUs
+_NO_DEVICE = 100  # of CUDA and of HIP
 
 
 def gpu_index(device: str) -> int | None:
@@ -92,15 +102,95 @@ def on_gpu(index: int) -> AbstractContextManager[Any]:
     return device
 
 
+def stream_of(index: int) -> Callable[[], AbstractContextManager[Any]]:
+    """Return what makes a GPU, and its stream that is current in this thread, the current ones.
+
+    It may be called in any thread; what it returns is for a ``with`` block.
+    """
+    cupy = _cupy()
+    with cupy.cuda.Device(index):
+        stream = cupy.cuda.get_current_stream()
+
+    @contextmanager
+    def current() -> Generator[None, None, None]:
+        with cupy.cuda.Device(index), stream:
+            yield
+
+    return current
+
+
+def make_current(index: int) -> None:
+    """Make a GPU the current one of this thread, from now on."""
+    _cupy().cuda.Device(index).use()
+
+
 def placed(array: Any) -> Any:
-    """Return a copy of a host array on the current GPU; an array that is there, as it is."""
-    return _cupy().asarray(array)
+    """Return an array on the current GPU: itself if it is there, else a copy."""
+    there = as_gpu_array(array)
+    if there is None:
+        return _cupy().asarray(array)
+    here = int(_cupy().cuda.Device().id)
+    return there if index_of(there) == here else moved(there, here)
+
+
+def contiguous(array: Any) -> Any:
+    """Return an array of CuPy in C order: itself, or a copy on its GPU, the current one."""
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def moved(array: Any, index: int) -> Any:
+    """Return a copy of an array of CuPy on another GPU, in order of both GPUs' current streams.
+
+    The GPUs need not be able to read each other's memory.
+    """
+    cupy = _cupy()
+    with array.device as source_device:
+        source, source_stream = contiguous(array), cupy.cuda.get_current_stream()
+        written = _recorded(cupy, source_stream)
+    with cupy.cuda.Device(index):
+        stream = cupy.cuda.get_current_stream()
+        stream.wait_event(written)
+        copy = cupy.empty(source.shape, source.dtype)
+        if source.nbytes:
+            places = (copy.data.ptr, index, source.data.ptr, source_device.id)
+            cupy.cuda.runtime.memcpyPeerAsync(*places, source.nbytes, stream.ptr)
+        read = _recorded(cupy, stream)
+    with array.device:
+        source_stream.wait_event(read)  # the memory may be used again after that
+    return copy
+
+
+def _recorded(cupy: Any, stream: Any) -> Any:
+    event = cupy.cuda.Event(disable_timing=True)
+    event.record(stream)
+    return event
 
 
 def current() -> int | None:
     """Return the GPU that is this thread's current one; None in programs that do not use CuPy."""
     cupy = sys.modules.get("cupy")
     return None if cupy is None or not cupy.is_available() else int(cupy.cuda.Device().id)
+
+
+def visible_buses() -> tuple[str, ...]:
+    """Return the PCI addresses of the GPUs that this rank can see, by index. **Local.**
+
+    There are none where CuPy is not installed or finds no GPU. A CuPy or a driver that cannot be
+    used is logged as a warning.
+    """
+    if importlib.util.find_spec("cupy") is None:
+        return ()
+    try:
+        runtime = _cupy().cuda.runtime
+    except ImportError as error:
+        warn_once(_LOG, "no GPUs", f"CuPy cannot be used ({error}); replicas run on CPUs")
+        return ()
+    try:
+        return tuple(map(runtime.deviceGetPCIBusId, range(runtime.getDeviceCount())))
+    except runtime.CUDARuntimeError as error:
+        level = "INFO" if error.status == _NO_DEVICE else "WARNING"
+        warn_once(_LOG, "no GPUs", f"CuPy finds no GPU ({error}); replicas run on CPUs", level)
+        return ()
 
 
 def new(dtype: Any, index: int) -> Any:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
 from mpistrat.cluster import mpi
+from mpistrat.cluster.gpu_binding import SeenGpus
 from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.local_sockets import LocalListener, connect_local
-from mpistrat.ps.transport.roles import Member, Roster, member_of, replica_devices
+from mpistrat.ps.transport.roles import Member, Roster, member_of
 from mpistrat.ps.transport.stream import Stream
+from mpistrat.ps.transport.worker_devices import devices_of_workers, named, seen_gpus
 from mpistrat.system.liveness import udp
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class _Contact:
         Where others ask whether its process still runs (udp.py).
     token
         What those who connect have to show: only ranks of this job know it.
+    gpus
+        The GPUs that a worker can see which names no devices; else None.
     """
 
     member: Member
@@ -49,6 +53,7 @@ class _Contact:
     name: bytes
     port: int
     token: bytes
+    gpus: SeenGpus | None
 
     @property
     def place(self) -> tuple[str, str]:
@@ -76,7 +81,7 @@ def connect_ranks(
     comm
         The mpi4py communicator that `communicator` was made of; None for COMM_WORLD.
     devices
-        Of a worker's replicas; None for one CPU.
+        Of a worker's replicas; None for the GPUs bound to it, or one CPU.
 
     Raises
     ------
@@ -90,12 +95,17 @@ def connect_ranks(
     rank = communicator.rank
     with communicator.checking():
         me = _on_devices(member_of(resolver, rank, wanted), devices)
+        gpus = seen_gpus() if me.task_type == "worker" and devices is None else None
     with LocalListener(communicator.size) as listener:
-        contact = _Contact(me, host_name(), _network(), listener.name, udp.here(), listener.token)
+        contact = _Contact(
+            me, host_name(), _network(), listener.name, udp.here(), listener.token, gpus
+        )
         # Each rank listens before the others learn the name of its socket, so no connect() is too
         # early.
         contacts: list[_Contact] = communicator.allgather_object(contact)
         with communicator.checking():
+            contacts = _with_devices(contacts)
+            me = contacts[rank].member
             roster = Roster([one.member for one in contacts])
             uid = contacts[roster.chief.rank].name.hex()
         streams = _connected(listener, contacts, rank)
@@ -109,15 +119,21 @@ def connect_ranks(
 
 
 def _on_devices(me: Member, devices: Sequence[str] | None) -> Member:
-    """Return a member with its devices, which workers have."""
+    """Return a member with the devices that it names, which only workers have."""
+    if devices is None:
+        return me
     if me.task_type == "worker":
-        return replace(me, devices=replica_devices(devices, me.task_id))
-    if devices is not None:
-        raise UsageError(
-            f"Server of {me} with devices={devices!r}; expected None: the functions that run on"
-            " devices are those of workers"
-        )
-    return me
+        return replace(me, devices=named(devices, me.task_id))
+    raise UsageError(
+        f"Server of {me} with devices={devices!r}; expected None: the functions that run on"
+        " devices are those of workers"
+    )
+
+
+def _with_devices(contacts: Sequence[_Contact]) -> list[_Contact]:
+    """Return what all ranks told, each worker with its devices."""
+    members = devices_of_workers([one.member for one in contacts], [one.gpus for one in contacts])
+    return [replace(one, member=own) for one, own in zip(contacts, members, strict=True)]
 
 
 def _connected(

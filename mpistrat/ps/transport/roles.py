@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpistrat.cluster.devices import named_devices
 from mpistrat.cluster.resolvers.base import ClusterResolver
-from mpistrat.collectives.arrays import on_device
-from mpistrat.errors import ClusterError, UsageError
+from mpistrat.errors import ClusterError
 
-__all__ = ["TASK_TYPES", "Member", "Roster", "embedded_roster", "member_of", "replica_devices"]
+__all__ = ["TASK_TYPES", "Member", "Roster", "member_of"]
 
 TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 
@@ -125,49 +123,3 @@ def member_of(resolver: ClusterResolver, rank: int, wanted: Sequence[str]) -> Me
             " the others call mpistrat.Server(resolver).join(): branch on resolver.task_type"
         )
     return Member(str(task_type), int(task_id), rank)
-
-
-def embedded_roster(
-    resolver: ClusterResolver, worker_devices: Sequence[Sequence[str]] | None = None
-) -> Roster:
-    """Return the members that threads of this process play: those of the resolver's cluster.
-
-    Parameters
-    ----------
-    resolver
-        Says how many of each role there are.
-    worker_devices
-        Those of each worker; None for one CPU each.
-
-    Raises
-    ------
-    UsageError
-        `worker_devices` is not for that many workers, or names what is no device.
-    BackendUnavailableError
-        It names a GPU that is not there.
-    """
-    if resolver.task_type is not None:
-        member_of(resolver, 0, ["chief"])
-    spec = resolver.cluster_spec().as_dict()
-    jobs = {job: len(tasks) for job, tasks in spec.items()}
-    members = [Member("chief", 0)]
-    count = max(1, jobs.get("worker", 0))
-    given = [None] * count if worker_devices is None else list(worker_devices)
-    if len(given) != count:
-        raise UsageError(
-            f"worker_devices={worker_devices!r} is for {len(given)} workers, and the job has"
-            f" {count}; expected a list of devices for each of them"
-        )
-    members += [
-        Member("worker", index, 0, replica_devices(devices, index))
-        for index, devices in enumerate(given)
-    ]
-    members += [Member("ps", index) for index in range(max(1, jobs.get("ps", 0)))]
-    return Roster(members)
-
-
-def replica_devices(devices: Sequence[str] | None, worker: int) -> tuple[str, ...]:
-    """Return the full names of a worker's devices, which are there; None is one CPU."""
-    names = named_devices(["CPU:0"] if devices is None else devices, worker)
-    on_device.require(names)
-    return names

@@ -12,11 +12,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.arrays.conversion import as_array
+from mpistrat.collectives.arrays.conversion import as_array, as_operand
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
-from mpistrat.strategy.gpu_extended import GpuExtended
+from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.nest import map_nest
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
@@ -41,7 +41,7 @@ Measured with 2 ranks, medians, time of the reduce-scatter over that of the all-
 """
 
 
-class CentralExtended(GpuExtended):
+class CentralExtended(StrategyExtended):
     """Variables in shared memory, which all ranks read in place.
 
     Writing is fenced: all ranks meet before the first byte is written, and again after the last
@@ -60,13 +60,14 @@ class CentralExtended(GpuExtended):
         self,
         strategy: Strategy,
         communicator: Communicator,
-        devices: tuple[str, ...],
+        devices: Sequence[tuple[str, ...]],
         parameter_device: str,
     ) -> None:
         super().__init__(strategy, communicator, devices)
         self._parameter_device = parameter_device
         self._scattered = _Scattered()
         self._scattered.attach(communicator, self.num_replicas)
+        self._scattered.placement = self.placement
         self._numbers = itertools.count()
         self._variables: WeakValueDictionary[int, CentralVariable] = WeakValueDictionary()
         self._is_changing = False
@@ -128,15 +129,16 @@ class CentralExtended(GpuExtended):
         """Return this rank's share of a value combined over all replicas. **Collective.**"""
         label = f"{what}, {op.value} over replicas"
         if self._is_short(value):
-            return self.share_of(self.combiner.reduce_nest(op, value, None, label).reshape(-1))
+            total = self.combiner.reduce_nest(op, value, None, label)
+            return as_array(self.share_of(total.reshape(-1)))
         with self.combiner.labelled_as(label):
-            return self._scattered.totals(op, [value], self.options)[0]
+            return as_array(self._scattered.totals(op, [value], self.options)[0])
 
     @staticmethod
     def _is_short(value: Any) -> bool:
         """Tell whether latency decides, not bandwidth: then the whole value is all-reduced."""
         first = value.values[0] if isinstance(value, DistributedValues) else value
-        return as_array(first).nbytes <= _SHORT_BYTES
+        return as_operand(first).nbytes <= _SHORT_BYTES
 
     def share_of(self, rows: Array) -> Array:
         """Return a view of this rank's share of an array along axis 0. **Local.**"""

@@ -13,6 +13,7 @@ from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.central_storage.extended import CentralExtended
 from mpistrat.strategy.central_storage.one_gpu import OneGpuExtended
 from mpistrat.strategy.parameter_server.worker_context import refuse_collective
+from mpistrat.strategy.replicas.devices import devices_of_ranks
 
 __all__ = ["CentralStorageStrategy"]
 
@@ -33,8 +34,7 @@ class CentralStorageStrategy(Strategy):
     Parameters
     ----------
     compute_devices
-        This rank's devices, one replica each, such as ``["CPU:0", "CPU:1"]`` or ``["GPU:0"]``;
-        default one CPU.
+        This rank's devices, one replica each, as of `MirroredStrategy`.
     parameter_device
         Where variables are; default the only compute device of all ranks, or the CPU if there are
         several.
@@ -57,9 +57,9 @@ class CentralStorageStrategy(Strategy):
     replicas and those by ``extended.update``.
 
     In a replica on a GPU that is the current one. If there are several replicas, what they read of
-    variables is a copy there, and what they assign is brought to the host. What ``reduce`` and
-    ``gather`` return is on the host. No machine with a GPU has tried this yet (see
-    `mpistrat.collectives.arrays.on_device`).
+    variables is a copy there, and what they assign is combined on the GPUs and written to the
+    host. Values are combined as by `MirroredStrategy`. No machine with a GPU has tried this yet
+    (docs/gpu.md).
 
     References
     ----------
@@ -77,16 +77,21 @@ class CentralStorageStrategy(Strategy):
         refuse_collective("a CentralStorageStrategy", comm, is_local=True)
         communicator = Communicator(comm, backend)
         with communicator.checking():
-            devices = _CPU if compute_devices is None else compute_devices
-            names = named_devices(devices, communicator.rank)
-            on_device.require(names)
-            place = _parameter_device(names, parameter_device, communicator)
-        gpu = on_device.gpu_index(place)
-        if gpu is not None:
-            self._extended = OneGpuExtended(self, communicator, names, gpu)
+            _check_place(parameter_device, communicator.rank)
+        devices = devices_of_ranks(communicator, compute_devices)
+        with communicator.checking():
+            place = _parameter_device(devices[communicator.rank], parameter_device, communicator)
+        if on_device.gpu_index(place) is not None:
+            self._extended = OneGpuExtended(self, communicator, devices)
             return
         _require_shared_memory(communicator)
-        self._extended = CentralExtended(self, communicator, names, place)
+        self._extended = CentralExtended(self, communicator, devices, place)
+
+
+def _check_place(wanted: str | None, rank: int) -> None:
+    """Raise unless the device for variables is None or a device string."""
+    if wanted is not None:
+        named_devices([wanted], rank)
 
 
 def _parameter_device(devices: tuple[str, ...], wanted: str | None, comm: Communicator) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import UsageError
 from mpistrat.strategy.nest import flatten, map_nest
 from mpistrat.types import Array, Nest
@@ -32,6 +33,9 @@ def as_arrays(nest: Nest) -> Nest:
 
 
 def _as_array(leaf: object) -> Any:
+    on_host = on_device.to_host(leaf)  # of arrays on GPUs: batches are copied to GPUs one by one
+    if on_host is not None:
+        return on_host
     if hasattr(leaf, "shape") and hasattr(leaf, "__getitem__"):
         array: Any = leaf
     else:

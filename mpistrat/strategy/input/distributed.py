@@ -9,6 +9,7 @@ from typing import Any
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.input.array_spec import spec_of
 from mpistrat.strategy.input.datasets import Dataset
+from mpistrat.strategy.input.gpu_batches import GpuBatches
 from mpistrat.strategy.input.input_context import (
     AutoShardPolicy,
     InputContext,
@@ -55,6 +56,10 @@ class _Distributed:
             )
         self.workers = workers
         self.options = options or InputOptions()
+        self.gpu_batches: GpuBatches | None = None
+        has_gpus = any(gpu is not None for gpu in workers.gpus)
+        if has_gpus and self.options.experimental_fetch_to_device:
+            self.gpu_batches = GpuBatches(workers.gpus)
         self.buffer_size = self.options.experimental_per_replica_buffer_size * workers.num_local
         # Epochs are counted here, not in the data set: a rank that looks into its data set on
         # its own must not get another shuffle than its peers.

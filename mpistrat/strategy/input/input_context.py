@@ -145,7 +145,8 @@ class InputOptions:
     Parameters
     ----------
     experimental_fetch_to_device
-        Accepted for programs that set it; the arrays are on the host. None means True.
+        Whether batches of replicas on GPUs are copied there ahead of their use; False leaves them
+        on the host. None means True.
     experimental_replication_mode
         Whether a dataset function is called once a rank or once a replica.
     experimental_place_dataset_on_device

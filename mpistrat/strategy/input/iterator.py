@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from mpistrat.errors import UsageError
 from mpistrat.strategy.input.cutting import empty_like, empty_of, has_rows
+from mpistrat.strategy.input.gpu_batches import GpuBatches, PendingBatch
 from mpistrat.strategy.input.prefetch import Prefetcher
 from mpistrat.types import Nest
 
@@ -35,6 +37,8 @@ class InputWorkers:
     any_has_data
         **Collective** over the ranks; called at the same step on all. True if any rank passes
         True.
+    gpus
+        Index of the GPU of each local replica, where its batches go; None for one on a CPU.
     """
 
     num_replicas: int
@@ -44,6 +48,7 @@ class InputWorkers:
     pipeline_id: int
     regroup: Callable[[Sequence[Nest]], Nest]
     any_has_data: Callable[[bool], bool]
+    gpus: Sequence[int | None] = ()
 
 
 class Source(Protocol):
@@ -51,6 +56,7 @@ class Source(Protocol):
 
     workers: InputWorkers
     may_end_apart: bool
+    gpu_batches: GpuBatches | None
     buffer_size: int
 
     def steps(self, epoch: int) -> Iterator[list[Nest]]:
@@ -85,6 +91,8 @@ class DistributedIterator(Iterator[Nest]):
     def __init__(self, source: Source, epoch: int) -> None:
         self._source = source
         steps = source.steps(epoch)
+        if source.gpu_batches is not None:
+            steps = map(partial(source.gpu_batches.begin, MISSING), steps)
         # The thread only reads data. Collectives are left to next(): their order has to be the
         # same on all ranks, and threads would change it.
         self._steps = Prefetcher(steps, source.buffer_size) if source.buffer_size else steps
@@ -101,7 +109,9 @@ class DistributedIterator(Iterator[Nest]):
             raise StopIteration
         workers = self._source.workers
         local = [MISSING] * workers.num_local if step is None else step
-        return workers.regroup([self._fill(batch) for batch in local])
+        filled = [self._fill(batch) for batch in local]
+        on_gpus = self._source.gpu_batches
+        return workers.regroup(filled if on_gpus is None else on_gpus.finish(filled))
 
     def get_next(self) -> Nest:
         """Return the next step; raise StopIteration at the end."""
@@ -128,7 +138,7 @@ class DistributedIterator(Iterator[Nest]):
         """Keep a batch as an example; return whether one without rows can be made like it."""
         for batch in step or ():
             if batch is not MISSING:
-                self._example = batch
+                self._example = batch.host if isinstance(batch, PendingBatch) else batch
                 break
         if self._fills is None or self._example is MISSING:
             self._fills = self._has_rows()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.input.array_spec import spec_of
 from mpistrat.strategy.input.cutting import cut
@@ -52,7 +53,12 @@ def open_epoch(dataset: Any, epoch: int) -> tuple[Iterator[Any], Callable[[Any],
     if isinstance(dataset, Dataset):
         return dataset.raw(epoch)
     # Copies, so that a replica function may change its batch in place.
-    return map(as_element, dataset), lambda element: map_nest(np.array, element)
+    return map(as_element, dataset), lambda element: map_nest(_copied, element)
+
+
+def _copied(leaf: Any) -> Any:
+    found = on_device.to_host(leaf)
+    return np.array(leaf) if found is None else found
 
 
 def cut_raw(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpistrat.cluster.devices import local_devices
+from mpistrat.cluster.devices import named_devices
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ArgumentTypeError, ContextError
 from mpistrat.ps.client.client import Client
@@ -18,7 +19,7 @@ from mpistrat.ps.messages import Apply, CountUp, End, Make
 from mpistrat.ps.placement import Placement
 from mpistrat.ps.server.optimizer_update import OptimizerUpdate
 from mpistrat.ps.transport.endpoint import Endpoint
-from mpistrat.strategy.gpu_extended import GpuExtended
+from mpistrat.strategy.extended import StrategyExtended
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.parameter_server.round_gradients import RoundGradients
 from mpistrat.strategy.values import DistributedValues
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["ParameterServerExtended"]
 
 
-class ParameterServerExtended(GpuExtended):
+class ParameterServerExtended(StrategyExtended):
     """The replicas of a worker, and variables on ps.
 
     Parameters
@@ -55,11 +56,11 @@ class ParameterServerExtended(GpuExtended):
         self, strategy: ParameterServerStrategy, endpoint: Endpoint, partitioner: Any = None
     ) -> None:
         alone = single_process_communicator()
-        super().__init__(strategy, alone, endpoint.me.devices or local_devices(None, 0))
+        super().__init__(strategy, alone, [endpoint.me.devices or named_devices(["CPU:0"], 0)])
         self.client = Client(endpoint)
         self._round_gradients: RoundGradients | None = None
         self._partitioner = partitioner
-        self._placement = Placement(self.client.num_ps)
+        self._ps_placement = Placement(self.client.num_ps)
         self._keys = itertools.count(1)
         self._known: weakref.WeakValueDictionary[int, ServedVariable] = (
             weakref.WeakValueDictionary()
@@ -97,7 +98,7 @@ class ParameterServerExtended(GpuExtended):
             sizes = [one.live().nbytes for one in plain]
         beside = colocation.colocated_with()
         servers = (
-            self._placement.place_parts(sizes)
+            self._ps_placement.place_parts(sizes)
             if beside is None
             else [_first(beside).spec.ps] * len(sizes)
         )
@@ -216,5 +217,5 @@ def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[
     if isinstance(gradient, IndexedSlices):
         gradient = gradient.summed()
         rows, gradient = gradient.indices, gradient.values
-    what = OptimizerUpdate(rule, keys, rows, gradient, step, learning_rate)
+    what = OptimizerUpdate(rule, keys, rows, as_array(gradient), step, learning_rate)
     return variable.spec.ps, Apply(variable.spec.key, what)

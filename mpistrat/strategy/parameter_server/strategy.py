@@ -17,8 +17,8 @@ from mpistrat.ps.transport.connect_ranks import connect_ranks
 from mpistrat.ps.transport.encoding import encoded
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.one_process import Embedded
-from mpistrat.ps.transport.roles import embedded_roster
 from mpistrat.ps.transport.stream import Stream
+from mpistrat.ps.transport.worker_devices import embedded_roster
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.parameter_server import program_end
 from mpistrat.strategy.parameter_server.extended import ParameterServerExtended
@@ -50,8 +50,9 @@ class ParameterServerStrategy(Strategy):
         function of the next round begins.
     worker_devices
         In one process, where threads are the workers: what their replicas run on, a list for each
-        worker, such as ``[["GPU:0", "GPU:1"], ["GPU:2"]]``. Default one CPU each. On several ranks
-        each worker's `Server` is given its own.
+        worker, such as ``[["GPU:0", "GPU:1"], ["GPU:2"]]``. Default the GPUs that the process can
+        see, dealt out to the workers, or one CPU each. On several ranks each worker's `Server` is
+        given its own.
     comm, backend
         As in the other strategies; the communicator is for the start and the end of the job.
 
@@ -76,9 +77,9 @@ class ParameterServerStrategy(Strategy):
     distributed there and an optimizer's sums cover those; an optimizer makes one step of them.
     Workers may have unequal numbers of devices: then divide by the global batch, not by a number
     of replicas. In a replica on a GPU that is the current one, variables are read as CuPy
-    arrays there, and CuPy arrays are taken wherever NumPy's are: they are brought to the host, and
-    are summed and sent there. No machine with a GPU has tried this yet (see
-    `mpistrat.collectives.arrays.on_device`).
+    arrays there, and CuPy arrays are taken wherever NumPy's are: they are summed over the replicas
+    of the worker on the first one's GPU, and sent from the host. No machine with a GPU has tried
+    this yet (docs/gpu.md).
 
     References
     ----------

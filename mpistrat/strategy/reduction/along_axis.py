@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array, check_axis
+from mpistrat.collectives.arrays.conversion import check_axis
 from mpistrat.errors import UsageError
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.tables.reduction_ops import widened
@@ -17,16 +16,15 @@ __all__ = ["reduce_along"]
 
 
 def reduce_along(
-    values: Sequence[Any], axis: int | Sequence[int], op: str
+    arrays: Sequence[Array], axis: int | Sequence[int], op: str
 ) -> tuple[DistributedValues, DistributedValues]:
-    """Return (sums along `axis`, numbers of elements summed) of the replicas' values.
+    """Return (sums along `axis`, numbers of elements summed) of the replicas' arrays.
 
     Sums are in the dtype in which `op` ("sum" or "mean") accumulates: half types in float32,
     integers and bool for a mean in float64.
 
     Lengths along `axis` may differ between replicas, so that a mean has the true divisor.
     """
-    arrays = [as_array(value) for value in values]
     axes = _axes(axis, arrays[0].ndim)
     if any(array.ndim != arrays[0].ndim for array in arrays):
         dims = [array.ndim for array in arrays]
@@ -47,4 +45,8 @@ def _axes(axis: int | Sequence[int], ndim: int) -> tuple[int, ...]:
 
 
 def _sum(array: Array, axes: tuple[int, ...], op: str) -> Array:
-    return np.asarray(np.add.reduce(array, axis=axes, dtype=widened(op, array.dtype)))
+    dtype = widened(op, array.dtype)
+    if not isinstance(array, np.ndarray):  # CuPy's, which takes no ufunc's methods
+        found: Array = array.sum(axis=axes, dtype=dtype)
+        return found
+    return np.asarray(np.add.reduce(array, axis=axes, dtype=dtype))

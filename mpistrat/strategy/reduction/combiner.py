@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import UsageError
 from mpistrat.strategy.nest import flatten, is_nested, map_nest
 from mpistrat.strategy.reduction.along_axis import reduce_along
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
 from mpistrat.strategy.reduction.gathering import gather_local
+from mpistrat.strategy.reduction.placement import ReplicaPlacement
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.reduction.shared_sums import SharedSums
 from mpistrat.strategy.values import DistributedValues, Mirrored
@@ -50,8 +50,8 @@ class Combiner:
         Over the ranks.
     cross_device_ops
         How values are combined.
-    num_local
-        Replicas on this rank.
+    placement
+        Where this rank's replicas are. Values are combined where it says, and results are there.
     options
         Options of calls that are made without any.
     """
@@ -60,12 +60,13 @@ class Combiner:
         self,
         communicator: Communicator,
         cross_device_ops: CrossDeviceOps,
-        num_local: int,
+        placement: ReplicaPlacement,
         options: CommunicationOptions,
     ) -> None:
         self.communicator = communicator
         self.cross_device_ops = cross_device_ops
-        self.num_local = num_local
+        self.placement = placement
+        self.num_local = num_local = len(placement.gpus)
         self.options = options
         is_default = type(cross_device_ops) is CollectiveAllReduce
         self.is_uneven = False  # whether some ranks have one replica and others several
@@ -155,6 +156,9 @@ class Combiner:
         """Sum one array over all replicas. **Collective.**"""
         if self._is_plain and not isinstance(value, DistributedValues):
             # Straight to the communicator: of a small array, all else costs more than the sum.
+            if self.placement.gpu is not None:
+                with self.communicator.checking():
+                    value = self.placement.operand(value)
             with self._sum:
                 return self.communicator.allreduce(value, timeout=self.options.timeout_seconds)
         total: Array = self.reduce_shared(ReduceOp.SUM, value)
@@ -179,18 +183,31 @@ class Combiner:
         values = value.values if isinstance(value, DistributedValues) else (value,)
         if is_shared:
             values *= self.num_local  # it counts once for each replica
+        with self.placement.current():
+            return self._reduce_axis(op, values, axis, options, where)
+
+    def _reduce_axis(
+        self,
+        op: ReduceOp,
+        values: Sequence[Any],
+        axis: int | Sequence[int],
+        options: CommunicationOptions | None,
+        where: str,
+    ) -> Array:
         with self.communicator.checking():
-            sums, counts = reduce_along(values, axis, op.value.lower())
-        dtype = as_array(values[0]).dtype
+            arrays = [self.placement.operand(value) for value in values]
+            sums, counts = reduce_along(arrays, axis, op.value.lower())
+        dtype = arrays[0].dtype
         # Ranks compare labels: another axis on one of them is a MismatchError, not a wrong result.
         label = f"{_LABELS[op]} along axis {axis}{where}"
         if op is ReduceOp.SUM:
-            total = self.reduce_nest(op, sums, options, label)
-            return np.asarray(total.astype(dtype, copy=False))
+            total: Array = self.reduce_nest(op, sums, options, label)
+            return total.astype(dtype, copy=False)
         # Lengths along the axis differ by replica: the divisor is a sum over all, too.
         total, count = self.reduce_nest(ReduceOp.SUM, (sums, counts), options, label)
         mean = np.true_divide(total, count)
-        return np.asarray(mean.astype(result_dtype("mean", dtype), copy=False))
+        found = mean.astype(result_dtype("mean", dtype), copy=False)
+        return np.asarray(found) if isinstance(found, np.generic) else found
 
     def reduce_axes(self, op: ReduceOp, value: Nest, axis: int | Sequence[int]) -> Nest:
         """Call :meth:`reduce_axis` for each leaf of a nest. **Collective.**"""
@@ -202,8 +219,8 @@ class Combiner:
     def gather(self, value: Any, axis: int, options: CommunicationOptions | None = None) -> Array:
         """Concatenate one value over all replicas along `axis`. **Collective.**"""
         is_shared = self.num_local > 1 and not isinstance(value, DistributedValues)
-        with self.communicator.checking():
-            mine, axis = gather_local(value, axis)
+        with self.communicator.checking(), self.placement.current():
+            mine, axis = gather_local(value, axis, self.placement)
             if is_shared and self.is_uneven:
                 raise UsageError(
                     f"gather of a bare value on a rank with {self.num_local} replicas, while"
@@ -216,7 +233,9 @@ class Combiner:
 
     def broadcast_first(self, value: Any) -> Array:
         """Return rank 0's value on every rank. **Collective.**"""
-        return self.communicator.bcast(value, timeout=self.options.timeout_seconds)
+        with self.communicator.checking():
+            mine = self.placement.operand(value)
+        return self.communicator.bcast(mine, timeout=self.options.timeout_seconds)
 
     def any_rank(self, flag: bool) -> bool:
         """Tell whether `flag` is set on any rank. **Collective** if there are several."""
@@ -226,6 +245,5 @@ class Combiner:
         return bool(self.communicator.allreduce(np.array(flag), "or", timeout=timeout))
 
     def copies(self, value: Array) -> Mirrored:
-        """Return one array for each local replica, none of them shared."""
-        others = (value.copy() for _ in range(self.num_local - 1))
-        return Mirrored([value, *others])
+        """Return one array for each local replica, on its device, none of them shared."""
+        return Mirrored(self.placement.copies(value))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array
+from mpistrat.collectives.backends.gpu.local_arrays import summed
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
+from mpistrat.strategy.reduction.placement import HOST, ReplicaPlacement
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.reduction.shared_sums import SharedSums
 from mpistrat.strategy.values import DistributedValues, Mirrored
@@ -47,6 +48,7 @@ class CrossDeviceOps:
 
     communicator: Communicator | None = None
     num_replicas: int | None = None
+    placement: ReplicaPlacement = HOST  # of this rank's values; set by the strategy
 
     def attach(self, communicator: Communicator, num_replicas: int) -> None:
         """Combine over the ranks of `communicator` from now on; called by the strategy."""
@@ -118,7 +120,13 @@ class CrossDeviceOps:
 
     def broadcast_implementation(self, tensor: Any, destinations: Any) -> Mirrored:
         """See :meth:`broadcast`."""
-        return _copies(as_array(tensor).copy(), destinations)
+        with self.placement.current():
+            return self._copies(self.placement.operand(tensor).copy(), destinations)
+
+    def _copies(self, value: Array, destinations: Any) -> Mirrored:
+        """Return a copy for each destination, the first of which may be `value` itself."""
+        several = isinstance(destinations, DistributedValues)
+        return Mirrored(self.placement.copies(value, len(destinations.values) if several else 1))
 
 
 class CollectiveAllReduce(CrossDeviceOps):
@@ -141,7 +149,7 @@ class CollectiveAllReduce(CrossDeviceOps):
         """Sum on this rank, then over the ranks."""
         totals = self.totals(reduce_op, [value for value, _ in value_destination_pairs], options)
         destinations = [destination for _, destination in value_destination_pairs]
-        return [_copies(t, d) for t, d in zip(totals, destinations, strict=True)]
+        return [self._copies(t, d) for t, d in zip(totals, destinations, strict=True)]
 
     def totals(
         self,
@@ -151,8 +159,18 @@ class CollectiveAllReduce(CrossDeviceOps):
         shared: SharedSums | None = None,
     ) -> list[Array]:
         """Return one combined array for each value: new ones, or arrays that `shared` owns."""
+        with self.placement.current():
+            return self._totals(reduce_op, values, options, shared)
+
+    def _totals(
+        self,
+        reduce_op: ReduceOp,
+        values: Sequence[Any],
+        options: CommunicationOptions,
+        shared: SharedSums | None,
+    ) -> list[Array]:
         with nullcontext() if self.communicator is None else self.communicator.checking():
-            columns = [_arrays(value) for value in values]
+            columns = [self._arrays(value) for value in values]
             # Summed here first: one array a rank travels, however many replicas there are.
             sums = [self.local_sum(_widened(reduce_op, column)) for column in columns]
         if shared is None or self.communicator is None or self.communicator.size == 1:
@@ -163,13 +181,23 @@ class CollectiveAllReduce(CrossDeviceOps):
         count = self.num_replicas or (len(columns[0]) if columns else 1)
         name = "mean" if reduce_op is ReduceOp.MEAN else "sum"
         return [
-            np.asarray(narrow(name, total, result_dtype(name, column[0].dtype), count))
+            narrow(name, total, result_dtype(name, column[0].dtype), count)
             for total, column in zip(totals, columns, strict=True)
         ]
 
+    def _arrays(self, value: Any) -> list[Array]:
+        values = value.values if isinstance(value, DistributedValues) else (value,)
+        arrays = [self.placement.operand(one) for one in values]
+        _check_alike(arrays)
+        return arrays
+
     def local_sum(self, arrays: Sequence[Array]) -> Array:
         """Sum the arrays of this rank's replicas in their order."""
-        return arrays[0] if len(arrays) == 1 else combine("sum", np.stack(arrays))
+        if len(arrays) == 1:
+            return arrays[0]
+        if not isinstance(arrays[0], np.ndarray):
+            return summed(arrays)
+        return combine("sum", np.stack(arrays))
 
     def over_ranks(self, sums: list[Array], options: CommunicationOptions) -> list[Array]:
         """Sum over the ranks."""
@@ -205,7 +233,7 @@ class ReductionToOneDevice(CollectiveAllReduce):
         """Combine with ``accumulation_fn``."""
         if self._accumulate is None:
             return super().local_sum(arrays)
-        return as_array(self._accumulate(arrays))
+        return self.placement.operand(self._accumulate(arrays))
 
     def over_ranks(self, sums: list[Array], options: CommunicationOptions) -> list[Array]:
         """Reduce to rank 0 and broadcast."""
@@ -233,7 +261,7 @@ class HierarchicalCopyAllReduce(_Packed):
 
 
 class NcclAllReduce(_Packed):
-    """TensorFlow's name, accepted; there is no NCCL yet, the strategy's backend reduces."""
+    """TensorFlow's name, accepted: on GPUs NCCL carries what it can (docs/gpu.md)."""
 
 
 def _of_list(options: CommunicationOptions) -> dict[str, Any]:
@@ -241,9 +269,7 @@ def _of_list(options: CommunicationOptions) -> dict[str, Any]:
     return {"timeout": options.timeout_seconds, "bucket_bytes": options.bytes_per_pack or None}
 
 
-def _arrays(value: Any) -> list[Array]:
-    values = value.values if isinstance(value, DistributedValues) else (value,)
-    arrays = [as_array(one) for one in values]
+def _check_alike(arrays: Sequence[Array]) -> None:
     for index, array in enumerate(arrays):
         if array.shape != arrays[0].shape or array.dtype != arrays[0].dtype:
             what = "Shape" if array.shape != arrays[0].shape else "Dtype"
@@ -252,17 +278,11 @@ def _arrays(value: Any) -> list[Array]:
                 f" {arrays[0].dtype}, local replica {index} has shape {array.shape} and dtype"
                 f" {array.dtype}; expected equal ones (with axis= shapes may differ along it)"
             )
-    return arrays
 
 
 def _widened(reduce_op: ReduceOp, arrays: Sequence[Array]) -> list[Array]:
     name = "mean" if reduce_op is ReduceOp.MEAN else "sum"
     return [widen(name, array) for array in arrays]
-
-
-def _copies(value: Array, destinations: Any) -> Mirrored:
-    count = len(destinations.values) if isinstance(destinations, DistributedValues) else 1
-    return Mirrored([value, *(value.copy() for _ in range(count - 1))])
 
 
 def check_cross_device_ops(value: Any) -> None:

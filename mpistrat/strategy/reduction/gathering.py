@@ -6,16 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array, check_axis
+from mpistrat.collectives.arrays.conversion import check_axis
+from mpistrat.collectives.backends.gpu.local_arrays import concatenated
 from mpistrat.errors import UsageError
+from mpistrat.strategy.reduction.placement import ReplicaPlacement
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.types import Array
 
 __all__ = ["gather_local"]
 
 
-def gather_local(value: Any, axis: int) -> tuple[Array, int]:
-    """Return (the local values concatenated, `axis`), after checking both.
+def gather_local(value: Any, axis: int, placement: ReplicaPlacement) -> tuple[Array, int]:
+    """Return (the local values concatenated in new memory, `axis`), after checking both.
+
+    They are brought to where this rank combines values, by its `placement`.
 
     Raises
     ------
@@ -24,7 +28,7 @@ def gather_local(value: Any, axis: int) -> tuple[Array, int]:
         dimensions or a length other than that of `axis`.
     """
     values = value.values if isinstance(value, DistributedValues) else (value,)
-    arrays = [as_array(one) for one in values]
+    arrays = [placement.operand(one) for one in values]
     checked = check_axis(axis, arrays[0].ndim, "gather")
     if axis < 0:
         raise UsageError(f"gather: axis={axis}; expected 0 to {arrays[0].ndim - 1}")
@@ -35,5 +39,7 @@ def gather_local(value: Any, axis: int) -> tuple[Array, int]:
             f"gather along axis {axis}: values may differ only in the length of that axis: {shown}"
         )
     if len(arrays) == 1:
-        return np.array(arrays[0]), checked
+        return arrays[0].copy(), checked
+    if not isinstance(arrays[0], np.ndarray):
+        return concatenated(arrays, checked), checked
     return np.concatenate(arrays, axis=checked), checked

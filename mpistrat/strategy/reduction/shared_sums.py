@@ -60,6 +60,8 @@ class SharedSums:
         options
             Of `Communicator.allreduce_many`.
         """
+        if arrays and not isinstance(arrays[0], np.ndarray):  # on a GPU: the memory is the host's
+            return self._communicator.allreduce_many(arrays, **options)
         try:
             outs = self._outs_of(tuple((array.shape, array.dtype) for array in arrays))
             return self._communicator.allreduce_many(arrays, out=outs or None, **options)

@@ -1,46 +1,43 @@
-"""`WorkerReplica`: a replica that may be on a GPU."""
+"""Run replica functions with the GPU of their replica as CuPy's current one."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpistrat.collectives.arrays import on_device
-from mpistrat.strategy.nest import map_nest
-from mpistrat.strategy.reduction.communication_options import CommunicationOptions
-from mpistrat.strategy.reduction.reduce_op import ReduceOp
-from mpistrat.strategy.replicas.replica_context import ReplicaContext
-from mpistrat.types import Array, Nest
+from mpistrat.strategy import context
 
-__all__ = ["WorkerReplica"]
+__all__ = ["on_its_gpu"]
 
 
-class WorkerReplica(ReplicaContext):
-    """A replica that may be on a GPU; values it reads and results of collectives are then there.
+def on_its_gpu(fn: Callable[..., Any], gpus: Sequence[int | None]) -> Callable[..., Any]:
+    """Return a replica function that runs with the GPU of its replica as the current one.
 
-    On a worker of parameter servers, collectives go over the replicas of this worker.
+    The stream that is the caller's current one for that GPU is the replica's, too, also where
+    the replica has a thread of its own.
+
+    Parameters
+    ----------
+    fn
+        Called by each replica.
+    gpus
+        Index of each local replica's GPU; None for a replica on a CPU.
     """
+    if all(gpu is None for gpu in gpus):
+        return fn
+    # Current GPUs and streams are a thread's own: they are found here, in the caller's, and set in
+    # the replica's.
+    places = [None if gpu is None else on_device.stream_of(gpu) for gpu in gpus]
 
-    @functools.cached_property
-    def gpu(self) -> int | None:
-        """Which GPU of this rank it runs on, or None."""
-        return on_device.gpu_index(self.devices[0])
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        replica = context.get_replica_context()
+        place = None if replica is None else places[replica.local_index]
+        if place is None:
+            return fn(*args, **kwargs)
+        with place():
+            return fn(*args, **kwargs)
 
-    def placed(self, value: Array) -> Any:
-        """Return an array on this replica's GPU, if it has one."""
-        return value if self.gpu is None else on_device.placed(value)
-
-    def all_reduce(
-        self,
-        reduce_op: ReduceOp | str,
-        value: Nest,
-        options: CommunicationOptions | None = None,
-    ) -> Nest:
-        """Combine `value` over the replicas; the result is on this replica's GPU."""
-        return map_nest(self.placed, super().all_reduce(reduce_op, value, options))
-
-    def all_gather(
-        self, value: Nest, axis: int, options: CommunicationOptions | None = None
-    ) -> Nest:
-        """Concatenate `value` of the replicas; the result is on this replica's GPU."""
-        return map_nest(self.placed, super().all_gather(value, axis, options))
+    return call

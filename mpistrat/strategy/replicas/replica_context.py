@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.nest import flatten, map_nest
@@ -61,6 +63,11 @@ class ReplicaContext:
         """The device of this replica, as a tuple of one."""
         return (self._strategy.extended.worker_devices[self.local_index],)
 
+    @functools.cached_property
+    def gpu(self) -> int | None:
+        """Which GPU of this rank the replica runs on, where it is the current one, or None."""
+        return on_device.gpu_index(self.devices[0])
+
     def merge_call(
         self,
         merge_fn: Callable[..., Any],
@@ -107,7 +114,7 @@ class ReplicaContext:
         Returns
         -------
         nest
-            New arrays, owned by this replica. MEAN of integers is float64.
+            New arrays on this replica's device, owned by it. MEAN of integers is float64.
 
         References
         ----------
@@ -130,7 +137,7 @@ class ReplicaContext:
 
     def placed(self, value: Array) -> Any:
         """Return an array on this replica's device; on a CPU, unchanged."""
-        return value
+        return value if self.gpu is None else on_device.placed(value)
 
     def _require_current(self) -> None:
         if context.get_replica_context() is not self:

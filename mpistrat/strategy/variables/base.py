@@ -274,10 +274,14 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
 
     def _taken(self, value: ArrayLike, what: str) -> Array:
         """Return `value` in this variable's dtype, if that loses no more than precision."""
-        return fitting(value, self.dtype, f"{what} of {{}} to variable {self._name!r}")
+        return as_array(fitting(value, self.dtype, self._what(what)))
+
+    def _what(self, what: str) -> str:
+        return f"{what} of {{}} to variable {self._name!r}"
 
     def _scatter(self, method: str, sparse_delta: IndexedSlices) -> Self:
-        scatter(self._value, method, check_slices(self, method, sparse_delta))
+        slices = check_slices(self, method, sparse_delta)
+        scatter(self._value, method, slices.on_host())
         return self
 
     def _rows(self, rows: Array) -> Array:

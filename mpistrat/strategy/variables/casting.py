@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array
+from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays.conversion import as_operand
 from mpistrat.errors import UsageError
 from mpistrat.strategy.values import Delegate
 from mpistrat.types import Array, ArrayLike
@@ -15,7 +16,7 @@ __all__ = ["fitting"]
 
 
 def fitting(value: ArrayLike, dtype: np.dtype[Any], what: str) -> Array:
-    """Return `value` as an array of `dtype`.
+    """Return `value` as an array of `dtype`, where it is: on a GPU, or on the host.
 
     Parameters
     ----------
@@ -36,17 +37,26 @@ def fitting(value: ArrayLike, dtype: np.dtype[Any], what: str) -> Array:
     try:
         if isinstance(value, int):  # a Python number has no dtype of its own
             return np.array(value, dtype)
-        array = as_array(value)
+        array = as_operand(value)
+        if not isinstance(array, np.ndarray):
+            with on_device.on_gpu(on_device.index_of(array)):
+                return _cast(array, dtype)
         # A list of ints becomes int64, which "same_kind" does not cast to uint8, whatever the
         # numbers are: from the list itself NumPy converts each of them.
         if isinstance(value, (list, tuple)) and array.dtype.kind in "biu":
             return np.array(value, dtype)
-        taken = array.astype(dtype, casting="same_kind", copy=False)
-        # "same_kind" lets int64 become int32, whatever the values are.
-        if dtype.kind in "iu" and array.itemsize > taken.itemsize and (taken != array).any():
-            raise OverflowError(f"values do not fit into {dtype}")
-        return taken
+        return _cast(array, dtype)
     except (TypeError, OverflowError) as error:
         raise UsageError(
             f"{what.format(repr(value))} of dtype {dtype}: {error}; convert the value with astype"
         ) from error
+
+
+def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
+    if not np.can_cast(array.dtype, dtype, "same_kind"):  # CuPy's astype does not ask
+        raise TypeError(f"an array of {array.dtype} cannot be cast by the rule 'same_kind'")
+    taken = array.astype(dtype, copy=False)
+    # "same_kind" lets int64 become int32, whatever the values are.
+    if dtype.kind in "iu" and array.itemsize > taken.itemsize and bool((taken != array).any()):
+        raise OverflowError(f"values do not fit into {dtype}")
+    return taken

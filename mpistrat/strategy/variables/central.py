@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mpistrat.collectives.arrays.conversion import as_array
+from mpistrat.collectives.arrays.conversion import as_operand
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
@@ -121,7 +121,7 @@ class CentralVariable(Variable):
                 " replicas' rows; gather the rows with all_gather and scatter them in merge_call"
             )
         with extended.communicator.checking():
-            slices = check_slices(self, method, sparse_delta)
+            slices = check_slices(self, method, sparse_delta).on_host()
         with extended.changing(f"{method} to {self.title}"):
             if extended.communicator.rank == 0:
                 scatter(self._value, method, slices)
@@ -134,7 +134,7 @@ class CentralVariable(Variable):
         with extended.communicator.checking():
             mine = extended.combiner.of_each_replica(value)
             for one in mine.values if isinstance(mine, DistributedValues) else (mine,):
-                self._check_shape(as_array(one), method)
+                self._check_shape(as_operand(one), method)
         op = reduce_op_of(self._aggregation)
         share = extended.combined_share(op, mine, what)
         with extended.communicator.checking():

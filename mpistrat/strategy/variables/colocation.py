@@ -1,4 +1,4 @@
-"""``colocate_vars_with``: place new variables beside another one."""
+"""Place new variables: beside another one (``colocate_vars_with``), or on the host."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["beside", "colocated_with"]
+__all__ = ["beside", "colocated_with", "is_on_host", "on_host"]
 
 _beside: ContextVar[Any] = ContextVar("mpistrat_colocated_with", default=None)
+_on_host: ContextVar[bool] = ContextVar("mpistrat_on_host", default=False)
 
 
 def colocated_with() -> Any:
@@ -26,3 +27,19 @@ def beside(variable: Any) -> Iterator[None]:
         yield
     finally:
         _beside.set(before)
+
+
+def is_on_host() -> bool:
+    """Tell whether new variables of this thread are on the host, wherever their replicas are."""
+    return _on_host.get()
+
+
+@contextmanager
+def on_host() -> Iterator[None]:
+    """Make variables on the host within the block, such as counters that the host reads."""
+    before = _on_host.get()
+    try:
+        _on_host.set(True)
+        yield
+    finally:
+        _on_host.set(before)

@@ -38,7 +38,7 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
         raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
     extended = strategy.extended
     if not extended.mirrors_variables:  # of one process: there is nobody to agree with
-        variable: Variable = Variable.plain(**kwargs)
+        variable = extended.new_copy(0, **kwargs)
         variable.distribute_strategy = strategy
         return variable
     synchronization = kwargs.get("synchronization", VariableSynchronization.AUTO)
@@ -85,4 +85,4 @@ def _initial_value(strategy: Strategy, kwargs: dict[str, Any]) -> Array:
 def _component(extended: StrategyExtended, index: int, **kwargs: Any) -> Variable:
     if index > 0:  # the copies' names are TensorFlow's
         kwargs["name"] = f"{kwargs.get('name') or 'Variable'}/replica_{index}"
-    return extended.new_copy(**kwargs)
+    return extended.new_copy(index, **kwargs)

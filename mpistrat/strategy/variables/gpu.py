@@ -1,4 +1,4 @@
-"""`GpuVariable`: a variable on the GPU of its strategy's only replica."""
+"""`GpuVariable`: a variable, or a replica's copy of one, on a GPU."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.arrays import on_device
-from mpistrat.errors import UsageError
+from mpistrat.collectives.arrays.conversion import as_operand
+from mpistrat.collectives.backends.gpu.kernels.rows import scatter_add
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.values import Delegate
-from mpistrat.strategy.variables.base import Variable
+from mpistrat.strategy.variables.base import Variable, check_initial
+from mpistrat.strategy.variables.casting import fitting
 from mpistrat.strategy.variables.scatter import check_slices, scatter
 from mpistrat.tables.row_ranges import RowRanges
 from mpistrat.types import Array, ArrayLike
@@ -51,18 +52,21 @@ class GpuVariable(Variable):
 
     __hash__ = object.__hash__
 
-    def __init__(self, gpu: int, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(
+        self,
+        gpu: int,
+        initial_value: ArrayLike | Callable[[], ArrayLike],
+        dtype: Any = None,
+        shape: Sequence[int] | None = None,
+        **options: Any,
+    ) -> None:
+        self._set_options(**options)
         self._gpu = gpu
-        try:
-            with on_device.on_gpu(gpu):
-                self._value = on_device.placed(self._value)
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"variable {self._name!r} of dtype {self._value.dtype} on GPU:{gpu}: {error};"
-                " take a dtype that CuPy has, or CentralStorageStrategy(...,"
-                ' parameter_device="CPU:0")'
-            ) from error
+        value = as_operand(initial_value() if callable(initial_value) else initial_value)
+        check_initial(options.get("name"), value, shape)
+        with on_device.on_gpu(gpu):
+            # A copy in C order: kernels change rows in place.
+            self._value = on_device.placed(value).astype(dtype or value.dtype, "C", copy=True)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -138,30 +142,29 @@ class GpuVariable(Variable):
 
     def _taken(self, value: ArrayLike, what: str) -> Array:
         """Return `value` in this variable's dtype on its GPU, which is the current one."""
-        if isinstance(value, Delegate):
-            value = value._read()
-        if not on_device.is_elsewhere(value):
-            carried: Array = on_device.placed(super()._taken(value, what))
-            return carried
-        array, dtype = on_device.placed(value), self.dtype
-        taken: Array = array.astype(dtype, copy=False)
-        may_overflow = dtype.kind in "iu" and array.dtype.itemsize > dtype.itemsize
-        if not np.can_cast(array.dtype, dtype, "same_kind") or (
-            may_overflow and bool((taken != array).any())
-        ):
-            raise UsageError(
-                f"{what} of an array of dtype {array.dtype} to variable {self._name!r} of dtype"
-                f" {dtype}: it would lose more than precision; convert the value with astype"
-            )
-        return taken
+        carried: Array = on_device.placed(fitting(value, self.dtype, self._what(what)))
+        return carried
 
     def _scatter(self, method: str, sparse_delta: IndexedSlices) -> GpuVariable:
-        """Change rows: those that it is about are brought to the host and back."""
+        """Change rows; by other methods than sums they are brought to the host and back."""
         slices = check_slices(self, method, sparse_delta)
+        if method in ("scatter_add", "scatter_sub") and self.dtype.kind != "b":
+            self._add_rows(slices, is_sum=method == "scatter_add")
+        else:
+            self._scatter_on_host(method, slices.on_host())
+        return self
+
+    def _add_rows(self, slices: IndexedSlices, *, is_sum: bool) -> None:
+        with on_device.on_gpu(self._gpu):
+            values = on_device.contiguous(on_device.placed(slices.values))
+            if np.may_share_memory(values, self._value):
+                values = values.copy()  # rows of this variable: read before they are changed
+            scatter_add(self._value, slices.indices, values if is_sum else np.negative(values))
+
+    def _scatter_on_host(self, method: str, slices: IndexedSlices) -> None:
         rows, places = np.unique(slices.indices, return_inverse=True)
         with on_device.on_gpu(self._gpu):
             there = on_device.placed(rows)
             part = np.array(on_device.to_host(self._value[there]))
             scatter(part, method, IndexedSlices(slices.values, places))
             self._value[there] = on_device.placed(part)
-        return self

@@ -205,7 +205,12 @@ class SyncOnReadVariable(DistributedVariable):
     def _shares(self, total: ArrayLike) -> DistributedValues:
         """Return values for the copies that add up to `total`; replica 0 gets the remainder."""
         extended = self.distribute_strategy.extended
-        array, count = self._primary._taken(total, "assign"), extended.num_replicas
+        with extended.placement.current():
+            return self._cut(self._primary._taken(total, "assign"))
+
+    def _cut(self, array: Array) -> DistributedValues:
+        extended = self.distribute_strategy.extended
+        count = extended.num_replicas
         first = share = array
         if array.dtype.kind in "iu":
             share = array // count

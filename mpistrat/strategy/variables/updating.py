@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.strategy.reduction.placement import ReplicaPlacement
 from mpistrat.strategy.values import DistributedValues, Mirrored, regroup, select_replica
+from mpistrat.strategy.variables.gpu import GpuVariable
+from mpistrat.strategy.variables.gpu_updates import GpuMove, move_all
 from mpistrat.tables.update_rules import Rule
 from mpistrat.types import Array
 
@@ -30,6 +34,7 @@ class Updating:
     _strategy: Strategy
     _devices: tuple[str, ...]
     num_local_replicas: int
+    placement: ReplicaPlacement
 
     @abstractmethod
     def require_cross_replica(self) -> None:
@@ -68,7 +73,8 @@ class Updating:
         components = var.values if isinstance(var, DistributedValues) else (var,)
         for index, component in enumerate(components):
             mine, named = select_replica(index, args), select_replica(index, kwargs)
-            with context.enter(Mode(self._strategy, None, updating=index)):
+            mode = Mode(self._strategy, None, updating=index)
+            with context.enter(mode), self.placement.current_of(index):
                 results.append(fn(component, *mine, **named))
         return results
 
@@ -134,11 +140,30 @@ class Updating:
             Set to `step`, unless :meth:`count_step` has counted.
         """
         with self.changing(f"step {step} of an optimizer"):
+            on_gpus = [move for move in moves if _is_on_gpus(move)]
             for variable, slots, gradient in moves:
-                change = _changer(rule, list(slots), step, learning_rate)
-                self.change_rows(variable, [*slots.values()], change, gradient)
+                if not _is_on_gpus((variable, slots, gradient)):
+                    change = _changer(rule, list(slots), step, learning_rate)
+                    self.change_rows(variable, [*slots.values()], change, gradient)
+            self._move_on_gpus(rule, on_gpus, step, learning_rate)
             # In the same block, so that ranks meet once for the variables and their count.
             iterations.assign(step)
+
+    def _move_on_gpus(
+        self, rule: Rule, moves: Sequence[RuleMove], step: int, learning_rate: float
+    ) -> None:
+        """Move variables that are on GPUs, all copies of a GPU together."""
+        for index in range(self.num_local_replicas if moves else 0):
+            mine = [
+                GpuMove(
+                    _copy_of(variable, index).live(),
+                    {name: _copy_of(slot, index).live() for name, slot in slots.items()},
+                    select_replica(index, gradient),
+                )
+                for variable, slots, gradient in moves
+            ]
+            with self.placement.current_of(index):
+                move_all(rule, mine, step, learning_rate)
 
     def update_non_slot(
         self,
@@ -163,6 +188,21 @@ class Updating:
         return self._devices
 
 
+def _copies(variable: Any) -> Sequence[Any]:
+    return variable.values if isinstance(variable, DistributedValues) else (variable,)
+
+
+def _copy_of(variable: Any, index: int) -> Any:
+    return _copies(variable)[index]
+
+
+def _is_on_gpus(move: RuleMove) -> bool:
+    """Tell whether all copies of a variable, and of what an optimizer keeps of it, are on GPUs."""
+    variable, slots, _ = move
+    every = [copy for one in (variable, *slots.values()) for copy in _copies(one)]
+    return all(isinstance(copy, GpuVariable) for copy in every)
+
+
 def _changer(rule: Rule, names: list[str], step: int, rate: float) -> Callable[..., None]:
     """Return what moves a variable's memory, given its gradient and the memory of its slots."""
 
@@ -171,8 +211,8 @@ def _changer(rule: Rule, names: list[str], step: int, rate: float) -> Callable[.
         if isinstance(gradient, IndexedSlices):
             # A rule moves a row once: values of a row that comes twice are added before.
             once = gradient.summed()
-            rule.apply_rows(value, kept, once.indices, once.values, step, rate)
+            rule.apply_rows(value, kept, once.indices, as_array(once.values), step, rate)
         else:
-            rule.apply(value, kept, gradient, step, rate)
+            rule.apply(value, kept, as_array(gradient), step, rate)
 
     return change

@@ -19,7 +19,16 @@ from mpistrat.errors import UsageError
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
 from mpistrat.types import Array
 
-__all__ = ["UPDATE_PIECE", "Move", "Recipe", "add_scaled", "apply_rule", "recipe", "update_dtype"]
+__all__ = [
+    "UPDATE_PIECE",
+    "Move",
+    "Recipe",
+    "add_scaled",
+    "apply_rule",
+    "has_kernel",
+    "recipe",
+    "update_dtype",
+]
 
 _MAX_SLOTS = 3
 _MAX_NUMBERS = 4
@@ -90,6 +99,11 @@ def recipe(rule: Rule, step: int, learning_rate: float) -> Recipe:
         f"no GPU kernel for the rule {type(rule).__name__}; expected SGDRule, AdagradRule or"
         " AdamRule"
     )
+
+
+def has_kernel(rule: Rule) -> bool:
+    """Tell whether there is a kernel for a rule: mpistrat's own have one, subclasses none."""
+    return type(rule) in (SGDRule, AdagradRule, AdamRule)
 
 
 def apply_rule(rule: Rule, moves: Sequence[Move], step: int, learning_rate: float) -> None:

@@ -1,0 +1,161 @@
+"""Copy lists of arrays from the host to a GPU on a stream of its own, ahead of their use.
+
+A list travels as one block: through pinned memory, by one copy. A block is used again once no
+array shows part of it and the stream that used it has come as far.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpistrat.types import Array
+
+__all__ = ["Upload", "Uploader"]
+
+_ALIGNMENT = 256  # bytes: where an allocation of its own would begin
+_MOST_FREE = 4
+_LEAST_BYTES = 4096
+
+
+class Uploader:
+    """What copies lists of arrays to one GPU. Its methods are **Local**.
+
+    Parameters
+    ----------
+    device
+        Index of the GPU.
+
+    Notes
+    -----
+    Memory of a block is CuPy's, of this object's stream. It goes back to CuPy with this object.
+    """
+
+    def __init__(self, device: int) -> None:
+        import cupy
+
+        self._device = cupy.cuda.Device(device)
+        with self._device:
+            self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._free: list[_Block] = []
+
+    def begin(self, arrays: Sequence[Array]) -> Upload:
+        """Begin to copy; return what gives the copies. Does not wait for a GPU's work.
+
+        Parameters
+        ----------
+        arrays
+            NumPy's, in any order of memory; they may be changed after the call.
+        """
+        ends = np.cumsum([0, *(-(-one.nbytes // _ALIGNMENT) * _ALIGNMENT for one in arrays)])
+        places = ends[:-1].tolist()
+        block = self._block(int(ends[-1]))
+        for one, place in zip(arrays, places, strict=True):
+            block.host_view(place, one.shape, one.dtype)[...] = one
+        block.copy(int(ends[-1]), self._stream)
+        forms = [(one.shape, one.dtype) for one in arrays]
+        return Upload(block, list(zip(places, forms, strict=True)), self._give_back)
+
+    def _block(self, nbytes: int) -> _Block:
+        """Return a block that no array shows part of, and that has been copied if it was used."""
+        for block in list(self._free):
+            if nbytes <= block.nbytes <= 2 * max(nbytes, _LEAST_BYTES):
+                self._free.remove(block)
+                block.reuse(self._stream)
+                return block
+        with self._device, self._stream:
+            return _Block(max(nbytes, _LEAST_BYTES), self._device)
+
+    def _give_back(self, block: _Block) -> None:
+        self._free.append(block)
+        del self._free[:-_MOST_FREE]
+
+
+class _Block:
+    """Memory on a GPU, and as much pinned memory of the host."""
+
+    def __init__(self, nbytes: int, device: Any) -> None:
+        import cupy
+
+        self.nbytes, self.device = nbytes, device
+        self.memory = cupy.cuda.alloc(nbytes)
+        self._pinned = np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+        self._copied, self._read = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
+
+    def host_view(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return an array over pinned memory from a byte on."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        return self._pinned[start : start + nbytes].view(dtype).reshape(shape)
+
+    def copy(self, nbytes: int, stream: Any) -> None:
+        """Queue the copy of the first bytes to the GPU."""
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        with self.device, stream:
+            if nbytes:
+                places = self.memory.ptr, self._pinned.ctypes.data
+                runtime.memcpyAsync(*places, nbytes, runtime.memcpyHostToDevice, stream.ptr)
+            self._copied.record(stream)
+
+    def wait_copied(self, stream: Any) -> None:
+        """Let a stream wait for the copy."""
+        stream.wait_event(self._copied)
+
+    def release(self, stream: Any) -> None:
+        """Note that nothing queued on a stream from now on uses the block."""
+        with self.device:
+            self._read.record(stream)
+
+    def reuse(self, stream: Any) -> None:
+        """Let a stream wait for what used the block, and this thread for its last copy."""
+        stream.wait_event(self._read)
+        self._copied.synchronize()  # long done: the block was used since
+
+
+class Upload:
+    """A list of arrays on its way to a GPU."""
+
+    def __init__(
+        self,
+        block: _Block,
+        parts: list[tuple[int, tuple[tuple[int, ...], np.dtype[Any]]]],
+        give_back: Callable[[_Block], None],
+    ) -> None:
+        self._block, self._parts, self._give_back = block, parts, give_back
+
+    def take(self) -> list[Any]:
+        """Return the arrays of CuPy, for work on the current stream; to be called once.
+
+        Their memory is used again after that stream has come to where the last of them is
+        dropped: to use them on another stream, let that stream and this one wait for each other.
+        """
+        import cupy
+
+        block = self._block
+        with block.device:
+            stream = cupy.cuda.get_current_stream()
+            block.wait_copied(stream)
+            loan = _Loan(block, stream, self._give_back)
+            memory = cupy.cuda.UnownedMemory(block.memory.ptr, block.nbytes, loan, block.device.id)
+            return [
+                cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, place))
+                for place, (shape, dtype) in self._parts
+            ]
+
+
+class _Loan:
+    """What arrays over a block refer to; the block is free again when nothing does."""
+
+    def __init__(self, block: _Block, stream: Any, give_back: Callable[[_Block], None]) -> None:
+        self._block, self._stream, self._give_back = block, stream, give_back
+
+    def __del__(self) -> None:
+        if sys is None or sys.is_finalizing():
+            return
+        self._block.release(self._stream)
+        self._give_back(self._block)

@@ -1,0 +1,105 @@
+"""Move variables on a GPU by an optimizer's rule: all that can be by one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.backends.gpu.kernels.updates import Move, apply_rule, has_kernel
+from mpistrat.strategy.indexed_slices import IndexedSlices
+from mpistrat.tables.update_rules import Rule
+
+__all__ = ["GpuMove", "move_all"]
+
+
+class GpuMove(NamedTuple):
+    """A variable's memory, an optimizer's slots of it by name, and its gradient.
+
+    Attributes
+    ----------
+    value, slots
+        Arrays of CuPy on one GPU, of one shape; changed in place.
+    gradient
+        An array of that shape or `IndexedSlices`, wherever it is.
+    """
+
+    value: Any
+    slots: Mapping[str, Any]
+    gradient: Any
+
+
+def move_all(rule: Rule, moves: Sequence[GpuMove], step: int, learning_rate: float) -> None:
+    """Apply one step of an optimizer to variables on the current GPU. **Local.**
+
+    Launched on the current stream, and not waited for. The results have the bits of the same
+    step on the host.
+
+    Parameters
+    ----------
+    rule
+        Those of `mpistrat.tables.update_rules` move all variables of one pair of dtypes by one
+        launch; another one is applied to one variable after the other.
+    moves
+        What is moved.
+    step, learning_rate
+        As for `Rule.apply`.
+    """
+    whole = [_as_whole(rule, one) for one in moves if _covers_all(rule, one)]
+    parts = [_Part.of(one) for one in moves if not _covers_all(rule, one)]
+    every = [*whole, *(part.move for part in parts)]
+    if has_kernel(rule):
+        apply_rule(
+            rule, [Move(m.value, dict(m.slots), m.gradient) for m in every], step, learning_rate
+        )
+    else:
+        for move in every:
+            rule.apply(move.value, move.slots, move.gradient, step, learning_rate)
+    for part in parts:
+        part.put_back()
+
+
+def _covers_all(rule: Rule, move: GpuMove) -> bool:
+    """Tell whether all rows of a variable move: those without a gradient may coast on."""
+    return not isinstance(move.gradient, IndexedSlices) or not rule.leaves_rows
+
+
+def _as_whole(rule: Rule, move: GpuMove) -> GpuMove:
+    """Return a move with a gradient of all elements, beside its variable."""
+    gradient = move.gradient
+    if isinstance(gradient, IndexedSlices):
+        once = gradient.summed()
+        gradient = np.zeros_like(move.value, dtype=once.values.dtype)
+        gradient[on_device.placed(once.indices)] = on_device.placed(once.values)
+    return move._replace(gradient=_floating(on_device.placed(gradient), move.value, rule))
+
+
+def _floating(gradient: Any, value: Any, rule: Rule) -> Any:
+    """Return a gradient in C order, of a floating dtype."""
+    is_floating = gradient.dtype.kind == "f" or gradient.dtype.name == "bfloat16"
+    wanted = gradient.dtype if is_floating else rule.slot_dtype(value.dtype)
+    return on_device.contiguous(gradient.astype(wanted, copy=False))
+
+
+class _Part(NamedTuple):
+    """Rows of a variable that move, as arrays of their own, which go back to it afterwards."""
+
+    whole: GpuMove
+    rows: Any
+    move: GpuMove
+
+    @classmethod
+    def of(cls, whole: GpuMove) -> _Part:
+        once = whole.gradient.summed()
+        rows = on_device.placed(once.indices)
+        slots = {name: slot[rows] for name, slot in whole.slots.items()}
+        gradient = on_device.contiguous(on_device.placed(once.values))
+        return cls(whole, rows, GpuMove(whole.value[rows], slots, gradient))
+
+    def put_back(self) -> None:
+        """Write the moved rows to the variable and to its slots."""
+        self.whole.value[self.rows] = self.move.value
+        for name, slot in self.whole.slots.items():
+            slot[self.rows] = self.move.slots[name]
