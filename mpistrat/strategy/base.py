@@ -255,8 +255,10 @@ class Strategy:
         """Call `value_fn` with a `ValueContext` for each replica of this rank. **Local.**"""
         self._extended.require_cross_replica()
         first, total = self._extended.first_replica, self.num_replicas_in_sync
-        local = range(first, first + self._extended.num_local_replicas)
-        values = [value_fn(ValueContext(replica, total)) for replica in local]
+        values = []
+        for index in range(self._extended.num_local_replicas):
+            with self._extended.placement.current_of(index):
+                values.append(value_fn(ValueContext(first + index, total)))
         # As TensorFlow's mirrored strategies, a PerReplica also for a single replica.
         merged: PerReplica = regroup(values, PerReplica, always_wrap=True)
         return merged

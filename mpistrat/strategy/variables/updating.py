@@ -176,10 +176,11 @@ class Updating:
         self.require_cross_replica()
         del colocate_with  # all of a rank's replicas hold such state
         kwargs = dict(kwargs or {})
-        results = [
-            fn(*select_replica(index, tuple(args)), **select_replica(index, kwargs))
-            for index in range(self.num_local_replicas)
-        ]
+        results = []
+        for index in range(self.num_local_replicas):
+            mine, named = select_replica(index, tuple(args)), select_replica(index, kwargs)
+            with self.placement.current_of(index):
+                results.append(fn(*mine, **named))
         return regroup(results, Mirrored)
 
     def non_slot_devices(self, var_list: Sequence[Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Copy lists of arrays from the host to a GPU on a stream of its own, ahead of their use.
+"""Copy lists of arrays from the host to a GPU ahead of their use, on a stream for that alone.
 
 A list travels as one block: through pinned memory, by one copy. A block is used again once no
 array shows part of it and the stream that used it has come as far.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,15 +35,14 @@ class Uploader:
 
     Notes
     -----
-    Memory of a block is CuPy's, of this object's stream. It goes back to CuPy with this object.
+    Memory of blocks is CuPy's, of the GPU's one stream for copies. It goes back to CuPy with this
+    object.
     """
 
     def __init__(self, device: int) -> None:
         import cupy
 
-        self._device = cupy.cuda.Device(device)
-        with self._device:
-            self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._device, self._stream = cupy.cuda.Device(device), _copy_stream(device)
         self._free: list[_Block] = []
 
     def begin(self, arrays: Sequence[Array]) -> Upload:
@@ -56,32 +58,45 @@ class Uploader:
         block = self._block(int(ends[-1]))
         for one, place in zip(arrays, places, strict=True):
             block.host_view(place, one.shape, one.dtype)[...] = one
-        block.copy(int(ends[-1]), self._stream)
+        block.copy(int(ends[-1]))
         forms = [(one.shape, one.dtype) for one in arrays]
         return Upload(block, list(zip(places, forms, strict=True)), self._give_back)
 
     def _block(self, nbytes: int) -> _Block:
         """Return a block that no array shows part of, and that has been copied if it was used."""
+        del self._free[:-_MOST_FREE]
         for block in list(self._free):
             if nbytes <= block.nbytes <= 2 * max(nbytes, _LEAST_BYTES):
                 self._free.remove(block)
-                block.reuse(self._stream)
+                block.finish()
                 return block
         with self._device, self._stream:
-            return _Block(max(nbytes, _LEAST_BYTES), self._device)
+            return _Block(max(nbytes, _LEAST_BYTES), self._device, self._stream)
 
     def _give_back(self, block: _Block) -> None:
-        self._free.append(block)
-        del self._free[:-_MOST_FREE]
+        self._free.append(block)  # of any thread, at any moment: nothing that waits
+
+
+@lru_cache(maxsize=64)
+def _copy_stream(device: int) -> Any:
+    """Return the stream on which this process copies to a GPU.
+
+    It is never destroyed: CuPy keeps freed memory by its stream's address, which another stream
+    could have next, without the order in which this one has used the memory.
+    """
+    import cupy
+
+    with cupy.cuda.Device(device):
+        return cupy.cuda.Stream(non_blocking=True)
 
 
 class _Block:
-    """Memory on a GPU, and as much pinned memory of the host."""
+    """Memory on a GPU, and as much pinned memory of the host; made on the stream that copies."""
 
-    def __init__(self, nbytes: int, device: Any) -> None:
+    def __init__(self, nbytes: int, device: Any, stream: Any) -> None:
         import cupy
 
-        self.nbytes, self.device = nbytes, device
+        self.nbytes, self.device, self._stream = nbytes, device, stream
         self.memory = cupy.cuda.alloc(nbytes)
         self._pinned = np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
         self._copied, self._read = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
@@ -91,16 +106,17 @@ class _Block:
         nbytes = math.prod(shape) * dtype.itemsize
         return self._pinned[start : start + nbytes].view(dtype).reshape(shape)
 
-    def copy(self, nbytes: int, stream: Any) -> None:
+    def copy(self, nbytes: int) -> None:
         """Queue the copy of the first bytes to the GPU."""
         import cupy
 
         runtime = cupy.cuda.runtime
-        with self.device, stream:
+        with self.device:
             if nbytes:
                 places = self.memory.ptr, self._pinned.ctypes.data
-                runtime.memcpyAsync(*places, nbytes, runtime.memcpyHostToDevice, stream.ptr)
-            self._copied.record(stream)
+                kind = runtime.memcpyHostToDevice
+                runtime.memcpyAsync(*places, nbytes, kind, self._stream.ptr)
+            self._copied.record(self._stream)
 
     def wait_copied(self, stream: Any) -> None:
         """Let a stream wait for the copy."""
@@ -111,10 +127,18 @@ class _Block:
         with self.device:
             self._read.record(stream)
 
-    def reuse(self, stream: Any) -> None:
-        """Let a stream wait for what used the block, and this thread for its last copy."""
-        stream.wait_event(self._read)
-        self._copied.synchronize()  # long done: the block was used since
+    def finish(self) -> None:
+        """Let what is copied next wait for what used the block, and this thread for its copy."""
+        self._stream.wait_event(self._read)
+        self._copied.synchronize()  # most often long done: the block was used since
+
+    def __del__(self) -> None:
+        """Keep CuPy, which takes the memory back, from lending it out too soon."""
+        if sys is not None and not sys.is_finalizing():
+            import cupy
+
+            with suppress(cupy.cuda.runtime.CUDARuntimeError):  # a GPU that failed reads no more
+                self.finish()
 
 
 class Upload:
@@ -140,7 +164,10 @@ class Upload:
         with block.device:
             stream = cupy.cuda.get_current_stream()
             block.wait_copied(stream)
-            loan = _Loan(block, stream, self._give_back)
+            loan = _Loan()
+            # Not its __del__: in a cycle of garbage the block's events could be destroyed before.
+            end = weakref.finalize(loan, _end_loan, block, stream, self._give_back)
+            end.atexit = False
             memory = cupy.cuda.UnownedMemory(block.memory.ptr, block.nbytes, loan, block.device.id)
             return [
                 cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, place))
@@ -149,13 +176,14 @@ class Upload:
 
 
 class _Loan:
-    """What arrays over a block refer to; the block is free again when nothing does."""
+    """What arrays over a block refer to."""
 
-    def __init__(self, block: _Block, stream: Any, give_back: Callable[[_Block], None]) -> None:
-        self._block, self._stream, self._give_back = block, stream, give_back
 
-    def __del__(self) -> None:
-        if sys is None or sys.is_finalizing():
-            return
-        self._block.release(self._stream)
-        self._give_back(self._block)
+def _end_loan(block: _Block, stream: Any, give_back: Callable[[_Block], None]) -> None:
+    import cupy
+
+    try:
+        block.release(stream)
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return  # the GPU has failed, which its next call says; the block goes back to CuPy
+    give_back(block)
