@@ -47,6 +47,8 @@ PARTS = {
     "librccl.so.1": Part(
         ("nccl/**/*.cc",), "nccl/interface/exports.map", needs="libamdhip64.so.7"
     ),
+    "libhipblas.so.3": Part(("blas/*.cc",), "blas/exports.map", needs="libamdhip64.so.7"),
+    "pretend-blas.so": Part(("blas/kernels/*.cc",)),  # the kernels that it loads
     "libroctracer64.so.4": Part(("tracing/*.cc",), "tracing/roctracer.map"),
     # CuPy's modules need this one by name, and use nothing of it.
     "librocfft.so.0": Part(()),

@@ -16,12 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from gpu.pretend.build import PARTS, build
 from gpu.pretend.elf import Dynamic, Symbol, dynamic
 
-# Libraries that CuPy imports when they are used (matrix products, fft, random): not here, so that
-# those raise ImportError.
-LAZY = (
-    *("libhipblas", "libhipfft", "libhiprand", "libhipsparse", "librocsolver", "librocblas"),
-    *("libroctx64",),
-)
+# Libraries that CuPy imports when they are used (fft, random, solvers): not here, so that those
+# raise ImportError.
+LAZY = (*("libhipfft", "libhiprand", "libhipsparse", "librocsolver", "librocblas", "libroctx64"),)
 SYSTEM = (
     *("libc.", "libm.", "libdl.", "librt.", "libpthread.", "libgcc_s.", "libstdc++.", "ld-linux"),
 )
@@ -29,10 +26,11 @@ PREFIXES = {
     "hiprtc": "libhiprtc.so.7",
     "nccl": "librccl.so.1",
     "roctracer": "libroctracer64.so.4",
+    "hipblas": "libhipblas.so.3",
     "__hip": "libamdhip64.so.7",
     "hip": "libamdhip64.so.7",
 }
-OTHERS = ("hipblas", "hipfft", "hiprand", "hipsparse")  # prefixes of libraries that are not ours
+OTHERS = ("hipfft", "hiprand", "hipsparse")  # prefixes of libraries that are not ours
 
 
 def wanted(modules: dict[str, Dynamic]) -> dict[str, set[Symbol]]:

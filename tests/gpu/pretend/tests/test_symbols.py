@@ -40,8 +40,12 @@ def test_an_installed_cupy_finds_everything(folder):
             "libamdhip64.so.7 lacks hipNew, version hip_4.2",
         ),
         (Dynamic([], [Symbol("ncclNew", "")], []), "librccl.so.1 lacks ncclNew, version none"),
-        (Dynamic([], [Symbol("hipblasCreate", "")], []), None),  # of a library that is not here
-        (Dynamic(["libc.so.6", "librccl.so.1", "libhipblas.so.3"], [], []), None),
+        (
+            Dynamic([], [Symbol("hipblasNew", "")], []),
+            "libhipblas.so.3 lacks hipblasNew, version none",
+        ),
+        (Dynamic([], [Symbol("hipfftCreate", "")], []), None),  # of a library that is not here
+        (Dynamic(["libc.so.6", "librccl.so.1", "libhipfft.so.0"], [], []), None),
         (Dynamic(["libnew.so.1"], [], []), "a module needs libnew.so.1, which is not known here"),
     ],
 )
