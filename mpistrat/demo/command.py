@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import mpistrat
+from mpistrat.cluster.launch import expected_rank
+from mpistrat.demo.devices import Device, strategy_on
 from mpistrat.demo.digits import load
 from mpistrat.demo.report import Report
 from mpistrat.demo.same_bits import digests, outliers
 from mpistrat.demo.timed_all_reduce import TimedAllReduce
 from mpistrat.demo.train import Epoch, Options, Trainer
+from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["app"]
 
@@ -20,12 +24,18 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
-def train(
+def train(  # noqa: PLR0913, PLR0917 - its arguments are the options
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 20,
     batch_size: Annotated[int, typer.Option(min=1, help="Images in a global batch.")] = 64,
     learning_rate: Annotated[float, typer.Option(help="Of the first epoch; it decays.")] = 0.2,
     seed: Annotated[int, typer.Option(min=0, help="Of weights and of the order.")] = 0,
-    devices: Annotated[int, typer.Option(min=1, help="Local replicas on each rank.")] = 1,
+    device: Annotated[
+        Device, typer.Option(help="Of the replicas. auto: the GPUs bound to a rank, else a CPU.")
+    ] = Device.AUTO,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=1, help="Replicas on each rank, on CPUs unless --device gpu."),
+    ] = None,
     live: Annotated[
         bool | None,
         typer.Option(
@@ -37,9 +47,7 @@ def train(
 ) -> None:
     """Train a small network on handwritten digits, on every rank that runs this."""
     timer = TimedAllReduce()
-    strategy = mpistrat.MirroredStrategy(
-        [f"CPU:{index}" for index in range(devices)], cross_device_ops=timer
-    )
+    strategy = _strategy(device, devices, timer)
     communicator = strategy.communicator
     digits = load()
     # Every rank's BLAS would start a thread for each core, and they would wait for each other;
@@ -58,6 +66,21 @@ def train(
             report.other_bits(hashes, others)
             raise typer.Exit(1)
         report.same_bits(hashes)
+
+
+def _strategy(
+    device: Device, devices: int | None, timer: TimedAllReduce
+) -> mpistrat.MirroredStrategy:
+    """Return a strategy on the devices; without the GPUs asked for say so, and exit with 2."""
+    try:
+        return strategy_on(device, devices, timer)
+    except BackendUnavailableError as error:
+        _, rank = expected_rank() or ("", 0)
+        if rank == 0:
+            # CuPy's own error has many lines, some of them rules.
+            reason = " ".join(word for word in str(error).split() if word.strip("="))
+            print(f"mpistrat.demo: {reason}", file=sys.stderr)
+        raise typer.Exit(2) from None
 
 
 def _share(strategy: mpistrat.Strategy, epochs: list[Epoch]) -> float:

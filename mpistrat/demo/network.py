@@ -1,4 +1,7 @@
-"""A network of dense layers in plain NumPy: what it computes, and its gradient."""
+"""A network of dense layers in plain NumPy: what it computes, and its gradient.
+
+On GPUs the same functions get arrays of CuPy, and NumPy hands each call over to CuPy.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ class Network:
         """
         *inputs, logits = self._forward(images)
         log_p = _log_softmax(logits)
-        rows = np.arange(len(labels))
+        rows = np.arange(len(labels), like=labels)  # on the GPU where the labels are
         slope = np.exp(log_p)
         slope[rows, labels] -= 1.0
         for_weights, for_biases = self._backward(inputs, slope)
@@ -71,7 +74,7 @@ class Network:
         """Return the input of every layer, and the output of the last one."""
         values = [images]
         for layer, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
-            sums = values[-1] @ weights + biases
+            sums = values[-1] @ weights.value() + biases.value()
             is_last = layer == len(self.weights) - 1
             values.append(sums if is_last else np.maximum(sums, 0.0))
         return values

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import mpistrat
 from mpistrat.cluster.launch import was_launched
+from mpistrat.demo.devices import are_gpus
 from mpistrat.demo.digits import Digits
 from mpistrat.demo.train import Epoch
 
@@ -61,9 +62,10 @@ class Report:
     def begin(self, strategy: mpistrat.Strategy, digits: Digits, batch_size: int) -> None:
         """Print the network, the data and the strategy."""
         communicator = strategy.communicator
+        on_gpus = ", on GPUs" if are_gpus(strategy) else ""
         self._line(
             f"replicas: {strategy.num_replicas_in_sync}, ranks: {communicator.size}, backend:"
-            f" {communicator.backend.name}, mpistrat {mpistrat.__version__}"
+            f" {communicator.backend.name}, mpistrat {mpistrat.__version__}{on_gpus}"
         )
         self._line(
             f"{len(digits.train)} handwritten digits to learn from, {len(digits.test)} to test"

@@ -111,18 +111,20 @@ class Trainer:
         """Learn from every training image once, then test; `on_step` is called at each step."""
         decay = 1 - (number - 1) / self._options.epochs
         self._optimizer.learning_rate = self._options.learning_rate * decay
-        total = 0.0
+        total: Any = 0.0
         waited, start = self._timer.seconds, time.perf_counter()
         for batch in self._train:
             losses = self._strategy.run(self._train_step, args=(batch,))
-            # Replicas have unequal shares of a batch: sum and count, never a mean of means.
-            total += float(self._strategy.reduce("SUM", losses, axis=0))
+            # Replicas have unequal shares of a batch: sum and count, never a mean of means. The
+            # total stays on the GPU, so that no step waits for the host.
+            total += self._strategy.reduce("SUM", losses, axis=0)
             on_step()
+        loss = float(total) / self._samples
         duration_s = time.perf_counter() - start
         communication_s = self._timer.seconds - waited
         return Epoch(
             number=number,
-            loss=total / self._samples,
+            loss=loss,
             accuracy=self.accuracy(),
             samples=self._samples,
             duration_s=duration_s,
@@ -140,7 +142,7 @@ class Trainer:
         """Learn from this replica's share of a batch; return the losses of its images."""
         images, labels = batch
         losses, gradients = self._network.losses_and_gradients(images, labels)
-        rows = np.array(float(len(labels)))
+        rows = np.array(float(len(labels)), like=losses)  # on the GPU where the losses are
         # One message: a list of arrays of one dtype is packed. The true size of the global
         # batch, which may be short at the end of an epoch, travels with the gradients.
         replica: Any = mpistrat.get_replica_context()

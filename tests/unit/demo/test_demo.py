@@ -130,3 +130,18 @@ runpy.run_module("mpistrat.{module}", run_name="__main__")
     assert len(done.stderr.splitlines()) == 1
     assert f'pip install "mpistrat[{module}]"' in done.stderr
     assert "typer, rich" in done.stderr
+
+
+def test_no_cupy_is_said_in_one_line() -> None:
+    code = """
+import runpy, sys
+sys.modules.update(cupy=None)
+sys.argv = ["demo", "--device", "gpu"]
+runpy.run_module("mpistrat.demo", run_name="__main__")
+"""
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "install mpistrat[cuda] or mpistrat[rocm]" in done.stderr
