@@ -22,10 +22,12 @@ def _needs_a_gpu():
 
 def test_arrays_of_a_gpu_come_to_the_host():
     with on_device.on_gpu(0):
-        there = on_device.placed(np.arange(6.0).reshape(2, 3))
+        there = on_device.placed(np.arange(6, dtype=np.float32).reshape(2, 3))
     with pytest.raises(TypeError):
         np.asarray(there)
-    assert as_array(there * 2).tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]
+    found = as_array(there * 2)
+    assert (type(found), found.dtype) == (np.ndarray, np.float32)
+    assert found.tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]
 
 
 def test_workers_with_a_gpu_and_without_train_together():

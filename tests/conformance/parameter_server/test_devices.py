@@ -1,11 +1,10 @@
-"""Workers with several devices, and with unequal numbers of them; GPUs are pretended."""
+"""Workers with several devices, and with unequal numbers of them."""
 
 import numpy as np
 import pytest
 
 import mpistrat
 from helpers.coordination import Cast, on_chief, on_jobs
-from helpers.pretend.gpus import GpuArray, pretending
 from helpers.training import BATCH, MAKERS, STEPS, new_variables, step_gradients
 from mpistrat import IndexedSlices, PerReplica, Variable, VariableAggregation
 from mpistrat.coordinator import experimental_get_current_worker_index
@@ -13,11 +12,9 @@ from mpistrat.data import Dataset
 from mpistrat.errors import BackendUnavailableError, ContextError, MismatchError, UsageError
 from mpistrat.optimizers import SGD
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
-from mpistrat.strategy.variables.sharded.embedding import embedding_lookup
 from mpistrat.tables.partitioners import FixedShardsPartitioner
 
 UNEQUAL = [["CPU:0", "CPU:1"], ["CPU:0"]]
-GPUS = [["GPU:0", "GPU:1"], ["GPU:1"]]
 
 
 @on_jobs
@@ -234,44 +231,6 @@ def test_replicas_that_assign_to_different_variables_are_told(layout):
 
 
 @on_jobs
-@pytest.mark.parametrize("parts", [1, 3])
-def test_on_gpus_values_are_read_there_and_gradients_come_from_there(layout, parts):
-    with pretending(2):
-
-        @on_chief(layout, FixedShardsPartitioner(parts), worker_devices=GPUS)
-        def _(strategy, coordinator):
-            optimizer = SGD(0.5)
-            with strategy.scope():
-                w = Variable(np.ones((5, 2)), aggregation=VariableAggregation.SUM)
-                table = Variable(np.zeros((5, 2)))
-            optimizer.build([w, table])
-
-            def replica_fn():
-                replica = mpistrat.get_replica_context()
-                index = int(replica.devices[0][-1])
-                read = [w.value(), w.read_value(), w.sparse_read([0, 2]), embedding_lookup(w, [1])]
-                read += [replica.all_reduce("SUM", w.value())]
-                read += [replica.all_gather(w.value(), axis=0)]
-                assert [one.device for one in read] == [index] * 6
-                assert isinstance(w.numpy(), np.ndarray)
-                some = IndexedSlices(table.sparse_read([3]) - 1.0, [3], (5, 2))
-                optimizer.apply_gradients([(0.0 * w.value() - 2.0, w), (some, table)])
-                w.assign_add(w.value() * 0.0 + 100.0)
-                return index
-
-            def worker_fn():
-                return strategy.experimental_local_results(strategy.run(replica_fn))
-
-            found = coordinator.fetch([coordinator.schedule(worker_fn) for _ in range(8)])
-            assert set(found) <= {(0, 1), (1,)}
-            coordinator.join()
-            replicas = sum(map(len, found))
-            np.testing.assert_allclose(w.numpy(), np.full((5, 2), 1.0 + 101.0 * replicas))
-            assert (table.numpy()[3] > 0.0).all()
-            assert isinstance(w.value(), np.ndarray)  # the chief is on no GPU
-
-
-@on_jobs
 def test_devices_that_are_not_there_are_an_error_on_every_rank(layout):
     for devices, error, words in (
         ([["CPU:0"], ["TPU:0"]], UsageError, "'TPU:0' is no device"),
@@ -280,22 +239,9 @@ def test_devices_that_are_not_there_are_an_error_on_every_rank(layout):
     ):
         with pytest.raises((error, MismatchError), match=words):
             on_chief(layout, worker_devices=devices)(lambda *_: None)
-    error, words = (BackendUnavailableError, MismatchError), "this rank can see 1 GPUs"
-    with pretending(1), pytest.raises(error, match=words):
-        on_chief(layout, worker_devices=[["GPU:0"], ["GPU:1"]])(lambda *_: None)
 
 
 def test_devices_for_other_workers_than_there_are():
     resolver = Cast(1, 2, 1).resolver()
     with pytest.raises(UsageError, match="is for 1 workers, and the job has 2"):
         ParameterServerStrategy(resolver, worker_devices=[["CPU:0"]])
-
-
-def test_a_pretended_gpu_is_as_strict_as_one():
-    one, other = GpuArray([1.0], 0), GpuArray([1.0], 1)
-    with pytest.raises(TypeError):
-        np.asarray(one)
-    with pytest.raises(TypeError):
-        one + np.ones(1)
-    with pytest.raises(ValueError, match="GPU 0 and GPU 1"):
-        one + other

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from helpers.pretend.gpus import pretending
 from mpistrat.collectives.arrays import conversion, on_device
 from mpistrat.collectives.arrays.conversion import (
     are_alike,
@@ -250,15 +249,6 @@ def test_masked_arrays_would_hide_a_result():
     with pytest.raises(ArgumentTypeError, match=r"allreduce: out is a masked .* pass out\.data"):
         check_out(out, (3,), out.dtype, "allreduce")
     check_out(out.data, (3,), out.dtype, "allreduce")
-
-
-def test_arrays_on_devices_are_copied_to_the_host():
-    with pretending(1), on_device.on_gpu(0):
-        there = on_device.placed(np.arange(3.0, dtype=np.float32))
-        found = as_array(there)
-    assert type(found) is np.ndarray
-    assert found.dtype == np.float32
-    assert found.tolist() == [0.0, 1.0, 2.0]
 
 
 def test_which_gpu_a_device_is():
