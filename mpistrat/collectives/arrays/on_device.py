@@ -32,6 +32,7 @@ __all__ = [
     "is_elsewhere",
     "make_current",
     "moved",
+    "memory_problem",
     "new",
     "on_gpu",
     "placed",
@@ -41,6 +42,7 @@ __all__ = [
     "stream_of",
     "to_host",
     "visible_buses",
+    "why_not",
 ]
 
 _LOG = get_logger(__name__)
@@ -48,6 +50,7 @@ _LOG = get_logger(__name__)
 _CPU = 1  # DLPack's number for memory of the host
 _GPUS = (2, 10)  # for memory of NVIDIA's and AMD's GPUs
 _NO_DEVICE = 100  # of CUDA and of HIP
+_OUT_OF_MEMORY = 2  # of CUDA and of HIP
 
 
 def gpu_index(device: str) -> int | None:
@@ -73,6 +76,15 @@ def require(devices: Iterable[str]) -> None:
             f"devices={list(devices)}: this rank can see {count} GPUs; expected GPU:0 to"
             f" GPU:{count - 1}, or CPU devices"
         )
+
+
+def why_not(index: int) -> str | None:
+    """Return why this rank has no such GPU, or None. **Local.**"""
+    try:
+        require([f"GPU:{index}"])
+    except BackendUnavailableError as error:
+        return str(error)
+    return None
 
 
 def _count(what: str) -> int:
@@ -204,6 +216,25 @@ def new(dtype: Any, index: int) -> Any:
     _count("an array on a GPU")
     with on_gpu(index):
         return _cupy().empty(0, dtype)
+
+
+def memory_problem(error: BaseException) -> str | None:
+    """Return what an error says about the current GPU's memory; None if it is another error."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return None
+    runtime = cupy.cuda.runtime
+    is_memory = isinstance(error, cupy.cuda.memory.OutOfMemoryError) or (
+        isinstance(error, runtime.CUDARuntimeError) and error.status == _OUT_OF_MEMORY
+    )
+    if not is_memory:
+        return None
+    free, total = runtime.memGetInfo()
+    place = f"GPU:{runtime.getDevice()}"
+    return (
+        f"{place} is out of memory, {free} of its {total} bytes are free: {error}; free some, pass"
+        " out=, or reduce what else is on it"
+    )
 
 
 def is_elsewhere(value: Any) -> bool:

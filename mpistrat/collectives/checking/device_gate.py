@@ -19,12 +19,13 @@ from mpistrat.collectives.backends.gpu.backend import GpuBackend
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate, Transfer
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
-from mpistrat.errors import BackendUnavailableError
+from mpistrat.errors import BackendUnavailableError, CommunicationError
 from mpistrat.types import Array
 
 __all__ = ["DeviceGate", "GateOfCall", "gate_for"]
 
-_DEVICE_SHIFT = 56  # the extra word of a header: the device above, the caller's number below
+# The extra word of a header: above the device and whether memory lacks, below the caller's number.
+_PLACE_SHIFT = 55
 
 
 class DeviceGate:
@@ -51,6 +52,15 @@ class DeviceGate:
         self.rank, self.size = host.rank, host.size
         self.reductions = ReductionCheck(backend)
         self.extras: Array = np.zeros(host.size, np.int64)
+        self._is_across = False
+
+    @classmethod
+    def of(cls, gate: Gate, device: int) -> DeviceGate:
+        """Return the gate for a call with arrays on a GPU of this rank. **Local.**"""
+        if gate.device_backend is None:
+            gate.device_backend = GpuBackend(gate.backend)
+            gate.health.on_break = gate.device_backend.abort
+        return cls(gate, gate.device_backend, device)
 
     def run(self, steps: Steps) -> Steps:
         """Return `steps`, carried out with the GPU and the stream of now as the current ones."""
@@ -61,6 +71,13 @@ class DeviceGate:
             return (yield from steps)
         except BackendUnavailableError as error:  # all ranks have found the same
             raise self._host.call_log.mark_known(error) from None
+        except Exception as error:
+            problem = on_device.memory_problem(error)
+            if problem is None:
+                raise
+            if self._is_across:  # the peers may be in the transfer: they hear of it by a notice
+                raise CommunicationError(problem) from error
+        yield from self._host.lack_memory(problem)
 
     def cross(
         self,
@@ -68,15 +85,32 @@ class DeviceGate:
         extra: int = 0,
         payload: Array | None = None,
         nbytes: int | None = None,
+        lacks_memory: bool = False,
     ) -> Steps:
-        """See `Gate.cross`; learns besides which GPU each rank has brought arrays of."""
-        word = (self._device << _DEVICE_SHIFT) + extra
+        """See `Gate.cross`; learns besides which GPU each rank has brought arrays of.
+
+        With `lacks_memory` this rank cannot go on with the call as it is; returns whether any
+        rank cannot.
+        """
+        word = ((2 * self._device + lacks_memory) << _PLACE_SHIFT) + extra
         yield from self._host.cross(signature._replace(memory="GPU"), word, nbytes=nbytes)
-        # A number below 0 borrows 1 from the device above it: adding half a device gives it back.
-        half = 1 << (_DEVICE_SHIFT - 1)
-        devices = (self._host.extras + half) >> _DEVICE_SHIFT
-        self.extras = self._host.extras - (devices << _DEVICE_SHIFT)
-        self.backend.devices = tuple(devices.tolist())
+        self._is_across = True
+        # A number below 0 borrows 1 from the place above it: adding half a place gives it back.
+        half = 1 << (_PLACE_SHIFT - 1)
+        places = (self._host.extras + half) >> _PLACE_SHIFT
+        self.extras = self._host.extras - (places << _PLACE_SHIFT)
+        self.backend.devices = tuple((places >> 1).tolist())
+        return bool((places & 1).any())
+
+    def new_like(self, array: Array, count: int) -> Steps:
+        """Return a new flat array like `array`, whose length the other ranks have told.
+
+        Raises
+        ------
+        BackendUnavailableError
+            On all ranks: some have not enough memory.
+        """
+        return self.backend.new(count, array.dtype)
 
     def carry(
         self,
@@ -112,7 +146,4 @@ def gate_for(gate: Gate, array: Any) -> GateOfCall:
     if isinstance(array, np.ndarray):
         return gate
     config.gpu_carrier()  # a wrong one is refused before the first message
-    if gate.device_backend is None:
-        gate.device_backend = GpuBackend(gate.backend)
-        gate.health.on_break = gate.device_backend.abort
-    return DeviceGate(gate, gate.device_backend, on_device.index_of(array))
+    return DeviceGate.of(gate, on_device.index_of(array))

@@ -12,10 +12,13 @@ import hashlib
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-__all__ = ["INVALID", "Signature", "digest"]
+__all__ = ["INVALID", "NO_MEMORY", "Signature", "digest"]
 
 INVALID = 1
 """Digest of a call that its rank refused; all ranks refusing alike is no mismatch."""
+
+NO_MEMORY = -1
+"""Digest of a call for which its rank's GPU has not enough memory; others are never below 0."""
 
 
 class Signature(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from mpistrat import config
+from mpistrat.collectives.arrays.conversion import new_like
 from mpistrat.collectives.backends.base import (
     Backend,
     Header,
@@ -36,7 +37,7 @@ from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.collectives.health.recorder import Kind, Recorder, kind_of, text_number
-from mpistrat.errors import MismatchError, PeerLostError
+from mpistrat.errors import BackendUnavailableError, MismatchError, PeerLostError
 from mpistrat.types import Array
 
 __all__ = ["Gate", "Transfer"]
@@ -48,6 +49,7 @@ _TEXT = 1024
 _MOST_GUESSED = 1 << 30  # bytes of a result that is made before its length is known
 
 _REFUSED = Kind(fingerprint.INVALID, text_number("a refused call"), 0, 0, 0, 0)
+_NO_MEMORY = Kind(fingerprint.NO_MEMORY, text_number("a call without memory"), 0, 0, 0, 0)
 _UNCHECKED = Kind(0, 0, 0, 0, 0, 0)
 
 
@@ -184,6 +186,11 @@ class Gate:
         self.call_log.is_crossing = False
         return transfer is not None
 
+    def new_like(self, array: Array, count: int) -> Steps:
+        """Return a new flat array like `array`, once the ranks have told its length."""
+        return new_like(array, count)
+        yield
+
     def resume(self, signature: Signature, transfer: Steps) -> Steps:
         """Go on with a call that the backend began, with its header, without this gate."""
         self.call_log.resume(signature)
@@ -256,14 +263,31 @@ class Gate:
             pass  # the peers' calls were fine; ours is what has to be mended
         raise self.call_log.mark_known(error)
 
+    def lack_memory(self, problem: str) -> Steps:
+        """Take this rank's part in a call for which its GPU has not enough memory, and raise.
+
+        Raises
+        ------
+        BackendUnavailableError
+            On all ranks, with the problems of those that have one.
+        """
+        yield from self._finish(self._crossing(self._show(problem, _NO_MEMORY)))
+        error = BackendUnavailableError(f"rank {self.rank}: {problem}")  # and so have all
+        raise self.call_log.mark_known(error)
+
     def _explain(self) -> Generator[Request, None, NoReturn]:
         self.call_log.is_crossing = False
-        failures = self._headers.failures.copy()  # a view of the table, which goes on changing
+        # Copies: these are views of the table, which goes on changing.
+        failures, digests = self._headers.failures.copy(), self._headers.digests.copy()
         text = f"{cut(self.call_log.describe(), 500)} at {caller()}"
         if self.health.peers.last_failure:
             text += f", after it failed with {self.health.peers.last_failure}"
         # All ranks have compared the same table, so that all of them come to this gathering.
         calls = yield from self._gather_texts(text)
+        if fingerprint.NO_MEMORY in digests:
+            rows = [f"  rank {rank}: {call}" for rank, call in calls.items()]
+            message = "\n".join(["not enough memory on GPUs for a call:", *rows])
+            raise self.call_log.mark_known(BackendUnavailableError(message))
         message = mismatch_text(calls, self.rank)
         worst = int(failures.argmax())
         if failures[worst] > self.health.peers.failures:  # so the calls differ because of it

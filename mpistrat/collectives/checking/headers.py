@@ -26,6 +26,8 @@ class Headers:
     ----------
     extras
         The last words of all ranks, shape (size,), once they were exchanged; a view.
+    digests
+        What each rank has shown of its call, likewise.
     failures
         How often each rank has failed, likewise.
     """
@@ -35,6 +37,7 @@ class Headers:
         self._words = self._mine[:HEAD_BYTES].view(np.int64)
         self._heads = self._table[:, :HEAD_BYTES].view(np.int64)
         self._agreed = self._table[:, :_AGREED_BYTES]
+        self.digests = self._heads[:, 1]
         self.failures, self.extras = self._heads[:, 2], self._heads[:, 3]
 
     @property

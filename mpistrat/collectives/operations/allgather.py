@@ -34,7 +34,7 @@ def _steps(gate: GateOfCall, source: Array, axis: int) -> Steps:
     if not (yield from gate.carry_rows(signature, length, transfer, source.nbytes)):
         lengths = gate.extras.tolist()
         counts = row_counts(lengths, source.shape, axis)
-        everything = new_like(rows, sum(counts))
+        everything = yield from gate.new_like(rows, sum(counts))
         if everything.size:
             yield from gate.backend.allgather(rows, everything, counts)
     return from_rows(everything, sum(lengths), source, axis)

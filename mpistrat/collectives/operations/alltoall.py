@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_operand, check_axis, new_like
+from mpistrat.collectives.arrays.conversion import as_operand, check_axis
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
@@ -70,6 +70,6 @@ def _steps(gate: GateOfCall, source: Array, lengths: list[int], axis: int) -> St
     mine = np.array(lengths, np.int64)
     yield from gate.host_backend.alltoall(mine, incoming, ones, ones)
     counts = row_counts(incoming.tolist(), source.shape, axis)
-    received = new_like(rows, sum(counts))
+    received = yield from gate.new_like(rows, sum(counts))
     yield from gate.backend.alltoall(rows, received, send_counts, counts)
     return from_rows(received, int(incoming.sum()), source, axis)

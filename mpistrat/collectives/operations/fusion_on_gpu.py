@@ -1,62 +1,233 @@
-"""Reduce lists of arrays on a GPU: packed there in few buckets, and given back as views."""
+"""Reduce lists of arrays on a GPU: packed there in few buckets, and given back as views.
+
+All memory is allocated before the ranks meet, so that none begins a transfer for which another
+one has none. Where some rank has not enough, all of them try smaller buckets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import cut, deliver, flat, new_like
+from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays.conversion import cut, new_like
 from mpistrat.collectives.backends.base import Steps
-from mpistrat.collectives.backends.gpu.kernels.movement import pack
-from mpistrat.collectives.checking.device_gate import GateOfCall
+from mpistrat.collectives.backends.gpu.filling import fill, whole
+from mpistrat.collectives.backends.gpu.opening import is_any, reasons, said
+from mpistrat.collectives.checking.device_gate import DeviceGate
 from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.errors import BackendUnavailableError
+from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tables.reduction_ops import Carried, narrow, result_dtype
 from mpistrat.types import Array
 
 __all__ = ["reduce_on_gpu"]
 
+_LOG = get_logger(__name__)
+
+
+class _Bucket(NamedTuple):
+    """Arrays that are reduced as one.
+
+    Attributes
+    ----------
+    how
+        How, and in which dtype.
+    members
+        Their indices.
+    length
+        Elements of all of them.
+    dtype
+        Of the results.
+    """
+
+    how: Carried
+    members: list[int]
+    length: int
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that travel."""
+        return self.length * self.how.dtype.itemsize
+
+
+class _Memory(NamedTuple):
+    """What buckets are reduced in, and what their results are views of, by bucket.
+
+    Both may be the same array, and the second None, where results go to arrays of the caller.
+    """
+
+    work: list[Any]
+    results: list[Any]
+
 
 def reduce_on_gpu(
-    gate: GateOfCall,
+    gate: DeviceGate,
     sources: list[Array],
     op: str,
     signature: Signature,
     outs: Sequence[Array | None],
 ) -> Steps:
     """Return the steps of `fusion.allreduce_many` for arrays on one GPU."""
-    yield from gate.cross(signature)
+    plan, memory = yield from _prepared(gate, sources, op, signature, outs)
     results: list[Any] = [None] * len(sources)
-    for how, members in _buckets(gate, sources, op, signature.bucket_bytes or 1):
-        like = [sources[i] for i in members]
-        sends = [flat(one.astype(how.dtype, copy=False)) for one in like]
-        total = new_like(like[0], sum(one.size for one in sends), how.dtype)
-        pack(sends, total.data.ptr)  # type: ignore[attr-defined]  # CuPy's
+    for bucket, total, block in zip(plan, memory.work, memory.results, strict=True):
+        like = [sources[i] for i in bucket.members]
         if total.size:
-            yield from gate.backend.allreduce(total, total, how.op)
-        total = narrow(op, total, result_dtype(op, like[0].dtype), gate.size, how)
-        for i, part in zip(members, cut(total, like), strict=True):
-            results[i] = deliver(part, outs[i])
+            send = _packed(like, total)
+            yield from gate.backend.allreduce(send, total, bucket.how.op)
+        sums = narrow(op, total, total.dtype, gate.size, bucket.how)
+        into = [outs[i] for i in bucket.members]
+        for i, found in zip(bucket.members, _given(sums, block, like, into), strict=True):
+            results[i] = found
     return results
 
 
+# ---------------------------------------------------------------------------------- memory
+
+
+def _prepared(
+    gate: DeviceGate,
+    sources: list[Array],
+    op: str,
+    signature: Signature,
+    outs: Sequence[Array | None],
+) -> Steps:
+    """Cross the gate with memory for all buckets; return the buckets and their memory."""
+    nbytes, wanted = signature.bucket_bytes or 1, signature.bucket_bytes
+    widens, has_crossed = gate.backend.widens_halves, False
+    while True:
+        plan = list(_buckets(gate, sources, op, nbytes, widens))
+        memory, problem = _allocated(plan, sources, outs)
+        if has_crossed:
+            lacks = yield from is_any(gate.host_backend, problem is not None)
+        else:
+            lacks = yield from gate.cross(signature, int(widens), lacks_memory=problem is not None)
+            has_crossed = True
+            if 0 < gate.extras.sum() < gate.size:  # some do not know yet what carries the arrays
+                widens, memory = False, None
+                continue
+        if not lacks:
+            _say_smaller(nbytes, wanted)
+            return plan, memory
+        memory = None  # before others are tried
+        least = max(_longest(bucket, sources) for bucket in plan)
+        most = max(bucket.nbytes for bucket in plan)
+        if most <= least:
+            yield from _give_up(gate, problem, least, wanted)
+        nbytes = max(min(nbytes, most) // 2, least, 1)
+
+
+def _say_smaller(nbytes: int, wanted: int | None) -> None:
+    if nbytes != wanted:
+        text = f"allreduce_many: buckets of {nbytes} bytes, for lack of memory on GPUs"
+        warn_once(_LOG, "smaller buckets on GPUs", f"{text}; wanted {wanted}")
+
+
+def _longest(bucket: _Bucket, sources: list[Array]) -> int:
+    """Return the bytes of the longest array of a bucket, as it travels."""
+    return max(sources[i].size for i in bucket.members) * bucket.how.dtype.itemsize
+
+
+def _give_up(gate: DeviceGate, problem: str | None, least: int, wanted: int | None) -> Steps:
+    found = yield from reasons(gate.host_backend, problem)
+    raise BackendUnavailableError(
+        f"allreduce_many: {said(found)}; buckets were tried from {wanted} bytes"
+        f" (bucket_bytes=, MPISTRAT_FUSION_BYTES) down to {least}, the longest array"
+    )
+
+
+def _allocated(
+    plan: list[_Bucket], sources: list[Array], outs: Sequence[Array | None]
+) -> tuple[_Memory | None, str | None]:
+    """Return memory for all buckets, or why there is not enough. **Local.**"""
+    try:
+        return _memory(plan, sources, outs), None
+    except Exception as error:
+        problem = on_device.memory_problem(error)
+        if problem is None:
+            raise
+        return None, problem
+
+
+def _memory(plan: list[_Bucket], sources: list[Array], outs: Sequence[Array | None]) -> _Memory:
+    """Return memory for all buckets: that of results, if it has the dtype, or one for all."""
+    results = [_block(bucket, sources, outs) for bucket in plan]
+    work = [
+        block if block is not None and block.dtype == bucket.how.dtype else None
+        for bucket, block in zip(plan, results, strict=True)
+    ]
+    missing = [bucket for bucket, one in zip(plan, work, strict=True) if one is None]
+    most = max((bucket.nbytes for bucket in missing), default=0)
+    shared: Any = new_like(sources[0], most, np.dtype(np.uint8)) if missing else None
+    for index, bucket in enumerate(plan):
+        if work[index] is None:
+            work[index] = shared[: bucket.nbytes].view(bucket.how.dtype)
+    return _Memory(work, results)
+
+
+def _block(bucket: _Bucket, sources: list[Array], outs: Sequence[Array | None]) -> Any:
+    """Return flat memory for a bucket's results; None if `outs` are apart from one another."""
+    if outs[bucket.members[0]] is not None:
+        return whole([outs[i] for i in bucket.members])
+    return new_like(sources[bucket.members[0]], bucket.length, bucket.dtype)
+
+
 def _buckets(
-    gate: GateOfCall, sources: list[Array], op: str, nbytes: int
-) -> Iterator[tuple[Carried, list[int]]]:
-    """Yield indices whose arrays are reduced as one, of one dtype and about `nbytes` at most."""
+    gate: DeviceGate, sources: list[Array], op: str, nbytes: int, widens: bool
+) -> Iterator[_Bucket]:
+    """Yield arrays of one dtype that are reduced as one, of about `nbytes` at most."""
     groups: dict[np.dtype[Any], list[int]] = {}
     for index, source in enumerate(sources):
         groups.setdefault(source.dtype, []).append(index)
     for dtype, members in groups.items():
-        how = gate.reductions.carried(op, dtype)
+        how = _how(gate, op, dtype, widens)
         bucket: list[int] = []
         held = 0
         for index in members:
-            more = sources[index].size * how.dtype.itemsize
-            if bucket and held + more > nbytes:
-                yield how, bucket
+            more = sources[index].size
+            if bucket and (held + more) * how.dtype.itemsize > nbytes:
+                yield _Bucket(how, bucket, held, result_dtype(op, dtype))
                 bucket, held = [], 0
             bucket.append(index)
             held += more
-        yield how, bucket
+        yield _Bucket(how, bucket, held, result_dtype(op, dtype))
+
+
+def _how(gate: DeviceGate, op: str, dtype: np.dtype[Any], widens: bool) -> Carried:
+    """Return how arrays of a dtype are reduced: half types as float32, if they travel so."""
+    how = gate.reductions.carried(op, dtype)
+    is_half = how.dtype.name in ("float16", "bfloat16")
+    if widens and is_half and op in ("sum", "prod", "mean"):
+        return how._replace(dtype=np.dtype(np.float32))
+    return how
+
+
+# --------------------------------------------------------------------------------- movement
+
+
+def _packed(parts: list[Array], total: Any) -> Any:
+    """Return arrays as one: themselves, if they are parts of one, or packed into `total`."""
+    found = whole(parts) if parts[0].dtype == total.dtype else None
+    if found is not None and (found.data.ptr == total.data.ptr or _are_apart(found, total)):
+        return found
+    fill(cut(total, parts), parts)
+    return total
+
+
+def _are_apart(one: Any, other: Any) -> bool:
+    begins = int(one.data.ptr), int(other.data.ptr)
+    ends = begins[0] + int(one.nbytes), begins[1] + int(other.nbytes)
+    return ends[0] <= begins[1] or ends[1] <= begins[0]
+
+
+def _given(total: Any, block: Any, like: list[Array], into: list[Any]) -> list[Array]:
+    """Return a bucket's results: in the arrays `into`, or views of the block."""
+    if block is None:
+        fill(into, cut(total, like))
+    elif block is not total:
+        fill([block], [total])
+    return cut(block, like) if into[0] is None else into

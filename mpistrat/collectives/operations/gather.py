@@ -37,7 +37,8 @@ def _steps(gate: GateOfCall, source: Array, root: int, axis: int) -> Steps:
     if not (yield from gate.carry_rows(signature, length, transfer, source.nbytes)):
         lengths = gate.extras.tolist()
         counts = row_counts(lengths, source.shape, axis)
-        everything = new_like(rows, sum(counts)) if is_root else None
+        memory = yield from gate.new_like(rows, sum(counts) if is_root else 0)
+        everything = memory if is_root else None
         if sum(counts):
             yield from gate.backend.gather(rows, everything, counts, root)
     if everything is None:

@@ -12,6 +12,7 @@ import numpy as np
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.conversion import as_operand, check_axis, new_like
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.backends.gpu.opening import reasons, said
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
@@ -19,7 +20,7 @@ from mpistrat.collectives.checking.gate import Gate, Transfer
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, to_rows
 from mpistrat.collectives.operations.objects import bcast_object
 from mpistrat.collectives.operations.root_check import check_root
-from mpistrat.errors import UsageError
+from mpistrat.errors import BackendUnavailableError, UsageError
 from mpistrat.tables.even_cut import even_lengths
 from mpistrat.types import Array, ArrayLike
 
@@ -79,6 +80,10 @@ def _scatter_on_gpus(
     gate: Gate, form: _Form, source: Array | None, where: tuple[int, int], gpu: int | None
 ) -> Steps:
     """Scatter an array on the root's GPU to those that were the current ones of the others."""
+    found = yield from reasons(gate.backend, on_device.why_not(gpu or 0))
+    if found:
+        error = BackendUnavailableError(f"scatter of an array on a GPU: {said(found)}")
+        raise gate.call_log.mark_known(error)
     like = on_device.new(form.dtype, gpu or 0) if source is None else source
     own = gate_for(gate, like)
     return (yield from own.run(_to_gpus(own, form, source, where, like)))
@@ -88,8 +93,8 @@ def _to_gpus(
     gate: GateOfCall, form: _Form, source: Array | None, where: tuple[int, int], like: Array
 ) -> Steps:
     root, axis = where
+    share = _Share(gate, form, source, axis, like)  # here, since memory may lack
     yield from gate.cross(Signature("scatter", None, form.dtype, form.shape, root, axis))
-    share = _Share(gate, form, source, axis, like)
     yield from share.transfer(root)()
     return share.result()
 

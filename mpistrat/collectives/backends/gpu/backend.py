@@ -16,8 +16,9 @@ from mpistrat.collectives.arrays.on_device import on_gpu, run_on
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
 from mpistrat.collectives.backends.gpu.carrier import Carrier
 from mpistrat.collectives.backends.gpu.choice import choose
-from mpistrat.collectives.backends.gpu.facts import Facts, exchange, exchange_bytes, facts
+from mpistrat.collectives.backends.gpu.facts import Facts, exchange, facts
 from mpistrat.collectives.backends.gpu.nccl import Nccl
+from mpistrat.collectives.backends.gpu.opening import new_memory, opened, said
 from mpistrat.collectives.backends.gpu.peer_memory import PeerMemory
 from mpistrat.collectives.backends.gpu.slabs import Slabs
 from mpistrat.collectives.backends.gpu.staged import Staged
@@ -29,7 +30,6 @@ from mpistrat.tables.reduction_ops import DTYPES, OPS
 __all__ = ["GpuBackend"]
 
 _LOG = get_logger(__name__)
-_REASON_BYTES = 512
 
 
 class GpuBackend:
@@ -61,6 +61,19 @@ class GpuBackend:
             asynchronous=False,
             exact=True,
         )
+
+    @property
+    def widens_halves(self) -> bool:
+        """Whether half types travel as float32 between the GPUs of the last call.
+
+        The same on all ranks. Who packs arrays converts them then in the same launch.
+        """
+        carrier = self._carriers.get(self.devices)
+        return carrier is not None and carrier.widens_halves
+
+    def new(self, count: int, dtype: Any) -> Steps:
+        """Return a new flat array on this rank's GPU; all ranks get one, or none."""
+        return new_memory(self._host, count, dtype)
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Backend.allreduce`."""
@@ -128,13 +141,18 @@ class GpuBackend:
     # ------------------------------------------------------------------------------ carriers
 
     def _carry(self, begin: Callable[[Carrier], Steps]) -> Steps:
-        device = self.devices[self.rank]
-        stream = transfer_stream(device)
+        carrier = yield from self._carrier()
+        stream = transfer_stream(self.devices[self.rank])
+        return (yield from stream.run(begin(carrier)))
+
+    def _carrier(self) -> Steps:
+        """Return the carrier for the GPUs of this call. **Collective** the first time."""
         carrier = self._carriers.get(self.devices)
         if carrier is None:
-            carrier = yield from self._open(device, stream)
+            device = self.devices[self.rank]
+            carrier = yield from self._open(device, transfer_stream(device))
             self._carriers[self.devices] = carrier
-        return (yield from stream.run(begin(carrier)))
+        return carrier
 
     def _open(self, device: int, stream: TransferStream) -> Steps:
         """Open the best carrier that all ranks can open. **Collective.**"""
@@ -142,31 +160,13 @@ class GpuBackend:
         tried = []
         for name in choose(everyone):
             carrier = self._make(name, stream, everyone)
-            reasons = yield from self._opened(carrier)
+            reasons = yield from opened(self._host, carrier)
             if not reasons:
                 warn_once(_LOG, f"gpu {name}", f"arrays on GPUs are carried by {name!r}", "INFO")
                 return carrier
-            said = "; ".join(f"rank {rank}: {why}" for rank, why in reasons.items())
-            tried.append(f"not by {name!r}: {said}")
+            tried.append(f"not by {name!r}: {said(reasons)}")
             warn_once(_LOG, f"no gpu {name}", f"arrays on GPUs are carried {tried[-1]}")
         raise BackendUnavailableError(f"arrays on GPUs cannot be carried: {'. '.join(tried)}")
-
-    def _opened(self, carrier: Carrier) -> Steps:
-        """Open a carrier on all ranks; return why that failed, by rank, and close it if it did."""
-        reasons = yield from self._reasons(carrier.open())
-        if not reasons:
-            reasons = yield from self._reasons((yield from carrier.meet()))
-            if reasons:
-                yield from carrier.leave()
-                yield from self._reasons(None)  # all have left
-        if reasons:
-            carrier.close()
-        return reasons
-
-    def _reasons(self, mine: str | None) -> Steps:
-        text = (mine or "").encode()[:_REASON_BYTES]
-        rows = yield from exchange_bytes(self._host, text, _REASON_BYTES)
-        return {rank: row.decode(errors="replace") for rank, row in enumerate(rows) if row}
 
     def _make(self, name: str, stream: TransferStream, everyone: list[Facts]) -> Carrier:
         if name == "peer_memory":

@@ -17,9 +17,16 @@ __all__ = ["Carrier"]
 
 
 class Carrier(Protocol):
-    """Moves and reduces arrays on GPUs; **Collective** but for three methods."""
+    """Moves and reduces arrays on GPUs; **Collective** but for three methods.
+
+    Attributes
+    ----------
+    widens_halves
+        Whether sums, products and means of half types travel as float32.
+    """
 
     name: str
+    widens_halves: bool
 
     def open(self) -> str | None:
         """Make what is this rank's own; return why that failed, or None. **Local.**"""

@@ -118,6 +118,7 @@ class Nccl:
     """
 
     name = "nccl"
+    widens_halves = True
 
     def __init__(
         self, host: Backend, stream: TransferStream, device: int, fallback: Carrier

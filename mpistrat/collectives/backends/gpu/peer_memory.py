@@ -44,6 +44,7 @@ class PeerMemory:
     """
 
     name = "peer_memory"
+    widens_halves = False
 
     def __init__(self, host: Backend, slabs: Slabs, stream: TransferStream) -> None:
         self._host, self._slabs, self._stream = host, slabs, stream

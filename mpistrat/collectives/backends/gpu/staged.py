@@ -55,6 +55,7 @@ class Staged:
     def __init__(self, host: Backend, stream: TransferStream, buffer_bytes: int) -> None:
         self._host, self._stream, self._nbytes = host, stream, buffer_bytes
         self._is_exact = host.capabilities().exact and host.size > 1
+        self.widens_halves = not self._is_exact
         self._slots: list[_Slot] = []
 
     def open(self) -> str | None:
