@@ -64,7 +64,12 @@ class CollectiveMethods(ABC):
     def iallreduce(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
     ) -> Work[Array]:
-        """Start :meth:`allreduce`."""
+        """Start :meth:`allreduce`.
+
+        A result on a GPU, of this and every other twin, is ordered with the stream that was
+        current when the twin was called, wherever it is waited for: use it on that stream, or let
+        another one wait for it (``cupy.cuda.Stream.wait_event``).
+        """
         return self._start_behind(operations.allreduce, array, op, out)
 
     def allreduce_soon(
@@ -274,6 +279,7 @@ class CollectiveMethods(ABC):
         dtype: Any = float,
         *,
         shared: bool = False,
+        device: str | None = None,
         timeout: float | None = None,
     ) -> Array:
         """Return a new array that later calls read and write in place, without copies.
@@ -287,18 +293,24 @@ class CollectiveMethods(ABC):
         shared
             Whether the ranks of a node have one array together instead of one each: for results
             that all only read. An ``allreduce`` that is given it as ``out`` writes it once.
+        device
+            Where: ``"GPU:0"`` for this rank's first GPU, a full form as strategies have them, or
+            the host (``"CPU:0"``, None). Ranks may name different GPUs, but not some a GPU and
+            others the host.
         timeout
             Seconds to wait.
 
         Returns
         -------
-        numpy.ndarray
-            Of zeros, or not initialised. Backends without registered memory give a plain array.
+        numpy.ndarray or cupy.ndarray
+            Of zeros, or not initialised; on a GPU never initialised. Backends without registered
+            memory give a plain array, as do GPUs whose carrier is ``nccl`` or ``staged``.
 
         Raises
         ------
         BackendUnavailableError
-            There is not enough memory, or `shared` memory is wanted of a backend that has none.
+            On all ranks: some have not enough memory, no such GPU or no CuPy; or `shared` memory
+            is wanted of a backend or a device that has none.
 
         Notes
         -----
@@ -306,8 +318,14 @@ class CollectiveMethods(ABC):
         say, make one array and take its parts, one after the other: `allreduce_many` reads and
         writes them in place. The memory is given back when all ranks have dropped the array, and
         one more is made.
+
+        On GPUs that the ranks map (``peer_memory``, docs/gpu.md) a call reads what all ranks, or
+        its root, send from such arrays or parts of them where it is, and an ``allreduce`` whose
+        results go to such memory on all ranks (``out=``) writes them there. Where only some ranks
+        bring registered memory the call copies as it does with any other. What another rank reads
+        is free again when the call returns. An array may outlive the communicator.
         """
-        work: Work[Array] = self._start(operations.empty, shape, dtype, shared)
+        work: Work[Array] = self._start(operations.empty, shape, dtype, shared, device)
         return work.wait(timeout)
 
     def bcast_object(self, value: Any, root: int = 0, *, timeout: float | None = None) -> Any:

@@ -39,6 +39,8 @@ class DeviceGate:
         What moves arrays of the host.
     inline_bytes, carries_headers
         As of `Gate`: the data never travels with the headers.
+    call_log
+        As of `Gate`.
     extras
         The numbers that the ranks brought, shape (size,), once the gate was crossed.
     """
@@ -50,6 +52,7 @@ class DeviceGate:
         self._host, self._device = host, device
         self.backend, self.host_backend = backend, host.backend
         self.rank, self.size = host.rank, host.size
+        self.call_log = host.call_log
         self.reductions = ReductionCheck(backend)
         self.extras: Array = np.zeros(host.size, np.int64)
         self._is_across = False
@@ -61,6 +64,11 @@ class DeviceGate:
             gate.device_backend = GpuBackend(gate.backend)
             gate.health.on_break = gate.device_backend.abort
         return cls(gate, gate.device_backend, device)
+
+    def adopt(self, devices: tuple[int, ...]) -> None:
+        """Take over a call whose ranks have met at the host's gate, each with a GPU."""
+        self.backend.devices = devices
+        self._is_across = True
 
     def run(self, steps: Steps) -> Steps:
         """Return `steps`, carried out with the GPU and the stream of now as the current ones."""

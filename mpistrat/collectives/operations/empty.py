@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat import config
+from mpistrat.cluster.devices import canonical
+from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.backends.gpu.opening import reasons, said
+from mpistrat.collectives.checking.device_gate import DeviceGate
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
@@ -16,7 +21,7 @@ from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageErr
 __all__ = ["empty"]
 
 
-def empty(gate: Gate, shape: Any, dtype: Any, is_shared: bool) -> Steps:
+def empty(gate: Gate, shape: Any, dtype: Any, is_shared: bool, device: str | None) -> Steps:
     """See `Communicator.empty`."""
     try:
         lengths = tuple(int(n) for n in (shape if np.iterable(shape) else (shape,)))
@@ -25,14 +30,37 @@ def empty(gate: Gate, shape: Any, dtype: Any, is_shared: bool) -> Steps:
         raise ArgumentTypeError(f"empty: shape={shape!r}, dtype={dtype!r}: {error}") from error
     if any(n < 0 for n in lengths):
         raise UsageError(f"empty: shape={shape!r}; expected lengths of at least 0")
-    return _steps(gate, lengths, kind, bool(is_shared))
-
-
-def _steps(gate: Gate, shape: tuple[int, ...], dtype: np.dtype[Any], is_shared: bool) -> Steps:
     name = "empty_shared" if is_shared else "empty"
-    yield from gate.cross(Signature(name, dtype=dtype, shape=shape))
+    signature = Signature(name, dtype=kind, shape=lengths)
+    index = None if device is None else on_device.gpu_index(canonical(device, gate.rank))
+    if index is None:
+        return _steps(gate, signature, bool(is_shared))
+    config.gpu_carrier()  # a wrong one is refused before the first message
+    return _on_gpu(gate, signature._replace(memory="GPU"), bool(is_shared), index)
+
+
+def _steps(gate: Gate, signature: Signature, is_shared: bool) -> Steps:
+    yield from gate.cross(signature)
+    return (yield from _allocated(gate, signature, is_shared))
+
+
+def _on_gpu(gate: Gate, signature: Signature, is_shared: bool, index: int) -> Steps:
+    yield from gate.cross(signature, extra=index)
+    devices = tuple(gate.extras.tolist())
+    found = yield from reasons(gate.backend, on_device.why_not(index))
+    if found:
+        error = BackendUnavailableError(f"empty: {said(found)}")
+        raise gate.call_log.mark_known(error)
+    own = DeviceGate.of(gate, index)
+    own.adopt(devices)
+    return (yield from own.run(_allocated(own, signature, is_shared)))
+
+
+def _allocated(gate: Gate | DeviceGate, signature: Signature, is_shared: bool) -> Steps:
+    dtype, shape = signature.dtype, signature.shape
+    nbytes = math.prod(shape) * dtype.itemsize
     try:
-        memory = yield from gate.backend.allocate(math.prod(shape) * dtype.itemsize, is_shared)
+        memory = yield from gate.backend.allocate(nbytes, is_shared)
     except BackendUnavailableError as error:
         raise gate.call_log.mark_known(error) from None  # all ranks have the same one
     return memory.view(dtype).reshape(shape)

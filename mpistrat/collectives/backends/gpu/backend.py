@@ -20,6 +20,7 @@ from mpistrat.collectives.backends.gpu.facts import Facts, exchange, facts
 from mpistrat.collectives.backends.gpu.nccl import Nccl
 from mpistrat.collectives.backends.gpu.opening import new_memory, opened, said
 from mpistrat.collectives.backends.gpu.peer_memory import PeerMemory
+from mpistrat.collectives.backends.gpu.registered import Regions
 from mpistrat.collectives.backends.gpu.slabs import Slabs
 from mpistrat.collectives.backends.gpu.staged import Staged
 from mpistrat.collectives.backends.gpu.streams import TransferStream, transfer_stream
@@ -35,7 +36,7 @@ _LOG = get_logger(__name__)
 class GpuBackend:
     """The transfers of a `Backend`, for arrays of CuPy on the GPU that is the current one.
 
-    It has no headers, no fast calls and no registered memory: those are the host's.
+    It has no headers and no fast calls: those are the host's.
 
     Attributes
     ----------
@@ -70,6 +71,15 @@ class GpuBackend:
         """
         carrier = self._carriers.get(self.devices)
         return carrier is not None and carrier.widens_halves
+
+    def allocate(self, nbytes: int, is_shared: bool) -> Steps:
+        """See `Backend.allocate`; GPUs have no memory that ranks share as one array."""
+        if is_shared and self.size > 1:
+            raise BackendUnavailableError(
+                "empty: ranks share no array on GPUs; leave out shared=True, or device="
+            )
+        carrier = yield from self._carrier()
+        return (yield from carrier.allocate(nbytes))
 
     def new(self, count: int, dtype: Any) -> Steps:
         """Return a new flat array on this rank's GPU; all ranks get one, or none."""
@@ -171,7 +181,7 @@ class GpuBackend:
     def _make(self, name: str, stream: TransferStream, everyone: list[Facts]) -> Carrier:
         if name == "peer_memory":
             slabs = Slabs(self._host, everyone, 4 * config.GPU_BUFFER_BYTES)
-            return PeerMemory(self._host, slabs, stream)
+            return PeerMemory(self._host, slabs, Regions(self._host, everyone), stream)
         if name == "nccl":
             rest = self._make("staged", stream, everyone)
             return Nccl(self._host, stream, self.devices[self.rank], rest)

@@ -39,6 +39,13 @@ class Carrier(Protocol):
         """
         ...
 
+    def allocate(self, nbytes: int) -> Steps:
+        """Make memory that later transfers use without copies, where this carrier can do that.
+
+        Returns an array of bytes; all ranks get one, or none.
+        """
+        ...
+
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Backend.allreduce`."""
         ...

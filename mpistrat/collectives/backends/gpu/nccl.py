@@ -168,6 +168,10 @@ class Nccl:
             self._comm.abort()
             self._comm = None
 
+    def allocate(self, nbytes: int) -> Steps:
+        """See `Carrier.allocate`: it is memory like any other."""
+        return self._rest.allocate(nbytes)
+
     # ---------------------------------------------------------------------------- reductions
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:

@@ -6,17 +6,21 @@ another process, since the kernels of ranks that share a GPU may run one after t
 
 Windows go to one of two slots, then to the other. A rank comes to a meeting when its reads of the
 window before are done, too, so the slot of the window before that can be filled again after it.
+
+What all ranks send from registered memory (registered.py) is read where it is, in one window, and
+the ranks meet once more at its end: what is read belongs to the user again when the call returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.kernels.reductions import slice_reduce
+from mpistrat.collectives.backends.gpu.registered import NOWHERE, Place, Regions
 from mpistrat.collectives.backends.gpu.slabs import Slabs
 from mpistrat.collectives.backends.gpu.streams import TransferStream
 from mpistrat.collectives.backends.gpu.windows import Blocks, Window, windows
@@ -26,8 +30,15 @@ __all__ = ["PeerMemory"]
 
 _MOST_WHOLE = 3  # ranks; more of them reduce a slice each, which moves fewer bytes
 
-Read: TypeAlias = Callable[[Window, int], Steps | None]
-"""Queues the reads of a window from the slots that begin at a byte of each slab."""
+Read: TypeAlias = Callable[[Window, Sequence[int]], Steps | None]
+"""Queues the reads of a window, of which each rank's part begins at an address."""
+
+
+class _Places(NamedTuple):
+    """Where the memory is that each rank sends from and receives in, in its registered memory."""
+
+    sends: list[Place]
+    recvs: list[Place]
 
 
 class PeerMemory:
@@ -39,6 +50,8 @@ class PeerMemory:
         The backend by which ranks meet.
     slabs
         Memory of all ranks, of four slots: two for what is sent, two for slices of results.
+    regions
+        Registered memory of all ranks.
     stream
         The transfer stream of this rank's GPU.
     """
@@ -46,8 +59,11 @@ class PeerMemory:
     name = "peer_memory"
     widens_halves = False
 
-    def __init__(self, host: Backend, slabs: Slabs, stream: TransferStream) -> None:
+    def __init__(
+        self, host: Backend, slabs: Slabs, regions: Regions, stream: TransferStream
+    ) -> None:
         self._host, self._slabs, self._stream = host, slabs, stream
+        self._regions = regions
         self._slot_bytes = slabs.nbytes // 4 // 256 * 256
         self._next = 0
         self._word = np.zeros(1, np.int64)
@@ -64,6 +80,7 @@ class PeerMemory:
         """See `Carrier.leave`."""
         yield self._stream.done()
         self._slabs.leave()
+        self._regions.leave()
 
     def abort(self) -> None:
         """See `Carrier.abort`: they wait on the host."""
@@ -71,66 +88,94 @@ class PeerMemory:
     def close(self) -> None:
         """See `Carrier.close`."""
         self._slabs.close()
+        self._regions.close()
+
+    def allocate(self, nbytes: int) -> Steps:
+        """See `Carrier.allocate`."""
+        return self._regions.allocate(nbytes)
 
     # ---------------------------------------------------------------------------- reductions
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Carrier.allreduce`."""
+        places = yield from self._places(send, recv)
+        sends = None if places is None else self._addresses(places.sends)
+        recvs = None if places is None else self._addresses(places.recvs)
+        if sends is not None and recvs is not None:
+            # In place, too: each element is read and written by one thread of one rank.
+            begin, end = piece_bounds(send.size, self._host.size, self._host.rank)
+            slice_reduce(op, send.dtype, sends, recvs, begin, end)
+            yield from self._end_reading()
+            return
         if self._host.size > _MOST_WHOLE:
-            return self._by_slices(send, recv, op)
-        return self._reduce(Blocks.one(send), recv, op, send.size)
+            yield from self._by_slices(send, recv, op)
+            return
+        # A rank that reads all of them writes to what others may still read, in place.
+        is_in_place = places is not None and any(map(_is_same, *places))
+        blocks = Blocks.one(send)
+        yield from self._reduce(blocks, recv, op, send.size, None if is_in_place else sends)
 
     def reduce(self, send: Any, recv: Any | None, op: str, root: int) -> Steps:
         """See `Carrier.reduce`."""
-        return self._reduce(Blocks.one(send), recv, op, send.size)
+        sends = yield from self._sends(send)
+        yield from self._reduce(Blocks.one(send), recv, op, send.size, sends)
 
     def reduce_scatter(self, send: Any, recv: Any, counts: Sequence[int], op: str) -> Steps:
         """See `Carrier.reduce_scatter`."""
-        return self._reduce(Blocks(send, counts), recv, op, max(counts))
+        sends = yield from self._sends(send)
+        yield from self._reduce(Blocks(send, counts), recv, op, max(counts), sends)
 
-    def _reduce(self, send: Blocks, recv: Any | None, op: str, longest: int) -> Steps:
-        """Reduce this rank's block of each window straight from all slots."""
+    def _reduce(
+        self,
+        send: Blocks,
+        recv: Any | None,
+        op: str,
+        longest: int,
+        sends: Sequence[int] | None,
+    ) -> Steps:
+        """Reduce this rank's block of each window straight from where all ranks have it."""
         block = self._host.rank if len(send.counts) > 1 else 0
 
-        def read(window: Window, slot: int) -> None:
+        def read(window: Window, places: Sequence[int]) -> None:
             if recv is None:
                 return
             lengths = window.lengths(send.counts)
-            start = slot + sum(lengths[:block]) * send.array.itemsize
+            start = sum(lengths[:block]) * send.array.itemsize
             mine = recv[window.start : window.start + lengths[block]]
-            sources = [pointer + start for pointer in self._slabs.pointers]
+            sources = [place + start for place in places]
             slice_reduce(op, send.array.dtype, sources, [mine.data.ptr], 0, mine.size)
 
-        return self._carry(send, longest, len(send.counts), read)
+        return self._carry(send, longest, len(send.counts), read, sends)
 
     def _by_slices(self, send: Any, recv: Any, op: str) -> Steps:
         """Reduce a slice of each window, and write it to a slot of every rank."""
 
-        def read(window: Window, slot: int) -> Steps:
+        def read(window: Window, places: Sequence[int]) -> Steps:
             [length] = window.lengths([send.size])
             begin, end = piece_bounds(length, self._host.size, self._host.rank)
-            results = slot + 2 * self._slot_bytes
-            sources = [pointer + slot for pointer in self._slabs.pointers]
+            results = places[self._host.rank] - self._slabs.mine + 2 * self._slot_bytes
             targets = [pointer + results for pointer in self._slabs.pointers]
-            slice_reduce(op, send.dtype, sources, targets, begin, end)
+            slice_reduce(op, send.dtype, places, targets, begin, end)
             yield self._stream.done()
             yield from self._meet()
             mine = self._slabs.view(self._host.rank, results, length, send.dtype)
             _copy([mine], [recv[window.start : window.start + length]])
 
-        return self._carry(Blocks.one(send), send.size, 1, read)
+        return self._carry(Blocks.one(send), send.size, 1, read, None)
 
     # ------------------------------------------------------------------------------ movement
 
     def bcast(self, buffer: Any, root: int) -> Steps:
         """See `Carrier.bcast`."""
         is_root, blocks = self._host.rank == root, Blocks.one(buffer)
+        sends = yield from self._sends(buffer if is_root else None, root)
 
-        def read(window: Window, slot: int) -> None:
+        def read(window: Window, places: Sequence[int]) -> None:
             if not is_root:
-                self._read(root, slot, blocks.pieces(window)[0])
+                _read(places[root], blocks.pieces(window)[0])
 
-        return self._carry(blocks if is_root else None, buffer.size, 1, read, buffer.itemsize)
+        send = blocks if is_root else None
+        yield from self._carry(send, buffer.size, 1, read, sends, buffer.itemsize)
 
     def allgather(self, send: Any, recv: Any, counts: Sequence[int]) -> Steps:
         """See `Carrier.allgather`."""
@@ -138,24 +183,26 @@ class PeerMemory:
 
     def gather(self, send: Any, recv: Any | None, counts: Sequence[int], root: int) -> Steps:
         """See `Carrier.gather`."""
+        sends = yield from self._sends(send)
 
-        def read(window: Window, slot: int) -> None:
+        def read(window: Window, places: Sequence[int]) -> None:
             pieces = [] if recv is None else Blocks(recv, counts).pieces(window)
-            for rank, piece in enumerate(pieces):
-                self._read(rank, slot, piece)
+            for place, piece in zip(places, pieces, strict=False):  # none but on the root
+                _read(place, piece)
 
-        return self._carry(Blocks.one(send), max(counts), 1, read)
+        yield from self._carry(Blocks.one(send), max(counts), 1, read, sends)
 
     def scatter(self, send: Any | None, recv: Any, counts: Sequence[int], root: int) -> Steps:
         """See `Carrier.scatter`."""
+        sends = yield from self._sends(send, root)
 
-        def read(window: Window, slot: int) -> None:
+        def read(window: Window, places: Sequence[int]) -> None:
             before = sum(window.lengths(counts)[: self._host.rank])
             piece = Blocks.one(recv).pieces(window)[0]
-            self._read(root, slot + before * recv.itemsize, piece)
+            _read(places[root] + before * recv.itemsize, piece)
 
         source = None if send is None else Blocks(send, counts)
-        return self._carry(source, max(counts), len(counts), read, recv.itemsize)
+        yield from self._carry(source, max(counts), len(counts), read, sends, recv.itemsize)
 
     def alltoall(
         self,
@@ -170,21 +217,35 @@ class PeerMemory:
         everyone = np.empty((size, size), np.int64)  # row r: how rank r cuts what it sends
         row = np.array(send_counts, np.int64)
         yield from self._host.allgather(row, everyone.reshape(-1), [size] * size)
+        sends = yield from self._sends(send)
 
-        def read(window: Window, slot: int) -> None:
+        def read(window: Window, places: Sequence[int]) -> None:
             pieces = Blocks(recv, recv_counts).pieces(window)
             for peer, piece in enumerate(pieces):
                 before = sum(window.lengths(everyone[peer, :rank].tolist()))
-                self._read(peer, slot + before * recv.itemsize, piece)
+                _read(places[peer] + before * recv.itemsize, piece)
 
-        yield from self._carry(Blocks(send, send_counts), longest, size, read)
+        yield from self._carry(Blocks(send, send_counts), longest, size, read, sends)
 
     # ------------------------------------------------------------------------------- windows
 
     def _carry(
-        self, send: Blocks | None, longest: int, blocks: int, read: Read, itemsize: int = 0
+        self,
+        send: Blocks | None,
+        longest: int,
+        blocks: int,
+        read: Read,
+        sends: Sequence[int] | None,
+        itemsize: int = 0,
     ) -> Steps:
-        """Copy each window to this rank's slot, meet, and `read` what this rank needs."""
+        """Copy each window to this rank's slot, meet, and `read` what this rank needs.
+
+        What is at the addresses `sends` is read there instead.
+        """
+        if sends is not None:
+            yield from read(Window(0, longest), sends) or ()
+            yield from self._end_reading()
+            return
         size = send.array.itemsize if send is not None else itemsize
         for window in windows(longest, size, blocks, self._slot_bytes):
             slot = self._next * self._slot_bytes
@@ -196,32 +257,74 @@ class PeerMemory:
                 _copy(pieces, Blocks(mine, [piece.size for piece in pieces]).pieces(_ALL))
             yield self._stream.done()
             yield from self._meet()
-            more = read(window, slot)
-            if more is not None:
-                yield from more
+            yield from read(window, [pointer + slot for pointer in self._slabs.pointers]) or ()
 
     def _meet(self) -> Steps:
         """Wait until all ranks are here. **Collective.**"""
         return self._host.allreduce(self._word, self._word, "max")
 
-    def _read(self, rank: int, start: int, piece: Any) -> None:
-        _copy([self._slabs.view(rank, start, piece.size, piece.dtype)], [piece])
+    # --------------------------------------------------------------------- registered memory
+
+    def _sends(self, send: Any | None, root: int | None = None) -> Steps:
+        """Return the addresses of what the ranks send, or `root` alone, if all is registered."""
+        places = yield from self._places(send, None)
+        if places is None:
+            return None
+        if root is None:
+            return self._addresses(places.sends)
+        place = places.sends[root]
+        address = None if place == NOWHERE else self._regions.address(root, place)
+        return None if address is None else [address] * self._host.size
+
+    def _addresses(self, places: list[Place]) -> list[int] | None:
+        """Return the addresses of all ranks' places in this process; None if one has none."""
+        if NOWHERE in places:
+            return None
+        return [self._regions.address(rank, place) for rank, place in enumerate(places)]
+
+    def _places(self, send: Any | None, recv: Any | None) -> Steps:
+        """Return where all ranks' memory is, once all is written; None if none is registered.
+
+        **Collective**, but only where some memory has been registered.
+        """
+        if self._regions.are_none:
+            return None
+        mine = [NOWHERE if one is None else self._regions.find(one) for one in (send, recv)]
+        table = np.empty((self._host.size, 2, 2), np.int64)
+        yield self._stream.done()
+        yield from self._host.allgather(
+            np.array(mine, np.int64).reshape(-1), table.reshape(-1), [4] * self._host.size
+        )
+        sends, recvs = ([Place(*one) for one in table[:, side].tolist()] for side in (0, 1))
+        return _Places(sends, recvs)
+
+    def _end_reading(self) -> Steps:
+        """Wait until all ranks have read and written. **Collective.**"""
+        yield self._stream.done()
+        yield from self._meet()
 
 
 _ALL = Window(0, 1 << 62)
 
 
+def _is_same(send: Place, recv: Place) -> bool:
+    return send == recv != NOWHERE
+
+
+def _read(source: int, target: Any) -> None:
+    """Queue the copy of what is at an address into an array."""
+    _copy_bytes(source, target.data.ptr, target.nbytes)
+
+
 def _copy(sources: Sequence[Any], targets: Sequence[Any]) -> None:
     """Queue copies between arrays of equal length on the current stream."""
+    for source, target in zip(sources, targets, strict=True):
+        _copy_bytes(source.data.ptr, target.data.ptr, source.nbytes)
+
+
+def _copy_bytes(source: int, target: int, nbytes: int) -> None:
     import cupy
 
     runtime, stream = cupy.cuda.runtime, cupy.cuda.get_current_stream().ptr
-    for source, target in zip(sources, targets, strict=True):
-        if source.nbytes:
-            runtime.memcpyAsync(
-                target.data.ptr,
-                source.data.ptr,
-                source.nbytes,
-                runtime.memcpyDeviceToDevice,
-                stream,
-            )
+    if nbytes:
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDeviceToDevice, stream)

@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes
 
@@ -35,22 +37,29 @@ class Slabs:
     ----------
     pointers
         Address of each rank's slab, by rank, in this process.
+    mine
+        Address of this rank's; 0 if it has none.
     """
 
     def __init__(self, host: Backend, everyone: Sequence[Facts], nbytes: int) -> None:
         self._host, self._everyone = host, everyone
         self.nbytes = nbytes
         self.pointers: list[int] = []
-        self._mine = 0
+        self.mine = 0
+        self._device = 0
         self._opened: list[int] = []
 
     def open(self) -> str | None:
         """Allocate this rank's slab; return why that failed, or None. **Local.**"""
         runtime = _runtime()
         try:
-            self._mine = runtime.malloc(max(self.nbytes, _LEAST_BYTES))
+            self._device = runtime.getDevice()
+            self.mine = _allocated(max(self.nbytes, _LEAST_BYTES))
         except runtime.CUDARuntimeError as error:
-            return f"no {self.nbytes} bytes of the GPU's memory: {error}"
+            free, total = runtime.memGetInfo()
+            return (
+                f"no {self.nbytes} bytes of the GPU's memory ({free} of {total} are free): {error}"
+            )
         return None
 
     def meet(self) -> Steps:
@@ -58,10 +67,10 @@ class Slabs:
         runtime = _runtime()
         handle, reason = b"", None
         try:
-            handle = runtime.ipcGetMemHandle(self._mine)
+            handle = runtime.ipcGetMemHandle(self.mine)
         except runtime.CUDARuntimeError as error:
             reason = f"its memory cannot be exported: {error}"
-        word = self._mine.to_bytes(8, "little")
+        word = self.mine.to_bytes(8, "little")
         row = word + handle.ljust(_HANDLE_BYTES, b"\0") + bytes([reason is None])
         rows = yield from exchange_bytes(self._host, row, len(row))
         if reason is None:
@@ -92,6 +101,13 @@ class Slabs:
         pointer = cupy.cuda.MemoryPointer(memory, start)
         return cupy.ndarray((count,), dtype, pointer)
 
+    def owned(self, owner: Any) -> Any:
+        """Return this rank's slab as an array of bytes, which keeps `owner` alive. **Local.**"""
+        import cupy
+
+        memory = cupy.cuda.UnownedMemory(self.mine, self.nbytes, owner, self._device)
+        return cupy.ndarray((self.nbytes,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
     def leave(self) -> None:
         """Close the slabs of the other ranks. **Local.**"""
         while self._opened:
@@ -100,10 +116,25 @@ class Slabs:
 
     def close(self) -> None:
         """Free this rank's slab, after all others have left it. **Local.**"""
-        self.leave()
-        if self._mine:
-            _runtime().free(self._mine)
-            self._mine = 0
+        import cupy
+
+        with cupy.cuda.Device(self._device):  # also by arrays that outlive the communicator
+            self.leave()
+            if self.mine:
+                _runtime().free(self.mine)
+                self.mine = 0
+
+
+def _allocated(nbytes: int) -> int:
+    """Return new memory of the driver; CuPy's pool gives back what it keeps, if that is needed."""
+    import cupy
+
+    runtime = _runtime()
+    try:
+        return int(runtime.malloc(nbytes))
+    except runtime.CUDARuntimeError:
+        cupy.get_default_memory_pool().free_all_blocks()
+        return int(runtime.malloc(nbytes))
 
 
 def _runtime() -> Any:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
+from mpistrat.collectives.backends.gpu.opening import new_memory
 from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
 from mpistrat.collectives.backends.gpu.windows import Blocks, Window, windows
 from mpistrat.tables.reduction_ops import Carried, carried, narrow
@@ -82,6 +83,10 @@ class Staged:
     def close(self) -> None:
         """See `Carrier.close`."""
         self._slots = []
+
+    def allocate(self, nbytes: int) -> Steps:
+        """See `Carrier.allocate`: it is memory like any other."""
+        return new_memory(self._host, nbytes, np.uint8)
 
     # ---------------------------------------------------------------------------- reductions
 
