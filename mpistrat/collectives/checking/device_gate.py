@@ -61,7 +61,7 @@ class DeviceGate:
     def of(cls, gate: Gate, device: int) -> DeviceGate:
         """Return the gate for a call with arrays on a GPU of this rank. **Local.**"""
         if gate.device_backend is None:
-            gate.device_backend = GpuBackend(gate.backend)
+            gate.device_backend = GpuBackend(gate.backend, gate.call_log.note_carrier)
             gate.health.on_break = gate.device_backend.abort
         return cls(gate, gate.device_backend, device)
 
@@ -101,7 +101,9 @@ class DeviceGate:
         rank cannot.
         """
         word = ((2 * self._device + lacks_memory) << _PLACE_SHIFT) + extra
-        yield from self._host.cross(signature._replace(memory="GPU"), word, nbytes=nbytes)
+        on_gpu = signature._replace(memory="GPU")
+        device = f"GPU:{self._device}"
+        yield from self._host.cross(on_gpu, word, nbytes=nbytes, device=device)
         self._is_across = True
         # A number below 0 borrows 1 from the place above it: adding half a place gives it back.
         half = 1 << (_PLACE_SHIFT - 1)

@@ -70,6 +70,10 @@ class CallLog:
         sequence = self._headers.count(kind.digest, failures, extra)
         self.recorder.begin(sequence, kind, nbytes)
 
+    def note_carrier(self, name: str) -> None:
+        """Record what carries the arrays on GPUs of the call under way."""
+        self.recorder.note_carrier(self.sequence, name)
+
     def resume(self, what: Signature) -> None:
         """Come to a call that the backend has counted and recorded."""
         self._resumed = self.sequence

@@ -21,11 +21,12 @@ from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.system.kernels import kernels, why_no_kernels
 
-__all__ = ["CallRecord", "Kind", "Recorder", "Ring", "kind_of", "text_number"]
+__all__ = ["CallRecord", "Kind", "Recorder", "Ring", "kind_of", "on_device", "text_number"]
 
 _STATES = ("under way", "done", "failed")
 _UNDER_WAY, _DONE, _FAILED = range(3)
 _SHOWN = 10  # of the last calls, after an error
+_SEPARATOR = "\x1f"  # between the op and the device, which the ring knows as one text
 _DRAINED = 8192  # records of a ring that a timeline reads every half
 
 # The first texts have fixed numbers, which kernels/bindings/fast_allreduce.cc uses: its op, the
@@ -63,6 +64,10 @@ class CallRecord:
         `end_ns` is None as long as it is under way.
     state
         ``"under way"``, ``"done"`` or ``"failed"``.
+    device
+        This rank's GPU for calls with arrays on GPUs, such as ``"GPU:0"``; else None.
+    carrier
+        What carried such arrays, as far as the call came so far; else None.
     """
 
     sequence: int
@@ -74,10 +79,18 @@ class CallRecord:
     start_ns: int
     end_ns: int | None
     state: str
+    device: str | None = None
+    carrier: str | None = None
+
+    @property
+    def memory(self) -> str:
+        """Where the arrays are: ``"CPU"`` or ``"GPU"``."""
+        return "CPU" if self.device is None else "GPU"
 
     def __str__(self) -> str:
         """Return the call in a line, as the list of last calls shows it."""
-        what = ", ".join(text for text in (self.reduction, self.dtype) if text)
+        place = f"{self.device} by {self.carrier}" if self.carrier else self.device
+        what = ", ".join(text for text in (self.reduction, self.dtype, place) if text)
         label = f" ({self.label})" if self.label else ""
         if self.end_ns is None:
             state = f"under way for {_seconds(time.monotonic_ns() - self.start_ns)}"
@@ -104,6 +117,11 @@ class Kind(NamedTuple):
     dtype: int
     label: int
     nbytes: int
+
+
+def on_device(kind: Kind, device: str) -> Kind:
+    """Return the kind of a call as it is recorded where its arrays are on a GPU."""
+    return kind._replace(op=text_number(f"{_TEXTS[kind.op]}{_SEPARATOR}{device}"))
 
 
 @lru_cache(maxsize=4096)
@@ -235,6 +253,8 @@ class Recorder:
         self._next = 0
         self._sink: Sink | None = None
         capacity = max(config.records(), _DRAINED if config.timeline() else 0)
+        self._carriers: dict[int, str] = {}  # by sequence, of the last calls on GPUs
+        self._capacity = capacity
         self.ring: Ring | None = (
             PythonRing(capacity) if why_no_kernels() else kernels().Records(capacity)
         )
@@ -254,18 +274,26 @@ class Recorder:
         if self.ring is not None:
             self.ring.end(_DONE if is_done else _FAILED)
 
+    def note_carrier(self, sequence: int, name: str) -> None:
+        """Record what carries the arrays on GPUs of a call."""
+        if self.ring is None:
+            return
+        self._carriers[sequence] = name
+        if len(self._carriers) > self._capacity:
+            del self._carriers[next(iter(self._carriers))]  # the oldest
+
     def stop(self) -> None:
         """Keep no records from now on, nor those that there are."""
         self.ring = None
 
     def records(self) -> list[CallRecord]:
         """Return what is left of the past calls, the oldest first."""
-        return [] if self.ring is None else [_record(row) for row in self.ring.read(0)]
+        return [] if self.ring is None else [self._record(row) for row in self.ring.read(0)]
 
     def last(self) -> CallRecord | None:
         """Return the last call, or None if there is no record of one."""
         rows = [] if self.ring is None else self.ring.read(self.ring.count - 1)
-        return _record(rows[-1]) if rows else None
+        return self._record(rows[-1]) if rows else None
 
     @property
     def has_failed(self) -> bool:
@@ -290,7 +318,7 @@ class Recorder:
             for row in self.ring.read(self._next):
                 if row[9] == _UNDER_WAY and not is_end:
                     break
-                self._sink.add(_record(row), self)
+                self._sink.add(self._record(row), self)
                 self._next = row[0] + 1
             self.ring.keep(self._next)
 
@@ -304,6 +332,15 @@ class Recorder:
         rows = [f"{who}   {record}" for record in last]
         return "\n".join([f"{who} the last calls of this communicator:", *rows, ""])
 
+    def _record(self, row: tuple[int, ...]) -> CallRecord:
+        _, sequence, begin_ns, end_ns, nbytes, op, reduction, dtype, label, state = row
+        name, _, device = (_text(op) or "").partition(_SEPARATOR)
+        return CallRecord(
+            *(sequence, name, _text(reduction), _text(dtype), nbytes, _text(label)),
+            *(begin_ns, end_ns or None, _STATES[state]),
+            *(device or None, self._carriers.get(sequence)),
+        )
+
 
 class Sink(Protocol):
     """Who takes every record."""
@@ -313,11 +350,3 @@ class Sink(Protocol):
     def add(self, record: CallRecord, recorder: Recorder) -> None:
         """Take a call; the lock is held."""
         ...
-
-
-def _record(row: tuple[int, ...]) -> CallRecord:
-    _, sequence, begin_ns, end_ns, nbytes, op, reduction, dtype, label, state = row
-    return CallRecord(
-        *(sequence, _text(op) or "", _text(reduction), _text(dtype), nbytes, _text(label)),
-        *(begin_ns, end_ns or None, _STATES[state]),
-    )

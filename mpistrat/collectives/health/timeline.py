@@ -1,11 +1,14 @@
 """Write a timeline of all calls of all ranks, for https://ui.perfetto.dev.
 
 ``MPISTRAT_TIMELINE=run.json`` writes Chrome's trace format: an array of events, one for each call,
-with a process for each node and a thread for each rank. Each rank writes a file of its own,
-``run.json.rank<N>``, which is valid JSON after every write (once a second at least). At the end of
-a job that went well every rank moves what it wrote into ``run.json``; after a failure the files
-stay as they are, since nobody knows which ranks still live. With ``{rank}`` in the name every
-rank keeps its own file in any case.
+with a process for each node and a thread for each rank. Calls with arrays on GPUs show, besides
+their bytes, the GPU of the rank and what carried them (``memory``, ``device``, ``carrier``); they
+last until the call has returned, not until the GPU has done what it queued.
+
+Each rank writes a file of its own, ``run.json.rank<N>``, which is valid JSON after every write
+(once a second at least). At the end of a job that went well every rank moves what it wrote into
+``run.json``; after a failure the files stay as they are, since nobody knows which ranks still
+live. With ``{rank}`` in the name every rank keeps its own file in any case.
 
 All times are those of one clock: ranks of one machine share the monotonic clock, and between
 machines the difference is measured when a communicator is made. Without records
@@ -103,6 +106,7 @@ class Timeline:
             self._name("process_name", rank, self._host)
             self._name("thread_name", rank, f"rank {rank}")
         end_ns = time.monotonic_ns() if record.end_ns is None else record.end_ns
+        place = {"memory": record.memory, "device": record.device, "carrier": record.carrier}
         self._put(
             name=record.op,
             cat="collective",
@@ -119,6 +123,7 @@ class Timeline:
                 "label": record.label,
                 "state": record.state,
                 "communicator": self._recorders[recorder],
+                **(place if record.memory == "GPU" else {}),
             },
         )
         if len(self._events) >= _HELD:

@@ -45,7 +45,7 @@ def _steps(gate: Gate, signature: Signature, is_shared: bool) -> Steps:
 
 
 def _on_gpu(gate: Gate, signature: Signature, is_shared: bool, index: int) -> Steps:
-    yield from gate.cross(signature, extra=index)
+    yield from gate.cross(signature, extra=index, device=f"GPU:{index}")
     devices = tuple(gate.extras.tolist())
     found = yield from reasons(gate.backend, on_device.why_not(index))
     if found:

@@ -38,6 +38,13 @@ class GpuBackend:
 
     It has no headers and no fast calls: those are the host's.
 
+    Parameters
+    ----------
+    host
+        The backend by which the ranks agree.
+    note
+        Told the name of the carrier of each transfer that begins.
+
     Attributes
     ----------
     devices
@@ -46,8 +53,8 @@ class GpuBackend:
 
     name = "gpu"
 
-    def __init__(self, host: Backend) -> None:
-        self._host = host
+    def __init__(self, host: Backend, note: Callable[[str], None]) -> None:
+        self._host, self._note = host, note
         self.rank, self.size = host.rank, host.size
         self.devices: tuple[int, ...] = (0,) * host.size
         self._carriers: dict[tuple[int, ...], Carrier] = {}
@@ -162,6 +169,7 @@ class GpuBackend:
             device = self.devices[self.rank]
             carrier = yield from self._open(device, transfer_stream(device))
             self._carriers[self.devices] = carrier
+        self._note(carrier.name)
         return carrier
 
     def _open(self, device: int, stream: TransferStream) -> Steps:
