@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays.cupy_installation import several, why_no_cupy, why_no_gpu
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.types import Array
@@ -92,17 +93,14 @@ def _count(what: str) -> int:
     try:
         cupy = _cupy()
     except ImportError as error:
-        raise BackendUnavailableError(
-            f"{what}: arrays on GPUs need CuPy ({error}); install mpistrat[cuda] or"
-            " mpistrat[rocm], or use CPU devices"
-        ) from error
+        raise BackendUnavailableError(f"{what}: {why_no_cupy(error)}") from error
+    warning = several()
+    if warning is not None:
+        warn_once(_LOG, "several CuPy", warning)
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise BackendUnavailableError(
-            f"{what}: CuPy finds no GPU ({error}); use CPU devices, or look at nvidia-smi and"
-            " CUDA_VISIBLE_DEVICES"
-        ) from error
+        raise BackendUnavailableError(f"{what}: {why_no_gpu(error)}") from error
     if not count:
         raise BackendUnavailableError(f"{what}: this rank can see no GPU; use CPU devices")
     return count
