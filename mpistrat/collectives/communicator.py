@@ -324,6 +324,7 @@ class Communicator(CollectiveMethods):
             raise
         finally:
             health.closed = True
+            self._release()
 
     def end(self, error: BaseException | None) -> None:
         """Close at the end of a ``with`` block; after an error without waiting for the peers.
@@ -335,6 +336,12 @@ class Communicator(CollectiveMethods):
         else:
             self.fail(error)
             self.health.closed = True
+            self._release()
+
+    def _release(self) -> None:
+        """Give back what is left on GPUs after an error, as far as that is safe."""
+        if self._gate.device_backend is not None:
+            self._gate.device_backend.release()
 
     def iclose(self) -> Work[None]:
         """Start :meth:`close`, the wait for all ranks; the same call if it was started before."""

@@ -3,6 +3,7 @@
 Real programs under mpirun, looked at from outside: each has to end.
 """
 
+import gc
 import logging
 import os
 from pathlib import Path
@@ -35,14 +36,16 @@ from mpistrat.collectives import Communicator
 from mpistrat.collectives.backends.gpu import nccl, peer_memory, staged
 comm = Communicator(MPI.COMM_WORLD)
 with cupy.cuda.Device(comm.rank if {is_apart} else 0):
-    mine = cupy.ones(3000, np.float32)
+    mine = {make}
+    mine.fill(1)
     for _ in range(2):
         assert (comm.allreduce(mine).get() == comm.size).all()
+    {call}  # kernels are compiled here, and not within the deadline
     if comm.rank == 1:
         {happens}
     start = time.monotonic()
     try:
-        comm.allreduce(mine)
+        {call}
         print("none", flush=True)
     except Exception as error:
         waited = time.monotonic() - start
@@ -52,13 +55,19 @@ with cupy.cuda.Device(comm.rank if {is_apart} else 0):
         comm.allreduce(mine)
     except Exception as error:
         print(type(error).__name__, error, sep="|", flush=True)
+    [carrier] = comm.gate.device_backend._carriers.values()
+    comm.close()
+    if isinstance(carrier, peer_memory.PeerMemory) and comm.rank != 1:
+        is_closed = not carrier._slabs._opened and not carrier._slabs.pointers
+        print("closed", is_closed, sep="|", flush=True)
 """
 
 IN_TRANSFER = """
         def strike(self, *arguments, **options):
             os.kill(os.getpid(), signal.{signal})
             time.sleep(60)
-        staged.Staged.allreduce = peer_memory.PeerMemory.allreduce = nccl.Nccl.allreduce = strike
+        for one in (staged.Staged, peer_memory.PeerMemory, nccl.Nccl):
+            one.{method} = strike
 """
 FAULT = """
         fault = cupy.RawKernel('extern "C" __global__ void fault(int* p) {{ *p = 1; }}', "fault")
@@ -69,10 +78,30 @@ FAULT = """
 """
 
 
-def what_the_ranks_saw(carrier, happens):
+PLAIN = "cupy.ones(3000, np.float32)"
+REGISTERED = 'comm.empty(3000, np.float32, device=f"GPU:{cupy.cuda.Device().id}")'
+FAMILIES = {
+    "allreduce": ("allreduce", "comm.allreduce(mine)", PLAIN),
+    "registered": ("allreduce", "comm.allreduce(mine, out=mine)", REGISTERED),
+    "a list": ("allreduce", "comm.allreduce_many([mine, mine[:7]])", PLAIN),
+    "reduce": ("reduce", "comm.reduce(mine, root=0)", PLAIN),
+    "reduce_scatter": ("reduce_scatter", "comm.reduce_scatter(mine)", PLAIN),
+    "bcast": ("bcast", "comm.bcast(mine, 1)", PLAIN),
+    "allgather": ("allgather", "comm.allgather(mine)", PLAIN),
+    "gather": ("gather", "comm.gather(mine, 0)", PLAIN),
+    "scatter": ("scatter", "comm.scatter(mine if comm.rank == 1 else None, 1)", PLAIN),
+    "alltoall": ("alltoall", "comm.alltoall(mine)", PLAIN),
+}
+"""The method of the carriers that is struck, the call, and the memory."""
+
+
+def what_the_ranks_saw(carrier, happens, family="allreduce"):
     """Run the program on three ranks; return what each rank printed, by rank, in parts."""
     needs_gpus(3 if carrier == "nccl" else 1)
-    program = PROGRAM.format(is_apart=carrier == "nccl", happens=happens.strip())
+    _, call, make = FAMILIES[family]
+    program = PROGRAM.format(
+        is_apart=carrier == "nccl", happens=happens.strip(), call=call, make=make
+    )
     env = {
         "PYTHONPATH": PATH,
         "MPISTRAT_GPU_CARRIER": carrier,
@@ -98,9 +127,10 @@ CASES = [
 @pytest.mark.parametrize(("carrier", "name"), CASES)
 def test_a_rank_is_lost_in_the_middle_of_an_all_reduce(carrier, name):
     """Every other rank gets an error within the deadline, and the job ends."""
-    happens = FAULT if name == "fault" else IN_TRANSFER.format(signal=name)
+    happens = FAULT if name == "fault" else IN_TRANSFER.format(signal=name, method="allreduce")
     ranks = what_the_ranks_saw(carrier, happens)
-    for first, after in (ranks[0], ranks[2]):
+    for first, after, *closed in (ranks[0], ranks[2]):
+        assert closed == ([["closed", "True"]] if carrier == "peer_memory" else [])
         error, lost_rank, waited, message = first
         assert error == ("CommunicationTimeoutError" if name == "SIGSTOP" else "PeerLostError")
         assert lost_rank == "1" or "ranks that did not come: 1" in message, message
@@ -113,6 +143,32 @@ def test_a_rank_is_lost_in_the_middle_of_an_all_reduce(carrier, name):
         assert "illegal" in message.lower()
 
 
+IN_FAMILIES = [
+    pytest.param(carrier, family, marks=[] if is_short else takes_long())
+    for carrier in CARRIERS
+    for family in FAMILIES
+    for is_short in [(carrier, family) == ("peer_memory", "registered")]
+    if family != "allreduce"
+]
+
+
+@pytest.mark.deadline(ENDS_S + 20)
+@pytest.mark.parametrize(("carrier", "family"), IN_FAMILIES)
+def test_a_rank_dies_in_the_middle_of_any_operation(carrier, family):
+    """Every other rank that waits for it gets an error within the deadline, and all end."""
+    happens = IN_TRANSFER.format(signal="SIGKILL", method=FAMILIES[family][0])
+    ranks = what_the_ranks_saw(carrier, happens, family)
+    for rank in (0, 2):
+        first, after, *_ = ranks[rank]
+        if rank == 2 and family in ("reduce", "gather") and first == ["none"]:
+            continue  # it had only to send, to another one
+        error, lost_rank, waited, message = first
+        assert error == "PeerLostError", message
+        assert lost_rank == "1"
+        assert float(waited) < TIMEOUT_S
+        assert after[0] == "CommunicationError"
+
+
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_a_forked_child_leaves_the_transfers_of_its_parent_alone(carrier):
@@ -123,6 +179,24 @@ def test_a_forked_child_leaves_the_transfers_of_its_parent_alone(carrier):
             if child == 0:  # the fork has ended its communicator
                 os._exit(0 if comm.health.broken else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_nothing_is_left_on_the_gpu_when_a_communicator_is_closed(carrier):
+    with communicator_on_gpus(carrier) as (outer, cupy):
+        free = []
+        for _ in range(3):
+            with communicator_on_gpus(carrier) as (comm, _):
+                there = comm.empty(9 << 20, np.uint8, device=f"GPU:{cupy.cuda.Device().id}")
+                comm.allreduce(there, "max", out=there)
+                assert (comm.allreduce(cupy.ones(1000)).get() == comm.size).all()
+                del there
+            gc.collect()
+            cupy.get_default_memory_pool().free_all_blocks()
+            outer.barrier()
+            free.append(cupy.cuda.runtime.memGetInfo()[0])
+        assert free[0] == free[1] == free[2]
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=40)

@@ -6,6 +6,7 @@ communicator may bring arrays of different GPUs; each set of GPUs has its own ca
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,11 +27,13 @@ from mpistrat.collectives.backends.gpu.staged import Staged
 from mpistrat.collectives.backends.gpu.streams import TransferStream, transfer_stream
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
+from mpistrat.system.waiting import wait_until
 from mpistrat.tables.reduction_ops import DTYPES, OPS
 
 __all__ = ["GpuBackend"]
 
 _LOG = get_logger(__name__)
+_RELEASE_S, _NAP_S = 2.0, 1e-3
 
 
 class GpuBackend:
@@ -55,6 +58,7 @@ class GpuBackend:
 
     def __init__(self, host: Backend, note: Callable[[str], None]) -> None:
         self._host, self._note = host, note
+        self._process = os.getpid()
         self.rank, self.size = host.rank, host.size
         self.devices: tuple[int, ...] = (0,) * host.size
         self._carriers: dict[tuple[int, ...], Carrier] = {}
@@ -148,6 +152,19 @@ class GpuBackend:
         for devices, carrier in self._carriers.items():
             _abort(carrier, devices[self.rank])
 
+    def release(self) -> None:
+        """Let go of what nobody else can use, once the communicator is broken. **Local.**
+
+        That is memory of the other ranks, and pinned memory of the host that no transfer was
+        given. What other ranks may still have mapped stays until this process ends: to free it
+        before they close it is undefined.
+        """
+        if os.getpid() != self._process:  # a forked child, which has no GPU
+            return
+        while self._carriers:
+            devices, carrier = self._carriers.popitem()
+            _release(carrier, devices[self.rank])
+
     def close(self) -> None:
         """Free all memory, once all ranks have left. **Local.**"""
         while self._carriers:
@@ -194,6 +211,17 @@ class GpuBackend:
             rest = self._make("staged", stream, everyone)
             return Nccl(self._host, stream, self.devices[self.rank], rest)
         return Staged(self._host, stream, config.GPU_BUFFER_BYTES)
+
+
+def _release(carrier: Carrier, device: int) -> None:
+    try:
+        with on_gpu(device):
+            for request in carrier.leave():
+                if not wait_until(request.Test, _RELEASE_S, _NAP_S):
+                    return  # its work has not ended: it may still read what would be closed
+    except Exception as error:  # noqa: BLE001 - what broke it is told, not what follows
+        text = f"the memory of {carrier.name!r} cannot be given back: {error}"
+        warn_once(_LOG, f"release {carrier.name}", text)
 
 
 def _abort(carrier: Carrier, device: int) -> None:
