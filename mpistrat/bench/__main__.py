@@ -18,6 +18,7 @@ CASES = {
     "collectives": "mpistrat.bench.cases.collectives",
     "fit": "mpistrat.bench.cases.fit",
     "fused": "mpistrat.bench.cases.fused",
+    "gpu": "mpistrat.bench.cases.gpu",
     "gradients": "mpistrat.bench.cases.gradients",
     "ps": "mpistrat.bench.cases.ps",
     "rows": "mpistrat.bench.cases.rows",
