@@ -14,6 +14,7 @@ __all__ = ["COPY", "OURS", "Comparison", "Planned", "Side", "copy_side", "on_hos
 
 OURS, COPY = "mpistrat", "copy"
 _PERIOD = 7
+_PERIODS = 4096  # at a time: np.resize makes a list of the pieces that it joins
 
 Kind: TypeAlias = Literal["mpistrat", "cupy", "torch", "bound"]
 
@@ -98,7 +99,7 @@ Plans: TypeAlias = Iterator[Planned]
 def pattern(count: int, shift: int = 0, dtype: str = "float32") -> Array:
     """Return 1 to 7 in turn: exact in every dtype, and of a period that no chunk size divides."""
     one = (np.arange(_PERIOD) + shift) % _PERIOD + 1
-    return np.resize(one.astype(dtype), count)
+    return np.resize(np.tile(one.astype(dtype), _PERIODS), count)
 
 
 def on_host(answer: Any) -> Array:

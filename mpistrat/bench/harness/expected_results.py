@@ -17,6 +17,7 @@ from mpistrat.types import Array
 __all__ = ["OPS", "Task", "expected", "inputs"]
 
 _PERIOD = 7
+_PERIODS = 4096  # at a time: np.resize makes a list of the pieces that it joins
 
 OPS = (
     *("allreduce", "reduce", "reduce_scatter", "bcast"),
@@ -141,7 +142,7 @@ def _reduced(task: Task) -> Array:
 
 
 def _tile(period: Array, start: int, count: int) -> Array:
-    return np.resize(np.roll(period, -(start % _PERIOD)), count)
+    return np.resize(np.tile(np.roll(period, -(start % _PERIOD)), _PERIODS), count)
 
 
 def _joined(pieces: Iterable[Array]) -> Array:
