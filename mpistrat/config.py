@@ -26,7 +26,8 @@ MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: 
 
 The tests know more: ``MPISTRAT_TESTS_LONG=1`` adds those that take long, ``MPISTRAT_TESTS_ALL=1``
 those that repeat others too, ``MPISTRAT_TESTS_LARGE=1`` those that need several GB,
-``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI, and
+``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI,
+``MPISTRAT_TESTS_SLOWER=3`` multiplies all deadlines, and
 ``MPISTRAT_TEST_JOB`` marks the processes of a job that a test started.
 
 A variable is read when it is needed, so a program may set it before its first strategy. Values

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from mpistrat.errors import UsageError
+
 __all__ = [
     "SIZE_PARAMETER",
     "Placement",
@@ -18,6 +20,7 @@ __all__ = [
     "marked_sizes",
     "placement",
     "repeats",
+    "slower",
     "takes_long",
     "with_all",
     "with_long",
@@ -107,7 +110,8 @@ def placement(item: pytest.Item) -> Placement:
         size = layout_ranks if layout_ranks > 1 else 0
     else:
         size = (ranks or 2) if marked else 0
-    return Placement(item.path, size, timeout_s or _deadline(item, size), is_alone)
+    deadline_s = (timeout_s or _deadline(item, size)) * slower()
+    return Placement(item.path, size, deadline_s, is_alone)
 
 
 def _deadline(item: pytest.Item, size: int) -> float:
@@ -156,6 +160,24 @@ def takes_long() -> pytest.MarkDecorator:
 def repeats() -> pytest.MarkDecorator:
     """Mark a test, a case or a module that shows in another way what others show as well."""
     return pytest.mark.skipif(not with_all(), reason="repeats; MPISTRAT_TESTS_ALL=1 runs it")
+
+
+def slower() -> float:
+    """Return by what the deadlines of all tests are multiplied, for machines that are slow.
+
+    Raises
+    ------
+    UsageError
+        MPISTRAT_TESTS_SLOWER is no number from 1 on.
+    """
+    text = os.environ.get("MPISTRAT_TESTS_SLOWER", "") or "1"
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1 <= factor < float("inf"):
+        raise UsageError(f"MPISTRAT_TESTS_SLOWER={text!r}: expected a number, 1 or more")
+    return factor
 
 
 def without_mpi() -> bool:
