@@ -1,0 +1,1 @@
+"""The parts of ``scripts/gpu-check``: what is there, the steps, their outcomes, the file."""
