@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("typer")
 
+from helpers.gpus import needs_gpus
 from mpistrat.bench.gpu.families import FAMILIES
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError
@@ -122,3 +123,15 @@ def test_what_does_not_fit_is_left_out() -> None:
     said = bench(1, *sizes)
     assert "reduce, 8 buffers, 1099511627776 bytes: left out, it takes" in said
     assert "allreduce of 1099511627776 bytes: left out, it takes" in said
+
+
+@pytest.mark.deadline(ENDS_S + 20)
+def test_ranks_with_a_gpu_each_are_compared_with_nccl(tmp_path: Path) -> None:
+    needs_gpus(2)
+    file = tmp_path / "figures.jsonl"
+    options = ["--gpus", "2", "--allreduce-bytes", "9KiB"]  # the last --gpus counts
+    bench(2, *options, file=file)
+    found = {one["side"]: one for one in records(file)}
+    assert {"auto", "nccl", "peer_memory", "staged", "nccl by cupy"} <= found.keys()
+    assert all(one["correct"] for one in found.values())
+    assert {one["share_of_bound"] for one in found.values()} == {None}
