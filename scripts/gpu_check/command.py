@@ -95,7 +95,8 @@ def _again_with(python: Path) -> None:
             given[index : index + 1] = []
             break
     # An mpirun among the wheels is found beside the interpreter.
-    os.execv(python, [str(python), str(ROOT / "scripts" / "gpu-check"), *given])
+    command = [str(python), str(ROOT / "scripts" / "gpu-check"), *given]
+    os.execve(python, command, {**os.environ, **wheels.variables(python)})
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -33,6 +33,21 @@ def add(wheels: Path, folder: Path) -> Path:
     return python
 
 
+def variables(python: Path) -> dict[str, str]:
+    """Return variables by which that environment finds this one's MPI, unless it has its own."""
+    if any((python.parents[1] / "lib").glob("libmpi*")):
+        return {}
+    here = Path(sys.prefix)
+    found = {"PATH": _with(os.environ.get("PATH"), here / "bin")}
+    if any((here / "lib").glob("libmpi*")):
+        found["LD_LIBRARY_PATH"] = _with(os.environ.get("LD_LIBRARY_PATH"), here / "lib")
+    return found
+
+
+def _with(paths: str | None, last: Path) -> str:
+    return os.pathsep.join(filter(None, [paths, str(last)]))
+
+
 def _run(command: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(

@@ -1,6 +1,7 @@
 """Wheels that were brought along are added to what an environment has, without a network."""
 
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -35,6 +36,21 @@ def test_a_python_with_both(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path / "new"))
+
+
+def test_an_mpi_is_the_one_that_was_brought_along_or_this_environments(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/lib")
+    here, new = tmp_path / "here", tmp_path / "new"
+    for place in (here, new):
+        (place / "lib").mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(here))
+    python = new / "bin" / "python"
+    assert wheels.variables(python) == {"PATH": f"/bin:{here}/bin"}
+    (here / "lib" / "libmpi.so.12").touch()
+    assert wheels.variables(python)["LD_LIBRARY_PATH"] == f"/lib:{here}/lib"
+    (new / "lib" / "libmpi.so.40").touch()
+    assert wheels.variables(python) == {}
 
 
 def test_a_folder_without_wheels_is_named(tmp_path: Path) -> None:
