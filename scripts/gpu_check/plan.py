@@ -32,6 +32,7 @@ _TESTERS = "3"  # at a time: most of a test is the start of ranks, and compilers
 _QUICK_TESTS = ["tests/gpu/kernels/test_loader.py", "-k", "rows or cast"]
 _QUICK_KERNELS = ["--bytes", "4KiB", "--buffers", "3", "--variables", "3"]
 _QUICK_RANKS = ["--allreduce-bytes", "8,4KiB"]
+_TIMES = ["--seconds", "0.25"]  # of each of about 70 rows; making arrays takes as long again
 _QUICK_TIMES = ["--rounds", "2", "--seconds", "0.01"]
 _LEAST_SETUPTOOLS = 77  # reads the licence in pyproject.toml
 
@@ -138,8 +139,8 @@ def _tests(machine: dict[str, Any], choice: Choice) -> Step:
 def _benchmark(machine: dict[str, Any], choice: Choice, ranks: int) -> Step:
     file = choice.folder / f"bench-{ranks}.jsonl"
     options = ["--gpus", "1", "--json", str(file)]
-    if choice.is_quick:
-        options += [*_QUICK_KERNELS, *_QUICK_RANKS, *_QUICK_TIMES]
+    quick = [*_QUICK_KERNELS, *_QUICK_RANKS, *_QUICK_TIMES]
+    options += quick if choice.is_quick else _TIMES
     limit_s = 130 if ranks == 1 else 70
     program = ["-m", "mpistrat.bench", "gpu", *options]
     why_not = _why_no_gpu(machine, choice) or _absent(machine, "typer", "rich")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,12 @@ class Report:
         self._console.print(line, soft_wrap=True, markup=False)
 
     def kernels(self, rows: Iterable[KernelRow]) -> None:
-        """Measure rows by iterating; print and write them. **Local.**"""
+        """Measure rows by iterating; write each, and print a table for each family. **Local.**"""
+        for _, family in groupby(rows, lambda row: row.family):
+            self._console.print(self._family(family), "", sep="\n")
+        self._console.print(_KERNELS_LEGEND, "", sep="\n", soft_wrap=True)
+
+    def _family(self, rows: Iterable[KernelRow]) -> Table:
         table = _table("kernel", "of", "bytes", "side")
         _figures(table, "GPU us", "call us", "GB/s", "of copy", "faster", left=("bars",))
         for row in rows:
@@ -92,7 +98,7 @@ class Report:
                     ratio,
                     told(bars) if first else "",
                 )
-        self._console.print(table, _KERNELS_LEGEND, "", sep="\n", soft_wrap=True)
+        return table
 
     def allreduce(self, rows: Iterable[AllreduceRow]) -> None:
         """Measure rows by iterating; print and write them. **Collective.**"""
