@@ -197,12 +197,12 @@ class Optimizer:
         number = strategy.extended.count_step(self._iterations)
         rate = self._learning_rate
         rate = float(rate(number) if callable(rate) else rate)
-        pairs = zip(gradients, variables, strict=True)
-        moves = [
-            (variable, self._slots_of(variable), gradient)
-            for pair in pairs
-            for gradient, variable in parts_of(*pair)
-        ]
+        with strategy.extended.placement.current():  # where sums of gradients are
+            moves = [
+                (variable, self._slots_of(variable), gradient)
+                for pair in zip(gradients, variables, strict=True)
+                for gradient, variable in parts_of(*pair)
+            ]
         strategy.extended.apply_rule(self.rule, moves, number + 1, rate, self._iterations)
 
 

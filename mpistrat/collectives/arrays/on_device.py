@@ -193,13 +193,13 @@ def visible_buses() -> tuple[str, ...]:
     try:
         runtime = _cupy().cuda.runtime
     except ImportError as error:
-        warn_once(_LOG, "no GPUs", f"CuPy cannot be used ({error}); replicas run on CPUs")
+        warn_once(_LOG, "no GPUs", f"replicas run on CPUs: {why_no_cupy(error)}")
         return ()
     try:
         return tuple(map(runtime.deviceGetPCIBusId, range(runtime.getDeviceCount())))
     except runtime.CUDARuntimeError as error:
         level = "INFO" if error.status == _NO_DEVICE else "WARNING"
-        warn_once(_LOG, "no GPUs", f"CuPy finds no GPU ({error}); replicas run on CPUs", level)
+        warn_once(_LOG, "no GPUs", f"replicas run on CPUs: {why_no_gpu(error)}", level)
         return ()
 
 
