@@ -12,7 +12,7 @@ from mpistrat.cluster.devices import canonical
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.backends.base import Steps
-from mpistrat.collectives.backends.gpu.opening import reasons, said
+from mpistrat.collectives.backends.gpu.all_or_none import reasons, said
 from mpistrat.collectives.checking.device_gate import DeviceGate
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate

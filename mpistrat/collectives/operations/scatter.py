@@ -12,7 +12,7 @@ import numpy as np
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.conversion import as_operand, check_axis, new_like
 from mpistrat.collectives.backends.base import Steps
-from mpistrat.collectives.backends.gpu.opening import reasons, said
+from mpistrat.collectives.backends.gpu.all_or_none import reasons, said
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature

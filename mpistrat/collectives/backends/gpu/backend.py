@@ -15,11 +15,11 @@ import numpy as np
 from mpistrat import config
 from mpistrat.collectives.arrays.on_device import on_gpu, run_on
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
+from mpistrat.collectives.backends.gpu.all_or_none import new_memory, opened, said
 from mpistrat.collectives.backends.gpu.carrier import Carrier
 from mpistrat.collectives.backends.gpu.choice import choose
 from mpistrat.collectives.backends.gpu.facts import Facts, exchange, facts
 from mpistrat.collectives.backends.gpu.nccl import Nccl
-from mpistrat.collectives.backends.gpu.opening import new_memory, opened, said
 from mpistrat.collectives.backends.gpu.peer_memory import PeerMemory
 from mpistrat.collectives.backends.gpu.registered import Regions
 from mpistrat.collectives.backends.gpu.slabs import Slabs

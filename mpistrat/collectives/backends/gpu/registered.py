@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mpistrat.collectives.backends.base import Backend, Steps
+from mpistrat.collectives.backends.gpu.all_or_none import opened, reasons, said
 from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes
-from mpistrat.collectives.backends.gpu.opening import opened, reasons, said
 from mpistrat.collectives.backends.gpu.slabs import Slabs
 from mpistrat.errors import BackendUnavailableError
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
-from mpistrat.collectives.backends.gpu.opening import new_memory
+from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
 from mpistrat.collectives.backends.gpu.windows import Blocks, Window, windows
 from mpistrat.tables.reduction_ops import Carried, carried, narrow

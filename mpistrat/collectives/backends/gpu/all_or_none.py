@@ -30,7 +30,7 @@ class _Opened(Protocol):
 
 def opened(host: Backend, thing: _Opened) -> Steps:
     """Open something on all ranks; return why that failed, by rank, and close it if it did."""
-    found = yield from reasons(host, thing.open())
+    found = yield from reasons(host, _opened_here(thing))
     if not found:
         found = yield from reasons(host, (yield from thing.meet()))
         if found:
@@ -39,6 +39,13 @@ def opened(host: Backend, thing: _Opened) -> Steps:
     if found:
         thing.close()
     return found
+
+
+def _opened_here(thing: _Opened) -> str | None:
+    try:
+        return thing.open()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others wait for the outcome
+        return f"{type(error).__name__}: {error}"
 
 
 def reasons(host: Backend, mine: str | None) -> Steps:
