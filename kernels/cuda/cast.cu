@@ -80,7 +80,7 @@ struct CastChunk {
 };
 
 template <class To, class From>
-MPISTRAT_KERNEL cast(const MPISTRAT_ARGUMENT Table<CastPiece> table) {
+MPISTRAT_KERNEL cast(const Table<CastPiece>& table) {
   for_each_chunk(table, CastChunk<To, From>{});
 }
 

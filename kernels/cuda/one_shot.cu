@@ -13,7 +13,6 @@
 
 namespace mpistrat {
 
-constexpr int kThreads = 512;
 constexpr u32 kSpins = 256;  // between two looks at the host's word, which is far away
 
 // Each rank has a page of flags: the one for block b and rank r is number b * kMaxRanks + r. A flag
@@ -29,6 +28,11 @@ struct OneShot {
   int rank, num_ranks;
   u32 round;  // counts up from 1 and may wrap; the same on all ranks
   u64 count;
+};
+
+template <>
+struct BlockOf<OneShot> {
+  static constexpr int kThreads = 512, kAtOnce = 1;
 };
 
 // Wait until this block of every rank has filled its part of the slot. Returns whether all have: a
@@ -106,7 +110,7 @@ MPISTRAT_DEVICE u64 head_of(const T* array, u64 count) {
 }
 
 template <class Op, class T>
-__global__ void __launch_bounds__(kThreads) one_shot(const MPISTRAT_ARGUMENT OneShot call) {
+MPISTRAT_KERNEL one_shot(const OneShot& call) {
   typedef typename Reduction<Op, T>::Result Result;
   constexpr int kCopied = kPackOf<T>;
   constexpr int kReduced = PackOf<Op, T>::kCount;

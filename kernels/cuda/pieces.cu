@@ -100,8 +100,6 @@ struct MovePiece {
 };
 
 // The chunk is a multiple of 16 bytes.
-MPISTRAT_KERNEL move_pieces(const MPISTRAT_ARGUMENT Table<Piece> table) {
-  for_each_chunk(table, MovePiece{});
-}
+MPISTRAT_KERNEL move_pieces(const Table<Piece>& table) { for_each_chunk(table, MovePiece{}); }
 
 }  // namespace mpistrat

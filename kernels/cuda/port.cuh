@@ -37,12 +37,36 @@
 
 #define MPISTRAT_DEVICE __device__ inline
 
-// Blocks of 256 threads, of which a processor holds at least two: that leaves 128 registers a
-// thread. Without the second number NVIDIA's compiler takes less, for more blocks, and uses the
-// stack.
-#define MPISTRAT_KERNEL __global__ void __launch_bounds__(256, 2)
+// What a kernel does, as a function of its only argument: `const Call& call`.
+#define MPISTRAT_KERNEL MPISTRAT_DEVICE void
+
+// The kernel NAME, whose code is that of a function, or of an instance of its template. It has C
+// linkage, so that a launch asks for it by a name that is known beforehand: CuPy never reads its
+// cache of compiled kernels for AMD's GPUs where it has to find names of C++.
+#define MPISTRAT_INSTANCE(NAME, ...)                                                      \
+  extern "C" __global__ void __launch_bounds__(                                           \
+      mpistrat::BlockOf<mpistrat::CallOf<decltype(&__VA_ARGS__)>::type>::kThreads,        \
+      mpistrat::BlockOf<mpistrat::CallOf<decltype(&__VA_ARGS__)>::type>::kAtOnce)         \
+      NAME(const MPISTRAT_ARGUMENT mpistrat::CallOf<decltype(&__VA_ARGS__)>::type call) { \
+    __VA_ARGS__(call);                                                                    \
+  }
 
 namespace mpistrat {
+
+template <class Function>
+struct CallOf;
+template <class Call>
+struct CallOf<void (*)(const Call&)> {
+  typedef Call type;
+};
+
+// The most threads of a block, and how many blocks a processor holds at least: two of 256 threads
+// leave 128 registers a thread. Without the second number NVIDIA's compiler takes less, for more
+// blocks, and uses the stack.
+template <class Call>
+struct BlockOf {
+  static constexpr int kThreads = 256, kAtOnce = 2;
+};
 
 typedef unsigned char u8;
 typedef unsigned short u16;

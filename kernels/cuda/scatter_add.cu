@@ -55,7 +55,7 @@ MPISTRAT_DEVICE void add_all(const ScatterAdd& call) {
 }
 
 template <class T>
-MPISTRAT_KERNEL scatter_add(const MPISTRAT_ARGUMENT ScatterAdd call) {
+MPISTRAT_KERNEL scatter_add(const ScatterAdd& call) {
   constexpr int kPack = kPackOf<T>;
   const u64 addresses = reinterpret_cast<u64>(call.table) | reinterpret_cast<u64>(call.values);
   // Every row begins where packs do, or all columns are taken one by one.

@@ -34,7 +34,7 @@ struct SliceBody {
 };
 
 template <class Op, class T>
-MPISTRAT_KERNEL slice_reduce(const MPISTRAT_ARGUMENT SliceReduce call) {
+MPISTRAT_KERNEL slice_reduce(const SliceReduce& call) {
   typedef SliceBody<Op, T> Body;
   constexpr int kPack = PackOf<Op, T>::kCount;
   Alignment<kPack> alignment(static_cast<const T*>(call.sources.of[0]) + call.begin);

@@ -173,7 +173,7 @@ struct UpdateChunk {
 };
 
 template <class Rule, class V, class G>
-MPISTRAT_KERNEL update(const MPISTRAT_ARGUMENT Update call) {
+MPISTRAT_KERNEL update(const Update& call) {
   Numbers<Wide<V>> numbers;
   MPISTRAT_UNROLL
   for (int i = 0; i < kMaxNumbers; ++i) numbers.of[i] = static_cast<Wide<V>>(call.numbers[i]);

@@ -20,13 +20,6 @@ from helpers.gpu_kernels.program import CHECKS
 from mpistrat.collectives.backends.gpu.kernels import source
 
 ARCHITECTURES = ("gfx90a", "gfx942")
-ARGUMENTS = {
-    "slice_reduce": "SliceReduce",
-    "one_shot": "OneShot",
-    "cast": "Table<mpistrat::CastPiece>",
-    "updates": "Update",
-    "scatter_add": "ScatterAdd",
-}
 DEADLINE_S = 120
 
 
@@ -51,10 +44,8 @@ def _compiler() -> list[str]:
 @cache
 def _assembly(folder: Path, family: str, architecture: str) -> str:
     """Return the machine code of a family's kernels as text; no warning is allowed."""
-    kernels = [name for name in instances(family) if "<" in name]  # others are no templates
-    asked = [f"template __global__ void {k}(mpistrat::{ARGUMENTS[family]});\n" for k in kernels]
     path = folder / f"{family}.hip"
-    path.write_text(source.text(family) + "\n" + "".join(asked))
+    path.write_text(source.program(family, instances(family)))
     target = folder / f"{family}.{architecture}.s"
     options = [
         *("-x", "hip", "--cuda-device-only", f"--offload-arch={architecture}"),

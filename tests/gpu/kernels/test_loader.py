@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -155,6 +159,36 @@ def test_a_stream_of_the_callers_is_used():
 def test_a_kernel_is_compiled_once():
     first = launch.kernel(0, "move_pieces", file="pieces")
     assert launch.kernel(0, "move_pieces", file="pieces") is first
+
+
+COMPILES = """
+import sys
+from cupy.cuda import compiler
+from mpistrat.collectives.backends.gpu.kernels import launch
+compile, count = compiler.compile_using_nvrtc, [0]
+def counted(*arguments):
+    count[0] += 1
+    return compile(*arguments)
+compiler.compile_using_nvrtc = counted
+for name, *parameters, file in (
+    ("move_pieces", "pieces"),
+    ("cast", "float", "mpistrat::Half", "cast"),
+    ("cast", "double", "float", "cast"),
+):
+    launch.kernel(0, name, *parameters, file=file)
+print(count[0])
+"""
+
+
+@pytest.mark.deadline(60)
+def test_later_processes_take_kernels_from_the_cache(tmp_path):
+    env = {**os.environ, "CUPY_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", COMPILES]
+    found = [
+        subprocess.run(command, env=env, capture_output=True, text=True, timeout=50, check=True)
+        for _ in range(2)
+    ]
+    assert [one.stdout.split() for one in found] == [["3"], ["0"]]
 
 
 def test_mistakes_are_named():

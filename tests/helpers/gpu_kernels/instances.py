@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helpers.gpu_kernels.arrays import dtype_of
-from mpistrat.collectives.backends.gpu.kernels.source import expression, op_name, type_name
+from mpistrat.collectives.backends.gpu.kernels.source import op_name, type_name
 from mpistrat.errors import UsageError
 from mpistrat.tables.reduction_ops import OPS, check_op
 
@@ -51,8 +51,8 @@ def reductions(*, are_all: bool) -> list[tuple[str, str]]:
     ]
 
 
-def instances(family: str, *, are_all: bool = False) -> list[str]:
-    """Return the C++ names of the kernels of a family (a file) that its checks launch."""
+def instances(family: str, *, are_all: bool = False) -> list[tuple[str, ...]]:
+    """Return the kernels of a family (a file) that its checks launch, each with its parameters."""
     if family == "slice_reduce":
         found = [(op_name(op), type_name(dtype_of(t))) for op, t in reductions(are_all=are_all)]
     elif family == "one_shot":
@@ -60,12 +60,12 @@ def instances(family: str, *, are_all: bool = False) -> list[str]:
     elif family == "cast":
         found = [(type_name(dtype_of(to)), type_name(dtype_of(start))) for to, start in CASTS]
     elif family == "scatter_add":
-        return [expression(family, type_name(dtype_of(name))) for name in DTYPES]
+        return [(family, type_name(dtype_of(name))) for name in DTYPES]
     elif family == "updates":
         return [
-            expression("update", f"mpistrat::{rule}", *(type_name(dtype_of(t)) for t in types))
+            ("update", f"mpistrat::{rule}", *(type_name(dtype_of(t)) for t in types))
             for rule, *types in UPDATES
         ]
     else:
-        return [expression("move_pieces")]
-    return [expression(family, *parameters) for parameters in found]
+        return [("move_pieces",)]
+    return [(family, *parameters) for parameters in found]

@@ -40,9 +40,7 @@ def built(
     change
         What to do to the text first, to see whether a fault is found.
     """
-    names = instances(family, are_all=are_all)
-    entries = [f"PRETEND_ENTRY(kernel_{i}, {name})" for i, name in enumerate(names)]
-    text = "\n".join([change(source.text(family)), *entries, ""])
+    text = change(source.program(family, instances(family, are_all=are_all)))
     # The path is part of the key under which a library is kept.
     digest = hashlib.sha256(text.encode()).hexdigest()[:20]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -58,13 +56,12 @@ def built(
 class Library:
     """A shared object of kernels, whose grids run on threads of this process."""
 
-    def __init__(self, path: Path, names: list[str]) -> None:
+    def __init__(self, path: Path) -> None:
         self._kernels = kernels_on_host.Kernels(path)
-        self._entries = {name: f"kernel_{i}" for i, name in enumerate(names)}
 
     def run(self, name: str, blocks: int, threads: int, arguments: Array) -> None:
         """Run a kernel to its end; its only argument is a structure."""
-        self._kernels.launch(self._entries[name], blocks, threads, arguments[()])
+        self._kernels.launch(name, blocks, threads, arguments[()])
 
 
 def check(is_right: bool, what: str) -> None:

@@ -8,7 +8,7 @@ from helpers.gpu_kernels.arrays import at_offset, dtype_of, random_values, same_
 from helpers.gpu_kernels.instances import CASTS
 from helpers.gpu_kernels.library import Library, check, filled_on_host
 from mpistrat.collectives.backends.gpu.kernels.movement import CAST_PIECE, PIECE, joined
-from mpistrat.collectives.backends.gpu.kernels.source import expression, type_name
+from mpistrat.collectives.backends.gpu.kernels.source import instance_name, type_name
 from mpistrat.collectives.backends.gpu.kernels.tables import NUM_INLINE, table_dtype
 from mpistrat.types import Array
 
@@ -21,7 +21,7 @@ def _move(library: Library, pieces: Array, blocks: int) -> None:
     table = np.zeros((), table_dtype(PIECE))
     sizes = pieces["row_bytes"] * pieces["rows"]
     with filled_on_host(table, pieces, sizes, _CHUNK):
-        library.run(expression("move_pieces"), blocks, 64, table)
+        library.run(instance_name("move_pieces"), blocks, 64, table)
 
 
 def check_packed(library: Library, *, are_all: bool) -> None:
@@ -107,7 +107,7 @@ def check_casts(library: Library, *, are_all: bool) -> None:
         pieces["count"] = [one.size for one in arrays]
         table = np.zeros((), table_dtype(CAST_PIECE))
         with filled_on_host(table, pieces, pieces["count"], _CHUNK):
-            library.run(expression("cast", type_name(to), type_name(start)), 4, 64, table)
+            library.run(instance_name("cast", type_name(to), type_name(start)), 4, 64, table)
         with np.errstate(all="ignore"):
             for one, got in zip(arrays, results, strict=True):
                 check(same_bits(got, one.astype(to)), f"{from_name} to {to_name}, {one.size}")

@@ -15,7 +15,7 @@ from helpers.gpu_kernels.library import Library, check
 from helpers.gpu_kernels.reductions import expected
 from mpistrat.collectives.backends.gpu.kernels.launch import pointers
 from mpistrat.collectives.backends.gpu.kernels.reductions import FLAGS_NBYTES, MAX_RANKS, ONE_SHOT
-from mpistrat.collectives.backends.gpu.kernels.source import expression, op_name, type_name
+from mpistrat.collectives.backends.gpu.kernels.source import instance_name, op_name, type_name
 from mpistrat.tables.reduction_ops import result_dtype
 from mpistrat.types import Array
 
@@ -53,7 +53,7 @@ class _Node:
 
 
 def _kernel(op: str, dtype: np.dtype[Any]) -> str:
-    return expression("one_shot", op_name(op), type_name(dtype))
+    return instance_name("one_shot", op_name(op), type_name(dtype))
 
 
 def check_rounds(library: Library, *, are_all: bool) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from helpers.gpu_kernels import movement, one_shot, reductions, rows, updates
-from helpers.gpu_kernels.instances import instances
 from helpers.gpu_kernels.library import Library
 
 __all__ = ["CHECKS"]
@@ -32,7 +31,7 @@ def _main() -> None:
     parser.add_argument("family", choices=CHECKS)
     parser.add_argument("--all", action="store_true", help="all operations, dtypes and sizes")
     given = parser.parse_args()
-    library = Library(given.library, instances(given.family, are_all=given.all))
+    library = Library(given.library)
     for one in CHECKS[given.family]:
         one(library, are_all=given.all)
 

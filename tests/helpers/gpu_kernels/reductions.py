@@ -11,7 +11,7 @@ from helpers.gpu_kernels.instances import reductions
 from helpers.gpu_kernels.library import Library, check
 from mpistrat.collectives.backends.gpu.kernels.launch import pointers
 from mpistrat.collectives.backends.gpu.kernels.reductions import MAX_RANKS, SLICE_REDUCE
-from mpistrat.collectives.backends.gpu.kernels.source import expression, op_name, type_name
+from mpistrat.collectives.backends.gpu.kernels.source import instance_name, op_name, type_name
 from mpistrat.tables.reduction_ops import combine, narrow, result_dtype, widen
 from mpistrat.types import Array
 
@@ -89,7 +89,7 @@ def _check_one(
     call["results"] = pointers([one.ctypes.data for one in results], MAX_RANKS)
     call["num_sources"], call["num_results"] = ranks, len(results)
     call["begin"], call["end"] = begin, end
-    kernel = expression("slice_reduce", op_name(op), type_name(dtype))
+    kernel = instance_name("slice_reduce", op_name(op), type_name(dtype))
     library.run(kernel, int(generator.integers(1, 4)), 32, call)
     for got, old in zip(results, before, strict=True):
         check(same_bits(got[begin:end], want), f"{op} of {dtype}, {case}")

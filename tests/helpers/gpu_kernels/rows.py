@@ -8,7 +8,7 @@ from helpers.gpu_kernels.arrays import at_offset, dtype_of, random_values, same_
 from helpers.gpu_kernels.instances import DTYPES
 from helpers.gpu_kernels.library import Library, check
 from mpistrat.collectives.backends.gpu.kernels.rows import SCATTER_ADD, grouped
-from mpistrat.collectives.backends.gpu.kernels.source import expression, type_name
+from mpistrat.collectives.backends.gpu.kernels.source import instance_name, type_name
 from mpistrat.tables.reduction_ops import widen
 from mpistrat.types import Array
 
@@ -52,7 +52,7 @@ def check_rows(library: Library, *, are_all: bool) -> None:
             for field, part in zip(groups._fields, groups, strict=True):
                 call[field] = part.ctypes.data
             call["num_groups"], call["columns"] = len(groups.rows), columns
-            library.run(expression("scatter_add", type_name(dtype)), 3, 64, call)
+            library.run(instance_name("scatter_add", type_name(dtype)), 3, 64, call)
             if dtype.kind == "b":
                 kept = np.delete(shaped[0], untouched, 0), np.delete(want, untouched, 0)
                 check(same_bits(*kept), f"{name}, {columns} columns")

@@ -9,7 +9,7 @@ import numpy as np
 from helpers.gpu_kernels.arrays import at_offset, dtype_of, random_values, same_bits
 from helpers.gpu_kernels.instances import UPDATES
 from helpers.gpu_kernels.library import Library, check, filled_on_host
-from mpistrat.collectives.backends.gpu.kernels.source import expression, type_name
+from mpistrat.collectives.backends.gpu.kernels.source import instance_name, type_name
 from mpistrat.collectives.backends.gpu.kernels.tables import NUM_INLINE
 from mpistrat.collectives.backends.gpu.kernels.updates import UPDATE_PIECE, recipe, update_dtype
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
@@ -91,6 +91,6 @@ def _run(library: Library, found: Any, names: tuple[Any, ...], pieces: Array) ->
     call = np.zeros((), update_dtype())
     call["numbers"][: len(found.numbers)] = found.numbers
     rule, *types = names
-    kernel = expression("update", f"mpistrat::{rule}", *map(type_name, types))
+    kernel = instance_name("update", f"mpistrat::{rule}", *map(type_name, types))
     with filled_on_host(call["table"], pieces, pieces["count"], 256):
         library.run(kernel, 3, 64, call)

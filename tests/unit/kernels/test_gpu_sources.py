@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.gpu_kernels.arrays import dtype_of
-from helpers.gpu_kernels.instances import DTYPES
+from helpers.gpu_kernels.instances import DTYPES, instances
 from helpers.gpu_kernels.program import CHECKS
 from mpistrat.collectives.backends.gpu.kernels import source
 from mpistrat.errors import UsageError
@@ -24,7 +24,7 @@ def test_headers_are_pasted_once(name):
     text = source.text(name)
     assert "#include" not in text  # CuPy's cache does not see what is included
     assert text.count("typedef unsigned long long u64;") == 1
-    assert text.count("MPISTRAT_KERNEL __global__") == 1
+    assert text.count("#define MPISTRAT_KERNEL ") == 1
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -46,6 +46,18 @@ def test_a_dtype_without_a_kernel_is_named():
         source.type_name(np.dtype("M8[s]"))
 
 
-def test_names_of_kernels():
-    assert source.expression("move_pieces") == "mpistrat::move_pieces"
-    assert source.expression("cast", "float", "double") == "mpistrat::cast<float, double>"
+def test_kernels_follow_the_text():
+    lines = source.program("cast", [("cast", "float", "double")]).splitlines()
+    assert "\n".join(lines[:-1]) == source.text("cast").rstrip("\n")
+    assert (
+        lines[-1] == "MPISTRAT_INSTANCE(mpistrat_cast_float_double, mpistrat::cast<float, double>)"
+    )
+    assert source.instance_name("move_pieces") == "mpistrat_move_pieces"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_kernels_have_names_of_c_each_its_own(name):
+    asked = instances(name, are_all=True)
+    names = [source.instance_name(*one) for one in asked]
+    assert len(set(names)) == len(asked)
+    assert all(re.fullmatch(r"[a-z]\w*", one) for one in names)

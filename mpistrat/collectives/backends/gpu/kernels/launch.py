@@ -47,13 +47,9 @@ def kernel(device: int, name: str, *parameters: str, file: str = "") -> Any:
     import cupy
 
     vendor = "amd" if cupy.cuda.runtime.is_hip else "nvidia"
-    expression = source.expression(name, *parameters)
-    module = cupy.RawModule(
-        code=source.text(file or name),
-        options=source.OPTIONS[vendor],
-        name_expressions=(expression,),
-    )
-    return module.get_function(expression)
+    code = source.program(file or name, [(name, *parameters)])
+    module = cupy.RawModule(code=code, options=source.OPTIONS[vendor])
+    return module.get_function(source.instance_name(name, *parameters))
 
 
 @cache

@@ -1,12 +1,14 @@
 """The text and the names of the kernels in kernels/cuda, for a compiler at run time.
 
 CuPy's cache of compiled kernels knows the text that it was given, and not the files that this
-includes. So the headers are pasted into one text.
+includes. So the headers are pasted into one text. Instances of templates follow it, each with a
+name of C: on AMD's GPUs CuPy compiles anew in every process what has names of C++.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 from mpistrat import config
 from mpistrat.errors import BackendUnavailableError, UsageError
 
-__all__ = ["OPTIONS", "expression", "folder", "op_name", "text", "type_name"]
+__all__ = ["OPTIONS", "folder", "instance_name", "op_name", "program", "text", "type_name"]
 
 OPTIONS = {
     "nvidia": ("--std=c++17", "--fmad=false"),
@@ -81,9 +83,27 @@ def _pasted(name: str, seen: set[str]) -> str:
     return "\n".join(lines)
 
 
-def expression(kernel: str, *parameters: str) -> str:
-    """Return the C++ name of a kernel, with the parameters of its template if it has some."""
-    return f"mpistrat::{kernel}" + (f"<{', '.join(parameters)}>" if parameters else "")
+def program(file: str, instances: Iterable[tuple[str, ...]]) -> str:
+    """Return the text of a file and of kernels from it.
+
+    Parameters
+    ----------
+    file
+        Without the ending.
+    instances
+        The name of each kernel, followed by the parameters of its template, in C++.
+    """
+    asked = []
+    for kernel, *parameters in instances:
+        code = f"mpistrat::{kernel}" + (f"<{', '.join(parameters)}>" if parameters else "")
+        asked.append(f"MPISTRAT_INSTANCE({instance_name(kernel, *parameters)}, {code})")
+    return "\n".join([text(file), *asked, ""])
+
+
+def instance_name(kernel: str, *parameters: str) -> str:
+    """Return the C name of a kernel: its own and those of its template's parameters."""
+    words = [re.sub(r"\W+", "_", one.replace("mpistrat::", "")) for one in parameters]
+    return "_".join(["mpistrat", kernel, *words]).rstrip("_")
 
 
 def type_name(dtype: np.dtype[Any]) -> str:
