@@ -356,7 +356,8 @@ class Engine:
         return self.started - len(self._queue) + 1
 
     def _stall(self, waited: float) -> CommunicationTimeoutError:
-        return stall.error(self.gate, waited)
+        request = self._queue[0].request if self._queue else None
+        return stall.error(self.gate, waited, request)
 
     def forget(self, reason: str) -> None:
         """Give up all calls, and tell no peer: this process is no rank of the job. **Local.**"""

@@ -24,6 +24,8 @@ __all__ = [
     "Capabilities",
     "Header",
     "HeadersDiffer",
+    "Late",
+    "LateRequest",
     "QueuedHeader",
     "QueuedRequest",
     "Request",
@@ -63,6 +65,27 @@ class SleepingRequest:
 
     def detach(self) -> None:
         """Let the transfer advance by itself from now on, if that is possible."""
+
+
+class Late(NamedTuple):
+    """What a transfer waits for, and the ranks that keep it waiting as far as that is known."""
+
+    what: str
+    ranks: tuple[int, ...]
+
+
+class LateRequest:
+    """A request that finds out what it waits for, where the hosts of all ranks have come."""
+
+    __slots__ = ()
+
+    def Test(self) -> bool:  # noqa: N802 - see Request
+        """Make progress; return True once the transfer is complete."""
+        raise NotImplementedError(f"{type(self).__name__} has to say whether it is complete")
+
+    def late(self) -> Late:
+        """Return what it waits for. **Local.** Asked once, when the transfer is given up."""
+        raise NotImplementedError(f"{type(self).__name__} has to say what it waits for")
 
 
 class QueuedRequest(SleepingRequest):

@@ -62,6 +62,7 @@ class GpuBackend:
         self.rank, self.size = host.rank, host.size
         self.devices: tuple[int, ...] = (0,) * host.size
         self._carriers: dict[tuple[int, ...], Carrier] = {}
+        self._opening: Carrier | None = None
 
     def capabilities(self) -> Capabilities:
         """See `Backend.capabilities`."""
@@ -151,6 +152,8 @@ class GpuBackend:
         """Give up the transfers under way: the communicator is broken. **Local.**"""
         for devices, carrier in self._carriers.items():
             _abort(carrier, devices[self.rank])
+        if self._opening is not None:
+            _abort(self._opening, self.devices[self.rank])
 
     def release(self) -> None:
         """Let go of what nobody else can use, once the communicator is broken. **Local.**
@@ -195,7 +198,9 @@ class GpuBackend:
         tried = []
         for name in choose(everyone):
             carrier = self._make(name, stream, everyone)
+            self._opening = carrier
             reasons = yield from opened(self._host, carrier)
+            self._opening = None
             if not reasons:
                 warn_once(_LOG, f"gpu {name}", f"arrays on GPUs are carried by {name!r}", "INFO")
                 return carrier

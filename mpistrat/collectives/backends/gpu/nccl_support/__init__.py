@@ -1,0 +1,1 @@
+"""What the carrier by NCCL is made of: communicators, requests, reductions."""
