@@ -20,6 +20,8 @@ MPISTRAT_COMPILE_TIMEOUT 300         seconds that compiling a source on its firs
 MPISTRAT_TF_NATIVE       1           0: compile nothing for TensorFlow (tf.numpy_function)
 MPISTRAT_GPU_CARRIER     auto        what carries arrays between GPUs: nccl, peer_memory or staged
                                      (collectives/backends/gpu/choice.py)
+MPISTRAT_GPU_ONE_SHOT    auto        whether one kernel all-reduces short arrays where nccl carries
+                                     the others: off, on, or auto: not on AMD's GPUs
 MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node (to test with)
 MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: which one it is
 ======================== =========== ==========================================================
@@ -73,6 +75,12 @@ GPU_BUFFER_BYTES = 8 << 20
 TF_INLINE_BYTES = 64 << 10
 """Tensors up to so many bytes begin their call on TensorFlow's threads; it costs 50 µs less."""
 
+GPU_ONE_SHOT_BYTES = 256 << 10
+"""The longest arrays that one kernel all-reduces where NCCL carries the others,"""
+
+GPU_ONE_SHOT_BYTES_OF_FEW = 512 << 10
+"""and those of up to four ranks."""
+
 GPU_CARRIERS = ("nccl", "peer_memory", "staged")
 """What can carry arrays between GPUs."""
 
@@ -81,6 +89,7 @@ AGREED = (
     "MPISTRAT_CHECKS",
     "MPISTRAT_FUSION_BYTES",
     "MPISTRAT_GPU_CARRIER",
+    "MPISTRAT_GPU_ONE_SHOT",
     "MPISTRAT_NODE_SIZE",
     "MPISTRAT_TIMELINE",
 )
@@ -191,6 +200,16 @@ def gpu_carrier() -> str:
             " fix it"
         )
     return name
+
+
+def gpu_one_shot() -> str:
+    """Return whether one kernel may all-reduce short arrays of GPUs: auto, on or off."""
+    value = os.environ.get("MPISTRAT_GPU_ONE_SHOT", "") or "auto"
+    if value not in ("auto", "on", "off"):
+        raise UsageError(
+            f"MPISTRAT_GPU_ONE_SHOT={value!r}: expected auto, on or off; unset it or fix it"
+        )
+    return value
 
 
 def node_size() -> int:

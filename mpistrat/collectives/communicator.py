@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpistrat import config
 from mpistrat.cluster import process_end
@@ -26,6 +26,9 @@ from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
 from mpistrat.system import log
 from mpistrat.types import Array
+
+if TYPE_CHECKING:
+    from mpistrat.collectives.backends.gpu.backend import GpuBackend
 
 __all__ = ["Communicator"]
 
@@ -246,6 +249,12 @@ class Communicator(CollectiveMethods):
     def backend(self) -> Backend:
         """The carrier of the data."""
         return self._backend
+
+    @property
+    def gpu_backend(self) -> GpuBackend | None:
+        """The carrier of arrays on GPUs; None before the first call with some."""
+        backend: GpuBackend | None = self._gate.device_backend
+        return backend
 
     @property
     def topology(self) -> Topology:

@@ -14,9 +14,10 @@ import pytest
 from helpers.gpus import device_of_rank, needs_gpus
 from mpistrat.collectives.communicator import Communicator
 
-__all__ = ["CARRIERS", "WaitingKernel", "communicator_on_gpus", "fill_late"]
+__all__ = ["CARRIERS", "WaitingKernel", "carried_by", "communicator_on_gpus", "fill_late"]
 
 CARRIERS = ("staged", "peer_memory", "nccl")
+"""What carries arrays; tests also know "one_shot": NCCL, and one kernel for short arrays."""
 
 _LATE = r"""
 extern "C" __global__ void fill_late(float* to, int count, float value) {
@@ -39,20 +40,30 @@ def communicator_on_gpus(
     Parameters
     ----------
     carrier
-        What MPISTRAT_GPU_CARRIER asks for.
+        What MPISTRAT_GPU_CARRIER asks for, or "one_shot".
     device
         This rank's GPU; default: GPU 0 for all ranks, but one each for NCCL.
     """
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    cupy = needs_gpus(world.size if carrier == "nccl" else 1)
+    is_apart = carrier in ("nccl", "one_shot")
+    cupy = needs_gpus(world.size if is_apart else 1)
 
-    own = (device_of_rank(world.rank) if carrier == "nccl" else 0) if device is None else device
+    own = (device_of_rank(world.rank) if is_apart else 0) if device is None else device
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MPISTRAT_GPU_CARRIER", carrier)
+        for name, value in carried_by(carrier).items():
+            patch.setenv(name, value)
         with cupy.cuda.Device(own), Communicator(world) as communicator:
             yield communicator, cupy
+
+
+def carried_by(carrier: str) -> dict[str, str]:
+    """Return the environment of programs whose arrays a carrier of CARRIERS, or one_shot, has."""
+    if carrier == "one_shot":
+        return {"MPISTRAT_GPU_CARRIER": "nccl", "MPISTRAT_GPU_ONE_SHOT": "on"}
+    off = {} if carrier == "auto" else {"MPISTRAT_GPU_ONE_SHOT": "off"}
+    return {"MPISTRAT_GPU_CARRIER": carrier, **off}
 
 
 def _kernel(name: str) -> Any:
@@ -69,16 +80,16 @@ def fill_late(array: Any, value: float) -> None:
 
 
 class WaitingKernel:
-    """A kernel on a stream of its own, which runs until :meth:`end`, or for many seconds."""
+    """A kernel on a stream of its own or another, which runs until :meth:`end`, or for long."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: Any = None) -> None:
         import cupy
         import numpy as np
 
         memory = cupy.cuda.alloc_pinned_memory(8)
         self._flags = np.frombuffer(memory, np.int32, 2)
         self._flags[:] = 0
-        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._stream = cupy.cuda.Stream(non_blocking=True) if stream is None else stream
         with self._stream:
             _kernel("wait_for_host")((1,), (1,), (np.uint64(memory.ptr),))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from mpistrat import Communicator
 from mpistrat.bench.harness.timing import Plan, measure, seconds
+from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.collectives.backends.shared_memory.tuning import HALVES, Tuning, WireTuning
 from mpistrat.types import Array
 
@@ -23,7 +24,7 @@ NEVER = 1 << 50
 _GAIN = 0.97  # a candidate's time over the present one's; above this it is noise
 _TURN_S, _MOST_CALLS = 0.02, 2000  # of a candidate in each of its turns
 
-_AnyTuning = TypeVar("_AnyTuning", Tuning, WireTuning)
+_AnyTuning = TypeVar("_AnyTuning", Tuning, WireTuning, GpuTuning)
 
 
 class Bench:
@@ -46,12 +47,19 @@ class Trial(Generic[_AnyTuning]):
         Their names.
     halves
         Whether the arrays are of bfloat16; else of float32.
+    place
+        Returns an array of the host where the calls are to have it.
     """
 
     def __init__(
-        self, bench: Bench, tune: Callable[[_AnyTuning], None], *calls: str, halves: bool = False
+        self,
+        bench: Bench,
+        tune: Callable[[_AnyTuning], None],
+        *calls: str,
+        halves: bool = False,
+        place: Callable[[Array], Any] = np.asarray,
     ) -> None:
-        self._bench, self._calls = bench, calls
+        self._bench, self._calls, self._place = bench, calls, place
         self._tune: Callable[[_AnyTuning], None] = tune
         self._name = " + ".join(calls) + HALVES * halves
         self._dtype = np.dtype(ml_dtypes.bfloat16 if halves else np.float32)
@@ -104,8 +112,8 @@ class Trial(Generic[_AnyTuning]):
 
     def better(self, nbytes: int, one: _AnyTuning, other: _AnyTuning) -> _AnyTuning:
         """Return `other` if it is clearly faster for arrays of `nbytes`, else `one`."""
-        source = np.ones(max(1, nbytes // self._dtype.itemsize), self._dtype)
-        result = np.empty_like(source)
+        source = self._place(np.ones(max(1, nbytes // self._dtype.itemsize), self._dtype))
+        result = self._place(np.empty(source.shape, self._dtype))
         sides = {
             name: partial(self._run, source, result, tuning)
             for name, tuning in (("one", one), ("other", other))
@@ -133,7 +141,7 @@ class Trial(Generic[_AnyTuning]):
         slowest = float(self._bench.communicator.allreduce(mine, "max"))
         return max(1, min(_MOST_CALLS, int(_TURN_S / slowest)))
 
-    def _run(self, source: Array, result: Array, tuning: _AnyTuning) -> None:
+    def _run(self, source: Any, result: Any, tuning: _AnyTuning) -> None:
         self._tune(tuning)
         communicator = self._bench.communicator
         for call in self._calls:

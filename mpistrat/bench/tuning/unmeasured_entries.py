@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from mpistrat import Communicator
 from mpistrat.collectives.backends.shared_memory import tuning_table
-from mpistrat.collectives.backends.shared_memory.tuning import Tuning, WireTuning
+from mpistrat.collectives.backends.shared_memory.tuning import Sizes
 from mpistrat.errors import UsageError
 
 __all__ = ["Search", "kept_of", "on_rank_0"]
@@ -30,12 +30,16 @@ class Search(Protocol):
     key: str
     names: tuple[str, ...]
 
-    def parsed(self, entry: Any) -> Mapping[str, Tuning | WireTuning]:
+    def parsed(self, entry: Any) -> Mapping[str, Sizes]:
         """Return the tunings of a table's entry; raise `ValueError` if it is none."""
         ...
 
+    def best(self, name: str) -> Sizes:
+        """Measure, and return the fastest tuning for one kind of call. **Collective.**"""
+        ...
 
-def kept_of(file: Path, search: Search, names: Sequence[str]) -> dict[str, Tuning | WireTuning]:
+
+def kept_of(file: Path, search: Search, names: Sequence[str]) -> dict[str, Sizes]:
     """Return the entry's tunings in `file` for kinds of call that are not in `names`. **Local.**
 
     Tunings that are going to be measured again are not read, so they may be wrong.

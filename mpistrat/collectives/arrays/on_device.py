@@ -27,6 +27,7 @@ from mpistrat.types import Array
 __all__ = [
     "as_gpu_array",
     "contiguous",
+    "count",
     "current",
     "gpu_index",
     "index_of",
@@ -71,11 +72,11 @@ def require(devices: Iterable[str]) -> None:
     wanted = [index for index in map(gpu_index, devices) if index is not None]
     if not wanted:
         return
-    count = _count(f"devices={list(devices)}")
-    if max(wanted) >= count:
+    seen = _count(f"devices={list(devices)}")
+    if max(wanted) >= seen:
         raise BackendUnavailableError(
-            f"devices={list(devices)}: this rank can see {count} GPUs; expected GPU:0 to"
-            f" GPU:{count - 1}, or CPU devices"
+            f"devices={list(devices)}: this rank can see {seen} GPUs; expected GPU:0 to"
+            f" GPU:{seen - 1}, or CPU devices"
         )
 
 
@@ -88,6 +89,17 @@ def why_not(index: int) -> str | None:
     return None
 
 
+def count() -> int:
+    """Return how many GPUs this rank can see, at least one. **Local.**
+
+    Raises
+    ------
+    BackendUnavailableError
+        There is no CuPy, or no GPU.
+    """
+    return _count("arrays on GPUs")
+
+
 def _count(what: str) -> int:
     """Return how many GPUs CuPy finds, at least one."""
     try:
@@ -98,12 +110,12 @@ def _count(what: str) -> int:
     if warning is not None:
         warn_once(_LOG, "several CuPy", warning)
     try:
-        count = int(cupy.cuda.runtime.getDeviceCount())
+        found = int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise BackendUnavailableError(f"{what}: {why_no_gpu(error)}") from error
-    if not count:
+    if not found:
         raise BackendUnavailableError(f"{what}: this rank can see no GPU; use CPU devices")
-    return count
+    return found
 
 
 def on_gpu(index: int) -> AbstractContextManager[Any]:

@@ -155,5 +155,5 @@ def gate_for(gate: Gate, array: Any) -> GateOfCall:
     """Return the gate for a call with arrays like `array`, as `as_operand` returns them."""
     if isinstance(array, np.ndarray):
         return gate
-    config.gpu_carrier()  # a wrong one is refused before the first message
+    config.gpu_carrier(), config.gpu_one_shot()  # a wrong one is refused before the first message
     return DeviceGate.of(gate, on_device.index_of(array))

@@ -2,10 +2,12 @@
 
 import pytest
 
+from helpers.gpu_ranks import carried_by
 from helpers.gpus import device_of_rank, needs_gpus
 from helpers.on_gpu import OnGpu
 from mpistrat.testing.backends.arrays import ArrayCases
 from mpistrat.testing.backends.asynchronous import AsyncCases
+from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.conformance import job_communicator, run_body
 from mpistrat.testing.backends.movement import MovementCases
 from mpistrat.testing.backends.reductions import ReductionCases
@@ -19,7 +21,9 @@ REDUCED = DTYPES if with_all() else ("int32", "bfloat16", "complex64")
 MOVED = DTYPES_BY_SIZE if with_all() else ("bfloat16", "complex128")
 
 
-class CarrierCases(ReductionCases, MovementCases, ArrayCases, AsyncCases):
+class OnGpus:
+    """Where the communicators of the cases are, and what carries their arrays."""
+
     sizes, dtypes, moved_dtypes = SIZES, REDUCED, MOVED
     carrier = "auto"
     is_shared = True  # whether all ranks use one GPU
@@ -28,9 +32,14 @@ class CarrierCases(ReductionCases, MovementCases, ArrayCases, AsyncCases):
         needs_gpus(1 if self.is_shared else size)
         with job_communicator(size) as comm, pytest.MonkeyPatch.context() as patch:
             if comm is not None:
-                patch.setenv("MPISTRAT_GPU_CARRIER", self.carrier)
+                for name, value in carried_by(self.carrier).items():
+                    patch.setenv(name, value)
                 device = 0 if self.is_shared else device_of_rank(comm.rank)
                 run_body(comm, "auto", lambda own: body(OnGpu(own, device)))
+
+
+class CarrierCases(OnGpus, ReductionCases, MovementCases, ArrayCases, AsyncCases):
+    """All that a carrier does."""
 
 
 @pytest.mark.mpi(ranks=3, timeout_s=60)  # kernels are compiled on their first use
@@ -50,3 +59,16 @@ class TestNccl(CarrierCases):
     dtypes = REDUCED if with_all() else ("int32", "bfloat16")
     carrier = "nccl"
     is_shared = False
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=60)  # kernels are compiled on their first use
+class TestOneShot(OnGpus, ReductionCases, AsyncCases):  # all else is NCCL's
+    sizes = (2, 3) if with_all() else (3,)
+    dtypes = REDUCED if with_all() else ("int32", "bfloat16")
+    carrier = "one_shot"
+    is_shared = False
+
+    def run(self, size, body):
+        # Longer arrays have more blocks of the same, and each thread is a fiber of the host's.
+        with setting("GPU_ONE_SHOT_BYTES_OF_FEW", 16 << 10):
+            super().run(size, body)

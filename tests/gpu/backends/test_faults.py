@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
+from helpers.gpu_ranks import CARRIERS, carried_by, communicator_on_gpus
 from helpers.gpus import needs_gpus
 from mpistrat.collectives.backends.gpu import slabs
 from mpistrat.system import log
@@ -55,6 +55,10 @@ with cupy.cuda.Device(comm.rank if {is_apart} else 0):
         comm.allreduce(mine)
     except Exception as error:
         print(type(error).__name__, error, sep="|", flush=True)
+    if comm.rank != 1:
+        start = time.monotonic()
+        cupy.cuda.Device().synchronize()
+        print("idle", time.monotonic() - start, sep="|", flush=True)
     [carrier] = comm.gate.device_backend._carriers.values()
     comm.close()
     if isinstance(carrier, peer_memory.PeerMemory) and comm.rank != 1:
@@ -97,14 +101,13 @@ FAMILIES = {
 
 def what_the_ranks_saw(carrier, happens, family="allreduce"):
     """Run the program on three ranks; return what each rank printed, by rank, in parts."""
-    needs_gpus(3 if carrier == "nccl" else 1)
+    is_apart = carrier in ("nccl", "one_shot")
+    needs_gpus(3 if is_apart else 1)
     _, call, make = FAMILIES[family]
-    program = PROGRAM.format(
-        is_apart=carrier == "nccl", happens=happens.strip(), call=call, make=make
-    )
+    program = PROGRAM.format(is_apart=is_apart, happens=happens.strip(), call=call, make=make)
     env = {
         "PYTHONPATH": PATH,
-        "MPISTRAT_GPU_CARRIER": carrier,
+        **carried_by(carrier),
         "MPISTRAT_TIMEOUT": str(TIMEOUT_S),
         "MPISTRAT_GRACE": "1",
     }
@@ -118,7 +121,7 @@ def what_the_ranks_saw(carrier, happens, family="allreduce"):
 
 CASES = [
     pytest.param(carrier, name, marks=[] if carrier == "staged" else takes_long())
-    for carrier in CARRIERS
+    for carrier in (*CARRIERS, "one_shot")
     for name in ("SIGKILL", "SIGSTOP", "fault")
 ]
 

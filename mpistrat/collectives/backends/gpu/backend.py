@@ -12,19 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat import config
 from mpistrat.collectives.arrays.on_device import on_gpu, run_on
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
-from mpistrat.collectives.backends.gpu.all_or_none import new_memory, opened, said
+from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.carrier import Carrier
-from mpistrat.collectives.backends.gpu.choice import choose
-from mpistrat.collectives.backends.gpu.facts import Facts, exchange, facts
 from mpistrat.collectives.backends.gpu.nccl import Nccl
-from mpistrat.collectives.backends.gpu.peer_memory import PeerMemory
-from mpistrat.collectives.backends.gpu.registered import Regions
-from mpistrat.collectives.backends.gpu.slabs import Slabs
-from mpistrat.collectives.backends.gpu.staged import Staged
-from mpistrat.collectives.backends.gpu.streams import TransferStream, transfer_stream
+from mpistrat.collectives.backends.gpu.opening import Opened, Opening
+from mpistrat.collectives.backends.gpu.streams import transfer_stream
+from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.system.waiting import wait_until
@@ -62,7 +57,7 @@ class GpuBackend:
         self.rank, self.size = host.rank, host.size
         self.devices: tuple[int, ...] = (0,) * host.size
         self._carriers: dict[tuple[int, ...], Carrier] = {}
-        self._opening: Carrier | None = None
+        self._opening: Opening | None = None
 
     def capabilities(self) -> Capabilities:
         """See `Backend.capabilities`."""
@@ -143,6 +138,20 @@ class GpuBackend:
             lambda carrier: carrier.alltoall(send, recv, send_counts, recv_counts, longest)
         )
 
+    @property
+    def has_one_shot(self) -> bool:
+        """Whether one kernel all-reduces short arrays in place of NCCL, in all that is open."""
+        carriers = self._carriers.values()
+        return all(isinstance(one, Nccl) and one.short is not None for one in carriers)
+
+    def tune(self, tuning: GpuTuning) -> None:
+        """Use other sizes in what is open, at most those it was opened with. **Local.**
+
+        All ranks have to give the same ones.
+        """
+        for carrier in self._carriers.values():
+            carrier.tune(tuning.filled(self.size))
+
     def leave(self) -> Steps:
         """Let go of what belongs to the other ranks: this one is about to close. **Local.**"""
         for devices, carrier in self._carriers.items():
@@ -152,8 +161,8 @@ class GpuBackend:
         """Give up the transfers under way: the communicator is broken. **Local.**"""
         for devices, carrier in self._carriers.items():
             _abort(carrier, devices[self.rank])
-        if self._opening is not None:
-            _abort(self._opening, self.devices[self.rank])
+        if self._opening is not None and self._opening.under_way is not None:
+            _abort(self._opening.under_way, self.devices[self.rank])
 
     def release(self) -> None:
         """Let go of what nobody else can use, once the communicator is broken. **Local.**
@@ -187,35 +196,11 @@ class GpuBackend:
         carrier = self._carriers.get(self.devices)
         if carrier is None:
             device = self.devices[self.rank]
-            carrier = yield from self._open(device, transfer_stream(device))
+            self._opening = Opening(self._host, device, transfer_stream(device))
+            carrier = yield from self._opening.best()
             self._carriers[self.devices] = carrier
         self._note(carrier.name)
         return carrier
-
-    def _open(self, device: int, stream: TransferStream) -> Steps:
-        """Open the best carrier that all ranks can open. **Collective.**"""
-        everyone = yield from exchange(self._host, facts(device))
-        tried = []
-        for name in choose(everyone):
-            carrier = self._make(name, stream, everyone)
-            self._opening = carrier
-            reasons = yield from opened(self._host, carrier)
-            self._opening = None
-            if not reasons:
-                warn_once(_LOG, f"gpu {name}", f"arrays on GPUs are carried by {name!r}", "INFO")
-                return carrier
-            tried.append(f"not by {name!r}: {said(reasons)}")
-            warn_once(_LOG, f"no gpu {name}", f"arrays on GPUs are carried {tried[-1]}")
-        raise BackendUnavailableError(f"arrays on GPUs cannot be carried: {'. '.join(tried)}")
-
-    def _make(self, name: str, stream: TransferStream, everyone: list[Facts]) -> Carrier:
-        if name == "peer_memory":
-            slabs = Slabs(self._host, everyone, 4 * config.GPU_BUFFER_BYTES)
-            return PeerMemory(self._host, slabs, Regions(self._host, everyone), stream)
-        if name == "nccl":
-            rest = self._make("staged", stream, everyone)
-            return Nccl(self._host, stream, self.devices[self.rank], rest)
-        return Staged(self._host, stream, config.GPU_BUFFER_BYTES)
 
 
 def _release(carrier: Carrier, device: int) -> None:
@@ -229,7 +214,7 @@ def _release(carrier: Carrier, device: int) -> None:
         warn_once(_LOG, f"release {carrier.name}", text)
 
 
-def _abort(carrier: Carrier, device: int) -> None:
+def _abort(carrier: Opened, device: int) -> None:
     try:
         with on_gpu(device):
             carrier.abort()

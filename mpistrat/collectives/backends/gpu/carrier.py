@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 
 __all__ = ["Carrier"]
 
@@ -83,6 +84,10 @@ class Carrier(Protocol):
         longest: int,
     ) -> Steps:
         """See `Backend.alltoall`; `longest` is the longest piece of any rank."""
+        ...
+
+    def tune(self, tuning: GpuTuning) -> None:
+        """Use other sizes, at most those it was opened with; none is left open. **Local.**"""
         ...
 
     def leave(self) -> Steps:

@@ -11,7 +11,9 @@ from mpistrat.collectives.backends.gpu.facts import Facts
 from mpistrat.collectives.backends.gpu.kernels.reductions import MAX_RANKS
 from mpistrat.errors import BackendUnavailableError
 
-__all__ = ["choose"]
+_MOST_ONE_SHOT = 8  # ranks
+
+__all__ = ["choose", "why_no_one_shot"]
 
 
 def choose(facts: Sequence[Facts]) -> list[str]:
@@ -40,6 +42,26 @@ def choose(facts: Sequence[Facts]) -> list[str]:
     if obstacles[wanted] is not None:
         raise BackendUnavailableError(f"MPISTRAT_GPU_CARRIER={wanted}: {obstacles[wanted]}")
     return [wanted]
+
+
+def why_no_one_shot(facts: Sequence[Facts]) -> str | None:
+    """Return why NCCL all-reduces short arrays of these ranks, too; None if one kernel may.
+
+    Kernels then wait for each other, so each rank needs a GPU of its own, which no other kernel
+    can keep it from.
+    """
+    num = len(facts)
+    obstacles = {
+        "MPISTRAT_GPU_ONE_SHOT=off": facts[0].one_shot == "off",
+        "the ranks are on several nodes": len({one.host for one in facts}) > 1,
+        f"{num} ranks; expected 2 to {_MOST_ONE_SHOT}": not 1 < num <= _MOST_ONE_SHOT,
+        "some ranks share a GPU": len({one.bus for one in facts}) < num,
+        "some ranks are threads of one process": len({one.process for one in facts}) < num,
+        "GPUs of AMD; MPISTRAT_GPU_ONE_SHOT=on is for those whose memory is not cached": not all(
+            one.has_flags for one in facts
+        ),
+    }
+    return next((why for why, is_so in obstacles.items() if is_so), None)
 
 
 def _why_no_peer_memory(facts: Sequence[Facts]) -> str | None:

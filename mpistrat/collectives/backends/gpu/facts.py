@@ -16,7 +16,7 @@ from mpistrat.errors import CommunicationError
 
 __all__ = ["Facts", "exchange", "exchange_bytes", "facts"]
 
-_FACT_BYTES = 512
+_FACT_BYTES, _MODEL_CHARACTERS = 768, 60
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,29 @@ class Facts:
     bus
         The PCI address of the GPU, by which ranks find that they share it. CuPy on AMD GPUs
         knows no UUIDs.
+    model
+        The GPU's name, as its maker calls it.
     is_amd
         Whether it is reached through HIP.
     nccl
         Version of the NCCL or RCCL that CuPy has here; 0 if it has none.
-    carrier
-        What MPISTRAT_GPU_CARRIER asks for.
+    carrier, one_shot
+        What MPISTRAT_GPU_CARRIER and MPISTRAT_GPU_ONE_SHOT ask for.
+    has_flags
+        Whether a kernel on this GPU sees what those on others write to its memory meanwhile.
+        NVIDIA's do. AMD's need memory that is not cached, which CuPy cannot allocate: there, it
+        is so only where MPISTRAT_GPU_ONE_SHOT=on says it.
     """
 
     host: str
     process: int
     bus: str
+    model: str
     is_amd: bool
     nccl: int
     carrier: str
+    one_shot: str
+    has_flags: bool
 
 
 def facts(device: int) -> Facts:
@@ -55,10 +64,18 @@ def facts(device: int) -> Facts:
         host_name(),
         os.getpid(),
         runtime.deviceGetPCIBusId(device),
+        _model(runtime.getDeviceProperties(device)["name"]),
         bool(runtime.is_hip),
         _nccl_version(),
         config.gpu_carrier(),
+        config.gpu_one_shot(),
+        not runtime.is_hip or config.gpu_one_shot() == "on",
     )
+
+
+def _model(name: bytes | str) -> str:
+    text = name.decode(errors="replace") if isinstance(name, bytes) else name
+    return text[:_MODEL_CHARACTERS]
 
 
 def _nccl_version() -> int:

@@ -24,7 +24,9 @@ from mpistrat.collectives.backends.gpu.nccl_support.making import Making
 from mpistrat.collectives.backends.gpu.nccl_support.reductions import Reduction, reduction_of
 from mpistrat.collectives.backends.gpu.nccl_support.requests import NcclRequest, group
 from mpistrat.collectives.backends.gpu.nccl_support.unique_id import shared_id
+from mpistrat.collectives.backends.gpu.one_shot import OneShotAllreduce
 from mpistrat.collectives.backends.gpu.streams import TransferStream
+from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.errors import CommunicationError
 
 __all__ = ["Nccl"]
@@ -43,6 +45,11 @@ class Nccl:
         Index of this rank's GPU.
     fallback
         What carries the rest: reductions of complex minima and the like.
+
+    Attributes
+    ----------
+    short
+        What all-reduces short arrays in NCCL's place, or None.
     """
 
     name = "nccl"
@@ -53,6 +60,7 @@ class Nccl:
     ) -> None:
         self._host, self._stream, self._device = host, stream, device
         self._rest = fallback
+        self.short: OneShotAllreduce | None = None
         self._comm: Any = None
         self._new: Any = None  # CuPy's class of communicators
         self._making: Making | None = None
@@ -79,6 +87,8 @@ class Nccl:
     def leave(self) -> Steps:
         """See `Carrier.leave`."""
         yield self._stream.done()
+        if self.short is not None:
+            yield from self.short.leave()
         yield from self._rest.leave()
 
     def close(self) -> None:
@@ -86,10 +96,20 @@ class Nccl:
         if self._comm is not None:
             self._comm.destroy()
             self._comm = None
+        if self.short is not None:
+            self.short.close()
         self._rest.close()
+
+    def tune(self, tuning: GpuTuning) -> None:
+        """See `Carrier.tune`."""
+        if self.short is not None:
+            self.short.tune(tuning)
+        self._rest.tune(tuning)
 
     def abort(self) -> None:
         """End the transfers under way, which wait for ranks that will not come. **Local.**"""
+        if self.short is not None:
+            self.short.abort()
         if self._making is not None:
             self._making.abandon()
         if self._comm is not None:
@@ -104,6 +124,8 @@ class Nccl:
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Carrier.allreduce`."""
+        if self.short is not None and self.short.takes(send):
+            return self.short.allreduce(send, recv, op)
         how = reduction_of(send, op)
         if how is None:
             return self._rest.allreduce(send, recv, op)

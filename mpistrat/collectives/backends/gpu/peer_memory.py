@@ -23,12 +23,11 @@ from mpistrat.collectives.backends.gpu.kernels.reductions import slice_reduce
 from mpistrat.collectives.backends.gpu.registered import NOWHERE, Place, Regions
 from mpistrat.collectives.backends.gpu.slabs import Slabs
 from mpistrat.collectives.backends.gpu.streams import TransferStream
+from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.collectives.backends.gpu.windows import Blocks, Window, windows
 from mpistrat.tables.even_cut import piece_bounds
 
 __all__ = ["PeerMemory"]
-
-_MOST_WHOLE = 3  # ranks; more of them reduce a slice each, which moves fewer bytes
 
 Read: TypeAlias = Callable[[Window, Sequence[int]], Steps | None]
 """Queues the reads of a window, of which each rank's part begins at an address."""
@@ -54,17 +53,26 @@ class PeerMemory:
         Registered memory of all ranks.
     stream
         The transfer stream of this rank's GPU.
+    whole_bytes
+        Up to so many bytes every rank reduces all of an array, above a slice; the same on all
+        ranks.
     """
 
     name = "peer_memory"
     widens_halves = False
 
     def __init__(
-        self, host: Backend, slabs: Slabs, regions: Regions, stream: TransferStream
+        self,
+        host: Backend,
+        slabs: Slabs,
+        regions: Regions,
+        stream: TransferStream,
+        whole_bytes: int,
     ) -> None:
         self._host, self._slabs, self._stream = host, slabs, stream
         self._regions = regions
         self._slot_bytes = slabs.nbytes // 4 // 256 * 256
+        self._window_bytes, self._whole_bytes = self._slot_bytes, whole_bytes
         self._next = 0
         self._word = np.zeros(1, np.int64)
 
@@ -81,6 +89,11 @@ class PeerMemory:
         yield self._stream.done()
         self._slabs.leave()
         self._regions.leave()
+
+    def tune(self, tuning: GpuTuning) -> None:
+        """See `Carrier.tune`."""
+        self._window_bytes = min(tuning.buffer_bytes, self._slot_bytes)
+        self._whole_bytes = tuning.whole_bytes
 
     def abort(self) -> None:
         """See `Carrier.abort`: they wait on the host."""
@@ -107,7 +120,7 @@ class PeerMemory:
             slice_reduce(op, send.dtype, sends, recvs, begin, end)
             yield from self._end_reading()
             return
-        if self._host.size > _MOST_WHOLE:
+        if send.nbytes > self._whole_bytes:
             yield from self._by_slices(send, recv, op)
             return
         # A rank that reads all of them writes to what others may still read, in place.
@@ -247,7 +260,7 @@ class PeerMemory:
             yield from self._end_reading()
             return
         size = send.array.itemsize if send is not None else itemsize
-        for window in windows(longest, size, blocks, self._slot_bytes):
+        for window in windows(longest, size, blocks, self._window_bytes):
             slot = self._next * self._slot_bytes
             self._next = 1 - self._next
             if send is not None:

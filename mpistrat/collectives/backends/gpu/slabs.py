@@ -35,10 +35,10 @@ class Slabs:
 
     Attributes
     ----------
+    mine
+        Address of this rank's slab once it is open, else 0.
     pointers
         Address of each rank's slab, by rank, in this process.
-    mine
-        Address of this rank's; 0 if it has none.
     """
 
     def __init__(self, host: Backend, everyone: Sequence[Facts], nbytes: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
+from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.collectives.backends.gpu.windows import Blocks, Window, windows
 from mpistrat.tables.reduction_ops import Carried, carried, narrow
 from mpistrat.types import Array
@@ -55,6 +56,7 @@ class Staged:
 
     def __init__(self, host: Backend, stream: TransferStream, buffer_bytes: int) -> None:
         self._host, self._stream, self._nbytes = host, stream, buffer_bytes
+        self._window_bytes = buffer_bytes
         self._is_exact = host.capabilities().exact and host.size > 1
         self.widens_halves = not self._is_exact
         self._slots: list[_Slot] = []
@@ -76,6 +78,10 @@ class Staged:
     def leave(self) -> Steps:
         """See `Carrier.leave`: there is nothing."""
         yield from ()
+
+    def tune(self, tuning: GpuTuning) -> None:
+        """See `Carrier.tune`."""
+        self._window_bytes = min(tuning.buffer_bytes, self._nbytes)
 
     def abort(self) -> None:
         """See `Carrier.abort`: they wait on the host."""
@@ -218,7 +224,7 @@ class Staged:
     ) -> Steps:
         """Copy each window down, let the host `move` it, and copy what came of it up."""
         itemsize = (send or recv).array.itemsize  # type: ignore[union-attr]
-        cut = list(windows(longest, itemsize, blocks, self._nbytes))
+        cut = list(windows(longest, itemsize, blocks, self._window_bytes))
         for number, window in enumerate(cut):
             slot = self._slots[number % 2]
             if number == 0:

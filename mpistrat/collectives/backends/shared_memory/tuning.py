@@ -21,10 +21,12 @@ __all__ = [
     "CALLS",
     "HALVES",
     "WIRE",
+    "Sizes",
     "Tuning",
     "Tunings",
     "WireTuning",
     "as_shown",
+    "checked_entry",
     "from_entry",
     "from_text",
     "to_text",
@@ -48,7 +50,7 @@ WIRE = "wire"
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class Sizes:
     """Sizes in bytes; 0 is the built-in figure."""
 
     @classmethod
@@ -61,7 +63,7 @@ class _Sizes:
             It is no object, has other names, or something else than whole numbers.
         """
         names = [field.name for field in fields(cls)]
-        for name, value in _checked(entry, names, "sizes").items():
+        for name, value in checked_entry(entry, names, "sizes").items():
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
                 raise ValueError(
                     f"{name} is {as_shown(value)}; expected a whole number of bytes, at most 2^62"
@@ -70,7 +72,7 @@ class _Sizes:
 
 
 @dataclass(frozen=True)
-class Tuning(_Sizes):
+class Tuning(Sizes):
     """Those of a kind of call in shared memory; 0 is the built-in one.
 
     The built-in ones are in kernels/shm/default_tuning.h.
@@ -100,7 +102,7 @@ class Tuning(_Sizes):
 
 
 @dataclass(frozen=True)
-class WireTuning(_Sizes):
+class WireTuning(Sizes):
     """Those of the messages between nodes; 0 is the built-in one (mpistrat/config.py).
 
     Attributes
@@ -148,7 +150,7 @@ Tunings: TypeAlias = dict[str, Tuning]
 """By name; what has no entry has the built-in figures."""
 
 
-def to_text(tunings: Mapping[str, Tuning | WireTuning]) -> str:
+def to_text(tunings: Mapping[str, Sizes]) -> str:
     """Return one line of text."""
     return json.dumps({name: asdict(tuning) for name, tuning in tunings.items()})
 
@@ -167,17 +169,17 @@ def from_text(text: str) -> Tunings:
 def from_entry(entry: Any) -> Tunings:
     """Return what a table's entry for one node says; raise `ValueError` if it is none."""
     names = [name + kind for name in CALLS for kind in ("", HALVES)]
-    parts = _checked(entry, names, "kinds of call")
+    parts = checked_entry(entry, names, "kinds of call")
     return {name: Tuning.from_mapping(part) for name, part in parts.items()}
 
 
 def wire_from_entry(entry: Any) -> WireTuning:
     """Return what a table's entry for several nodes says; raise `ValueError` if it is none."""
-    return WireTuning.from_mapping(_checked(entry, [WIRE], "kinds of call").get(WIRE, {}))
+    return WireTuning.from_mapping(checked_entry(entry, [WIRE], "kinds of call").get(WIRE, {}))
 
 
-def _checked(entry: Any, names: Sequence[str], what: str) -> Mapping[str, Any]:
-    """Return `entry` if it is an object with some of `names`."""
+def checked_entry(entry: Any, names: Sequence[str], what: str) -> Mapping[str, Any]:
+    """Return a table's entry if it is an object with some of `names`; else raise `ValueError`."""
     if not isinstance(entry, dict):
         raise ValueError(f"got {as_shown(entry)}; expected an object with {what}: {list(names)}")
     unknown = sorted(set(entry) - set(names))

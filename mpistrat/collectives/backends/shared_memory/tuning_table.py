@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mpistrat import config
 from mpistrat.collectives.backends.shared_memory import tuning
-from mpistrat.collectives.backends.shared_memory.tuning import Tuning, WireTuning
+from mpistrat.collectives.backends.shared_memory.tuning import Sizes
 from mpistrat.system.atomic_files import beside
 from mpistrat.system.log import get_logger, warn_once
 
@@ -77,7 +77,7 @@ def read(file: Path) -> dict[str, Any]:
     return table
 
 
-def write(file: Path, key: str, tunings: Mapping[str, Tuning | WireTuning]) -> None:
+def write(file: Path, key: str, tunings: Mapping[str, Sizes]) -> None:
     """Put the entry `key` into `file`, and keep the others; whoever reads it sees old or new."""
     table = read(file)
     table[key] = json.loads(tuning.to_text(tunings))

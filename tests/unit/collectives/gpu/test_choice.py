@@ -2,16 +2,23 @@
 
 import pytest
 
-from mpistrat.collectives.backends.gpu.choice import choose
+from mpistrat.collectives.backends.gpu.choice import choose, why_no_one_shot
 from mpistrat.collectives.backends.gpu.facts import Facts
 from mpistrat.errors import BackendUnavailableError
 
 
-def ranks(places, carrier="auto", nccl=(23000,)):
+def ranks(places, carrier="auto", nccl=(23000,), one_shot="auto", **others):
     """Return the facts of ranks at ``(host, PCI bus)``."""
     versions = list(nccl) * len(places)
+    given = {
+        "model": "A1",
+        "is_amd": False,
+        "has_flags": True,
+        "carrier": carrier,
+        "one_shot": one_shot,
+    }
     return [
-        Facts(host, rank, bus, False, version, carrier)
+        Facts(**{"host": host, "process": rank, "bus": bus, "nccl": version, **given, **others})
         for rank, ((host, bus), version) in enumerate(zip(places, versions, strict=False))
     ]
 
@@ -52,3 +59,27 @@ def test_best_first(facts, names):
 def test_what_is_asked_for_and_cannot_serve_is_refused(facts, words):
     with pytest.raises(BackendUnavailableError, match=words):
         choose(facts)
+
+
+def on_gpus(count):
+    return [("a", str(bus)) for bus in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (ranks(on_gpus(2)), None),
+        (ranks(on_gpus(8)), None),
+        (ranks(on_gpus(2), one_shot="on", is_amd=True), None),
+        (ranks(on_gpus(2), one_shot="off"), "MPISTRAT_GPU_ONE_SHOT=off"),
+        (ranks(on_gpus(2), is_amd=True, has_flags=False), "GPUs of AMD"),
+        (ranks(on_gpus(1)), "1 ranks"),
+        (ranks(on_gpus(9)), "9 ranks"),
+        (ranks(SHARED, one_shot="on"), "some ranks share a GPU"),
+        (ranks(NODES, one_shot="on"), "on several nodes"),
+        (ranks(on_gpus(2), process=1), "threads of one process"),
+    ],
+)
+def test_kernels_wait_for_each_other_only_where_each_has_a_gpu(facts, words):
+    why = why_no_one_shot(facts)
+    assert why is None if words is None else words in why

@@ -31,6 +31,7 @@ __all__ = [
     "OneShot",
     "one_shot",
     "one_shot_blocks",
+    "one_shot_kernel",
     "slice_reduce",
 ]
 
@@ -185,9 +186,13 @@ def one_shot(
     arguments["cancel"], arguments["missing"] = shared.cancel, shared.missing
     arguments["rank"], arguments["num_ranks"] = shared.rank, len(slots)
     arguments["round"], arguments["count"] = round_number % 2**32, count
-    function = kernel(current_device(), "one_shot", source.op_name(op), source.type_name(dtype))
     blocks = one_shot_blocks(count * _widest(op, dtype))
-    launch(function, blocks, arguments, _ONE_SHOT_THREADS)
+    launch(one_shot_kernel(op, dtype), blocks, arguments, _ONE_SHOT_THREADS)
+
+
+def one_shot_kernel(op: str, dtype: np.dtype[Any]) -> Any:
+    """Return the kernel for the current device; it is compiled if need be. **Local.**"""
+    return kernel(current_device(), "one_shot", source.op_name(op), source.type_name(dtype))
 
 
 def _widest(op: str, dtype: np.dtype[Any]) -> int:
