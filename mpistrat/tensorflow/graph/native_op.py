@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 import platform
 import threading
 from collections.abc import Callable, Sequence
@@ -24,9 +23,21 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.collectives.health.interrupts import foreign
-from mpistrat.errors import BackendUnavailableError, CommunicationError
+from mpistrat.errors import BackendUnavailableError
 from mpistrat.system import compile_on_demand
 from mpistrat.system.log import get_logger, warn_once
+from mpistrat.tensorflow.graph.call_steps import (
+    NOT_BEGUN,
+    CallSeen,
+    Rest,
+    Shape,
+    Step,
+    UnknownKeyError,
+    begin_by,
+    finish,
+    left_interrupt,
+    shapes_of,
+)
 
 __all__ = [
     "Bytes",
@@ -39,19 +50,14 @@ __all__ = [
     "opened",
     "register",
     "remove_native",
+    "run",
 ]
 
 _LOG = get_logger(__name__)
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-Rest: TypeAlias = Callable[[], None]
-Shape: TypeAlias = tuple[int, ...]
 Callback: TypeAlias = Callable[[int, list[Bytes], list[Bytes], list[Shape]], Rest | None]
 CarryOn: TypeAlias = Callable[[int, int, int, Bytes, Bytes, Shape], Rest]
-
-
-class UnknownKeyError(LookupError):
-    """Raised by a callback for a key that was not given out in this process."""
 
 
 # ---------------------------------------------------------------------------- what callers use
@@ -145,70 +151,31 @@ def call(key: int, tensors: Sequence[Any]) -> list[Any]:
     module = load()
     if module is None:
         raise BackendUnavailableError("the native TensorFlow operation is not available here")
+    return run(module.mpistrat_call, key, tensors)
+
+
+def run(operation: Callable[..., Any], key: int, tensors: Sequence[Any]) -> list[Any]:
+    """Run an operation that hands `tensors` to Python; see :func:`call`."""
     # Eager code waits in any case, and only its own thread can see Ctrl-C.
     in_place = tf.executing_eagerly()
-    run = partial(foreign, module.mpistrat_call) if in_place else module.mpistrat_call
+    operate = partial(foreign, operation) if in_place else operation
     try:
-        results = run(tensors, key=key, in_place=in_place)
+        results = operate(tensors, key=key, in_place=in_place)
     except tf.errors.CancelledError as error:
-        # With `in_place` the callback ran on this thread, and `_tell` left its exception here.
-        interrupt: BaseException | None = _thread.__dict__.pop("interrupt", None)
-        raise interrupt or error from None
+        # With `in_place` the callback ran on this thread, and left its exception here.
+        raise left_interrupt() or error from None
     return list(results) if tensors else []
 
 
 # ----------------------------------------------------------------------- what the operation calls
 
 _lock = threading.Lock()
-_thread = threading.local()
 _callback: Callback | None = None
 _carry_on: CarryOn | None = None
 _library: Any = None
-_numbers = itertools.count()
-_rests: dict[int, Rest] = {}
-
-# As in call_op.cc.
-_DONE, _INVALID, _ABORTED, _INTERNAL, _UNKNOWN_KEY, _CANCELLED, _UNFINISHED = range(7)
-_NOT_BEGUN = -1
 
 
-class _Call(ctypes.Structure):
-    _fields_ = (
-        ("key", ctypes.c_int64),
-        ("num", ctypes.c_int64),
-        ("inputs", ctypes.POINTER(ctypes.c_ssize_t)),
-        ("outputs", ctypes.POINTER(ctypes.c_ssize_t)),
-        ("nbytes", ctypes.POINTER(ctypes.c_int64)),
-        ("rest", ctypes.c_int64),
-        ("error", ctypes.c_void_p),
-        ("error_bytes", ctypes.c_int64),
-        ("status", ctypes.c_int64),
-        ("sequence", ctypes.c_int64),
-        ("ndims", ctypes.POINTER(ctypes.c_int64)),
-        ("shapes", ctypes.POINTER(ctypes.c_int64)),
-        ("outcome", ctypes.c_int64),
-    )
-
-
-def _begin(pointer: Any) -> None:
-    this = pointer.contents
-    try:
-        # A handler of Ctrl-C may raise before this function does anything. Then the outcome is
-        # still call_op.cc's kInterrupted, and it calls again: from here on it must not.
-        this.outcome = _INTERNAL
-        rest = _started(this)
-        if rest is None:
-            this.outcome = _DONE
-            return
-        # A number stands for the function in the C struct. `_rests` keeps it and the views alive.
-        this.rest = next(_numbers)
-        _rests[this.rest] = rest
-        this.outcome = _UNFINISHED
-    except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
-        this.outcome = _tell(error, this)
-
-
-def _started(this: _Call) -> Rest | None:
+def _started(this: CallSeen) -> Rest | None:
     if _callback is None:
         raise UnknownKeyError
     sizes = this.nbytes[: this.num]
@@ -217,26 +184,10 @@ def _started(this: _Call) -> Rest | None:
         # TensorFlow may share the memory of an input with other operations.
         array.flags.writeable = False
     outputs = list(map(_view, this.outputs[: this.num], sizes))
-    shapes = _shapes(this)
-    if this.status == _NOT_BEGUN or _carry_on is None:
+    shapes = shapes_of(this)
+    if this.status == NOT_BEGUN or _carry_on is None:
         return _callback(this.key, inputs, outputs, shapes)
     return _carry_on(this.key, this.status, this.sequence, inputs[0], outputs[0], shapes[0])
-
-
-def _shapes(this: _Call) -> list[Shape]:
-    ndims = this.ndims[: this.num]
-    ends = itertools.accumulate(ndims)
-    return [tuple(this.shapes[end - n : end]) for n, end in zip(ndims, ends, strict=True)]
-
-
-def _finish(pointer: Any) -> None:
-    this = pointer.contents
-    try:
-        this.outcome = _INTERNAL
-        _rests.pop(this.rest)()
-        this.outcome = _DONE
-    except BaseException as error:  # noqa: BLE001 - it is told to TensorFlow
-        this.outcome = _tell(error, this)
 
 
 # An array type of a fitting length would have to be made for each length, which takes 20 µs.
@@ -248,29 +199,8 @@ def _view(address: int, nbytes: int) -> Bytes:
     return np.frombuffer(memory, np.uint8, nbytes)
 
 
-def _tell(error: BaseException, this: _Call) -> int:
-    """Write an exception's text to the operation's buffer; return the outcome code."""
-    # call_op.cc reads the text up to its first NUL.
-    text = f"{type(error).__name__}: {error}".replace("\0", " ").encode(errors="replace")
-    whole = text[: this.error_bytes - 1].decode(errors="ignore").encode()  # no half character
-    ctypes.memmove(this.error, whole + b"\0", len(whole) + 1)
-    if not isinstance(error, Exception):
-        # KeyboardInterrupt and its like: `call` raises the exception itself on this thread.
-        _thread.interrupt = error
-        return _CANCELLED
-    # The first match counts: a MismatchError is a ValueError and a CommunicationError.
-    outcomes = {
-        UnknownKeyError: _UNKNOWN_KEY,
-        ValueError: _INVALID,
-        TypeError: _INVALID,
-        CommunicationError: _ABORTED,
-    }
-    found = (outcome for kind, outcome in outcomes.items() if isinstance(error, kind))
-    return next(found, _INTERNAL)
-
-
-_Step = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Call))
-_STEPS = (_Step(_begin), _Step(_finish))  # kept: the operation has their addresses
+_begin, _finish = begin_by(_started), finish
+_STEPS = (Step(_begin), Step(_finish))  # kept: the operation has their addresses
 
 
 # -------------------------------------------------------------------------------------- loading
