@@ -22,6 +22,7 @@ from mpistrat.collectives.work import Work
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.graph import xla_call
+from mpistrat.tensorflow.graph.gpu_collectives import GpuCollectives
 from mpistrat.tensorflow.graph.ordering import in_order
 from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape, Start, check_dtypes
 from mpistrat.tensorflow.private import graph as private_graph
@@ -43,6 +44,9 @@ class Bridge:
         The communicator of the strategy.
     options
         A ``tf.distribute.experimental.CommunicationOptions``, or None.
+    gpu
+        The GPU of this rank's first replica, if all ranks combine tensors on GPUs there; None if
+        the host does.
 
     Attributes
     ----------
@@ -52,7 +56,9 @@ class Bridge:
 
     is_native = True
 
-    def __init__(self, communicator: Communicator, options: Any = None) -> None:
+    def __init__(
+        self, communicator: Communicator, options: Any = None, gpu: str | None = None
+    ) -> None:
         self.communicator = communicator
         self._options = options or tf.distribute.experimental.CommunicationOptions()
         self._bytes_per_pack = self._options.bytes_per_pack or config.fusion_bytes()
@@ -65,6 +71,12 @@ class Bridge:
         }
         self._first_values = self._same_shape(self._start_broadcast)
         self._next_values = self._same_shape(self._start_short_broadcast)
+        self._gpu = gpu
+        self._on_gpus = (
+            None
+            if gpu is None
+            else GpuCollectives(communicator, gpu, self._bytes_per_pack, self._timeout)
+        )
 
     @property
     def rank(self) -> int:
@@ -76,13 +88,25 @@ class Bridge:
         """Number of ranks."""
         return self.communicator.size
 
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether tensors on GPUs are combined there."""
+        return self._on_gpus is not None
+
+    def place_of(self, tensor: Any) -> str | None:
+        """Return the GPU on which a dense tensor is to be combined; None: the host. **Local.**"""
+        # XLA compiles calls into the host's code only (xla_call.py).
+        return None if self._on_gpus is None or _in_xla() else self._on_gpus.place_of(tensor)
+
     def under(self, options: Any) -> Bridge:
         """Return the bridge for calls with these options, or itself without options. **Local.**"""
         key = (options.bytes_per_pack, options.timeout_seconds)
         if key == (0, None):
             return self
         if key not in self._others:
-            self._others[key] = type(self)(self.communicator, self._options.merge(options))
+            more = {} if self._gpu is None else {"gpu": self._gpu}  # subclasses use none
+            merged = self._options.merge(options)
+            self._others[key] = type(self)(self.communicator, merged, **more)
         return self._others[key]
 
     def require_open(self) -> None:
@@ -102,6 +126,21 @@ class Bridge:
         results: dict[int, tf.Tensor] = {}
         for members in self._packs(tensors):
             found = self._sums[op]([tensors[i] for i in members])
+            results.update(zip(members, found, strict=True))
+        return [results[i] for i in range(len(tensors))]
+
+    def all_reduce_on_gpu(
+        self, tensors: Sequence[tf.Tensor], op: str, gpu: str
+    ) -> list[tf.Tensor]:
+        """Combine tensors that :meth:`place_of` has found on a GPU, there; see all_reduce."""
+        if self._on_gpus is None:
+            raise AssertionError("only a bridge that uses GPUs has found a tensor on one")
+        made_for = _OF_A_MEAN if op == "sum of a mean" else None
+        results: dict[int, tf.Tensor] = {}
+        for members in self._packs(tensors):
+            with tf.device(gpu):
+                pack = [tensors[i] for i in members]
+                found = self._on_gpus.all_reduce(pack, op.partition(" ")[0], made_for)
             results.update(zip(members, found, strict=True))
         return [results[i] for i in range(len(tensors))]
 
@@ -222,6 +261,10 @@ class Bridge:
         """
         if self.size == 1:
             return tensor
+        gpu = self.place_of(tensor)
+        if gpu is not None and self._on_gpus is not None:
+            with tf.device(gpu):
+                return self._on_gpus.broadcast(tensor)
         if tensor.dtype == tf.string:
             return _call(self._broadcast_objects, tensor, tensor.shape)
         return (self._first_values if is_new else self._next_values)([tensor])[0]
@@ -258,6 +301,10 @@ class _Native:
         return work.wait
 
 
+def _in_xla() -> bool:
+    return not tf.executing_eagerly() and private_graph.in_xla()
+
+
 def _bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8).reshape(*array.shape, array.itemsize)
 
@@ -269,7 +316,7 @@ def _may_be_packed(sources: Sequence[Array]) -> bool:
 
 def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
     """Call `run` with the tensor's array, now or when the graph runs."""
-    if not tf.executing_eagerly() and private_graph.in_xla():
+    if _in_xla():
         xla_call.refuse("whose result's shape is known when it runs only, as that of a gather is")
 
     if tensor.dtype != tf.string:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import product
 from typing import Any
 
 import tensorflow as tf
@@ -66,7 +68,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
     ) -> list[Any]:
         """Reduce tensors packed into few messages, and IndexedSlices as rows."""
         bridge = self._bridge.under(options)
-        # MPI and the backends read the host's memory.
+        # What is on no GPU, and rows, are combined in the host's memory.
         with tf.device("CPU:0"):
             values = [value for value, _ in value_destination_pairs]
             is_mean = reduce_op == tf.distribute.ReduceOp.MEAN
@@ -82,15 +84,37 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         with bridge.communicator.checking():
             local = [self._local_sum(value, options) for value in values]
         found: dict[int, Any] = {}
-        # Dense values first, by kind, then rows: one order of collectives on all ranks.
-        for kind in (op, _SUMS[op]) if op in _SUMS else (op,):
-            members = [i for i, value in enumerate(values) if self._how(value, op) == kind]
-            totals = bridge.all_reduce([local[i] for i in members], kind)
+        gpus = list(map(self._gpu_of, values))
+        # Dense values first, by place and kind, then rows: one order of collectives on all ranks.
+        for gpu, kind in product(dict.fromkeys(gpus), (op, _SUMS[op]) if op in _SUMS else (op,)):
+            members = [
+                i
+                for i, value in enumerate(values)
+                if gpus[i] == gpu and self._how(value, op) == kind
+            ]
+            mine = [local[i] for i in members]
+            if gpu is None:
+                totals = bridge.all_reduce(mine, kind)
+            else:
+                totals = bridge.all_reduce_on_gpu(mine, kind, gpu)
             found.update(zip(members, totals, strict=True))
         return [
             found[i] if i in found else self._of_all_rows(bridge, rows, is_mean=op == "mean")
             for i, rows in enumerate(local)
         ]
+
+    def _gpu_of(self, value: Any) -> str | None:
+        """Return the GPU where a value is combined, its first replica's; None for the host.
+
+        Rows, and values for a user's function, are gathered on the host.
+        """
+        if not self._bridge.uses_gpus or self._asks(value) or any(map(_is_sparse, value.values)):
+            return None
+        return self._bridge.place_of(value.values[0])
+
+    def _on_its_gpu(self, value: Any) -> AbstractContextManager[Any]:
+        gpu = self._gpu_of(value)
+        return nullcontext() if gpu is None else tf.device(gpu)
 
     def _how(self, value: Any, op: str) -> str | None:
         """Return the ranks' op for a value; None if it is gathered.
@@ -107,7 +131,8 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         """Divide a result by the number of its values, unless the ranks' mean has done so."""
         ranks = 1 if self._how(value, "mean") == "mean" else self._bridge.size
         number = len(value.values) * ranks
-        return result if number == 1 else private_api.divided(result, number)
+        with self._on_its_gpu(value):
+            return result if number == 1 else private_api.divided(result, number)
 
     def _asks(self, value: Any) -> bool:
         """Whether the user's accumulation function combines the values of all ranks."""
@@ -134,7 +159,8 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         if len(value.values) == 1:
             return value.values[0]
         if self._local is None or _is_int32(value):
-            return private_api.summed(value.values)
+            with self._on_its_gpu(value):
+                return private_api.summed(value.values)
         total = self._local.reduce(tf.distribute.ReduceOp.SUM, value, value, options)
         return total.values[0] if isinstance(total, tf.distribute.DistributedValues) else total
 

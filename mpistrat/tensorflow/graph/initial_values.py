@@ -55,7 +55,10 @@ def first_value(
         with tf.device(device):
             # Restoring may come before a variable is made: its value then is the checkpoint's.
             mine = tf.convert_to_tensor(private_api.checkpointed_value(found), dtype=dtype)
-            return mine if _local.is_alone else bridge.broadcast(mine)
+            if _local.is_alone:
+                return mine
+            # On all ranks where the variable is, also a value that came from elsewhere.
+            return bridge.broadcast(tf.identity(mine) if bridge.uses_gpus else mine)
 
     return value
 

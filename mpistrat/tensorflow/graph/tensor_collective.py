@@ -14,7 +14,7 @@ import tensorflow as tf
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.health.interrupts import heeding
 from mpistrat.tensorflow.errors import passed_on, translated
-from mpistrat.tensorflow.graph import native_op, xla_call
+from mpistrat.tensorflow.graph import gpu_op, native_op, xla_call
 from mpistrat.tensorflow.graph.ordering import in_order
 from mpistrat.tensorflow.private import graph as private_graph
 from mpistrat.types import Array
@@ -78,13 +78,12 @@ class SameShape:
         if not has_native and not in_xla:
             return in_order(partial(self._by_numpy, tensors))
         native_op.register(_run, _carry_on)
-        call = xla_call.call if in_xla else native_op.call
-        try:
-            return in_order(partial(call, key, tensors))
-        # Eagerly the operation raises here; in a graph, where the tf.function is called
-        # (errors.py).
-        except tf.errors.OpError as error:
-            raise translated(error) from None
+        return _called(xla_call.call if in_xla else native_op.call, key, tensors)
+
+    def on_gpu(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return the results of tensors on the GPU that is TensorFlow's current device."""
+        gpu_op.register(_run_on_gpu)
+        return _called(gpu_op.call, self._key(tensors), tensors)
 
     def _key(self, tensors: Sequence[tf.Tensor]) -> int:
         """Return the key of this collective for tensors of these dtypes."""
@@ -141,6 +140,19 @@ class SameShape:
         return list(found)
 
 
+def _called(
+    call: Callable[[int, Sequence[tf.Tensor]], list[tf.Tensor]],
+    key: int,
+    tensors: Sequence[tf.Tensor],
+) -> list[tf.Tensor]:
+    """Call an operation for the collective of `key`, in the order of the graph's others."""
+    try:
+        return in_order(partial(call, key, tensors))
+    # Eagerly the operation raises here; in a graph, where the tf.function is called (errors.py).
+    except tf.errors.OpError as error:
+        raise translated(error) from None
+
+
 def check_dtypes(dtypes: Iterable[Any]) -> None:
     """Raise `ArgumentTypeError` unless tensors of these dtypes can be sent. **Local.**"""
     for dtype in dtypes:
@@ -157,6 +169,13 @@ def _run(
     collective, dtypes = _meaning(key)
     arrays = [list(map(_array, memories, dtypes, shapes)) for memories in (sources, results)]
     return collective.begin(*arrays)
+
+
+def _run_on_gpu(key: int, memory: gpu_op.GpuMemory) -> Callable[[], Any] | None:
+    """Run the collective of `key` for tensors on a GPU."""
+    collective, dtypes = _meaning(key)
+    with memory.current():
+        return collective.begin(*memory.arrays(dtypes))
 
 
 def _carry_on(

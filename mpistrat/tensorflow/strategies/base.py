@@ -13,6 +13,7 @@ from mpistrat.errors import UsageError
 from mpistrat.tensorflow import shared_files, thread_pools
 from mpistrat.tensorflow.data import seeds
 from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.strategies import gpus
 from mpistrat.tensorflow.strategies.extended import RankExtended
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
 from mpistrat.tensorflow.strategies.strategy_members import RankMembers
@@ -61,9 +62,8 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
                 if devices is None
                 else _local_devices(devices, communicator.rank)
             )
-        bridge = Bridge(communicator, options)
         # After `checking`: a rank with a wrong argument has told the others by now.
-        agree(communicator, len(names))
+        bridge = Bridge(communicator, options, agree(communicator, names))
         super().__init__(
             self._make_extended(
                 bridge, names, cross_device_ops=cross_device_ops, cluster_resolver=cluster_resolver
@@ -87,9 +87,16 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
         self.communicator.end(error)
 
 
-def agree(communicator: Communicator, count: int) -> None:
-    """Prepare ranks with `count` local devices for one strategy. **Collective.**"""
-    counts = communicator.allgather_object(count)
+def agree(communicator: Communicator, devices: Sequence[str]) -> str | None:
+    """Prepare ranks with these local devices for one strategy. **Collective.**
+
+    Returns
+    -------
+    str or None
+        The first of the devices, if all ranks are to combine tensors on GPUs there.
+    """
+    everyone = communicator.allgather_object(gpus.of_this_rank(communicator.size, devices))
+    counts = [one.num_devices for one in everyone]
     if len(set(counts)) > 1:
         raise UsageError(
             f"numbers of local devices by rank: {counts}; TensorFlow's replicas have to be"
@@ -98,6 +105,7 @@ def agree(communicator: Communicator, count: int) -> None:
     seeds.agree_on_seed(communicator)
     if communicator.size > 1:
         shared_files.install(communicator)
+    return devices[0] if gpus.are_used(everyone) else None
 
 
 def _check(cross_device_ops: Any, options: Any) -> None:

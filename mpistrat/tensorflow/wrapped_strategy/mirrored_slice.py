@@ -49,10 +49,16 @@ class MirroredSlice(WrappedStrategy):
         super().__init__(tf_strategy, communicator)
         # Before the strategy is changed: after an error it is still the program's own.
         all_or_none(communicator, lambda: _check(tf_strategy), "looking at its strategy")
-        agree(communicator, int(tf_strategy.num_replicas_in_sync))
         extended, local = tf_strategy.extended, private_api.chosen_operations(tf_strategy)
+        # GPUs of a worker on another machine are not this process's.
+        of_worker = has_workers()
+        places = ["CPU:0"] * int(tf_strategy.num_replicas_in_sync)
+        gpu = agree(communicator, places if of_worker else extended.worker_devices)
         # The bridge first, which the members of RankExtended ask.
-        extended.bridge = (HostBridge if has_workers() else Bridge)(communicator)
+        if of_worker:
+            extended.bridge = HostBridge(communicator)
+        else:
+            extended.bridge = Bridge(communicator, gpu=gpu)
         extended._cross_device_ops = RankAllReduce(extended.bridge, local)
         join(extended, RankExtended)
         extended.name_task()

@@ -63,7 +63,7 @@ class TPUSlice(WrappedStrategy):
         self._count = int(tf_strategy.num_replicas_in_sync)
         if self._bridge.size > 1:
             # Before the machinery is changed: `agree` raises on all ranks.
-            agree(communicator, self._count)
+            agree(communicator, [f"TPU:{i}" for i in range(self._count)])
             tf_strategy.extended.bridge = self._bridge
             # What TensorFlow calls by itself, as when a variable is read, then is of all slices,
             # too.

@@ -1,0 +1,1 @@
+"""The tests in this folder have jobs of ranks of their own, in which TensorFlow has GPUs."""
