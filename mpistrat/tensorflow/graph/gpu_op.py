@@ -27,7 +27,7 @@ from mpistrat.tensorflow.graph.call_steps import (
 )
 from mpistrat.tensorflow.graph.native_op import opened, run
 
-__all__ = ["GpuCallback", "GpuMemory", "call", "load", "register", "why_not"]
+__all__ = ["GpuCallback", "GpuMemory", "call", "load", "register", "use", "why_not"]
 
 GpuCallback: TypeAlias = Callable[[int, "GpuMemory"], Rest | None]
 _OVER_HOST = "TensorFlow's tensors on GPUs are reduced over the host"
@@ -91,6 +91,13 @@ def why_not() -> str | None:
     if not count:
         return "CuPy finds no GPU"
     return None if load() is not None else "the operation for them cannot be had here"
+
+
+def use(index: int) -> None:
+    """Make a GPU the current one of this thread, for CuPy. **Local.**"""
+    import cupy
+
+    cupy.cuda.Device(index).use()
 
 
 def register(callback: GpuCallback) -> None:

@@ -13,7 +13,7 @@ from mpistrat.errors import UsageError
 from mpistrat.tensorflow import shared_files, thread_pools
 from mpistrat.tensorflow.data import seeds
 from mpistrat.tensorflow.graph.bridge import Bridge
-from mpistrat.tensorflow.strategies import gpus
+from mpistrat.tensorflow.strategies import gpu_binding, gpus
 from mpistrat.tensorflow.strategies.extended import RankExtended
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
 from mpistrat.tensorflow.strategies.strategy_members import RankMembers
@@ -27,7 +27,8 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
     Parameters
     ----------
     devices
-        This rank's devices; equal in number on all ranks; default its GPUs, or one CPU.
+        This rank's devices; equal in number on all ranks; default the GPUs bound to it, or one
+        CPU.
     cross_device_ops, options
         How values are combined over replicas.
     comm, backend
@@ -54,11 +55,16 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
     ) -> None:
         communicator = Communicator(comm, backend)
         if communicator.size > 1:
-            thread_pools.share_cores(communicator)  # before TensorFlow is asked for its devices
+            # Before TensorFlow is asked for its devices, which starts it.
+            thread_pools.share_cores(communicator)
+            bound = gpu_binding.bind_gpus(communicator) if devices is None else None
+            gpu_binding.let_memory_grow()
+        else:
+            bound = None
         with communicator.checking():
             _check(cross_device_ops, options)
             names = (
-                self._default_devices()
+                bound or self._default_devices()
                 if devices is None
                 else _local_devices(devices, communicator.rank)
             )
