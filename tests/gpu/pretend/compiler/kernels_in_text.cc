@@ -71,6 +71,11 @@ class Scanner {
     const std::string_view token = text_.substr(begin, at_ - begin);
     if (token == "{") {
       scopes_.push_back(before_ == "\"C\"");
+      if (!bounds_.empty()) check_bounds();
+    } else if (token == ";") {
+      bounds_.clear();  // of a declaration
+    } else if (token == "PRETEND_BOUNDS") {
+      take_bounds(begin);
     } else if (token == "}") {
       if (!scopes_.empty()) scopes_.pop_back();
     } else if (token == "PRETEND_KERNEL") {
@@ -99,8 +104,10 @@ class Scanner {
     for (size_t begin; next(begin);) {
       const std::string_view token = text_.substr(begin, at_ - begin);
       if (token == "(") {
-        if (word != "__attribute__" && word != "alignas" && word != "__launch_bounds__") break;
+        if (word != "__attribute__" && word != "alignas") break;
         skip_parentheses();
+      } else if (token == "PRETEND_BOUNDS") {
+        take_bounds(begin);
       } else if (is_word(token[0])) {
         word = token;
       } else if (token == ";" || token == "{") {
@@ -110,6 +117,25 @@ class Scanner {
     for (const std::string& known : result_.names)
       if (known == word) return;  // declared before
     result_.names.emplace_back(word);
+  }
+
+  // __launch_bounds__(MOST THREADS, ...) goes; the first number is looked at when the kernel runs.
+  void take_bounds(size_t from) {
+    size_t begin = 0, depth = 0, end = 0;
+    while (next(begin)) {
+      const char c = text_[begin];
+      if (c == '(' || c == '[' || c == '{') ++depth;
+      if (c == ',' && depth == 1 && !end) end = begin;
+      if ((c == ')' || c == ']' || c == '}') && !--depth) break;
+    }
+    const size_t open = text_.find('(', from) + 1;
+    bounds_ = text_.substr(open, (end ? end : begin) - open);
+    replace(from, at_, "");
+  }
+
+  void check_bounds() {
+    replace(at_, at_, " if (!pretend::keeps_bounds(" + bounds_ + ")) return;");
+    bounds_.clear();
   }
 
   void skip_parentheses() {
@@ -148,6 +174,7 @@ class Scanner {
   std::string_view text_;
   size_t at_ = 0, copied_ = 0, before_at_ = 0;
   std::string_view before_;   // the token before
+  std::string bounds_;        // of the kernel whose head this is; "" where it has none
   std::vector<bool> scopes_;  // braces that are open: is it one of extern "C"?
   Kernels result_;
 };

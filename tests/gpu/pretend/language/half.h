@@ -1,7 +1,14 @@
 // float16 with the names of hip/hip_fp16.h. Arithmetic goes through float, which rounds alike.
 #pragma once
 #include <bit>
+#include <concepts>
 #include <type_traits>
+
+#define PRETEND_HALF(T, op)                                   \
+  template <std::same_as<T> A, std::same_as<T> B>             \
+  friend T operator op(A a, B b) {                            \
+    return T(static_cast<float>(a) op static_cast<float>(b)); \
+  }
 
 struct __half_raw {
   unsigned short x;
@@ -16,6 +23,15 @@ struct __half {
   operator float() const { return static_cast<float>(value_); }
   operator __half_raw() const { return {std::bit_cast<unsigned short>(value_)}; }
   __half operator-() const { return __half(static_cast<_Float16>(-value_)); }
+  __half& operator+=(__half by) { return *this = *this + by; }
+  __half& operator-=(__half by) { return *this = *this - by; }
+  __half& operator*=(__half by) { return *this = *this * by; }
+  __half& operator/=(__half by) { return *this = *this / by; }
+  // Of two halves the result is one: each step rounds. With a float it is a float.
+  PRETEND_HALF(__half, +)
+  PRETEND_HALF(__half, -)
+  PRETEND_HALF(__half, *)
+  PRETEND_HALF(__half, /)
 
  private:
   _Float16 value_;

@@ -16,7 +16,9 @@
 #ifdef PRETEND_MARKS  // compiler/ puts words of C++ there after preprocessing
 #define __global__ PRETEND_KERNEL
 #define __shared__ PRETEND_SHARED
+#define __launch_bounds__(...) PRETEND_BOUNDS(__VA_ARGS__)
 #else
+#define __launch_bounds__(...)
 #define __global__ __attribute__((visibility("default")))
 #define __shared__ static thread_local  // a block runs on one OS thread
 #endif
@@ -27,7 +29,6 @@
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
-#define __launch_bounds__(...)
 #define __restrict__ __restrict
 
 #define threadIdx (pretend::here->thread)

@@ -72,6 +72,33 @@ extern "C" __global__ void half_shuffles(int* out) {
   if (threadIdx.x >= 16) out[threadIdx.x] = __popcll(__ballot(1));
 }
 
+// The lanes that were in the branch meet the others behind it.
+extern "C" __global__ void shuffles_behind_a_branch(int* inside, int* behind) {
+  const int mine = threadIdx.x;
+  if (mine % 4 == 1) inside[mine] = __shfl(mine, 5);
+  behind[mine] = __shfl(100 + mine, 6) + __popcll(__ballot(1));
+}
+
+// 1 + 2^-11 is half way to the next number: twice rounded it stays 1, once it does not.
+extern "C" __global__ void halves(float* out) {
+  const half one = 1, bit = 1.0f / 2048;
+  half total = one;
+  total += bit;
+  total += bit;
+  out[0] = one + bit + bit;
+  out[1] = total;
+  out[2] = static_cast<float>(one) + bit + bit;
+  out[3] = one * half(3) / half(2) - half(4);
+}
+
+extern "C" __global__ void __launch_bounds__(2 * 16, 4) at_most_32(unsigned* out) {
+  out[threadIdx.x] = 1;
+}
+template <int kMost>
+__launch_bounds__(kMost) __global__ void at_most(unsigned* out) {
+  out[threadIdx.x] = 1;
+}
+
 // Each block waits for the one after it: all must be resident.
 extern "C" __global__ void chain(unsigned* flags, unsigned* data) {
   const unsigned me = blockIdx.x;

@@ -87,6 +87,32 @@ def check_shuffle_of_the_lanes_that_come():
     assert out.tolist() == [lane ^ 1 for lane in range(16)] + [48] * 48
 
 
+def check_shuffles_behind_a_branch():
+    inside, behind = np.full(64, -1, np.int32), np.zeros(64, np.int32)
+    kernels.launch("shuffles_behind_a_branch", 1, 64, inside, behind)
+    assert inside.tolist() == [5 if lane % 4 == 1 else -1 for lane in range(64)]
+    assert set(behind.tolist()) == {106 + 64}
+
+
+def check_halves_are_rounded_at_each_step():
+    out = np.zeros(4, np.float32)
+    kernels.launch("halves", 1, 1, out)
+    assert out.tolist() == [1, 1, 1 + 2**-10, -2.5]
+
+
+def check_launch_bounds():
+    out = np.zeros(64, np.uint32)
+    kernels.launch("at_most_32", 2, 32, out)
+    assert out.tolist() == [1] * 32 + [0] * 32
+    for block in (33, (8, 8, 1)):
+        try:
+            kernels.launch("at_most_32", 2, block, out)
+        except ValueError:
+            assert not out[32:].any()
+            continue
+        raise AssertionError(block)
+
+
 def check_blocks_that_wait_for_one_another():
     flags, data = np.zeros(64, np.uint32), np.zeros(64, np.uint32)
     kernels.launch("chain", 64, 2, flags, data)

@@ -49,9 +49,27 @@ bool Block::open_block_barrier() {
 
 bool Block::open_lane_barriers(bool last_resort) {
   bool any = false;
+  if (last_resort) {
+    for (size_t begin = 0; begin < threads_.size(); begin += kLanes)
+      if (const Thread* first = earliest(begin)) any |= open_lane_barrier(*first, true);
+    return any;
+  }
   for (const Thread& thread : threads_)
-    if (thread.state == State::kAtLaneBarrier && open_lane_barrier(thread, last_resort)) any = true;
+    if (thread.state == State::kAtLaneBarrier && open_lane_barrier(thread, false)) any = true;
   return any;
+}
+
+// Of a wavefront's lanes that wait for "the lanes that come", one of those that go on first: at the
+// earliest place in the source. Lanes in a branch meet the others behind it, as on a GPU: who
+// skipped the branch waits there already.
+const Thread* Block::earliest(size_t begin) const {
+  const Thread* found = nullptr;
+  for (size_t i = begin; i < std::min(begin + kLanes, threads_.size()); ++i) {
+    const Thread& one = threads_[i];
+    if (one.state != State::kAtLaneBarrier || one.mask) continue;
+    if (!found || one.site.line < found->site.line) found = &one;
+  }
+  return found;
 }
 
 // Open the barrier at which `first` waits, if all that it waits for are there.
@@ -101,5 +119,11 @@ void pause() {
 }
 
 void* dynamic_shared_memory() { return block->shared(); }
+
+bool keeps_bounds(unsigned long long most_threads) {
+  if (block->threads().size() <= most_threads) return true;
+  block->watcher().block_is_too_large(most_threads);
+  return false;
+}
 
 }  // namespace pretend

@@ -110,8 +110,9 @@ bool Block::pass_turn() {
   return any;
 }
 
-void Block::run(const Launch& launch, unsigned long long number, Waiting& waiting) {
+void Block::run(const Launch& launch, unsigned long long number, Watcher& watcher) {
   block = this;
+  watcher_ = &watcher;
   launch_ = &launch;
   prepare(launch.grid, number);
   shared_.resize((launch.grid.shared_bytes + 15) / 16);
@@ -129,7 +130,7 @@ void Block::run(const Launch& launch, unsigned long long number, Waiting& waitin
     }
     if (!any) complain_of(*this, "no thread can go on");
     if (++waited < kTurnsOfWaiting) continue;
-    waiting.block_waits();
+    watcher.block_waits();
     sched_yield();
   }
   acquire(&end_tag_);

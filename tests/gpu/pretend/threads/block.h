@@ -42,13 +42,14 @@ struct Launch {
   StaticShared shared;
 };
 
-// Told when all threads of a block seem to wait for something outside it.
-class Waiting {
+// What a block tells the launch that it belongs to.
+class Watcher {
  public:
-  virtual void block_waits() = 0;
+  virtual void block_waits() = 0;  // all its threads seem to wait for something outside it
+  virtual void block_is_too_large(unsigned long long most_threads) = 0;
 
  protected:
-  ~Waiting() = default;
+  ~Watcher() = default;
 };
 
 class Block {
@@ -59,7 +60,7 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   // Run block `number` of the launch from start to end.
-  void run(const Launch& launch, unsigned long long number, Waiting& waiting);
+  void run(const Launch& launch, unsigned long long number, Watcher& watcher);
 
   // Give stacks back where there are many: ThreadSanitizer has room for 8000 threads.
   void trim();
@@ -71,6 +72,7 @@ class Block {
   void* shared() { return shared_.data(); }
   void give_way(State state);  // of the running thread, until it may go on
   char* tag() { return &tags_[barriers_ & 1]; }
+  Watcher& watcher() { return *watcher_; }
   int* votes() { return votes_[barriers_ & 1]; }
 
  private:
@@ -84,8 +86,10 @@ class Block {
   bool open_block_barrier();
   bool open_lane_barriers(bool last_resort);
   bool open_lane_barrier(const Thread& first, bool last_resort);
+  const Thread* earliest(size_t begin) const;
 
   const Launch* launch_ = nullptr;
+  Watcher* watcher_ = nullptr;
   std::vector<Thread> threads_;
   std::vector<Wavefront> wavefronts_;
   std::vector<unsigned> turns_;

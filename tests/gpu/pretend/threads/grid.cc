@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -22,7 +23,7 @@ constexpr unsigned kIdentities = 2048;   // CUDA threads that ThreadSanitizer is
 constexpr auto kPatience = std::chrono::milliseconds(20);  // without a block that ends
 
 // One launch. Lives until the last worker that was called for it has looked at it.
-class Run : public Work, public Waiting {
+class Run : public Work, public Watcher {
  public:
   Run(const Launch& launch, unsigned long long blocks, unsigned threads)
       : launch_(launch), blocks_(blocks), threads_(threads) {}
@@ -44,6 +45,16 @@ class Run : public Work, public Waiting {
     const std::lock_guard lock(mutex_);
     changed_.notify_all();
   }
+
+  void block_is_too_large(unsigned long long most_threads) override {
+    if (refused_.exchange(true)) return;
+    std::fprintf(stderr,
+                 "pretended GPU: __launch_bounds__ of a kernel allows %llu threads a block,"
+                 " and it was launched with %u\n",
+                 most_threads, threads_);
+  }
+
+  bool is_refused() const { return refused_; }
 
   // Wait until all blocks have ended. Few workers do at first: most grids need no more, and waking
   // 64 for each would take longer than the grid. All that may be resident are called when a block
@@ -78,6 +89,7 @@ class Run : public Work, public Waiting {
   const unsigned threads_;  // of a block
   std::atomic<unsigned long long> next_{0}, done_{0};
   std::atomic<bool> wanted_{false};  // a block waits: it may be for one that has no worker yet
+  std::atomic<bool> refused_{false};
   char ended_tag_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -97,7 +109,7 @@ int run_grid(KernelEntry entry, const Grid& grid, void** arguments) {
   else
     run->finish(run);
   run->give_up();
-  return 0;
+  return run->is_refused() ? E2BIG : 0;
 }
 
 }  // namespace pretend

@@ -69,4 +69,7 @@ PRETEND_EXPORT void pause();
 
 PRETEND_EXPORT void* dynamic_shared_memory();
 
+// Whether the block has no more threads than __launch_bounds__ says; if not the launch has failed.
+PRETEND_EXPORT bool keeps_bounds(unsigned long long most_threads);
+
 }  // namespace pretend

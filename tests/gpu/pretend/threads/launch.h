@@ -14,7 +14,8 @@ struct Grid {
 // has it.
 using KernelEntry = void (*)(void** arguments);
 
-// Run a grid to its end; 0, or EINVAL for a grid that no GPU takes.
+// Run a grid to its end; 0, EINVAL for a grid that no GPU takes, or E2BIG where its blocks have
+// more threads than __launch_bounds__ of the kernel allows: it has not run then.
 //
 // At most PRETEND_RESIDENT (64) blocks run at a time, so that blocks may wait for one another as on
 // a GPU. PRETEND_ORDER is the order of blocks and threads: numbered, reversed, or a number that

@@ -2,6 +2,8 @@
 #pragma once
 #include <bit>
 
+#include "language/half.h"
+
 struct __hip_bfloat16 {
   __hip_bfloat16() = default;
   __hip_bfloat16(float value) {  // to nearest, ties to even
@@ -11,6 +13,14 @@ struct __hip_bfloat16 {
     bits_ = static_cast<unsigned short>(nan ? bits >> 16 | 0x40 : (bits + 0x7fffu + odd) >> 16);
   }
   operator float() const { return std::bit_cast<float>(static_cast<unsigned>(bits_) << 16); }
+  __hip_bfloat16& operator+=(__hip_bfloat16 by) { return *this = *this + by; }
+  __hip_bfloat16& operator-=(__hip_bfloat16 by) { return *this = *this - by; }
+  __hip_bfloat16& operator*=(__hip_bfloat16 by) { return *this = *this * by; }
+  __hip_bfloat16& operator/=(__hip_bfloat16 by) { return *this = *this / by; }
+  PRETEND_HALF(__hip_bfloat16, +)
+  PRETEND_HALF(__hip_bfloat16, -)
+  PRETEND_HALF(__hip_bfloat16, *)
+  PRETEND_HALF(__hip_bfloat16, /)
 
  private:
   unsigned short bits_;
