@@ -6,6 +6,7 @@ that runs the command has to be that of an environment with cupy-rocm-7-0. Varia
 
 import os
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -27,6 +28,7 @@ def environment() -> dict[str, str]:
 def _before(first: str, rest: str | None) -> str:
     return os.pathsep.join(filter(None, [first, rest]))
 
+    given.setdefault("PRETEND_JOB", f"{os.getpid()}-{time.time_ns()}")  # for PRETEND_EXCLUSIVE
 
 def main() -> None:
     """Replace this process by the command."""

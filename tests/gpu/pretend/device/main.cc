@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,6 +52,13 @@ void watch_parent() {
 
 int main(int count, char** words) {
   if (count != 2) return EINVAL;
+  // Not as the thread of the user happened to have it: faults have to be reported, and their core
+  // files would be of a process that the user has never started.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const rlimit no_file = {0, 0};
+  setrlimit(RLIMIT_CORE, &no_file);
   std::thread(watch_parent).detach();
   // Signals to all processes of a job are for the user's one, with which this one ends.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})

@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
+#include <map>
+#include <mutex>
 #include <string>
 
+#include "device/exclusive.h"
 #include "device/tasks.h"
 #include "threads/launch.h"
 
@@ -18,35 +20,17 @@ void* symbol(uint64_t module, const std::string& name) {
   return dlsym(reinterpret_cast<void*>(module), name.c_str());
 }
 
-// Holds the lock by which kernels of processes that share a physical device never overlap.
-class Exclusive {
- public:
-  explicit Exclusive(uint32_t device) {
-    if (!device) return;
-    char program[4096];
-    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length < 0) return;
-    const std::string path =
-        std::string(program, static_cast<size_t>(length)) + ".lock" + std::to_string(device - 1);
-    file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    while (file_ >= 0 && flock(file_, LOCK_EX) && errno == EINTR) {
-    }
-  }
-  ~Exclusive() {
-    if (file_ >= 0) close(file_);
-  }
-  Exclusive(const Exclusive&) = delete;
-  Exclusive& operator=(const Exclusive&) = delete;
+// The loader knows a library by the name of its file, a number that is used again once the file is
+// closed: so it is closed when the library is gone.
+std::mutex files_mutex;
+auto& files = *new std::map<void*, int>;
 
- private:
-  int file_ = -1;
-};
+std::string path_of(int file) { return "/proc/self/fd/" + std::to_string(file); }
 
 }  // namespace
 
 void load_module(int file, Answer* answer) {
-  const std::string path = "/proc/self/fd/" + std::to_string(file);
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const library = dlopen(path_of(file).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     fprintf(stderr, "[pretend GPU] a module cannot be loaded: %s\n", dlerror());
     answer->status = ENOEXEC;
@@ -54,10 +38,21 @@ void load_module(int file, Answer* answer) {
     return;
   }
   answer->value = reinterpret_cast<uint64_t>(library);
+  const std::lock_guard<std::mutex> lock(files_mutex);
+  files[library] = file;
 }
 
 void unload_module(const Request& request, Answer*) {
-  dlclose(reinterpret_cast<void*>(request.source));
+  void* const library = reinterpret_cast<void*>(request.source);
+  const std::lock_guard<std::mutex> lock(files_mutex);
+  const auto found = files.find(library);
+  if (found == files.end()) return;
+  dlclose(library);
+  if (void* const stays = dlopen(path_of(found->second).c_str(), RTLD_NOLOAD | RTLD_NOW))
+    dlclose(stays);  // its thread-local variables are in use: the name has to stay, too
+  else
+    close(found->second);
+  files.erase(found);
 }
 
 void find_function(const Request& request, Answer* answer) {

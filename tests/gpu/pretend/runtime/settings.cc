@@ -62,7 +62,8 @@ Settings read_settings() {
   found.memory_bytes = static_cast<size_t>(number("PRETEND_MIB", 4096)) << 20;
   read_late(found.late_ms);
   found.has_peers = !number("PRETEND_NO_PEERS", 0);
-  found.is_exclusive = number("PRETEND_EXCLUSIVE", 0);
+  const char* exclusive = std::getenv("PRETEND_EXCLUSIVE");  // 1, or a file
+  found.is_exclusive = exclusive && *exclusive && std::strcmp(exclusive, "0");
   found.is_separate = number("PRETEND_SEPARATE", 0);
   found.traces = number("PRETEND_TRACE", 0);
   const char* missing = std::getenv("PRETEND_MISSING");

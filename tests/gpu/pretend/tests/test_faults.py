@@ -29,6 +29,20 @@ def test_different_barriers():
     run("faults.different_barriers")
 
 
+def test_launch_bounds():
+    output = run("faults.too_many_threads")
+    assert "__launch_bounds__ of a kernel allows 32 threads a block, and it was" in output
+
+
+def test_blocked_signals():
+    assert re.search(PLACE, run("faults.blocked_signals"))
+
+
+def test_what_a_device_leaves():
+    run("faults.no_core_file")
+    run("faults.unloaded_modules")
+
+
 def test_a_device_is_lost():
     run("faults.lost", PRETEND_LOST="0:3")
 

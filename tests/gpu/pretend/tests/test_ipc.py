@@ -1,8 +1,10 @@
 """What processes on pretended GPUs share (runtime_programs/sharing.py)."""
 
+import select
+
 import pytest
 
-from gpu.pretend.tests.runtime_job import run, why_not
+from gpu.pretend.tests.runtime_job import run, started, why_not
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -21,6 +23,7 @@ def test_memory_of_another_gpu():
 
 def test_events():
     run("sharing.events_of_another_process")
+    run("sharing.records_end_in_any_order")
 
 
 def test_kernels_of_two_processes():
@@ -28,6 +31,21 @@ def test_kernels_of_two_processes():
     run("sharing.kernels_never_overlap", PRETEND_EXCLUSIVE="1")
     separate = {"PRETEND_EXCLUSIVE": "1", "PRETEND_SEPARATE": "1"}
     run("sharing.kernels_overlap", **separate)
+
+
+def test_which_kernels_are_kept_apart(tmp_path):
+    """Those of one process are not, nor those of another job, unless both name a file."""
+    run("sharing.kernels_of_one_process_overlap", PRETEND_EXCLUSIVE="1")
+    run("sharing.kernels_never_overlap", PRETEND_EXCLUSIVE=str(tmp_path / "one"))
+    holds = started("faults.waits_to_be_killed", PRETEND_EXCLUSIVE="1")
+    with holds, holds.stdout:
+        try:
+            ready, _, _ = select.select([holds.stdout], [], [], 60)
+            assert ready, "its kernel does not start"
+            run("streams.arguments_are_read_at_the_call", PRETEND_EXCLUSIVE="1")
+            assert holds.poll() is None
+        finally:
+            holds.kill()
 
 
 def test_physical_devices():

@@ -21,11 +21,18 @@ using pretend::remember;
 using pretend::Stream;
 using pretend::stream_of;
 
-// What processes share of an event: how often it was recorded, how many records are over, and which
-// process made the last one.
-struct Shared {
-  std::atomic<uint64_t> recorded, done;
+// A record of an event: the number of the last one here that is over, and who makes the next one.
+struct Record {
+  std::atomic<uint64_t> over;
   std::atomic<pid_t> recorder;
+};
+
+// What processes share of an event. Its records have numbers from 1, and places in turn: they may
+// end in any order, since streams do not wait for one another.
+constexpr uint64_t kRecords = 256;
+struct Shared {
+  std::atomic<uint64_t> begun, recorded;  // the highest number; that of the last complete record
+  Record records[kRecords];
 };
 
 struct Event {
@@ -88,20 +95,33 @@ bool is_running(pid_t process) {
   return is_read && state != 'Z' && state != 'X';
 }
 
-// Wait until `target` records are over. False where the process that makes them has ended before.
-bool wait_for_records(const std::shared_ptr<Shared>& shared, uint64_t target) {
-  while (shared->done < target) {
-    if (!is_running(shared->recorder) && shared->done < target) return false;
+Record& record_of(const std::shared_ptr<Shared>& shared, uint64_t number) {
+  return shared->records[number % kRecords];
+}
+
+bool is_over(const std::shared_ptr<Shared>& shared, uint64_t number) {
+  return !number || record_of(shared, number).over >= number;
+}
+
+// Wait until a record is over. False where the process that made it has ended before.
+bool wait_for_record(const std::shared_ptr<Shared>& shared, uint64_t number) {
+  while (!is_over(shared, number)) {
+    if (!is_running(record_of(shared, number).recorder) && !is_over(shared, number)) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   return true;
 }
 
-// Count records as over; one that ends late must not take back what a later one has counted.
-void finish(const std::shared_ptr<Shared>& shared, uint64_t number) {
-  uint64_t done = shared->done;
-  while (done < number && !shared->done.compare_exchange_weak(done, number)) {
+// The number of a new record, once its place is free. 0 where that is another process's, which has
+// ended.
+uint64_t new_record(const std::shared_ptr<Shared>& shared) {
+  const uint64_t number = ++shared->begun;
+  if (number > kRecords && !wait_for_record(shared, number - kRecords)) return 0;
+  record_of(shared, number).recorder = getpid();
+  uint64_t last = shared->recorded;
+  while (last < number && !shared->recorded.compare_exchange_weak(last, number)) {
   }
+  return number;
 }
 
 hipError_t check(const std::shared_ptr<Event>& event) {
@@ -139,10 +159,10 @@ HIP_API hipError_t hipEventRecord(hipEvent_t handle, hipStream_t where) {
   if (const hipError_t error = pretend::error_of(stream)) return remember(error);
   if (stream->device()->index() != event->device) return remember(hipErrorInvalidHandle);
   const std::shared_ptr<Shared> shared = event->shared;
-  if (shared) shared->recorder = getpid();
-  const uint64_t number = shared ? ++shared->recorded : 0;
+  const uint64_t number = shared ? new_record(shared) : 0;
+  if (shared && !number) return remember(hipErrorLaunchFailure);
   const MarkPtr mark = enqueue_host(stream, [shared, number] {
-    if (shared) finish(shared, number);
+    if (shared) record_of(shared, number).over = number;
   });
   const std::lock_guard<std::mutex> lock(event->mutex);
   event->mark = mark;
@@ -151,7 +171,7 @@ HIP_API hipError_t hipEventRecord(hipEvent_t handle, hipStream_t where) {
 HIP_API hipError_t hipEventSynchronize(hipEvent_t handle) {
   const auto event = of(handle);
   if (const hipError_t error = check(event)) return error;
-  if (event->shared && !wait_for_records(event->shared, event->shared->recorded))
+  if (event->shared && !wait_for_record(event->shared, event->shared->recorded))
     return remember(hipErrorLaunchFailure);
   if (const MarkPtr mark = mark_of(event)) mark->wait();
   return check(event);
@@ -159,7 +179,7 @@ HIP_API hipError_t hipEventSynchronize(hipEvent_t handle) {
 HIP_API hipError_t hipEventQuery(hipEvent_t handle) {
   const auto event = of(handle);
   if (const hipError_t error = check(event)) return error;
-  if (event->shared && event->shared->done < event->shared->recorded) return hipErrorNotReady;
+  if (event->shared && !is_over(event->shared, event->shared->recorded)) return hipErrorNotReady;
   const MarkPtr mark = mark_of(event);
   return !mark || mark->is_set() ? check(event) : hipErrorNotReady;
 }
@@ -180,9 +200,9 @@ HIP_API hipError_t hipStreamWaitEvent(hipStream_t where, hipEvent_t handle, unsi
   const auto event = of(handle);
   if (const hipError_t error = check(event)) return error;
   if (const std::shared_ptr<Shared> shared = event->shared) {
-    const uint64_t target = shared->recorded;
+    const uint64_t number = shared->recorded;
     enqueue_host(stream, [=] {
-      if (!wait_for_records(shared, target)) stream->device()->fail(hipErrorLaunchFailure);
+      if (!wait_for_record(shared, number)) stream->device()->fail(hipErrorLaunchFailure);
     });
   } else if (const MarkPtr mark = mark_of(event)) {
     enqueue_host(stream, [mark] { mark->wait(); });

@@ -1,6 +1,7 @@
 """Programs with wrong kernels, lost devices, and processes that fork or end."""
 
 import os
+import resource
 import signal
 import time
 import traceback
@@ -11,9 +12,15 @@ from typing import Any
 import cupy
 import numpy as np
 from calls import MIB, launch, pointer, read_int, refused, start
-from cupy.cuda import runtime
+from cupy.cuda import compiler, driver, function, runtime
 
 Calls = dict[str, Callable[[], Any]]
+
+BOUNDED = r"""
+extern "C" __global__ void __launch_bounds__(64, 2) at_most_64(int* at) { atomicAdd(at, 1); }
+template <int kMost>
+__global__ void __launch_bounds__(kMost) at_most(int* at) { atomicAdd(at, 1); }
+"""
 
 
 def device_processes() -> list[int]:
@@ -127,6 +134,18 @@ def peer_access_ends() -> None:
     expect_fault("hipErrorIllegalAddress", "set", pointer(before), np.int32(1))
 
 
+def too_many_threads() -> None:
+    """More than __launch_bounds__ allows; of a template, too."""
+    module = cupy.RawModule(code=BOUNDED, name_expressions=["at_most<32>"])
+    word = cupy.zeros(1, cupy.int32)
+    for name in ("at_most_64", "at_most<32>"):
+        module.get_function(name)((1,), (32,), (word,))
+    assert int(word[0]) == 64
+    with refused("hipErrorLaunchFailure"):
+        module.get_function("at_most<32>")((1,), (33,), (word,))
+        runtime.deviceSynchronize()
+
+
 def different_barriers() -> None:
     """Threads of a block that meet at two places end the kernel, not this process."""
     kernel_word = runtime.malloc(4)
@@ -180,6 +199,49 @@ def signals_are_for_this_process() -> None:
     time.sleep(0.1)
     launch("set", pointer(word), np.int32(1))
     assert read_int(word) == 1
+
+
+def blocked_signals() -> None:
+    """Those of the thread that starts a device are not the device's: its faults are reported."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGSEGV, signal.SIGBUS})
+    host = np.zeros(1, np.int32)
+    expect_fault("hipErrorIllegalAddress", "set", pointer(host.ctypes.data), np.int32(1))
+
+
+def no_core_file() -> None:
+    """A device that ends by a signal leaves none, whatever this process may do."""
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    runtime.free(runtime.malloc(4))
+    (process,) = device_processes()
+    (line,) = (
+        line
+        for line in Path(f"/proc/{process}/limits").read_text().splitlines()
+        if line.startswith("Max core file size")
+    )
+    assert line.split()[4:6] == ["0", "0"]
+
+
+def unloaded_modules() -> None:
+    """They leave no file open in the device's process, and those that stay go on."""
+    word = runtime.malloc(4)
+    launch("set", pointer(word), np.int32(1))
+    (process,) = device_processes()
+    files = Path(f"/proc/{process}/fd")
+    before = len(list(files.iterdir()))
+    for number in range(5):
+        source = f'extern "C" __global__ void kernel(int* at) {{ at[0] = {number}; }}'
+        image = compiler.compile_using_nvrtc(source)[0]
+        module = function.Module()
+        module.load(image)
+        module.get_function("kernel")((1,), (1,), (pointer(word),))
+        assert read_int(word) == number
+        assert len(list(files.iterdir())) == before + 1
+        driver.moduleUnload(module.ptr)
+        module.ptr = 0
+        assert len(list(files.iterdir())) == before
+    launch("add", pointer(word), np.int32(3))
+    assert read_int(word) == 7
 
 
 def waits_to_be_killed() -> None:

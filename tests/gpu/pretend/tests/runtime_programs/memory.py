@@ -34,6 +34,15 @@ def fresh_memory_is_rubbish() -> None:
             runtime.free(address)
 
 
+def fresh_memory_of_the_host_is_rubbish() -> None:
+    """So is pinned and managed memory: a driver promises no zeros."""
+    for make in (lambda: runtime.hostAlloc(5000, 0), lambda: runtime.mallocManaged(5000)):
+        for _ in range(2):
+            words = (ctypes.c_ubyte * 5000).from_address(make())
+            assert set(words) == {RUBBISH}
+            ctypes.memset(words, 0, 5000)
+
+
 def freed_memory_changes() -> None:
     """A kernel that still reads freed memory of a block in use finds other bytes."""
     kept, freed = runtime.malloc(64), runtime.malloc(64)

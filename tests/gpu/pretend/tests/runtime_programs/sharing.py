@@ -174,6 +174,36 @@ def events_of_another_process() -> None:
         hold.end()
 
 
+def records_end_in_any_order() -> None:
+    """A stream waits for the last record at the time of the call, whatever ends before it."""
+    event, hold = ctypes.c_void_p(), Hold()
+    word, found = runtime.malloc(4), runtime.malloc(4)
+    kernel("get")
+    flags = INTERPROCESS | DISABLE_TIMING
+    assert HIP.hipEventCreateWithFlags(ctypes.byref(event), flags) == 0
+    slow, quick, waits = (cupy.cuda.Stream(non_blocking=True) for _ in range(3))
+    runtime.memset(word, 0, 4)
+    runtime.deviceSynchronize()
+    hold.begin(slow)
+    with slow:
+        launch("add", pointer(word), np.int32(5))
+    assert HIP.hipEventRecord(event, ctypes.c_void_p(slow.ptr)) == 0
+    assert HIP.hipStreamWaitEvent(ctypes.c_void_p(waits.ptr), event, 0) == 0
+    with waits:
+        launch("get", pointer(word), pointer(found))
+    for _ in range(200):
+        assert HIP.hipEventRecord(event, ctypes.c_void_p(quick.ptr)) == 0
+        quick.synchronize()
+    assert HIP.hipEventQuery(event) == 0  # the last record is over
+    assert not waits.done
+    hold.end()
+    waits.synchronize()
+    assert read_int(found) == 5
+    for _ in range(300):  # more than an event keeps apart at a time
+        assert HIP.hipEventRecord(event, ctypes.c_void_p(quick.ptr)) == 0
+    assert HIP.hipEventSynchronize(event) == 0
+
+
 def run_kernel(pipe: Connection) -> None:
     """Run the kernel that counts, when the parent says so."""
     inside, most = runtime.ipcOpenMemHandle(receive(pipe)), runtime.malloc(4)
@@ -205,6 +235,20 @@ def kernels_overlap() -> None:
 def kernels_never_overlap() -> None:
     """PRETEND_EXCLUSIVE=1: as on a GPU without MPS."""
     assert _most_kernels() == 1
+
+
+def kernels_of_one_process_overlap() -> None:
+    """PRETEND_EXCLUSIVE=1: those of two streams of one process do."""
+    inside, most = runtime.malloc(4), runtime.malloc(8)
+    runtime.memset(inside, 0, 4)
+    runtime.memset(most, 0, 8)
+    kernel("count_together")
+    runtime.deviceSynchronize()
+    for i in range(2):
+        with cupy.cuda.Stream(non_blocking=True):
+            launch("count_together", pointer(inside), pointer(most + 4 * i))
+    runtime.deviceSynchronize()
+    assert max(read_int(most), read_int(most + 4)) == 2
 
 
 def tell_bus_id(pipe: Connection) -> None:
