@@ -9,7 +9,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import NamedTuple
 FOLDER = Path(__file__).parent
 COMPILER = os.environ.get("CXX", "g++")
 TIMEOUT_S = 300
+KEPT, KEPT_S = 4, 24 * 3600  # builds of other sources, and the time since they were used
 FLAGS = ["-std=c++20", "-O1", "-g", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror"]
 
 
@@ -61,36 +63,55 @@ def why_not() -> str | None:
     return None if shutil.which(COMPILER) else f"{COMPILER} is not installed"
 
 
-def build() -> Path:
+def build(parts: dict[str, Part] | None = None, flags: Sequence[str] = ()) -> Path:
     """Build all parts unless they are there; return the folder that has them.
+
+    Parameters
+    ----------
+    parts
+        Default: those for CuPy's ROCm wheel.
+    flags
+        Of the compiler, besides FLAGS.
 
     Raises
     ------
     RuntimeError
         A source does not compile; it carries the compiler's messages.
     """
-    cache = _cache()
-    target = cache / f"pretended-gpu-{_digest()}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with _alone(cache / "pretended-gpu.lock"):
-        if not target.is_dir():
-            folder = Path(tempfile.mkdtemp(dir=cache))
+    base = cache()
+    target = base / f"pretended-gpu-{_digest(flags)}"
+    base.mkdir(parents=True, exist_ok=True)
+    with _alone(base / "pretended-gpu.lock"):
+        if target.is_dir():
+            os.utime(target)
+        else:
+            folder = Path(tempfile.mkdtemp(dir=base))
             try:
-                _build_all(folder)
+                _build_all(PARTS if parts is None else parts, folder, flags)
                 folder.rename(target)  # whole or not at all
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
+            _remove_old(base)
     return target
 
 
-def _cache() -> Path:
+def _remove_old(folder: Path) -> None:
+    """Remove builds that nobody has asked for lately; the newest stay."""
+    builds = sorted(folder.glob("pretended-gpu-*"), key=lambda one: one.stat().st_mtime)
+    for one in builds[:-KEPT]:
+        if time.time() - one.stat().st_mtime > KEPT_S:
+            shutil.rmtree(one, ignore_errors=True)
+
+
+def cache() -> Path:
+    """Return the folder for what is built and kept: mpistrat's cache folder."""
     named = os.environ.get("MPISTRAT_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return (Path(named) if named else Path(base) / "mpistrat").absolute()
 
 
-def _digest() -> str:
-    state = hashlib.sha256(" ".join([COMPILER, *FLAGS, str(FOLDER)]).encode())
+def _digest(flags: Sequence[str]) -> str:
+    state = hashlib.sha256(" ".join([COMPILER, *FLAGS, *flags, str(FOLDER)]).encode())
     for file in sorted(FOLDER.rglob("*")):
         if file.suffix in (".cc", ".h", ".map") or file.name == "build.py":
             state.update(file.read_bytes())
@@ -105,12 +126,12 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _build_all(folder: Path) -> None:
-    patterns = {pattern for part in PARTS.values() for pattern in part.sources}
+def _build_all(parts: dict[str, Part], folder: Path, flags: Sequence[str]) -> None:
+    patterns = {pattern for part in parts.values() for pattern in part.sources}
     sources = {file for pattern in patterns for file in _of(pattern)}
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        list(pool.map(lambda source: _compile(source, folder), sorted(sources)))
-    for name, part in PARTS.items():
+        list(pool.map(lambda source: _compile(source, folder, flags), sorted(sources)))
+    for name, part in parts.items():
         _link(name, part, folder)
     for one in folder.glob("*.o"):
         one.unlink()
@@ -124,7 +145,7 @@ def _object(source: Path, folder: Path) -> str:
     return str(folder / f"{'_'.join(source.relative_to(FOLDER).with_suffix('').parts)}.o")
 
 
-def _compile(source: Path, folder: Path) -> None:
+def _compile(source: Path, folder: Path, flags: Sequence[str]) -> None:
     # A program's symbols are for the kernels that it loads; a library's script names what it has.
     hidden = (
         []
@@ -132,7 +153,8 @@ def _compile(source: Path, folder: Path) -> None:
         else ["-fvisibility=hidden"]
     )
     where = [f"-I{FOLDER}", f'-DPRETEND_SOURCES="{FOLDER}"']
-    _run([COMPILER, *FLAGS, *hidden, *where, "-c", str(source), "-o", _object(source, folder)])
+    target = ["-c", str(source), "-o", _object(source, folder)]
+    _run([COMPILER, *FLAGS, *flags, *hidden, *where, *target])
 
 
 def _link(name: str, part: Part, folder: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,20 @@ def test_another_compiler_or_source_has_a_folder_of_its_own(cache, monkeypatch, 
     monkeypatch.setattr(build, "FOLDER", tmp_path / "other")
     folders.add(build.build())
     assert len(folders) == 3
+
+
+def test_old_builds_go(cache):
+    now = time.time()
+    for days in range(9):
+        folder = cache / f"pretended-gpu-{days}"
+        folder.mkdir()
+        os.utime(folder, (now, now - 86400 * days))
+    kept = build.build()
+    left = {path.name for path in cache.iterdir() if path.is_dir()}
+    assert left == {kept.name, *(f"pretended-gpu-{days}" for days in range(3))}
+    os.utime(kept, (now, now - 86400 * 9))
+    assert build.build() == kept  # it is in use again
+    assert kept.stat().st_mtime > now - 86400
 
 
 def test_a_failure_shows_the_messages_and_leaves_nothing(cache, monkeypatch, tmp_path):
