@@ -10,10 +10,12 @@ import sys
 import sysconfig
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from gpu.pretend.build import PARTS, build
+from gpu.pretend.build import PARTS
+from gpu.pretend.build import build as build_libraries
 from gpu.pretend.elf import Dynamic, Symbol, dynamic
 
 # Libraries that CuPy imports when they are used (fft, random, solvers): not here, so that those
@@ -31,23 +33,71 @@ PREFIXES = {
     "hip": "libamdhip64.so.7",
 }
 OTHERS = ("hipfft", "hiprand", "hipsparse")  # prefixes of libraries that are not ours
+SYSTEM = (
+    *("libc.", "libm.", "libdl.", "librt.", "libpthread.", "libgcc_s.", "libstdc++.", "ld-linux"),
+)
 
 
-def wanted(modules: dict[str, Dynamic]) -> dict[str, set[Symbol]]:
+class Build(NamedTuple):
+    """One of CuPy's builds: which of its symbols our libraries have to export.
+
+    Attributes
+    ----------
+    prefixes
+        Of symbols, with the library that has them; the first one that fits counts.
+    others
+        Prefixes of symbols that are in libraries that are not ours.
+    lazy
+        Libraries that CuPy imports when they are used (matrix products, fft, random): not here,
+        so that those raise ImportError.
+    libraries
+        Ours.
+    package
+        What has to be installed.
+    """
+
+    prefixes: dict[str, str]
+    others: tuple[str, ...]
+    lazy: tuple[str, ...]
+    libraries: frozenset[str]
+    package: str
+
+
+ROCM = Build(
+    {
+        "hiprtc": "libhiprtc.so.7",
+        "nccl": "librccl.so.1",
+        "roctracer": "libroctracer64.so.4",
+        "__hip": "libamdhip64.so.7",
+        "hip": "libamdhip64.so.7",
+    },
+    ("hipblas", "hipfft", "hiprand", "hipsparse"),
+    (
+        *("libhipblas", "libhipfft", "libhiprand", "libhipsparse", "librocsolver", "librocblas"),
+        "libroctx64",
+    ),
+    frozenset(PARTS),
+    "cupy-rocm-7-0",
+)
+
+
+def wanted(modules: dict[str, Dynamic], build: Build = ROCM) -> dict[str, set[Symbol]]:
     """Return the symbols that the modules ask of each of our libraries."""
     found: dict[str, set[Symbol]] = defaultdict(set)
     for module in modules.values():
         for symbol in module.undefined:
-            library = _library(symbol.name)
+            library = _library(symbol.name, build)
             if library:
                 found[library].add(symbol)
     return found
 
 
-def _library(name: str) -> str | None:
-    if name.startswith(OTHERS):
+def _library(name: str, build: Build) -> str | None:
+    if name.startswith(build.others):
         return None
-    return next((library for prefix, library in PREFIXES.items() if name.startswith(prefix)), None)
+    return next(
+        (found for prefix, found in build.prefixes.items() if name.startswith(prefix)), None
+    )
 
 
 def modules_in(site: Path) -> dict[str, Dynamic]:
@@ -55,33 +105,34 @@ def modules_in(site: Path) -> dict[str, Dynamic]:
     return {str(path): dynamic(path) for path in sorted(site.glob("cupy*/**/*.so"))}
 
 
-def complaints(modules: dict[str, Dynamic], folder: Path) -> list[str]:
+def complaints(modules: dict[str, Dynamic], folder: Path, build: Build = ROCM) -> list[str]:
     """Return what is lacking in the libraries of a folder, in words."""
     if not modules:
-        return ["no compiled module of CuPy is installed here; install cupy-rocm-7-0"]
+        return [f"no compiled module of CuPy is installed here; install {build.package}"]
     found = []
-    for library, symbols in sorted(wanted(modules).items()):
+    for library, symbols in sorted(wanted(modules, build).items()):
         ours = set(dynamic(folder / library).defined)
         found += [
             f"{library} lacks {symbol.name}, version {symbol.version or 'none'}"
             for symbol in sorted(symbols - ours)
         ]
     needed = {name for module in modules.values() for name in module.needed}
-    foreign = [name for name in needed - PARTS.keys() if not name.startswith(SYSTEM + LAZY)]
+    known = SYSTEM + build.lazy
+    foreign = [name for name in needed - build.libraries if not name.startswith(known)]
     return found + [f"a module needs {name}, which is not known here" for name in sorted(foreign)]
 
 
-def main() -> None:
-    """Print what is lacking, and end with 1 if anything is."""
-    modules, folder = modules_in(Path(sysconfig.get_path("platlib"))), build()
-    found = complaints(modules, folder)
+def report(site: Path, folder: Path, build: Build = ROCM) -> int:
+    """Print what is lacking for the CuPy in a folder of packages; return 1 if anything is."""
+    modules = modules_in(site)
+    found = complaints(modules, folder, build)
     for line in found:
         print(line)
     if not found:
-        counts = {name: len(symbols) for name, symbols in sorted(wanted(modules).items())}
+        counts = {name: len(symbols) for name, symbols in sorted(wanted(modules, build).items())}
         print(f"all symbols of {len(modules)} modules are there: {counts}")
-    raise SystemExit(bool(found))
+    return int(bool(found))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(report(Path(sysconfig.get_path("platlib")), build_libraries()))

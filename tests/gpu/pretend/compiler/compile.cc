@@ -24,7 +24,8 @@ int deadline_s() {
   return value > 0 ? value : 120;
 }
 
-// CuPy compiles this kernel, and makes the result part of the key of its cache.
+// CuPy compiles this kernel, or on CUDA nothing at all, and makes the result part of the key of its
+// cache.
 constexpr char kWhichCompiler[] = "_cupy_preprocess_dummy_kernel_";
 
 using Words = std::vector<std::string>;
@@ -53,6 +54,10 @@ Words flags() {
                   "-ffp-contract=off",
                   "-I" + folder,
                   "-I" + folder + "/language"};
+#ifdef PRETEND_CUDA
+  append(result, {"-DPRETEND_CUDA", "-DPRETEND_LANES=" + std::to_string(PRETEND_LANES),
+                  "-I" + folder + "/cuda/include"});
+#endif
   append(result, extra_flags());
   return result;
 }
@@ -158,7 +163,7 @@ hiprtcResult compile(Program& program, const std::vector<std::string>& options) 
     program.log += "pretended hipRTC: unknown option " + translated.unknown + "\n";
     return HIPRTC_ERROR_INVALID_OPTION;
   }
-  if (program.source.find(kWhichCompiler) != std::string::npos) {
+  if (program.source.empty() || program.source.find(kWhichCompiler) != std::string::npos) {
     program.image = answer_which_compiler();
     program.compiled = true;
     return HIPRTC_SUCCESS;

@@ -21,6 +21,12 @@ bool is_taken(const std::string& option) {
 // What says nothing to a host compiler: the GPU's model, its registers, its denormals. The standard
 // is always C++20, which language/ is written in.
 bool is_ignored(const std::string& option) {
+#ifdef PRETEND_CUDA  // NVRTC's have one dash or two
+  const std::string plain = option.rfind("--", 0) == 0 ? option.substr(1) : option;
+  if (begins(plain, {"-fmad=false", "-ftz=", "-prec-div=", "-prec-sqrt=", "-use_fast_math",
+                     "-lineinfo", "-pch", "-device-as-default-execution-space"}))
+    return true;
+#endif
   return begins(option, {"-std=", "--std=", "--offload-arch=", "--gpu-architecture=", "-arch=",
                          "-fcuda-flush-denormals-to-zero", "-fgpu-", "-fno-gpu-", "-munsafe-",
                          "-mllvm=", "-ffast-math", "-fno-fast-math", "-default-device",

@@ -14,6 +14,11 @@
 
 #include "threads/interface.h"
 
+#ifdef PRETEND_CUDA
+// __CUDACC__ and __CUDACC_RTC__ are not defined: they promise inline PTX.
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+#else
 #define __HIP__ 1
 #define __HIPCC__ 1
 #define __HIPCC_RTC__ 1
@@ -22,6 +27,7 @@
 #define HIP_VERSION_MINOR 0
 #define HIP_VERSION_PATCH 51831
 #define HIP_VERSION 70051831
+#endif
 // For kernels that must know: no GPU runs this.
 #define PRETENDED_GPU 1
 // __HIP_DEVICE_COMPILE__ is not defined: it tells CuPy that lanes march in step, which fibers do

@@ -37,11 +37,17 @@ void read_late(int* late_ms) {
     refuse("PRETEND_LATE_MS", "milliseconds, or LEAST-MOST");
 }
 
-// HIP's rule: numbers up to the first that names no device.
+#ifdef PRETEND_CUDA
+constexpr char kVisible[] = "CUDA_VISIBLE_DEVICES";
+#else
+constexpr char kVisible[] = "HIP_VISIBLE_DEVICES";
+#endif
+
+// HIP's rule, and CUDA's: numbers up to the first that names no device.
 std::vector<int> visible_devices() {
   const int all = static_cast<int>(number("PRETEND_GPUS", 1));
   std::vector<int> found;
-  const char* text = std::getenv("HIP_VISIBLE_DEVICES");
+  const char* text = std::getenv(kVisible);
   if (!text) {
     for (int i = 0; i < all; ++i) found.push_back(i);
     return found;

@@ -1,4 +1,4 @@
-"""What is not implemented: the list in the README is that of the functions that abort."""
+"""What is not implemented: the lists in the README files are those of the functions that abort."""
 
 import re
 import signal
@@ -29,7 +29,7 @@ HERE = documented(FOLDER / "README.md")
 
 @pytest.mark.parametrize(
     ("readme", "folders"),
-    [("README.md", ("runtime", "nccl"))],
+    [("README.md", ("runtime", "nccl")), ("cuda/README.md", ("cuda",))],
 )
 def test_the_list_is_that_of_the_sources(readme, folders):
     found = documented(FOLDER / readme)

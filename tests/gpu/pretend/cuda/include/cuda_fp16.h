@@ -1,0 +1,2 @@
+#pragma once
+// Built in: language/prelude.h.
