@@ -18,21 +18,6 @@ from gpu.pretend.build import PARTS
 from gpu.pretend.build import build as build_libraries
 from gpu.pretend.elf import Dynamic, Symbol, dynamic
 
-# Libraries that CuPy imports when they are used (fft, random, solvers): not here, so that those
-# raise ImportError.
-LAZY = (*("libhipfft", "libhiprand", "libhipsparse", "librocsolver", "librocblas", "libroctx64"),)
-SYSTEM = (
-    *("libc.", "libm.", "libdl.", "librt.", "libpthread.", "libgcc_s.", "libstdc++.", "ld-linux"),
-)
-PREFIXES = {
-    "hiprtc": "libhiprtc.so.7",
-    "nccl": "librccl.so.1",
-    "roctracer": "libroctracer64.so.4",
-    "hipblas": "libhipblas.so.3",
-    "__hip": "libamdhip64.so.7",
-    "hip": "libamdhip64.so.7",
-}
-OTHERS = ("hipfft", "hiprand", "hipsparse")  # prefixes of libraries that are not ours
 SYSTEM = (
     *("libc.", "libm.", "libdl.", "librt.", "libpthread.", "libgcc_s.", "libstdc++.", "ld-linux"),
 )
@@ -68,12 +53,13 @@ ROCM = Build(
         "hiprtc": "libhiprtc.so.7",
         "nccl": "librccl.so.1",
         "roctracer": "libroctracer64.so.4",
+        "hipblas": "libhipblas.so.3",
         "__hip": "libamdhip64.so.7",
         "hip": "libamdhip64.so.7",
     },
-    ("hipblas", "hipfft", "hiprand", "hipsparse"),
+    ("hipfft", "hiprand", "hipsparse"),
     (
-        *("libhipblas", "libhipfft", "libhiprand", "libhipsparse", "librocsolver", "librocblas"),
+        *("libhipfft", "libhiprand", "libhipsparse", "librocsolver", "librocblas"),
         "libroctx64",
     ),
     frozenset(PARTS),
