@@ -1,5 +1,6 @@
 """Programs that multiply matrices, as CuPy does it on hipBLAS; NumPy says what is right."""
 
+import contextlib
 import itertools
 from typing import Any
 
@@ -176,7 +177,9 @@ def memory_of_the_host() -> None:
     one = np.ones(())
     handle = cupy.cuda.device.get_cublas_handle()
     scalars = (one.ctypes.data, host.ctypes.data, 2, c.data.ptr, 2, one.ctypes.data)
-    cupy.cuda.cublas.dgemm(handle, 0, 0, 2, 2, 2, *scalars, c.data.ptr, 2)
+    # The kernel may have failed before its launch returns.
+    with contextlib.suppress(cupy.cuda.cublas.CUBLASError):
+        cupy.cuda.cublas.dgemm(handle, 0, 0, 2, 2, 2, *scalars, c.data.ptr, 2)
     with refused("hipErrorIllegalAddress"):
         runtime.deviceSynchronize()
 
