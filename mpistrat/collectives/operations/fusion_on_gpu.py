@@ -15,7 +15,7 @@ from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.conversion import cut, new_like
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.all_or_none import is_any, reasons, said
-from mpistrat.collectives.backends.gpu.filling import fill, whole
+from mpistrat.collectives.backends.gpu.memory.filling import fill, whole
 from mpistrat.collectives.checking.device_gate import DeviceGate
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.errors import BackendUnavailableError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.backends.gpu.upload import Upload, Uploader
+from mpistrat.collectives.backends.gpu.memory.upload import Upload, Uploader
 from mpistrat.strategy.nest import flatten, map_nest
 from mpistrat.types import Nest
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpistrat.collectives.backends.gpu.local_arrays import summed
+from mpistrat.collectives.backends.gpu.memory.local_arrays import summed
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 from mpistrat.strategy.reduction.placement import HOST, ReplicaPlacement

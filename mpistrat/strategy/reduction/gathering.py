@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.arrays.conversion import check_axis
-from mpistrat.collectives.backends.gpu.local_arrays import concatenated
+from mpistrat.collectives.backends.gpu.memory.local_arrays import concatenated
 from mpistrat.errors import UsageError
 from mpistrat.strategy.reduction.placement import ReplicaPlacement
 from mpistrat.strategy.values import DistributedValues

@@ -14,7 +14,7 @@ import pytest
 import mpistrat
 from helpers.gpu_ranks import CARRIERS, carried_by, communicator_on_gpus
 from helpers.gpus import needs_gpus
-from mpistrat.collectives.backends.gpu import slabs
+from mpistrat.collectives.backends.gpu.memory import slabs
 from mpistrat.system import log
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import takes_long
@@ -33,7 +33,7 @@ if os.fork():  # mpirun ends all ranks when one is killed, so what it started is
 import cupy, numpy as np
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.gpu import nccl, peer_memory, staged
+from mpistrat.collectives.backends.gpu.carriers import nccl, peer_memory, staged
 comm = Communicator(MPI.COMM_WORLD)
 with cupy.cuda.Device(comm.rank if {is_apart} else 0):
     mine = {make}

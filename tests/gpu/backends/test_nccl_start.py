@@ -23,7 +23,7 @@ import cupy, numpy as np
 from cupy.cuda import nccl as real
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.gpu import nccl
+from mpistrat.collectives.backends.gpu.carriers import nccl
 comm = Communicator(MPI.COMM_WORLD)
 if comm.rank == 1:
     {happens}

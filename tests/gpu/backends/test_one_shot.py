@@ -10,7 +10,7 @@ import pytest
 
 from helpers.gpu_ranks import WaitingKernel, communicator_on_gpus
 from mpistrat.collectives import shutdown
-from mpistrat.collectives.backends.gpu import one_shot
+from mpistrat.collectives.backends.gpu.carriers import one_shot
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, PeerLostError
 from mpistrat.system import log
 from mpistrat.testing.backends.cases import setting

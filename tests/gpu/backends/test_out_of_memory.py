@@ -10,7 +10,7 @@ import pytest
 
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from helpers.gpus import needs_gpus
-from mpistrat.collectives.backends.gpu import filling
+from mpistrat.collectives.backends.gpu.memory import filling
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import run_job
@@ -153,7 +153,7 @@ IN_TRANSFER = """
 import time, cupy, numpy as np
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.gpu import peer_memory
+from mpistrat.collectives.backends.gpu.carriers import peer_memory
 comm = Communicator(MPI.COMM_WORLD)
 mine = cupy.ones(3000, np.float32)
 comm.allreduce(mine)

@@ -8,7 +8,8 @@ import pytest
 
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.backends.gpu import peer_memory, slabs
+from mpistrat.collectives.backends.gpu.carriers import peer_memory
+from mpistrat.collectives.backends.gpu.memory import slabs
 from mpistrat.errors import BackendUnavailableError, MismatchError, UsageError
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.placement import with_all

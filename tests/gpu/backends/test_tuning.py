@@ -13,7 +13,7 @@ import pytest
 
 from helpers.gpu_ranks import carried_by, communicator_on_gpus
 from helpers.gpus import needs_gpus
-from mpistrat.collectives.backends.gpu import one_shot, peer_memory
+from mpistrat.collectives.backends.gpu.carriers import one_shot, peer_memory
 from mpistrat.collectives.backends.gpu.facts import facts
 from mpistrat.collectives.backends.gpu.tuning import GPU, GpuTuning, gpu_key
 from mpistrat.collectives.backends.shared_memory import tuning_table

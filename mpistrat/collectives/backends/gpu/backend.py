@@ -15,8 +15,8 @@ import numpy as np
 from mpistrat.collectives.arrays.on_device import on_gpu, run_on
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
-from mpistrat.collectives.backends.gpu.carrier import Carrier
-from mpistrat.collectives.backends.gpu.nccl import Nccl
+from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier
+from mpistrat.collectives.backends.gpu.carriers.nccl import Nccl
 from mpistrat.collectives.backends.gpu.opening import Opened, Opening
 from mpistrat.collectives.backends.gpu.streams import transfer_stream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning

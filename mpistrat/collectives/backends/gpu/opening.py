@@ -6,15 +6,15 @@ from typing import TypeAlias
 
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import opened, said
-from mpistrat.collectives.backends.gpu.carrier import Carrier
+from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier
+from mpistrat.collectives.backends.gpu.carriers.nccl import Nccl
+from mpistrat.collectives.backends.gpu.carriers.one_shot import OneShotAllreduce
+from mpistrat.collectives.backends.gpu.carriers.peer_memory import PeerMemory
+from mpistrat.collectives.backends.gpu.carriers.staged import Staged
 from mpistrat.collectives.backends.gpu.choice import choose, why_no_one_shot
 from mpistrat.collectives.backends.gpu.facts import Facts, exchange, facts
-from mpistrat.collectives.backends.gpu.nccl import Nccl
-from mpistrat.collectives.backends.gpu.one_shot import OneShotAllreduce
-from mpistrat.collectives.backends.gpu.peer_memory import PeerMemory
-from mpistrat.collectives.backends.gpu.registered import Regions
-from mpistrat.collectives.backends.gpu.slabs import Slabs
-from mpistrat.collectives.backends.gpu.staged import Staged
+from mpistrat.collectives.backends.gpu.memory.registered import Regions
+from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
 from mpistrat.collectives.backends.gpu.streams import TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning, agreed
 from mpistrat.errors import BackendUnavailableError

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpistrat.collectives.backends.gpu.windows import Blocks, windows
+from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, windows
 
 
 @given(

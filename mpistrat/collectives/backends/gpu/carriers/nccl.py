@@ -19,12 +19,15 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
-from mpistrat.collectives.backends.gpu.carrier import Carrier
-from mpistrat.collectives.backends.gpu.nccl_support.making import Making
-from mpistrat.collectives.backends.gpu.nccl_support.reductions import Reduction, reduction_of
-from mpistrat.collectives.backends.gpu.nccl_support.requests import NcclRequest, group
-from mpistrat.collectives.backends.gpu.nccl_support.unique_id import shared_id
-from mpistrat.collectives.backends.gpu.one_shot import OneShotAllreduce
+from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier
+from mpistrat.collectives.backends.gpu.carriers.nccl_support.making import Making
+from mpistrat.collectives.backends.gpu.carriers.nccl_support.reductions import (
+    Reduction,
+    reduction_of,
+)
+from mpistrat.collectives.backends.gpu.carriers.nccl_support.requests import NcclRequest, group
+from mpistrat.collectives.backends.gpu.carriers.nccl_support.unique_id import shared_id
+from mpistrat.collectives.backends.gpu.carriers.one_shot import OneShotAllreduce
 from mpistrat.collectives.backends.gpu.streams import TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.errors import CommunicationError

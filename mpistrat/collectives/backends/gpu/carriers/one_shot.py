@@ -19,7 +19,7 @@ import numpy as np
 from mpistrat.collectives.backends.base import Backend, Late, LateRequest, Steps
 from mpistrat.collectives.backends.gpu.facts import Facts
 from mpistrat.collectives.backends.gpu.kernels import reductions
-from mpistrat.collectives.backends.gpu.slabs import Slabs
+from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
 from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.types import Array

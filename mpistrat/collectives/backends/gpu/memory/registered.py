@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import opened, reasons, said
 from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes
-from mpistrat.collectives.backends.gpu.slabs import Slabs
+from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["NOWHERE", "Place", "Regions"]

@@ -13,9 +13,9 @@ import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
+from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Window, windows
 from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
-from mpistrat.collectives.backends.gpu.windows import Blocks, Window, windows
 from mpistrat.tables.reduction_ops import Carried, carried, narrow
 from mpistrat.types import Array
 

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
+from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Window, windows
 from mpistrat.collectives.backends.gpu.kernels.reductions import slice_reduce
-from mpistrat.collectives.backends.gpu.registered import NOWHERE, Place, Regions
-from mpistrat.collectives.backends.gpu.slabs import Slabs
+from mpistrat.collectives.backends.gpu.memory.registered import NOWHERE, Place, Regions
+from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
 from mpistrat.collectives.backends.gpu.streams import TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
-from mpistrat.collectives.backends.gpu.windows import Blocks, Window, windows
 from mpistrat.tables.even_cut import piece_bounds
 
 __all__ = ["PeerMemory"]

@@ -1,0 +1,1 @@
+"""What carries arrays between the GPUs of ranks: NCCL, mapped memory, the host's memory."""
