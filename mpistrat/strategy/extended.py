@@ -17,7 +17,7 @@ from mpistrat.strategy.reduction.communication_options import CommunicationOptio
 from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
 from mpistrat.strategy.reduction.placement import placement_of
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
-from mpistrat.strategy.replicas.gpu import on_its_gpu
+from mpistrat.strategy.replicas.gpu import handing_over, on_its_gpu
 from mpistrat.strategy.replicas.replica_context import ReplicaContext
 from mpistrat.strategy.replicas.threads import ReplicaThreads, running
 from mpistrat.strategy.values import Mirrored, check_count, regroup, select_replica
@@ -199,7 +199,8 @@ class StrategyExtended(Updating):
         """Run a merge call of `replica`; see ``ReplicaContext.merge_call``."""
         run = running.get()
         if run is not None:
-            return run.hand_over(replica, fn, args, kwargs)
+            with handing_over():
+                return run.hand_over(replica, fn, args, kwargs)
         # The only replica of this rank: call the merge function here, without threads.
         with context.enter(Mode(self._strategy, None)):
             return select_replica(0, fn(self._strategy, *args, **kwargs))

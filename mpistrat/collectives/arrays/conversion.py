@@ -18,6 +18,7 @@ __all__ = [
     "as_array",
     "as_operand",
     "as_operands",
+    "can_be_sent",
     "check_axis",
     "check_out",
     "cut",
@@ -35,6 +36,12 @@ _SUPPORTED: set[np.dtype[Any]] = {
     )
 }
 _NAMES = "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64, complex64 or complex128"
+
+
+def can_be_sent(dtype: np.dtype[Any]) -> bool:
+    """Tell whether arrays of a dtype can be sent, once they are in this machine's byte order."""
+    native = dtype.newbyteorder("=")
+    return native in _SUPPORTED or native.name == "bfloat16"
 
 
 def as_array(value: ArrayLike) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any
@@ -25,6 +25,7 @@ from mpistrat.system.log import get_logger, warn_once
 from mpistrat.types import Array
 
 __all__ = [
+    "StreamHere",
     "as_gpu_array",
     "contiguous",
     "count",
@@ -41,7 +42,6 @@ __all__ = [
     "plain_bools",
     "require",
     "run_on",
-    "stream_of",
     "to_host",
     "visible_buses",
     "why_not",
@@ -124,21 +124,41 @@ def on_gpu(index: int) -> AbstractContextManager[Any]:
     return device
 
 
-def stream_of(index: int) -> Callable[[], AbstractContextManager[Any]]:
-    """Return what makes a GPU, and its stream that is current in this thread, the current ones.
+class StreamHere:
+    """A GPU, and its stream that is the current one of the thread which makes this object.
 
-    It may be called in any thread; what it returns is for a ``with`` block.
+    Parameters
+    ----------
+    index
+        Of the GPU.
     """
-    cupy = _cupy()
-    with cupy.cuda.Device(index):
-        stream = cupy.cuda.get_current_stream()
+
+    def __init__(self, index: int) -> None:
+        self._device = _cupy().cuda.Device(index)
+        with self._device:
+            self._stream = _cupy().cuda.get_current_stream()
 
     @contextmanager
-    def current() -> Generator[None, None, None]:
-        with cupy.cuda.Device(index), stream:
+    def current(self) -> Generator[None, None, None]:
+        """Make both the current ones of the calling thread in a block."""
+        with self._device, self._stream:
             yield
 
-    return current
+    @contextmanager
+    def between(self) -> Generator[None, None, None]:
+        """Order what others queue on the stream in a block with this thread's current stream.
+
+        It is behind what this thread has queued before, and what it queues later is behind that.
+        """
+        cupy = _cupy()
+        with self._device:
+            mine = cupy.cuda.get_current_stream()
+            if mine.ptr != self._stream.ptr:
+                self._stream.wait_event(_recorded(cupy, mine))
+        yield
+        with self._device:
+            if mine.ptr != self._stream.ptr:
+                mine.wait_event(_recorded(cupy, self._stream))
 
 
 def make_current(index: int) -> None:

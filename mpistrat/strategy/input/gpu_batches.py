@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays.conversion import can_be_sent
 from mpistrat.collectives.backends.gpu.memory.upload import Upload, Uploader
 from mpistrat.strategy.nest import flatten, map_nest
 from mpistrat.types import Nest
@@ -50,7 +51,8 @@ class GpuBatches:
 
     Notes
     -----
-    Numbers move; other arrays, such as those of strings, stay on the host.
+    Numbers of the dtypes that collectives take move; other arrays, such as those of strings, stay
+    on the host.
     """
 
     def __init__(self, gpus: Sequence[int | None]) -> None:
@@ -83,6 +85,4 @@ def _moved(move: Any, leaf: Any) -> Any:
 
 
 def _can_move(leaf: Any) -> bool:
-    if not isinstance(leaf, (np.ndarray, np.generic)):
-        return False
-    return leaf.dtype.kind in "biufc" or leaf.dtype.name == "bfloat16"
+    return isinstance(leaf, (np.ndarray, np.generic)) and can_be_sent(leaf.dtype)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays.on_device import StreamHere
 from mpistrat.strategy import context
 
-__all__ = ["on_its_gpu"]
+__all__ = ["handing_over", "on_its_gpu"]
+
+_callers: ContextVar[StreamHere | None] = ContextVar("mpistrat_callers_stream", default=None)
 
 
 def on_its_gpu(fn: Callable[..., Any], gpus: Sequence[int | None]) -> Callable[..., Any]:
@@ -29,7 +33,7 @@ def on_its_gpu(fn: Callable[..., Any], gpus: Sequence[int | None]) -> Callable[.
         return fn
     # Current GPUs and streams are a thread's own: they are found here, in the caller's, and set in
     # the replica's.
-    places = [None if gpu is None else on_device.stream_of(gpu) for gpu in gpus]
+    places = [None if gpu is None else StreamHere(gpu) for gpu in gpus]
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -37,7 +41,20 @@ def on_its_gpu(fn: Callable[..., Any], gpus: Sequence[int | None]) -> Callable[.
         place = None if replica is None else places[replica.local_index]
         if place is None:
             return fn(*args, **kwargs)
-        with place():
-            return fn(*args, **kwargs)
+        token = _callers.set(place)
+        try:
+            with place.current():
+                return fn(*args, **kwargs)
+        finally:
+            _callers.reset(token)
 
     return call
+
+
+def handing_over() -> AbstractContextManager[None]:
+    """Order a merge call, which runs in the caller's thread, with the replica's own stream.
+
+    The replica may have made another stream the current one.
+    """
+    place = _callers.get()
+    return nullcontext() if place is None else place.between()

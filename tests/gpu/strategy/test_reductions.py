@@ -115,6 +115,45 @@ def test_cross_device_ops(make):
 
 
 @pytest.mark.parametrize("place", ["own", "two"])
+def test_replicas_may_use_streams_of_their_own(place):
+    with mpistrat.MirroredStrategy(gpus_of(place)) as strategy:
+        cupy = needs_gpus(1)
+
+        def step():
+            context = mpistrat.get_replica_context()
+            mine = cupy.zeros(4000)
+            cupy.cuda.get_current_stream().synchronize()
+            with cupy.cuda.Stream(non_blocking=True) as own:
+                for _ in range(30):
+                    mine += 1
+                total = context.all_reduce("SUM", mine)
+                total += mine
+                own.synchronize()
+            return total
+
+        wanted = 30 * (strategy.num_replicas_in_sync + 1)
+        for total in strategy.experimental_local_results(strategy.run(step)):
+            assert (total.get() == wanted).all()
+
+
+@pytest.mark.parametrize("place", ["own", "two"])
+def test_memory_that_one_rank_lacks_is_an_error_on_all(place):
+    with mpistrat.MirroredStrategy(gpus_of(place)) as strategy:
+        cupy = needs_gpus(1)
+        pool, is_first = cupy.get_default_memory_pool(), strategy.communicator.rank == 0
+        values = strategy.run(lambda: cupy.ones(3))
+        if is_first:
+            pool.set_limit(size=1 << 16)
+        value = DistributedValues([np.ones(1 << 20)] * strategy.extended.num_local_replicas)
+        try:
+            with pytest.raises(mpistrat.errors.BackendUnavailableError, match="out of memory"):
+                strategy.reduce("SUM", value)
+        finally:
+            pool.set_limit(size=0)
+        assert strategy.reduce("MEAN", values).tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("place", ["own", "two"])
 def test_what_does_not_fit_is_refused_on_all_ranks(place):
     with mpistrat.MirroredStrategy(gpus_of(place)) as strategy:
         cupy = needs_gpus(1)

@@ -1,5 +1,6 @@
 """Optimizers, data sets and checkpoints of strategies on GPUs: the CPU's bits."""
 
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from helpers.training import MAKERS
 from mpistrat import IndexedSlices, Variable
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.gpu.kernels import updates
+from mpistrat.errors import BackendUnavailableError
 from mpistrat.optimizers import SGD, Adam, Optimizer
 from mpistrat.tables.update_rules import Rule
 from mpistrat.train import Checkpoint
@@ -114,6 +116,45 @@ def test_data_sets(place):
         return seen
 
     same_on_gpus(place, program)
+
+
+def test_batches_in_any_order_of_bytes_and_of_any_dtype():
+    with mpistrat.OneDeviceStrategy(gpus_of("shared")[0]) as strategy:
+        rows = {"i": np.arange(4).astype(">i4"), "f": np.arange(4).astype(">f4")}
+        rows["long"] = np.arange(4, dtype=np.longdouble)
+        data = mpistrat.data.Dataset.from_tensor_slices(rows).batch(4)
+        for batch in strategy.experimental_distribute_dataset(data):
+            assert (batch["i"] + 1).tolist() == [1, 2, 3, 4]  # computed on the GPU
+            assert (batch["f"] + 1).tolist() == [1.0, 2.0, 3.0, 4.0]
+            assert isinstance(batch["long"], np.ndarray)
+
+
+def test_several_iterators_of_one_data_set():
+    with mpistrat.OneDeviceStrategy(gpus_of("shared")[0]) as strategy:
+        rows = np.arange(600.0).reshape(300, 2)
+        data = mpistrat.data.Dataset.from_tensor_slices(rows).batch(3)
+        distributed = strategy.experimental_distribute_dataset(data)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            for batches in zip(*(iter(distributed) for _ in range(3)), strict=True):
+                assert len({on_host(batch).tobytes() for batch in batches}) == 1
+        finally:
+            sys.setswitchinterval(interval)
+
+
+def test_a_gpu_without_memory_for_a_batch():
+    cupy = needs_gpus(1)
+    with mpistrat.OneDeviceStrategy(gpus_of("shared")[0]) as strategy:
+        data = mpistrat.data.Dataset.from_tensor_slices(np.ones((4, 1 << 20)))
+        distributed = strategy.experimental_distribute_dataset(data.batch(2))
+        pool = cupy.get_default_memory_pool()
+        pool.set_limit(size=1 << 20)
+        try:
+            with pytest.raises(BackendUnavailableError, match=r"16777216 bytes on GPU:0: .*mem"):
+                next(iter(distributed))
+        finally:
+            pool.set_limit(size=0)
 
 
 def test_batches_stay_on_the_host_if_asked():

@@ -18,7 +18,7 @@ from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier
 from mpistrat.collectives.backends.gpu.carriers.nccl import Nccl
 from mpistrat.collectives.backends.gpu.opening import Opened, Opening
-from mpistrat.collectives.backends.gpu.streams import transfer_stream
+from mpistrat.collectives.backends.gpu.streams import TransferStreams
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
@@ -58,6 +58,7 @@ class GpuBackend:
         self.devices: tuple[int, ...] = (0,) * host.size
         self._carriers: dict[tuple[int, ...], Carrier] = {}
         self._opening: Opening | None = None
+        self._streams = TransferStreams()
 
     def capabilities(self) -> Capabilities:
         """See `Backend.capabilities`."""
@@ -183,12 +184,13 @@ class GpuBackend:
             devices, carrier = self._carriers.popitem()
             with on_gpu(devices[self.rank]):
                 carrier.close()
+        self._streams.give_back()
 
     # ------------------------------------------------------------------------------ carriers
 
     def _carry(self, begin: Callable[[Carrier], Steps]) -> Steps:
         carrier = yield from self._carrier()
-        stream = transfer_stream(self.devices[self.rank])
+        stream = self._streams.of(self.devices[self.rank])
         return (yield from stream.run(begin(carrier)))
 
     def _carrier(self) -> Steps:
@@ -196,7 +198,7 @@ class GpuBackend:
         carrier = self._carriers.get(self.devices)
         if carrier is None:
             device = self.devices[self.rank]
-            self._opening = Opening(self._host, device, transfer_stream(device))
+            self._opening = Opening(self._host, device, self._streams.of(device))
             carrier = yield from self._opening.best()
             self._carriers[self.devices] = carrier
         self._note(carrier.name)

@@ -1,4 +1,4 @@
-"""One stream a GPU for all transfers, ordered with the caller's by events.
+"""One stream a communicator and GPU for transfers, ordered with the caller's by events.
 
 Nothing here waits for a whole device: work that the caller has queued on the current stream before
 a transfer is done before it, and what the caller queues after it sees its result.
@@ -7,12 +7,11 @@ a transfer is done before it, and what the caller queues after it sees its resul
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 
 from mpistrat.collectives.backends.base import Request, Steps
 
-__all__ = ["EventRequest", "TransferStream", "transfer_stream"]
+__all__ = ["EventRequest", "TransferStream", "TransferStreams"]
 
 
 _SUCCESS, _NOT_READY = 0, 600  # of CUDA and of HIP
@@ -38,7 +37,7 @@ class EventRequest:
 
 
 class TransferStream:
-    """The stream on which one GPU copies and reduces for the communicators of this process.
+    """The stream on which one GPU copies and reduces for a communicator.
 
     Parameters
     ----------
@@ -95,7 +94,30 @@ class TransferStream:
         return event
 
 
-@lru_cache(maxsize=64)
-def transfer_stream(device: int) -> TransferStream:
-    """Return the stream of a GPU."""
-    return TransferStream(device)
+class TransferStreams:
+    """The streams of one communicator, one for each GPU that its calls bring arrays of.
+
+    Those of two communicators are apart: kernels that wait for other ranks, queued in one order
+    on this rank and in another one on the next, would wait for each other for ever on one stream.
+    No stream is destroyed: CuPy keeps freed memory by its stream's address, which another stream
+    could have next.
+    """
+
+    def __init__(self) -> None:
+        self._streams: dict[int, TransferStream] = {}
+
+    def of(self, device: int) -> TransferStream:
+        """Return the stream of a GPU."""
+        if device not in self._streams:
+            free = _free.setdefault(device, [])
+            self._streams[device] = free.pop() if free else TransferStream(device)
+        return self._streams[device]
+
+    def give_back(self) -> None:
+        """Let later communicators use the streams, which have nothing left to do."""
+        while self._streams:
+            device, stream = self._streams.popitem()
+            _free.setdefault(device, []).append(stream)
+
+
+_free: dict[int, list[TransferStream]] = {}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -16,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays.on_device import memory_problem
+from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
 __all__ = ["Upload", "Uploader"]
@@ -44,6 +48,8 @@ class Uploader:
 
         self._device, self._stream = cupy.cuda.Device(device), _copy_stream(device)
         self._free: list[_Block] = []
+        self._returned: deque[_Block] = deque()
+        self._lock = threading.Lock()
 
     def begin(self, arrays: Sequence[Array]) -> Upload:
         """Begin to copy; return what gives the copies. Does not wait for a GPU's work.
@@ -51,30 +57,58 @@ class Uploader:
         Parameters
         ----------
         arrays
-            NumPy's, in any order of memory; they may be changed after the call.
+            NumPy's, in any order of memory and of bytes; they may be changed after the call.
+
+        Raises
+        ------
+        BackendUnavailableError
+            The GPU has not enough memory.
         """
         ends = np.cumsum([0, *(-(-one.nbytes // _ALIGNMENT) * _ALIGNMENT for one in arrays)])
         places = ends[:-1].tolist()
         block = self._block(int(ends[-1]))
-        for one, place in zip(arrays, places, strict=True):
-            block.host_view(place, one.shape, one.dtype)[...] = one
+        forms = [(one.shape, one.dtype.newbyteorder("=")) for one in arrays]
+        for one, place, form in zip(arrays, places, forms, strict=True):
+            block.host_view(place, *form)[...] = one  # in this machine's byte order, too
         block.copy(int(ends[-1]))
-        forms = [(one.shape, one.dtype) for one in arrays]
         return Upload(block, list(zip(places, forms, strict=True)), self._give_back)
 
     def _block(self, nbytes: int) -> _Block:
         """Return a block that no array shows part of, and that has been copied if it was used."""
-        del self._free[:-_MOST_FREE]
-        for block in list(self._free):
-            if nbytes <= block.nbytes <= 2 * max(nbytes, _LEAST_BYTES):
-                self._free.remove(block)
-                block.finish()
-                return block
-        with self._device, self._stream:
-            return _Block(max(nbytes, _LEAST_BYTES), self._device, self._stream)
+        block = self._fitting(nbytes)
+        if block is not None:
+            block.finish()
+            return block
+        try:
+            with self._device, self._stream:
+                return _Block(max(nbytes, _LEAST_BYTES), self._device, self._stream)
+        except Exception as error:
+            problem = memory_problem(error)
+            if problem is None:
+                raise
+            raise BackendUnavailableError(
+                f"a batch of {nbytes} bytes on GPU:{self._device.id}: {problem}; take smaller"
+                " batches, InputOptions(experimental_per_replica_buffer_size=0), which prepares"
+                " none ahead, or experimental_fetch_to_device=False"
+            ) from error
+
+    def _fitting(self, nbytes: int) -> _Block | None:
+        """Take a free block of about that size; iterators of one data set share this object."""
+        with self._lock:
+            while self._returned:
+                self._free.append(self._returned.popleft())
+            dropped = self._free[:-_MOST_FREE]
+            del self._free[:-_MOST_FREE]
+            fitting = [
+                one for one in self._free if nbytes <= one.nbytes <= 2 * max(nbytes, _LEAST_BYTES)
+            ]
+            if fitting:
+                self._free.remove(fitting[0])
+        del dropped  # outside of the lock: that may wait
+        return fitting[0] if fitting else None
 
     def _give_back(self, block: _Block) -> None:
-        self._free.append(block)  # of any thread, at any moment: nothing that waits
+        self._returned.append(block)  # in any thread, at any moment: nothing that waits
 
 
 @lru_cache(maxsize=64)
@@ -97,9 +131,9 @@ class _Block:
         import cupy
 
         self.nbytes, self.device, self._stream = nbytes, device, stream
+        self._copied, self._read = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
         self.memory = cupy.cuda.alloc(nbytes)
         self._pinned = np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
-        self._copied, self._read = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
     def host_view(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an array over pinned memory from a byte on."""
