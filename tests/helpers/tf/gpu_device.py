@@ -43,10 +43,16 @@ def gpus_of_tensorflow() -> None:
 def _load() -> None:
     from tensorflow.python.framework import load_library
 
-    hip = _hip_library()
-    flags = [*tf.sysconfig.get_compile_flags(), "-O1", "-Wall", "-Wextra", "-Werror", hip]
-    library = compile_on_demand.shared_object(_SOURCE, flags, tf.version.VERSION)
+    library = compile_on_demand.shared_object(_SOURCE, _flags(), tf.version.VERSION)
     load_library.load_pluggable_device_library(str(library))
+
+
+def _flags() -> list[str]:
+    # TensorFlow's own headers have warnings. It is built with NDEBUG, which its classes depend on.
+    include = ["-isystem", tf.sysconfig.get_include()]
+    of_tensorflow = [f for f in tf.sysconfig.get_compile_flags() if not f.startswith("-I")]
+    own = ["-O1", "-DNDEBUG", "-Wall", "-Wextra", "-Werror"]
+    return [*include, *of_tensorflow, *own, _hip_library(), *tf.sysconfig.get_link_flags()]
 
 
 def _hip_library() -> str:

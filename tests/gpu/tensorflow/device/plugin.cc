@@ -1,12 +1,13 @@
 // A GPU for TensorFlow's build without GPUs: a plug-in (PluggableDevice) over HIP.
 //
 // TensorFlow then has devices "GPU:0" and so on, whose memory, streams and events are HIP's: here
-// those of tests/gpu/pretend. There are no kernels but those that TensorFlow has for any device;
-// what has none runs on the CPU, with copies. The platform is called as that of TensorFlow's build
-// for AMD, since its streams are HIP's.
+// those of tests/gpu/pretend. Its kernels are those that TensorFlow has for any device, and updates
+// of variables (updates.h); what has none runs on the CPU, with copies. The platform is called as
+// that of TensorFlow's build for AMD, since its streams are HIP's.
 
 #include "memory.h"
 #include "streams.h"
+#include "updates.h"
 
 namespace device {
 namespace {
@@ -86,5 +87,5 @@ extern "C" void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF_Status* 
   TF_SetStatus(status, TF_OK, "");
 }
 
-// The same for kernels, of which there are none.
+// The same for kernels; those of updates.h are registered by the library's initialization.
 extern "C" void TF_InitKernel() {}
