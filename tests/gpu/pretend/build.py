@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 COMPILER = os.environ.get("CXX", "g++")
 TIMEOUT_S = 300
 KEPT, KEPT_S = 4, 24 * 3600  # builds of other sources, and the time since they were used
-FLAGS = ["-std=c++20", "-O1", "-g", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror"]
+FLAGS = ["-std=c++20", "-O1", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror"]
 
 
 class Part(NamedTuple):

@@ -11,6 +11,7 @@
 #include "compiler/kernels_in_text.h"
 #include "compiler/options.h"
 #include "compiler/program.h"
+#include "compiler/shared.h"
 
 namespace pretend {
 namespace {
@@ -48,7 +49,6 @@ Words flags() {
   Words result = {"-std=gnu++20",
                   "-w",
                   "-O1",
-                  "-g",
                   "-fPIC",
                   "-fno-gnu-unique",
                   "-ffp-contract=off",
@@ -125,6 +125,22 @@ std::string image_of(const std::string& object) {
   return "PRETEND:" + std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + object;
 }
 
+void erase_all(std::string& text, const std::string& part) {
+  for (size_t at = 0; (at = text.find(part, at)) != text.npos;) text.erase(at, part.size());
+}
+
+// What an object depends on: not the folders, which are others in each process.
+std::string key_of(const Words& command, const std::string& text, const Program& program,
+                   const TemporaryFolder& folder) {
+  std::string key = __VERSION__;
+  for (const std::string& word : command) key += "\n" + word;
+  key += "\n" + text;
+  erase_all(key, folder.file(""));
+  const std::string place = fs::path(program.name).parent_path();
+  if (place.size() > 1) erase_all(key, place);
+  return key;
+}
+
 hiprtcResult preprocess_and_compile(Program& program, const Words& options) {
   const TemporaryFolder folder;
   write_headers(program, folder);
@@ -141,15 +157,21 @@ hiprtcResult preprocess_and_compile(Program& program, const Words& options) {
 
   const Kernels kernels = find_kernels(read_file(folder.file("preprocessed")));
   const std::string unit = folder.file("kernels.ii"), object = folder.file("kernels.so");
-  write_file(unit, kernels.text + entries(program, kernels.names));
-  words = {"g++", "-shared", "-Wl,-Bsymbolic", "-o", object};
+  const std::string text = kernels.text + entries(program, kernels.names);
+  words = {"g++", "-shared", "-Wl,-Bsymbolic"};
   append(words, flags());
   append(words, options);
-  append(words, {"-x", "c++-cpp-output", unit});
-  output = run(words, folder.file("nothing"), errors, deadline_s());
-  program.log += output.errors;
-  const std::string bytes = read_file(object);
-  if (!output.succeeded || bytes.empty()) return HIPRTC_ERROR_COMPILATION;
+  const SharedObject shared(key_of(words, text, program, folder), deadline_s());
+  std::string bytes = shared.bytes();
+  if (bytes.empty()) {
+    write_file(unit, text);
+    append(words, {"-x", "c++-cpp-output", unit, "-o", object});
+    output = run(words, folder.file("nothing"), errors, deadline_s());
+    program.log += output.errors;
+    bytes = read_file(object);
+    if (!output.succeeded || bytes.empty()) return HIPRTC_ERROR_COMPILATION;
+    shared.keep(bytes);
+  }
   program.image = image_of(bytes);
   program.compiled = true;
   return HIPRTC_SUCCESS;

@@ -229,6 +229,17 @@ def test_what_is_left_behind(library, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ranks_share_what_one_of_them_compiles(library, monkeypatch, tmp_path):
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    first = Compiled(library, SOURCE, name="/one/k.cu")
+    assert first.result == SUCCESS, first.log
+    (kept,) = (one for one in (tmp_path / "objects").iterdir() if not one.suffix)
+    kept.write_bytes(b"of another rank")
+    assert Compiled(library, SOURCE, name="/two/k.cu").image.endswith(b"of another rank")
+    assert Compiled(library, SOURCE, "-DX=1").image[16:] != b"of another rank"
+    assert Compiled(library, SOURCE + "int more;").image[16:] != b"of another rank"
+
+
 def test_no_compiler(library, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     compiled = Compiled(library, SOURCE)
