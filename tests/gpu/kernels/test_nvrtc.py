@@ -25,7 +25,8 @@ try:
 except (ImportError, RuntimeError) as reason:
     pytest.skip(f"needs cuda-bindings and NVRTC's wheel: {reason}", allow_module_level=True)
 
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+# By default the oldest and the newest.
+ARCHITECTURES = ("sm_80", pytest.param("sm_90", marks=repeats()), "sm_100")
 # Of 65,536 in a processor, which then holds two blocks of 256 threads, or one_shot's of 512.
 MOST_REGISTERS = 128
 DEADLINE_S = 120

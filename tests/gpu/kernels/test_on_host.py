@@ -18,7 +18,6 @@ RUNS = [
     ("plain", "7"),
     pytest.param("address", "numbered", marks=takes_long()),
     pytest.param("address", "reversed", marks=repeats()),
-    pytest.param("thread", "numbered", marks=takes_long()),
     pytest.param("thread", "7", marks=repeats()),
 ]
 
@@ -28,6 +27,20 @@ RUNS = [
 @pytest.mark.parametrize("family", CHECKS)
 def test_results_are_numpys(family, mode, order):
     assert checks_fail(family, mode, order) is None
+
+
+@takes_long()
+@pytest.mark.deadline(300)
+@pytest.mark.parametrize(
+    "family",
+    # Of the others no thread reads what another one writes.
+    [
+        one if one in ("one_shot", "scatter_add") else pytest.param(one, marks=repeats())
+        for one in CHECKS
+    ],
+)
+def test_threads_do_not_race(family):
+    assert checks_fail(family, "thread") is None
 
 
 @repeats()
