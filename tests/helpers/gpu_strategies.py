@@ -9,14 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import mpistrat
 from helpers.gpus import needs_gpus
 from mpistrat.collectives.arrays import on_device
 from mpistrat.strategy.nest import flatten
+from mpistrat.testing.placement import repeats
 from mpistrat.types import Array
 
-__all__ = ["PLACES", "Bench", "gpus_of", "on_host", "same_on_gpus"]
+__all__ = ["PLACES", "Bench", "at_places", "gpus_of", "on_host", "same_on_gpus"]
 
 PLACES: dict[str, Callable[[int], list[int]]] = {
     "shared": lambda rank: [0],
@@ -25,6 +27,15 @@ PLACES: dict[str, Callable[[int], list[int]]] = {
     "two, shared": lambda rank: [0, 1],
 }
 """By name: the GPUs of a rank's replicas."""
+
+_FEW = ("own", "two, shared")
+at_places = pytest.mark.parametrize(
+    "place", [one if one in _FEW else pytest.param(one, marks=repeats()) for one in PLACES]
+)
+"""Run a test with a GPU for each rank, and with two that all ranks share; with all in all places.
+
+The other two have nothing more: a GPU that ranks share, and ranks with several GPUs.
+"""
 
 
 class Bench:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu_strategies import PLACES, gpus_of, same_on_gpus
+from helpers.gpu_strategies import at_places, gpus_of, same_on_gpus
 from helpers.gpus import needs_gpus
 from mpistrat.errors import UsageError
 from mpistrat.strategy.values import DistributedValues
@@ -15,12 +15,11 @@ RANKS = [1, 2, 3] if with_all() else [1, 2]
 DTYPES = ["float32", "int32", ml_dtypes.bfloat16]
 if with_all():
     DTYPES += ["float64", "bool", "float16", "complex64"]
-ROOMS = list(PLACES)
 
 pytestmark = pytest.mark.mpi(ranks=RANKS, timeout_s=240)  # kernels are compiled when first used
 
 
-@pytest.mark.parametrize("place", ROOMS)
+@at_places
 def test_reduce(place):
     def program(bench):
         found = []
@@ -41,7 +40,7 @@ def test_reduce(place):
     same_on_gpus(place, program)
 
 
-@pytest.mark.parametrize("place", ROOMS)
+@at_places
 def test_nests_are_reduced_in_few_messages(place):
     def program(bench):
         def value():
@@ -56,20 +55,19 @@ def test_nests_are_reduced_in_few_messages(place):
     same_on_gpus(place, program)
 
 
-@pytest.mark.parametrize("place", ROOMS)
-@pytest.mark.parametrize("axis", [0, 1])
-def test_gather_of_unequal_lengths(place, axis):
-    def program(bench):
+@at_places
+def test_gather_of_unequal_lengths(place):
+    def gathered(bench, axis):
         def value():
             shape = (2, 3 + bench.replica()) if axis else (bench.replica(), 3)
             return bench.sample(shape, bench.replica())
 
         return bench.strategy.gather(bench.strategy.run(value), axis)
 
-    same_on_gpus(place, program)
+    same_on_gpus(place, lambda bench: [gathered(bench, axis) for axis in (0, 1)])
 
 
-@pytest.mark.parametrize("place", ROOMS)
+@at_places
 def test_collectives_in_replicas(place):
     def program(bench):
         def step():
@@ -153,7 +151,7 @@ def test_memory_that_one_rank_lacks_is_an_error_on_all(place):
         assert strategy.reduce("MEAN", values).tolist() == [1.0] * 3
 
 
-@pytest.mark.parametrize("place", ["own", "two"])
+@at_places
 def test_what_does_not_fit_is_refused_on_all_ranks(place):
     with mpistrat.MirroredStrategy(gpus_of(place)) as strategy:
         cupy = needs_gpus(1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu_strategies import PLACES, gpus_of, on_host, same_on_gpus
+from helpers.gpu_strategies import at_places, gpus_of, on_host, same_on_gpus
 from helpers.gpus import needs_gpus
 from helpers.training import MAKERS
 from mpistrat import IndexedSlices, Variable
@@ -46,7 +46,7 @@ def trained(bench, optimizer, dtype=np.float64):
     return [[copy.numpy() for copy in some] for some in copies]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@at_places
 def test_optimizers(place):
     def program(bench):
         return [trained(bench, make()) for make in MAKERS.values()]
@@ -86,7 +86,7 @@ def test_rules_of_ones_own():
     same_on_gpus("two", lambda bench: trained(bench, Optimizer(Halving(), 0.25)))
 
 
-@pytest.mark.parametrize("place", PLACES)
+@at_places
 def test_data_sets(place):
     def program(bench):
         strategy, seen = bench.strategy, []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu_strategies import PLACES, gpus_of, same_on_gpus
+from helpers.gpu_strategies import PLACES, at_places, gpus_of, same_on_gpus
 from mpistrat import IndexedSlices, Variable, VariableAggregation, VariableSynchronization
 from mpistrat.collectives.arrays import on_device
 
@@ -20,7 +20,7 @@ AGGREGATIONS = [
 SCATTERS = ["add", "sub", "mul", "div", "max", "min", "update"]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@at_places
 def test_each_replica_has_a_copy_on_its_gpu(place):
     with mpistrat.MirroredStrategy(gpus_of(place)) as strategy:
         rank = strategy.communicator.rank
@@ -37,7 +37,7 @@ def test_each_replica_has_a_copy_on_its_gpu(place):
         assert [float(one[0]) for one in seen] == [1.0] * len(gpus)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@at_places
 def test_assignments_by_replicas_and_across_them(place):
     def program(bench):
         strategy, found = bench.strategy, []
@@ -66,10 +66,9 @@ def test_assignments_by_replicas_and_across_them(place):
     same_on_gpus(place, program)
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_copies_that_are_combined_when_read(place, aggregation):
-    def program(bench):
+@at_places
+def test_copies_that_are_combined_when_read(place):
+    def one(bench, aggregation):
         on_read = VariableSynchronization.ON_READ
         with bench.strategy.scope():
             v = Variable(np.zeros(2), synchronization=on_read, aggregation=aggregation)
@@ -82,15 +81,14 @@ def test_copies_that_are_combined_when_read(place, aggregation):
         local = bench.strategy.experimental_local_results(bench.strategy.run(step))
         before = v.read_value()
         v.assign(bench.array([4.0, 8.0]))
-        return local, before, v.numpy(), [one.numpy() for one in v.values]
+        return local, before, v.numpy(), [held.numpy() for held in v.values]
 
-    same_on_gpus(place, program)
+    same_on_gpus(place, lambda bench: [one(bench, kind) for kind in AGGREGATIONS])
 
 
-@pytest.mark.parametrize("place", ["own", "two"])
-@pytest.mark.parametrize("method", SCATTERS)
-def test_rows_are_changed(place, method):
-    def program(bench):
+@at_places
+def test_rows_are_changed(place):
+    def changed(bench, method):
         with bench.strategy.scope():
             v = Variable(np.arange(10.0).reshape(5, 2) + 1)
         slices = IndexedSlices(bench.sample((3, 2), 3) + 0.5, [4, 1, 4])
@@ -98,10 +96,10 @@ def test_rows_are_changed(place, method):
         rows = bench.strategy.run(lambda: v.sparse_read([[1], [4]]))
         return v.numpy(), bench.strategy.experimental_local_results(rows), slices.summed().values
 
-    same_on_gpus(place, program)
+    same_on_gpus(place, lambda bench: [changed(bench, method) for method in SCATTERS])
 
 
-@pytest.mark.parametrize("place", ["own", "two"])
+@at_places
 def test_copies_of_a_strategy_and_of_variables(place):
     def program(bench):
         with bench.strategy.scope():
