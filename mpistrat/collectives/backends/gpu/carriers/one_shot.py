@@ -80,6 +80,7 @@ class OneShotAllreduce:
         runtime.memsetAsync(self._slabs.mine, 0, _PAGE, self._stream.stream.ptr)
         yield self._stream.done()
         reason = yield from self._slabs.meet()
+        yield self._stream.done()  # what the caller has queued may take longer than the deadline
         is_ready = np.array([reason is None], np.int64)
         yield from self._host.allreduce(is_ready, is_ready, "min")
         if not is_ready[0]:
@@ -151,6 +152,7 @@ class OneShotAllreduce:
             mine, total = self._numbers()
         except Exception as error:  # noqa: BLE001 - whatever it is, the others must not wait
             reason = f"its kernel cannot be launched: {type(error).__name__}: {error}"
+        yield self._stream.done()  # what the caller has queued may take longer than the deadline
         is_ready = np.array([reason is None], np.int64)
         yield from self._host.allreduce(is_ready, is_ready, "min")
         if not is_ready[0]:
