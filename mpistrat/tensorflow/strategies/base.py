@@ -57,7 +57,7 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
         if communicator.size > 1:
             # Before TensorFlow is asked for its devices, which starts it.
             thread_pools.share_cores(communicator)
-            bound = gpu_binding.bind_gpus(communicator) if devices is None else None
+            bound = gpu_binding.bind_gpus(communicator, devices)
             gpu_binding.let_memory_grow()
         else:
             bound = None

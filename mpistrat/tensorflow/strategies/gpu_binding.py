@@ -6,6 +6,7 @@ them, on every rank, when it starts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ class _Shown:
     count
         How many there are.
     is_chosen
-        Whether the program has chosen among them.
+        Whether the program has chosen among them, or named devices.
     """
 
     seen: SeenGpus
@@ -42,8 +43,17 @@ class _Shown:
     is_chosen: bool
 
 
-def bind_gpus(communicator: Communicator) -> list[str] | None:
+def bind_gpus(
+    communicator: Communicator, devices: Sequence[str] | None = None
+) -> list[str] | None:
     """Hide the GPUs of other ranks from TensorFlow; see `bound_gpus`. **Collective.**
+
+    Parameters
+    ----------
+    communicator
+        Over the ranks of the strategy.
+    devices
+        What the program has named on this rank; where one rank has named some, nothing is hidden.
 
     Returns
     -------
@@ -55,7 +65,7 @@ def bind_gpus(communicator: Communicator) -> list[str] | None:
     ClusterError
         On all ranks: they do not see the GPUs of their nodes alike.
     """
-    everyone = communicator.allgather_object(_shown())
+    everyone = communicator.allgather_object(_shown(devices is not None))
     if any(one.is_chosen for one in everyone) or not any(one.count for one in everyone):
         return None
     if any(len(one.seen.buses) != one.count for one in everyone):
@@ -72,10 +82,10 @@ def bind_gpus(communicator: Communicator) -> list[str] | None:
     return _show_only(mine)
 
 
-def _shown() -> _Shown:
+def _shown(is_named: bool) -> _Shown:
     gpus = tf.config.list_physical_devices("GPU")
     buses = on_device.visible_buses() if gpus else ()
-    is_chosen = tf.config.get_visible_devices("GPU") != gpus
+    is_chosen = is_named or tf.config.get_visible_devices("GPU") != gpus
     return _Shown(SeenGpus(host_name(), buses), len(gpus), is_chosen)
 
 

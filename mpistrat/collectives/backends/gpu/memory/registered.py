@@ -21,7 +21,7 @@ from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["NOWHERE", "Place", "Regions"]
 
-_TEXT_BYTES = 512  # of a list of regions; the rest follows with the next one
+_LENGTH_BYTES = 20  # of a number in decimals
 
 
 class Place(NamedTuple):
@@ -91,10 +91,11 @@ class Regions:
 
     def _forget(self) -> Steps:
         """Free the regions that no rank uses any more. **Collective.**"""
-        mine = ",".join(map(str, sorted(self._unused)))
-        if len(mine) > _TEXT_BYTES:
-            mine = mine[:_TEXT_BYTES].rpartition(",")[0]  # the last number may have been cut
-        rows = yield from exchange_bytes(self._host, mine.encode(), _TEXT_BYTES)
+        mine = ",".join(map(str, sorted(self._unused))).encode()
+        lengths = yield from exchange_bytes(self._host, str(len(mine)).encode(), _LENGTH_BYTES)
+        if not all(map(int, lengths)):  # some rank uses all of them
+            return
+        rows = yield from exchange_bytes(self._host, mine, max(map(int, lengths)))
         sets = [{int(one) for one in row.decode().split(",") if one} for row in rows]
         gone = sorted(set.intersection(*sets))
         if not gone:
