@@ -13,7 +13,7 @@ from mpistrat.errors import BackendUnavailableError
 
 _MOST_ONE_SHOT = 8  # ranks
 
-__all__ = ["choose", "why_no_one_shot"]
+__all__ = ["choose", "lacking_nccl", "why_no_one_shot"]
 
 
 def choose(facts: Sequence[Facts]) -> list[str]:
@@ -42,6 +42,14 @@ def choose(facts: Sequence[Facts]) -> list[str]:
     if obstacles[wanted] is not None:
         raise BackendUnavailableError(f"MPISTRAT_GPU_CARRIER={wanted}: {obstacles[wanted]}")
     return [wanted]
+
+
+def lacking_nccl(facts: Sequence[Facts]) -> str | None:
+    """Return what keeps NCCL from ranks that have a GPU each, where that can be mended."""
+    gpus = {(one.host, one.bus) for one in facts}
+    if facts[0].carrier != "auto" or not 1 < len(facts) == len(gpus):
+        return None
+    return _why_no_nccl(facts, len(gpus))
 
 
 def why_no_one_shot(facts: Sequence[Facts]) -> str | None:
@@ -76,7 +84,10 @@ def _why_no_nccl(facts: Sequence[Facts], gpus: int) -> str | None:
     versions = sorted({one.nccl for one in facts})
     if versions[0] == 0:
         ranks = [rank for rank, one in enumerate(facts) if not one.nccl]
-        return f"ranks {ranks} have a CuPy without NCCL; install mpistrat[cuda] or mpistrat[rocm]"
+        return (
+            f"CuPy finds no NCCL on ranks {ranks}; install it (nvidia-nccl-cu13, or the site's"
+            " module), or RCCL, which comes with ROCm"
+        )
     if len(versions) > 1:
         return f"the ranks have NCCL of versions {versions}; install the same one everywhere"
     if gpus < len(facts):

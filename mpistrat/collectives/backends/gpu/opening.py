@@ -11,7 +11,7 @@ from mpistrat.collectives.backends.gpu.carriers.nccl import Nccl
 from mpistrat.collectives.backends.gpu.carriers.one_shot import OneShotAllreduce
 from mpistrat.collectives.backends.gpu.carriers.peer_memory import PeerMemory
 from mpistrat.collectives.backends.gpu.carriers.staged import Staged
-from mpistrat.collectives.backends.gpu.choice import choose, why_no_one_shot
+from mpistrat.collectives.backends.gpu.choice import choose, lacking_nccl, why_no_one_shot
 from mpistrat.collectives.backends.gpu.facts import Facts, exchange, facts
 from mpistrat.collectives.backends.gpu.memory.registered import Regions
 from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
@@ -61,6 +61,9 @@ class Opening:
         """
         self._everyone = yield from exchange(self._host, facts(self._device))
         names = choose(self._everyone)
+        lacking = lacking_nccl(self._everyone)
+        if lacking is not None:
+            warn_once(_LOG, "no gpu nccl", f"arrays on GPUs are not carried by 'nccl': {lacking}")
         self._tuning = yield from agreed(self._host, self._everyone)
         tried = []
         for name in names:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpistrat.collectives.backends.gpu.choice import choose, why_no_one_shot
+from mpistrat.collectives.backends.gpu.choice import choose, lacking_nccl, why_no_one_shot
 from mpistrat.collectives.backends.gpu.facts import Facts
 from mpistrat.errors import BackendUnavailableError
 
@@ -50,7 +50,7 @@ def test_best_first(facts, names):
     ("facts", "words"),
     [
         (ranks(SHARED, "nccl"), "2 ranks have 1 GPUs, and NCCL needs one a rank"),
-        (ranks(OWN, "nccl", nccl=(0, 1)), r"ranks \[0\] have a CuPy without NCCL"),
+        (ranks(OWN, "nccl", nccl=(0, 1)), r"no NCCL on ranks \[0\]; install"),
         (ranks(OWN, "nccl", nccl=(1, 2)), r"NCCL of versions \[1, 2\]"),
         (ranks(NODES, "peer_memory"), "on several nodes"),
         (ranks([("a", "1")] * 17, "peer_memory"), "17 ranks, and a kernel reduces at most 16"),
@@ -83,3 +83,19 @@ def on_gpus(count):
 def test_kernels_wait_for_each_other_only_where_each_has_a_gpu(facts, words):
     why = why_no_one_shot(facts)
     assert why is None if words is None else words in why
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        (ranks(OWN), None),
+        (ranks(SHARED, nccl=(0,)), None),  # it is of no use there
+        (ranks([("a", "1")], nccl=(0,)), None),
+        (ranks(OWN, "staged", nccl=(0,)), None),  # as asked for
+        (ranks(OWN, nccl=(0, 23000)), "no NCCL on ranks [0]; install it (nvidia-nccl-cu13"),
+        (ranks(NODES, nccl=(23000, 23100)), "versions [23000, 23100]"),
+    ],
+)
+def test_users_are_told_of_an_nccl_that_is_missing(facts, text):
+    found = lacking_nccl(facts)
+    assert found is None if text is None else text in found
