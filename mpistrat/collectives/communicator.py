@@ -10,7 +10,6 @@ from mpistrat import config
 from mpistrat.cluster import process_end
 from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import operations, shutdown
-from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.registry import open_backend
 from mpistrat.collectives.checking import fingerprint, settings_check
@@ -283,9 +282,6 @@ class Communicator(CollectiveMethods):
         For callers that find bad arguments before they call a collective. **Collective.** Where
         a GPU has not enough memory, all ranks raise `BackendUnavailableError`.
         """
-        problem = on_device.memory_problem(error)
-        if problem is not None:
-            self._engine.start(self._gate.lack_memory(problem)).wait()
         self._engine.start(self._gate.refuse(error)).wait()
         raise error
 

@@ -1,4 +1,4 @@
-"""What the figures have to be on an H100 or H200, and whether they are."""
+"""Bars that the figures have to reach on an H100 or H200, and the check of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of the kernels' table compares: a kernel of mpistrat, a user's own code, a copy."""
+"""The sides of a row of the kernels' table: a kernel of mpistrat, a user's code, a copy."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives.arrays.conversion import new_like
+from mpistrat.collectives.arrays.on_device import memory_problem
 from mpistrat.collectives.backends.base import (
     Backend,
     Header,
@@ -259,8 +260,12 @@ class Gate:
         """Take this rank's part in a call whose arguments it refuses, then raise `error`.
 
         The peers are not left waiting: they see `MismatchError` with this rank's reason, unless
-        every rank refused, in which case each raises its own error.
+        every rank refused, in which case each raises its own error. Where a GPU has not enough
+        memory, all ranks raise as of :meth:`lack_memory`.
         """
+        problem = memory_problem(error)
+        if problem is not None:
+            yield from self.lack_memory(problem)
         what = f"a call that it refused: {type(error).__name__}: {error}"
         try:
             yield from self._finish(self._crossing(self._show(what, _REFUSED)))

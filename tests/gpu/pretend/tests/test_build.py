@@ -1,4 +1,4 @@
-"""How the libraries are built, and how commands find them."""
+"""The build of the libraries, and the environment in which commands find them."""
 
 import os
 import subprocess

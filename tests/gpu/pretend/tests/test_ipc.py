@@ -1,4 +1,4 @@
-"""What processes on pretended GPUs share (runtime_programs/sharing.py)."""
+"""Memory and events that processes on pretended GPUs share (runtime_programs/sharing.py)."""
 
 import select
 

@@ -1,4 +1,4 @@
-"""What is not implemented: the lists in the README files are those of the functions that abort."""
+"""The README files list the very functions that abort, as they are not implemented."""
 
 import re
 import signal

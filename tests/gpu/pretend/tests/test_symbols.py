@@ -1,4 +1,4 @@
-"""Whether our libraries have what an installed CuPy asks for, and how that is found out."""
+"""The check that our libraries have all that an installed CuPy asks for."""
 
 import subprocess
 import sys

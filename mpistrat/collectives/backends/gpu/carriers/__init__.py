@@ -1,1 +1,1 @@
-"""What carries arrays between the GPUs of ranks: NCCL, mapped memory, the host's memory."""
+"""Carriers of arrays between GPUs: NCCL, mapped memory, the host's memory."""

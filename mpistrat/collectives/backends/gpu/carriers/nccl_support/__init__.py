@@ -1,1 +1,1 @@
-"""What the carrier by NCCL is made of: communicators, requests, reductions."""
+"""Parts of the carrier by NCCL: communicators, requests, reductions."""
