@@ -11,10 +11,11 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("typer")
 
 
+@pytest.mark.deadline(140)  # the first user compiles the native operations
 def test_steps_with_and_without_comparison(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
     quick = ["--network", "mlp", "--rounds", "1", "--steps", "5", "--json", str(file)]
-    result = run_job(["-m", "mpistrat.bench", "steps", *quick], 2, timeout_s=60).check()
+    result = run_job(["-m", "mpistrat.bench", "steps", *quick], 2, timeout_s=120).check()
     assert "mlp, 2 ranks, data compared" in result.ranks[0].stdout
     (record,) = (json.loads(line) for line in file.read_text().splitlines())
     assert (record["case"], record["network"], record["ranks"]) == ("steps", "mlp", 2)
