@@ -1,4 +1,4 @@
-"""Which GPUs the replicas of a strategy are on, and what is wrong with others."""
+"""Replicas of strategies are on the GPUs bound to their rank; other devices are refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whether ranks combine tensors on their GPUs is agreed when the strategy is made."""
+"""Ranks agree when a strategy is made: all combine tensors on GPUs, or none does."""
 
 import sys
 from contextlib import contextmanager

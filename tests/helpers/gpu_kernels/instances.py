@@ -1,4 +1,4 @@
-"""Which kernels the checks ask for: the families' files, and the parameters of their templates."""
+"""Instances of kernels that the checks compile: files, and their templates' parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the case ``gpu`` prints and writes of given times: ratios, shares, bars."""
+"""The case ``gpu`` prints and writes ratios, shares and bars of given times."""
 
 import json
 from pathlib import Path

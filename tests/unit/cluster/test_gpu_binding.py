@@ -1,4 +1,4 @@
-"""Which GPUs of its node each rank uses."""
+"""A node's GPUs are dealt out to its ranks, or taken as the launcher dealt them out."""
 
 import pytest
 

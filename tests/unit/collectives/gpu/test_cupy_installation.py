@@ -1,4 +1,4 @@
-"""What is said where CuPy or a driver lacks, or several builds of CuPy are installed."""
+"""One line says what to install without CuPy or a driver, or with several builds."""
 
 import logging
 from types import SimpleNamespace

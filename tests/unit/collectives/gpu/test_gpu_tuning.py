@@ -1,4 +1,4 @@
-"""What a table of tunings may say for GPUs, and what holds without one."""
+"""A table of tunings for GPUs is checked; built-in sizes hold without one."""
 
 import pytest
 
