@@ -1,0 +1,1 @@
+"""A real Slurm of four nodes on this machine, for tests."""
