@@ -16,6 +16,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError
 
+_SOURCES = ["kernels/tf/*.[ch]*", "kernels/cuda/*.cu*"]  # what a wheel has in mpistrat/ too
+_SOURCES += [f"slurm/**/*.{ending}" for ending in ("toml", "j2", "md")]
 # Without contraction every instruction set gives the same bits (kernels/include/mpistrat/simd.h).
 _COMPILE = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-strict-aliasing"]
 
@@ -74,14 +76,13 @@ def _num_compilers() -> int:
 
 
 class _WithSources(build_py):
-    """Put kernels/{tf,cuda}/ into a wheel, in mpistrat/kernels/; a checkout has them in place."""
+    """Put kernels/{tf,cuda}/ and slurm/ into a wheel's mpistrat/; a checkout has them in place."""
 
     def run(self) -> None:
         super().run()
         if self.editable_mode:
             return
-        folder = Path("kernels")
-        for source in sorted([*folder.glob("tf/*.[ch]*"), *folder.glob("cuda/*.cu*")]):
+        for source in sorted(path for pattern in _SOURCES for path in Path().glob(pattern)):
             target = Path(self.build_lib, "mpistrat", source)
             self.mkpath(str(target.parent))
             self.copy_file(str(source), str(target))

@@ -1,0 +1,1 @@
+"""Sites as data: read files that describe supercomputers, render job scripts and submit them."""
