@@ -25,6 +25,7 @@ _Values = Sequence[tuple[str, Sourced[Any]]]
 _OPTIONS = re.compile(r"batch\.(lines|gpu)|signal\.(requeue_)?flag|(launcher|binding)\..*flags")
 _PLACEHOLDERS = {
     "batch.lines": {"account", "partition", "nodes", "walltime"},
+    "batch.gpu_flag": {"gpus"},
     "launcher.flags": {"nodes", "tasks", "tasks_per_node", "cpus_per_task"},
 }
 _CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
@@ -86,7 +87,7 @@ def check_placeholders(values: _Values) -> None:
         if not isinstance(value.value, str):
             continue
         known = _PLACEHOLDERS.get(key.partition("[")[0], set())
-        for name in re.findall(r"(?<!\$)\{(.*?)\}", value.value):
+        for name in re.findall(r"(?<!\$)\{(.*?)\}", value.value):  # ${NAME} is the shell's
             if name not in known:
                 expected = ", ".join(f"{{{name}}}" for name in sorted(known)) or "no placeholder"
                 raise ValueError(f"{key} = {value.value!r}: {{{name}}}; expected {expected} here")

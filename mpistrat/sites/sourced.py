@@ -27,6 +27,7 @@ __all__ = [
     "Sourced",
     "Table",
     "Time",
+    "Variable",
 ]
 
 T = TypeVar("T")
@@ -114,5 +115,11 @@ class Sourced(Table, Generic[T]):
     reason: Line | None = None
 
 
-Environment = Annotated[dict[Name, Sourced[QuotedText]], Field(default_factory=dict)]
+class Variable(Sourced[QuotedText]):
+    """Value of an environment variable; jobs of fewer than `min_nodes` nodes do without it."""
+
+    min_nodes: int | None = None
+
+
+Environment = Annotated[dict[Name, Variable], Field(default_factory=dict)]
 """Variables by name; none where the table is left out."""

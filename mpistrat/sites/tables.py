@@ -61,7 +61,8 @@ class Tasks(Table):
 class Batch(Table):
     """Directives of the scheduler, without ``#SBATCH`` or ``#PBS`` before them.
 
-    ``lines`` may hold {account}, {partition}, {nodes} and {walltime}. For Slurm they are what
+    ``gpu_flag`` asks for all GPUs of the nodes; it may hold {gpus}, the number of a job. None
+    where nodes come with their GPUs. ``lines`` may hold {account}, {partition}, {nodes} and {walltime}. For Slurm they are what
     comes besides --nodes, --ntasks-per-node, --cpus-per-task, --time, --account and --partition;
     for PBS Pro they are all directives. ``required`` and ``forbidden`` name options, without
     values; ``required`` are those whose value the user has to give.
@@ -95,12 +96,14 @@ class Binding(Table):
 
     In ``full_view`` each rank sees all GPUs and takes its own; in ``isolated`` the launcher shows
     each rank one. ``mode`` is the site's usual one; each mode has the flags that the launcher
-    needs for it. The maps are for full nodes.
+    needs for it. ``full_node_flags`` and the two maps are for nodes with ``tasks.per_node`` ranks
+    that no other job shares.
     """
 
     mode: Sourced[Literal["full_view", "isolated"]] | None = None
     full_view_flags: tuple[Sourced[ShellWords], ...] = ()
     isolated_flags: tuple[Sourced[ShellWords], ...] = ()
+    full_node_flags: tuple[Sourced[ShellWords], ...] = ()
     gpu_of_local_rank: Sourced[tuple[int, ...]] | None = None
     cpus_of_local_rank: Sourced[tuple[str, ...]] | None = None  # lists such as "0-6,64-70"
     visible_variable: (
@@ -131,12 +134,12 @@ class Network(Table):
 
 
 class NodeLocal(Sourced[QuotedText]):
-    """A folder that each node has for itself; ``needs`` is the directive without which it is not.
+    """A folder that each node has for itself; it is there if the directive ``needs`` is given.
 
-    ``ram`` counts against the job's memory.
+    What is in ``ram`` counts against the job's memory; ``kind`` is None if no source tells.
     """
 
-    kind: Literal["disk", "ram"]
+    kind: Literal["disk", "ram"] | None = None
     needs: Directive | None = None
     size_gb: int | None = None
 
@@ -190,7 +193,7 @@ class Signal(Table):
 
 
 class Nominal(Table):
-    """What two nodes are to reach: 8 B from one to the other, bus bandwidth of 64 MiB summed."""
+    """What two full nodes reach in an all-reduce: time of 8 B, bus bandwidth of 64 MiB."""
 
     latency_us: Sourced[float] | None = None
     bandwidth_gb_s: Sourced[float] | None = None
