@@ -61,11 +61,13 @@ class Tasks(Table):
 class Batch(Table):
     """Directives of the scheduler, without ``#SBATCH`` or ``#PBS`` before them.
 
-    ``gpu_flag`` asks for all GPUs of the nodes; it may hold {gpus}, the number of a job. None
-    where nodes come with their GPUs. ``lines`` may hold {account}, {partition}, {nodes} and {walltime}. For Slurm they are what
-    comes besides --nodes, --ntasks-per-node, --cpus-per-task, --time, --account and --partition;
-    for PBS Pro they are all directives. ``required`` and ``forbidden`` name options, without
-    values; ``required`` are those whose value the user has to give.
+    ``lines`` may hold {account}, {partition}, {nodes} and {walltime}; for Slurm they are what
+    comes besides --nodes, --ntasks-per-node, --cpus-per-task, --time, --account and --partition,
+    for PBS Pro they are all directives. ``gpu_flag`` asks for all GPUs of the nodes; it may hold
+    {gpus}, the number of the job's GPUs, and is None where nodes come with their GPUs.
+    ``required`` and ``forbidden`` name options, without values: those without which the site
+    refuses a job, whether they are among ``lines`` or the user has to give them, and those with
+    which it does.
     """
 
     lines: tuple[Sourced[Directive], ...] = ()
