@@ -19,6 +19,7 @@ from typing import NamedTuple
 FOLDER = Path(__file__).parent
 COMPILER = os.environ.get("CXX", "g++")
 TIMEOUT_S = 300
+PROGRAM = "pretend-device"  # of a device; all other parts are libraries
 KEPT, KEPT_S = 4, 24 * 3600  # builds of other sources, and the time since they were used
 FLAGS = ["-std=c++20", "-O1", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror"]
 
@@ -54,7 +55,7 @@ PARTS = {
     "libroctracer64.so.4": Part(("tracing/*.cc",), "tracing/roctracer.map"),
     # CuPy's modules need this one by name, and use nothing of it.
     "librocfft.so.0": Part(()),
-    "pretend-device": Part(("device/*.cc", "threads/**/*.cc")),
+    PROGRAM: Part(("device/*.cc", "threads/**/*.cc")),
 }
 
 
@@ -127,39 +128,28 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def _build_all(parts: dict[str, Part], folder: Path, flags: Sequence[str]) -> None:
-    patterns = {pattern for part in parts.values() for pattern in part.sources}
-    sources = {file for pattern in patterns for file in _of(pattern)}
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        list(pool.map(lambda source: _compile(source, folder, flags), sorted(sources)))
+        list(pool.map(lambda name: _compile(name, parts[name], folder, flags), parts))
     for name, part in parts.items():
         _link(name, part, folder)
-    for one in folder.glob("*.o"):
+    for one in [*folder.glob("*.o"), *folder.glob("*.cc")]:
         one.unlink()
 
 
-def _of(pattern: str) -> list[Path]:
-    return sorted(FOLDER.glob(pattern))
-
-
-def _object(source: Path, folder: Path) -> str:
-    return str(folder / f"{'_'.join(source.relative_to(FOLDER).with_suffix('').parts)}.o")
-
-
-def _compile(source: Path, folder: Path, flags: Sequence[str]) -> None:
+def _compile(name: str, part: Part, folder: Path, flags: Sequence[str]) -> None:
+    """Compile all sources of a part as one: most of their time goes into the same headers."""
+    unit = folder / f"{name}.cc"
+    sources = [file for pattern in part.sources for file in sorted(FOLDER.glob(pattern))]
+    unit.write_text("".join(f'#include "{source}"\n' for source in sources))
     # A program's symbols are for the kernels that it loads; a library's script names what it has.
-    hidden = (
-        []
-        if source.relative_to(FOLDER).parts[0] in ("device", "threads")
-        else ["-fvisibility=hidden"]
-    )
+    hidden = [] if name == PROGRAM else ["-fvisibility=hidden"]
     where = [f"-I{FOLDER}", f'-DPRETEND_SOURCES="{FOLDER}"']
-    target = ["-c", str(source), "-o", _object(source, folder)]
+    target = ["-c", str(unit), "-o", str(folder / f"{name}.o")]
     _run([COMPILER, *FLAGS, *flags, *hidden, *where, *target])
 
 
 def _link(name: str, part: Part, folder: Path) -> None:
-    objects = [_object(file, folder) for pattern in part.sources for file in _of(pattern)]
-    if name == "pretend-device":
+    if name == PROGRAM:
         kind = ["-rdynamic"]
     else:
         kind = ["-shared", f"-Wl,-soname,{name}", "-Wl,-z,defs"]
@@ -167,7 +157,7 @@ def _link(name: str, part: Part, folder: Path) -> None:
             kind.append(f"-Wl,--version-script={FOLDER / part.script}")
     libraries = [str(folder / part.needs), "-Wl,-rpath,$ORIGIN"] if part.needs else []
     last = ["-ldl", "-pthread", "-lrt"]
-    _run([COMPILER, *objects, *kind, *libraries, *last, "-o", str(folder / name)])
+    _run([COMPILER, str(folder / f"{name}.o"), *kind, *libraries, *last, "-o", str(folder / name)])
 
 
 def _run(command: list[str]) -> None:

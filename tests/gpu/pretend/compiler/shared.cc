@@ -25,7 +25,7 @@ std::string name_of(const std::string& text) {
 }
 
 // What cannot be locked in time is compiled by this process too: nobody waits for ever.
-void wait_for(int lock, int deadline_s) {
+void lock_within(int lock, int deadline_s) {
   const auto end = Clock::now() + std::chrono::seconds(deadline_s);
   while (flock(lock, LOCK_EX | LOCK_NB) != 0 && Clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -40,7 +40,7 @@ SharedObject::SharedObject(const std::string& text, int deadline_s) {
   fs::create_directories(folder);
   path_ = folder / name_of(text);
   lock_ = open((path_ + ".lock").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (lock_ >= 0) wait_for(lock_, deadline_s);
+  if (lock_ >= 0) lock_within(lock_, deadline_s);
 }
 
 SharedObject::~SharedObject() {

@@ -6,7 +6,7 @@
 namespace pretend {
 namespace {
 
-constexpr unsigned char kRubbish = 0xA5;
+constexpr unsigned char kOfAbsentLane = 0xA5;
 
 // The tag of the barrier that the running thread is at. Of two in turn, as for a block's barriers.
 char* tag_of(Mask mask) {
@@ -48,7 +48,7 @@ void exchange(Mask mask, const void* mine, void* theirs, int bytes, int from, Si
   sync_lanes(mask, site);
   const bool there = from >= 0 && from < kLanes && block->running().met >> from & 1;
   auto* result = static_cast<unsigned char*>(theirs);
-  for (int i = 0; i < bytes; ++i) result[i] = there ? wavefront.slots[from].bytes[i] : kRubbish;
+  for (int i = 0; i < bytes; ++i) result[i] = there ? wavefront.slots[from].bytes[i] : kOfAbsentLane;
   sync_lanes(mask, site);  // nobody gives its next value while others still read
 }
 

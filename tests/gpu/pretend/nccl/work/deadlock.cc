@@ -7,10 +7,10 @@
 namespace pretend {
 namespace {
 
-constexpr int64_t kLookEveryMs = 20;
+constexpr int64_t kLookAtPeersEveryMs = 20;
 constexpr int64_t kLastsMs = 300;
 
-bool has_left(const Communicator& c, int peer) {
+bool has_finalized(const Communicator& c, int peer) {
   return c.segment.seat(peer).presence.load(std::memory_order_acquire) == Presence::kFinalized;
 }
 
@@ -22,9 +22,9 @@ DeadlockSearch::~DeadlockSearch() {
 
 bool DeadlockSearch::finds(const Waits& mine, bool is_host_call) {
   const int64_t now = now_ms();
-  if (next_look_ms_ == 0) next_look_ms_ = now + kLookEveryMs;  // most waits end before
+  if (next_look_ms_ == 0) next_look_ms_ = now + kLookAtPeersEveryMs;  // most waits end before
   if (now < next_look_ms_) return false;
-  next_look_ms_ = now + kLookEveryMs;
+  next_look_ms_ = now + kLookAtPeersEveryMs;
   is_host_call_ = is_host_call;
   if (mine != mine_) {
     mine_ = mine;
@@ -62,7 +62,7 @@ int DeadlockSearch::stuck_peer() const {
 bool DeadlockSearch::is_stuck(int peer) const {
   const uint64_t me = bit(c_.rank), it = bit(peer);
   if (!((mine_.meets | mine_.sends | mine_.receives) & it)) return false;
-  if (has_left(c_, peer)) return true;
+  if (has_finalized(c_, peer)) return true;
   if (is_host_call_) return false;  // its streams may wait for whom they like
   const Waits its = waits_of(peer);
   if (mine_.meets & it) return (its.sends | its.receives) & me;
@@ -73,7 +73,7 @@ bool DeadlockSearch::is_stuck(int peer) const {
 }
 
 std::string DeadlockSearch::describe(int rank, int other) const {
-  if (has_left(c_, rank)) return text("rank %d has finalized the communicator", rank);
+  if (has_finalized(c_, rank)) return text("rank %d has finalized the communicator", rank);
   const Waits waits = rank == c_.rank ? mine_ : waits_of(rank);
   const char* call = waits.meets                ? (is_host_call_ ? "ncclCommSplit" : "a collective")
                      : waits.sends & bit(other) ? "ncclSend"

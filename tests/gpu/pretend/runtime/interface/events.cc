@@ -48,13 +48,13 @@ struct Event {
   }
 };
 
-struct Handle {
+struct EventHandle {
   char magic[8];
   pid_t process;
   int file;
   ino_t inode;
 };
-constexpr char kMagic[8] = "p-event";
+constexpr char kEventMagic[8] = "p-event";
 
 std::mutex events_mutex;
 auto& events = *new std::map<const void*, std::shared_ptr<Event>>;
@@ -212,8 +212,8 @@ HIP_API hipError_t hipStreamWaitEvent(hipStream_t where, hipEvent_t handle, unsi
 HIP_API hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t* out, hipEvent_t handle) {
   const auto event = of(handle);
   if (!event || !event->shared || event->owner != getpid()) return remember(hipErrorInvalidHandle);
-  Handle found = {};
-  std::memcpy(found.magic, kMagic, sizeof kMagic);
+  EventHandle found = {};
+  std::memcpy(found.magic, kEventMagic, sizeof kEventMagic);
   found.process = getpid();
   found.file = event->file;
   struct stat status;
@@ -225,9 +225,9 @@ HIP_API hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t* out, hipEvent_t han
   return hipSuccess;
 }
 HIP_API hipError_t hipIpcOpenEventHandle(hipEvent_t* out, hipIpcEventHandle_t handle) {
-  Handle found;
+  EventHandle found;
   std::memcpy(&found, &handle, sizeof found);
-  if (std::memcmp(found.magic, kMagic, sizeof kMagic)) return remember(hipErrorInvalidValue);
+  if (std::memcmp(found.magic, kEventMagic, sizeof kEventMagic)) return remember(hipErrorInvalidValue);
   if (found.process == getpid()) return remember(hipErrorInvalidContext);
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", found.process, found.file);

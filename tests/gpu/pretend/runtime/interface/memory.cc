@@ -42,13 +42,13 @@ hipError_t give_back(void* address, bool is_imported) {
 
 // What goes through hipIpcMemHandle_t: where to find the file. Of the whole mapping: at which
 // allocation in it the pointer lies is lost, as on a GPU.
-struct Handle {
+struct MemoryHandle {
   char magic[8];
   pid_t process;
   int file, physical_device;
   uint64_t nbytes, inode;
 };
-constexpr char kMagic[8] = "p-memor";
+constexpr char kMemoryMagic[8] = "p-memor";
 
 int physical(int device) { return pretend::settings().devices[static_cast<size_t>(device)]; }
 
@@ -99,8 +99,8 @@ HIP_API hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t* out, void* pointer) {
   if (const hipError_t error = error_of(found->mapping->device)) return remember(error);
   struct stat status;
   if (fstat(found->mapping->file, &status)) return remember(hipErrorInvalidValue);
-  Handle handle = {};
-  std::memcpy(handle.magic, kMagic, sizeof kMagic);
+  MemoryHandle handle = {};
+  std::memcpy(handle.magic, kMemoryMagic, sizeof kMemoryMagic);
   handle.process = getpid();
   handle.file = found->mapping->file;
   handle.physical_device = physical(found->mapping->device);
@@ -112,9 +112,9 @@ HIP_API hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t* out, void* pointer) {
   return hipSuccess;
 }
 HIP_API hipError_t hipIpcOpenMemHandle(void** address, hipIpcMemHandle_t in, unsigned) {
-  Handle handle;
+  MemoryHandle handle;
   std::memcpy(&handle, &in, sizeof handle);
-  if (std::memcmp(handle.magic, kMagic, sizeof kMagic)) return remember(hipErrorInvalidValue);
+  if (std::memcmp(handle.magic, kMemoryMagic, sizeof kMemoryMagic)) return remember(hipErrorInvalidValue);
   if (handle.process == getpid()) return remember(hipErrorInvalidContext);
   const bool is_same = handle.physical_device == physical(pretend::current_device()) &&
                        !pretend::settings().is_separate;

@@ -36,15 +36,15 @@ struct Function {
 };
 
 // The image that the run-time compiler makes (compiler/): these bytes, a length, a shared object.
-constexpr char kMagic[] = "PRETEND:";
-constexpr size_t kMagicBytes = sizeof kMagic - 1;
+constexpr char kImageMagic[] = "PRETEND:";
+constexpr size_t kImageMagicBytes = sizeof kImageMagic - 1;
 
 int file_of(const void* image) {
   const char* const bytes = static_cast<const char*>(image);
-  if (std::memcmp(bytes, kMagic, kMagicBytes)) return -1;
+  if (std::memcmp(bytes, kImageMagic, kImageMagicBytes)) return -1;
   uint64_t length;
-  std::memcpy(&length, bytes + kMagicBytes, sizeof length);
-  const char* const content = bytes + kMagicBytes + sizeof length;
+  std::memcpy(&length, bytes + kImageMagicBytes, sizeof length);
+  const char* const content = bytes + kImageMagicBytes + sizeof length;
   const int file = memfd_create("pretend-kernels", MFD_CLOEXEC);
   for (uint64_t done = 0; file >= 0 && done < length;) {
     const ssize_t more = write(file, content + done, length - done);
