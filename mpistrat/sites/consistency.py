@@ -90,7 +90,9 @@ def check_placeholders(values: _Values) -> None:
         for name in re.findall(r"(?<!\$)\{(.*?)\}", value.value):  # ${NAME} is the shell's
             if name not in known:
                 expected = ", ".join(f"{{{name}}}" for name in sorted(known)) or "no placeholder"
-                raise ValueError(f"{key} = {value.value!r}: {{{name}}}; expected {expected} here")
+                raise ValueError(
+                    f"{key} = {value.value!r}: {{{name}}} is unknown here; expected {expected}"
+                )
 
 
 def check_maps(tasks: Tasks, node: Node, binding: Binding) -> None:

@@ -13,26 +13,36 @@ from mpistrat.sites.sourced import Sourced
 
 __all__ = ["described"]
 
+_OF_PYDANTIC = {
+    "Input should be ": "expected ",
+    "a valid tuple": "a list",
+    "a valid dictionary": "a table",
+    "a valid integer": "an integer",
+    "a valid ": "a ",
+}
 _EXAMPLE = '{ value = ..., source = "<key of [sources]>" }'
 
 
 def described(error: ValidationError) -> str:
     """Return the first mistake: the key, what it holds, what was expected, what to write."""
-    first = error.errors(include_url=False)[0]
+    # A key that is spelled wrong is both unknown and missing.
+    mistakes = error.errors(include_url=False)
+    first = next((each for each in mistakes if each["type"] == "extra_forbidden"), mistakes[0])
     loc, given, kind = first["loc"], first["input"], first["type"]
     key = _key(loc)
     if kind == "extra_forbidden":
         return f"{key}: unknown key; {_expected(_model_at(loc[:-1]), str(loc[-1]))}"
     if kind == "missing":
-        model = _model_at(loc[:-1])
-        hint = f"; write {_EXAMPLE}" if _is_sourced(model) else ""
+        hint = f"; write {_EXAMPLE}" if loc[-1] in Sourced.model_fields else "; add it"
         return f"{key}: missing{hint}"
-    if kind == "model_type" and _is_sourced(_model_at(loc)):
+    if kind == "model_type" and issubclass(_model_at(loc), Sourced):
         return f"{key} = {given!r}: a value without its source; write {_EXAMPLE}"
     message = str(first["ctx"]["error"]) if kind == "value_error" else first["msg"]
     if not loc:  # a rule between tables, which names its keys itself
         return message
-    return f"{key} = {_short(given)}: {message[:1].lower()}{message[1:]}"
+    for theirs, ours in _OF_PYDANTIC.items():
+        message = message.replace(theirs, ours)
+    return f"{key} = {_short(given)}: {message}"
 
 
 def _key(loc: Sequence[str | int]) -> str:
@@ -41,7 +51,7 @@ def _key(loc: Sequence[str | int]) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = repr(list(value) if isinstance(value, tuple) else value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -50,10 +60,6 @@ def _expected(model: type[BaseModel], name: str) -> str:
     close = get_close_matches(name, known, n=1)
     meant = f"did you mean {close[0]!r}? " if close else ""
     return f"{meant}expected one of {', '.join(known)}"
-
-
-def _is_sourced(model: type[BaseModel]) -> bool:
-    return issubclass(model, Sourced)
 
 
 def _model_at(loc: Sequence[str | int]) -> type[BaseModel]:

@@ -12,7 +12,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    StringConstraints,
 )
 
 __all__ = [
@@ -57,8 +56,23 @@ def _has_plain_words(text: str) -> str:
     return text
 
 
+def _matches(pattern: str, expected: str) -> AfterValidator:
+    """Return the check that all of a text matches a pattern."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"expected {expected}")
+        return text
+
+    return AfterValidator(check)
+
+
 def _date(value: object) -> object:
-    return None if value == "undated" else value
+    if value == "undated":
+        return None
+    if not isinstance(value, dt.date):
+        raise ValueError('expected a date without quotes, such as 2026-08-19, or "undated"')
+    return value
 
 
 Line = Annotated[str, AfterValidator(_is_line)]
@@ -69,11 +83,11 @@ QuotedText = Annotated[Line, AfterValidator(_expands_variables_only)]
 """Text for a place in double quotes: variables are expanded, commands are refused."""
 ShellWords = Annotated[QuotedText, AfterValidator(_has_plain_words)]
 """Words of a command line, without quotes: variables are expanded."""
-Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Key = Annotated[str, _matches("[a-z0-9][a-z0-9-]*", "small letters, digits and hyphens")]
 """Name of a site, which is its file's name, or of a source."""
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Name = Annotated[str, _matches("[A-Za-z_][A-Za-z0-9_]*", "the name of a variable")]
 """Name of an environment variable."""
-Time = Annotated[str, StringConstraints(pattern=r"^([0-9]+-)?[0-9]{1,3}:[0-5][0-9]:[0-5][0-9]$")]
+Time = Annotated[str, _matches(r"(\d+-)?\d{1,3}:[0-5]\d:[0-5]\d", "HH:MM:SS or D-HH:MM:SS")]
 """Duration as Slurm and PBS Pro spell it: ``HH:MM:SS``, or Slurm's ``2-00:00:00``."""
 
 
