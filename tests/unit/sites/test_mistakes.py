@@ -76,11 +76,11 @@ def test_the_sound_file_is_read(tmp_path):
             {"batch.line": []},
             "batch.line: unknown key; did you mean 'lines'? expected one of lines, ",
         ),
-        ({"lanucher": {}}, "lanucher: unknown key; did you mean 'launcher'? "),
+        ({"launchr": {}}, "launchr: unknown key; did you mean 'launcher'? "),
         ({"node.gpus.sourec": "x"}, "node.gpus.sourec: unknown key; did you mean 'source'? "),
         (
-            {"batch.lines": [{"valeu": "--exclusive", "source": "page"}]},
-            "batch.lines[0].valeu: unknown key; did you mean 'value'? ",
+            {"batch.lines": [{"values": "--exclusive", "source": "page"}]},
+            "batch.lines[0].values: unknown key; did you mean 'value'? ",
         ),
         (
             {"environment.NCCL_NET.note": "x"},
@@ -115,8 +115,8 @@ def test_the_sound_file_is_read(tmp_path):
             "launcher.flags[0] = '-u --mem 4G': '--mem 4G' ",
         ),
         (
-            {"batch.lines.0.value": "-A {acount}"},
-            "batch.lines[0] = '-A {acount}': {acount} is unknown here; expected {account}, {n",
+            {"batch.lines.0.value": "-A {acct}"},
+            "batch.lines[0] = '-A {acct}': {acct} is unknown here; expected {account}, {n",
         ),
         (
             {"environment.NCCL_NET.value": "{nodes}"},
