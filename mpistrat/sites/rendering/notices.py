@@ -1,0 +1,72 @@
+"""Word what a user should know of a script before it is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpistrat.sites.rendering import walltime
+from mpistrat.sites.rendering.launch import Mpi
+from mpistrat.sites.rendering.layout import Layout
+from mpistrat.sites.rendering.options import Options, Strategy
+from mpistrat.sites.schema import Site
+from mpistrat.sites.tables import Limit
+
+__all__ = ["notices_of"]
+
+
+def notices_of(site: Site, options: Options, layout: Layout, mpi: Mpi) -> tuple[str, ...]:
+    """Return what was chosen for the user, and what may be wrong, one line each."""
+    return (
+        *_of_mpi(site, options, mpi),
+        *_of_time(site, options, layout),
+        *_of_disk(site, options),
+    )
+
+
+def _of_mpi(site: Site, options: Options, mpi: Mpi) -> Iterator[str]:
+    if options.mpi is not None:
+        return
+    if mpi.launcher:
+        chosen = f"--mpi={mpi.type}" if mpi.type else mpi.launcher
+        stated = site.launcher.mpi
+        instead = f", where {site.name} states --mpi={stated.value}" if stated else ""
+        is_same = stated is not None and stated.value == mpi.type
+        yield f"{chosen}{'' if is_same else instead}: {mpi.reason}"
+    elif site.launcher.command.value == "srun" and not (
+        site.launcher.mpi or site.launcher.mpi_library
+    ):
+        reason = mpi.reason or "no MPI library was looked for"
+        yield f"no --mpi is in the script ({reason}): see `srun --mpi=list`, and give --mpi"
+
+
+def _of_time(site: Site, options: Options, layout: Layout) -> Iterator[str]:
+    if layout.duration_s is None:
+        yield "no --time: the job gets the scheduler's default"
+        return
+    is_told = options.strategy is not Strategy.SCALING and options.signal is None
+    if is_told and site.scheduler == "slurm" and walltime.lead_s(300, layout.duration_s) is None:
+        yield f"a job of {layout.duration_s} s is not told of its end: it is too short for that"
+    default = site.batch.default_partition
+    partition = options.partition or (default.value if default else None)
+    for limit in site.walltime.limits:
+        if limit.partition == partition and _concerns(limit, layout.nodes):
+            longest_s = walltime.seconds(limit.value)
+            if layout.duration_s > longest_s:
+                yield (
+                    f"--time {options.time}: {partition} takes jobs of at most {limit.value}"
+                    f" ({site.source_of(limit)})"
+                )
+
+
+def _concerns(limit: Limit, nodes: int) -> bool:
+    return (limit.min_nodes or 1) <= nodes <= (limit.max_nodes or nodes)
+
+
+def _of_disk(site: Site, options: Options) -> Iterator[str]:
+    local = site.storage.node_local
+    if options.stage_environment is None:
+        return
+    if local is None:
+        yield f"{site.name} states no disk of the nodes: the environment is staged to /tmp"
+    elif local.kind == "ram":
+        yield f"{local.value} is memory of the job: the environment takes some of it"

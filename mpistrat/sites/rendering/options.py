@@ -1,0 +1,103 @@
+"""The options of a job, as the command line has them and as templates are rendered from them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from mpistrat.errors import UsageError
+
+__all__ = ["Binding", "Options", "Strategy", "sizes_of"]
+
+
+class Strategy(str, Enum):
+    """The kinds of jobs; each has a template of its name in ``slurm/templates``."""
+
+    ONE_DEVICE = "one_device"
+    MIRRORED = "mirrored"
+    MULTI_WORKER = "multi_worker"
+    CENTRAL_STORAGE = "central_storage"
+    PARAMETER_SERVER = "parameter_server"
+    TPU_SLICES = "tpu_slices"
+    ARRAY = "array"
+    SCALING = "scaling"
+
+
+class Binding(str, Enum):
+    """How ranks find their GPU: among all of the node, or the launcher shows each its own."""
+
+    FULL_VIEW = "full_view"
+    ISOLATED = "isolated"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asks for; None where the site or a default decides.
+
+    Attributes
+    ----------
+    strategy
+        The kind of job.
+    program
+        The command to run, word by word.
+    ranks
+        ``"5"``: ranks of the whole job. For the scaling suite the ranks of its runs, ``"1,2,4"``.
+    gpus
+        GPUs that the job uses on each node.
+    directives
+        Directives of the scheduler besides, such as ``"--qos=debug"``.
+    array
+        Indices of an array of jobs, ``"0-7%4"``.
+    signal
+        ``"USR1@300"``, or ``"none"``.
+    stage_environment
+        Folder of a Python environment that each node gets a copy of.
+    """
+
+    strategy: Strategy
+    program: tuple[str, ...] = ()
+    nodes: int = 1
+    tasks_per_node: int | None = None
+    ranks: str | None = None
+    cpus_per_task: int | None = None
+    gpus: int | None = None
+    cpu_only: bool = False
+    time: str | None = None
+    account: str | None = None
+    partition: str | None = None
+    directives: tuple[str, ...] = ()
+    array: str | None = None
+    ps: int | None = None
+    name: str | None = None
+    signal: str | None = None
+    binding: Binding | None = None
+    mpi: str | None = None
+    container: str | None = None
+    stage_environment: str | None = None
+    fallback: bool = False
+
+    @property
+    def job_name(self) -> str:
+        """The job's name: the one that is given, else the program's."""
+        if self.name is not None:
+            return self.name
+        words = [word for word in self.program if word != "-m"]
+        named = (word for word in words if not re.fullmatch(r"(.*/)?python[0-9.]*|-.*", word))
+        word = next(named, self.strategy.value).rsplit("/", 1)[-1].removesuffix(".py")
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", word).strip("-.")[:40] or self.strategy.value
+
+
+def sizes_of(ranks: str) -> tuple[int, ...]:
+    """Return the numbers in the option ``--ranks``.
+
+    Raises
+    ------
+    UsageError
+        It is not a comma list of whole numbers from 1.
+    """
+    if not re.fullmatch(r"[1-9][0-9]{0,6}(,[1-9][0-9]{0,6})*", ranks):
+        raise UsageError(
+            f"--ranks {ranks!r}: expected a number such as 8, or a list such as 1,2,4"
+        )
+    return tuple(map(int, ranks.split(",")))
