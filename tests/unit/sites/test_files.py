@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,23 @@ def test_memory_that_is_called_tmp_is_told_from_disks():
     assert kinds["vista"].kind == "disk"
     assert kinds["frontier"].needs == "-C nvme"
     assert kinds["marenostrum5"].kind is None
+
+
+PATHS = [
+    (site.name, value.value)
+    for site in SITES.values()
+    for key, value in site.values()
+    if key.endswith("LD_LIBRARY_PATH")
+]
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"CRAY_LD_LIBRARY_PATH": "/c"}, {"LD_LIBRARY_PATH": "/l1:/l2"}]
+)
+@pytest.mark.parametrize(("site", "text"), PATHS, ids=[name for name, _ in PATHS])
+def test_search_paths_have_no_empty_entry(site, text, variables):
+    # Which would be the working directory, where libraries of anybody may be.
+    command = ["bash", "-uc", f'printf %s "{text}"']
+    paths = subprocess.check_output(command, env=variables, timeout=30, text=True)
+    assert paths == "" or "" not in paths.split(":")
+    assert all(path in paths for name, path in variables.items() if name in text)
