@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from mpistrat.doctor import start_mask  # noqa: F401 - first: numpy may change the CPU mask
+
+# isort: split
 from mpistrat.bench import __main__ as bench
 
 __all__ = ["main"]
@@ -11,6 +14,8 @@ def main() -> None:
     """Run the tool that the command line names; exit with 2 where its extra is missing."""
     benchmarks = bench.application("mpistrat", "cli")  # first: it says so if there is no typer
     from mpistrat.cli.tools import app
+    from mpistrat.doctor.command import doctor
 
     app.add_typer(benchmarks, name="bench")
+    app.command("doctor")(doctor)
     app(prog_name="mpistrat")

@@ -21,7 +21,7 @@ from mpistrat.cluster.launch import expected_rank, expected_size, local_size
 from mpistrat.errors import ClusterError
 from mpistrat.system import process_status
 
-__all__ = ["forget", "leave", "start"]
+__all__ = ["begun", "forget", "leave", "start"]
 
 # Read at import, since a fork, or the end of the launcher, changes them.
 _OWNER, _PARENT = os.getpid(), os.getppid()
@@ -64,6 +64,16 @@ def leave() -> str | None:
     if (here := local_size()) is not None and here[1] == len(states):
         forget()  # the last rank: no other will read it
     return None
+
+
+def begun() -> list[int] | None:
+    """Return the ranks of this node that have begun to start MPI; None if unknown. **Local.**"""
+    path = _path()
+    try:
+        with open(path or "", encoding="utf-8") as file:
+            return sorted({int(line.split()[0]) for line in file if line.strip()})
+    except (OSError, ValueError):
+        return None
 
 
 def forget() -> None:

@@ -1,0 +1,1 @@
+"""Checks of memory that is shared, temporary files, caches, and the environment's file system."""

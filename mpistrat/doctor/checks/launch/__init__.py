@@ -1,0 +1,1 @@
+"""Checks of the start: launcher, MPI library and Slurm fit together."""

@@ -1,0 +1,1 @@
+"""Checks of the network: interfaces, what NCCL uses, latency and bandwidth."""

@@ -1,0 +1,1 @@
+"""Checks that compare the ranks with each other: speed, software, variables, clocks."""

@@ -1,0 +1,170 @@
+"""The command ``mpistrat doctor``: its options, and where its report goes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from mpistrat.cluster.launch import expected_rank, was_launched
+from mpistrat.doctor import runner
+from mpistrat.doctor.checks import CHECKS
+from mpistrat.doctor.examination import Examination
+from mpistrat.doctor.here import Options
+from mpistrat.doctor.report.json_report import as_json
+from mpistrat.doctor.report.junit import as_junit
+from mpistrat.doctor.report.table import print_table
+from mpistrat.errors import UsageError
+from mpistrat.system.atomic_files import replace_whole
+
+if TYPE_CHECKING:
+    from mpistrat.sites.schema import Site
+
+__all__ = ["doctor"]
+
+_STANDARD_OUTPUT = "-"
+
+
+def doctor(  # noqa: PLR0913, PLR0917 - its arguments are the options
+    site: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare the machine with this site's file: a name of 'mpistrat slurm sites', or"
+            " a path. Default: the site whose host names fit.",
+            metavar="NAME",
+        ),
+    ] = None,
+    write_site: Annotated[
+        bool,
+        typer.Option(
+            "--write-site",
+            help="Write the site's file with the values of this machine into"
+            " ~/.config/mpistrat/sites, which goes before the one of mpistrat.",
+        ),
+    ] = False,
+    json: Annotated[
+        str | None,
+        typer.Option(help="Write JSON to a file; '-' prints it, and no table.", metavar="FILE"),
+    ] = None,
+    junit: Annotated[
+        str | None,
+        typer.Option(help="Write JUnit's XML to a file; '-' prints it.", metavar="FILE"),
+    ] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            help="Also import this module in a process of its own, and watch the CPU mask:"
+            " tensorflow, torch, ... May be repeated.",
+            metavar="MODULE",
+        ),
+    ] = None,
+    save_seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="Time of a checkpoint, to compare with the signal's lead."),
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option(min=5, help="Seconds after which the command gives up.")
+    ] = 60.0,
+) -> None:
+    """Check this job: launcher, MPI, CPUs, GPUs, network, files, limits, Slurm and the site.
+
+    Start it as the training is started: with srun, mpirun, or alone. Exit status: 0 if all is
+    well, 1 for warnings, 2 for failures, the same on all ranks.
+    """
+    launched = was_launched()
+    try:
+        choose = _choice(site, write_site)
+        files = _targets(json, junit)
+    except UsageError as error:
+        if (expected_rank() or ("", 0))[1] == 0:
+            print(f"mpistrat doctor: {error}", file=sys.stderr)
+        runner.leave(2, launched)
+    options = Options(tuple(imports or ()), save_seconds, deadline)
+    report = _reporter(files, site if write_site else None)
+    plan = runner.Plan(CHECKS, options, choose, report, _program())
+    runner.leave(runner.run(plan), launched)
+
+
+def _program() -> str:
+    """Return this command line, without its launcher."""
+    own = "mpistrat" if shutil.which("mpistrat") else f"{sys.executable} -m mpistrat"
+    return " ".join([own, shlex.join(sys.argv[1:])]).strip()
+
+
+def _choice(name: str | None, write_site: bool) -> Callable[[], Site | None]:
+    """Return what finds the site, on the rank that reports; a wrong name is found on all."""
+    if name is None:
+        if write_site:
+            raise UsageError("--write-site needs --site NAME: it corrects that site's file")
+        return _guessed
+    from mpistrat.sites.lookup import find
+
+    found = find(name)
+    return lambda: found
+
+
+def _guessed() -> Site | None:
+    from mpistrat.doctor.site.choice import guessed
+
+    return guessed()
+
+
+def _targets(json: str | None, junit: str | None) -> dict[Callable[[Examination], str], str]:
+    """Return the files to write, by what words them."""
+    targets: dict[Callable[[Examination], str], str] = {}
+    for words, file in ((as_json, json), (as_junit, junit)):
+        targets |= {words: file} if file else {}
+    if list(targets.values()).count(_STANDARD_OUTPUT) > 1:
+        raise UsageError("--json - and --junit - would both be printed; name a file for one")
+    for file in targets.values():
+        if file != _STANDARD_OUTPUT and not Path(file).absolute().parent.is_dir():
+            raise UsageError(f"cannot write {file}: there is no folder {Path(file).parent}")
+    return targets
+
+
+def _reporter(
+    files: dict[Callable[[Examination], str], str], corrected_site: str | None
+) -> Callable[[Examination], None]:
+    def report(examination: Examination) -> None:
+        if _STANDARD_OUTPUT not in files.values():
+            print_table(examination, _console())
+        for words, file in files.items():
+            if file == _STANDARD_OUTPUT:
+                print(words(examination), end="")
+            else:
+                replace_whole(Path(file), words(examination).encode())
+        if corrected_site is not None:
+            _write_site(corrected_site, examination)
+
+    return report
+
+
+def _console() -> Console:
+    """Return the terminal's console; a launcher's pipe has no width, so 80 columns are taken."""
+    return Console(
+        highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
+    )
+
+
+def _write_site(name: str, examination: Examination) -> None:
+    """Write the corrected file, and say where it is; on standard error, beside JSON."""
+    from mpistrat.doctor.site.local_file import measured_by, write_local
+    from mpistrat.sites.lookup import file_of
+
+    if not examination.corrections:
+        print(f"the file of {name} needs no correction here", file=sys.stderr)
+        return
+    job = examination.job
+    file = write_local(
+        file_of(name), examination.corrections, measured_by(job), examination.date.date()
+    )
+    keys = ", ".join(examination.corrections)
+    print(f"wrote {file}: {keys}", file=sys.stderr)

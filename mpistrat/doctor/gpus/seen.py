@@ -1,0 +1,73 @@
+"""`Seen`: the GPUs that a rank sees, and which of them are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mpistrat.cluster.gpu_binding import SeenGpus, bound_gpus
+from mpistrat.doctor.gpus.driver import Gpu, installed, visible
+from mpistrat.doctor.here import Here
+from mpistrat.doctor.job.job import Job
+from mpistrat.doctor.not_here import NotHere
+from mpistrat.system import cores
+
+__all__ = ["Seen", "bound", "seen"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The GPUs that one rank sees.
+
+    Attributes
+    ----------
+    gpus
+        In the order of their indices.
+    installed
+        GPUs of the node, visible or not; 0 where it is not known.
+    cpus
+        The CPUs that the rank may run on.
+    order
+        MPISTRAT_GPU_ORDER.
+    """
+
+    gpus: tuple[Gpu, ...]
+    installed: int = 0
+    cpus: frozenset[int] = frozenset()
+    order: str = ""
+
+
+def seen(here: Here) -> Seen:
+    """Return the GPUs that this rank sees.
+
+    Raises
+    ------
+    NotHere
+        This machine has no driver of GPUs.
+    """
+    order = here.environment.get("MPISTRAT_GPU_ORDER", "")
+    return Seen(visible(), installed(), cores.usable(), order)
+
+
+def bound(facts: Mapping[int, Seen], job: Job) -> dict[int, tuple[Gpu, ...]]:
+    """Return the GPUs that the strategies give to each rank.
+
+    Raises
+    ------
+    NotHere
+        No rank sees any GPU.
+    ClusterError
+        The ranks of a node see some GPUs in common, but not all, or only some ranks see any.
+    """
+    if not any(one.gpus for one in facts.values()):
+        raise NotHere("no GPU")
+    ranks = sorted(facts)
+    everyone = [SeenGpus(job.hosts[r], tuple(_key(gpu) for gpu in facts[r].gpus)) for r in ranks]
+    return {
+        rank: tuple(facts[rank].gpus[i] for i in bound_gpus(everyone, index))
+        for index, rank in enumerate(ranks)
+    }
+
+
+def _key(gpu: Gpu) -> str:
+    return f"{gpu.bus} {gpu.uuid}".strip()

@@ -1,0 +1,1 @@
+"""The report: a table for people, JSON and JUnit for programs."""
