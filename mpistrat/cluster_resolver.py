@@ -1,4 +1,4 @@
-"""``tf.distribute.cluster_resolver``, with a resolver of MPI ranks."""
+"""``tf.distribute.cluster_resolver``, with resolvers of MPI ranks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 from mpistrat.cluster.resolvers.simple import SimpleClusterResolver
+from mpistrat.cluster.resolvers.slurm import SlurmClusterResolver
 from mpistrat.cluster.resolvers.tf_config import TFConfigClusterResolver
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "ClusterSpec",
     "MPIClusterResolver",
     "SimpleClusterResolver",
+    "SlurmClusterResolver",
     "TFConfigClusterResolver",
 ]

@@ -22,6 +22,8 @@ MPISTRAT_GPU_CARRIER     auto        what carries arrays between GPUs: nccl, pee
                                      (collectives/backends/gpu/choice.py)
 MPISTRAT_GPU_ONE_SHOT    auto        whether one kernel all-reduces short arrays where nccl carries
                                      the others: off, on, or auto: not on AMD's GPUs
+MPISTRAT_GPU_ORDER                   indices of the GPUs of a node by local rank, such as 3,2,1,0,
+                                     where all its ranks see all of them
 MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node (to test with)
 MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: which one it is
 ======================== =========== ==========================================================
@@ -90,6 +92,7 @@ AGREED = (
     "MPISTRAT_FUSION_BYTES",
     "MPISTRAT_GPU_CARRIER",
     "MPISTRAT_GPU_ONE_SHOT",
+    "MPISTRAT_GPU_ORDER",
     "MPISTRAT_NODE_SIZE",
     "MPISTRAT_TIMELINE",
 )
@@ -210,6 +213,18 @@ def gpu_one_shot() -> str:
             f"MPISTRAT_GPU_ONE_SHOT={value!r}: expected auto, on or off; unset it or fix it"
         )
     return value
+
+
+def gpu_order() -> tuple[int, ...]:
+    """Return the index of the GPU of each local rank in the full view of a node, or ()."""
+    text = os.environ.get("MPISTRAT_GPU_ORDER", "").strip()
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise UsageError(
+            f"MPISTRAT_GPU_ORDER={text!r}: expected indices of GPUs by local rank, such as"
+            " 3,2,1,0; unset it or fix it"
+        )
+    return tuple(map(int, parts))
 
 
 def node_size() -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mpistrat.cluster import gpu_order
 from mpistrat.cluster.devices import canonical
+from mpistrat.cluster.gpu_order import are_apart
 from mpistrat.errors import ClusterError
 
 __all__ = ["SeenGpus", "bound_devices", "bound_gpus", "idle_gpus"]
@@ -40,6 +42,9 @@ def bound_gpus(everyone: Sequence[SeenGpus], rank: int) -> tuple[int, ...]:
     to each; with fewer GPUs than ranks, neighbouring ranks share one. Where each rank sees GPUs
     of its own, the launcher has dealt them out, and a rank uses all that it sees.
 
+    ``MPISTRAT_GPU_ORDER`` changes how those that all see are dealt out: with an index for each
+    rank of the node it names that rank's GPU, with one for each GPU it is their order.
+
     Parameters
     ----------
     everyone
@@ -56,25 +61,18 @@ def bound_gpus(everyone: Sequence[SeenGpus], rank: int) -> tuple[int, ...]:
     ------
     ClusterError
         Some ranks see GPUs and others none, or ranks of a node see some GPUs in common but not
-        all. It is the same error for every `rank`.
+        all; or ``MPISTRAT_GPU_ORDER`` does not fit them. It is the same error for every `rank`.
     """
     _check(everyone)
+    gpu_order.check(everyone)
     mine = everyone[rank]
     mates = [other for other, one in enumerate(everyone) if one.host == mine.host]
-    if len(mates) == 1 or _are_apart([everyone[mate].buses for mate in mates]):
+    if not gpu_order.is_full_view([everyone[mate].buses for mate in mates]):
         return tuple(range(len(mine.buses)))
     # In the order of the node's first rank: each may see them in an order of its own.
     buses = everyone[mates[0]].buses
-    return tuple(mine.buses.index(bus) for bus in _dealt(buses, len(mates), mates.index(rank)))
-
-
-def _dealt(buses: tuple[str, ...], ranks: int, local_rank: int) -> tuple[str, ...]:
-    """Return the GPUs of one of the ranks that all see the same ones."""
-    count = len(buses)
-    if count < ranks:
-        return buses[local_rank * count // ranks :][:1]
-    each = count // ranks
-    return buses[local_rank * each : (local_rank + 1) * each]
+    given = gpu_order.dealt(buses, len(mates), mates.index(rank))
+    return tuple(mine.buses.index(bus) for bus in given)
 
 
 def bound_devices(everyone: Sequence[SeenGpus], rank: int, task: int) -> tuple[str, ...]:
@@ -114,15 +112,9 @@ def _check(everyone: Sequence[SeenGpus]) -> None:
     for host in dict.fromkeys(one.host for one in everyone):
         seen = {rank: one.buses for rank, one in enumerate(everyone) if one.host == host}
         kinds = {frozenset(buses) for buses in seen.values()}
-        if len(kinds) > 1 and not _are_apart(list(seen.values())):
+        if len(kinds) > 1 and not are_apart(list(seen.values())):
             shown = "; ".join(f"rank {rank}: {', '.join(seen[rank])}" for rank in list(seen)[:8])
             raise ClusterError(
                 f"the ranks of node {host} can see some GPUs in common, but not all: {shown};"
                 f" {_START_ALIKE}"
             )
-
-
-def _are_apart(sets: Sequence[tuple[str, ...]]) -> bool:
-    """Tell whether no GPU is seen by two ranks."""
-    every = [bus for buses in sets for bus in set(buses)]
-    return len(every) == len(set(every))

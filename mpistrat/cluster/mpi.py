@@ -9,6 +9,8 @@ from typing import Any
 from mpistrat import config
 from mpistrat.cluster import child_processes, ranks_without_mpi
 from mpistrat.cluster.launch import expected_size, was_launched
+from mpistrat.cluster.launch_advice import how_to_start
+from mpistrat.cluster.slurm import step
 from mpistrat.errors import ClusterError
 from mpistrat.system.log import get_logger, warn_once
 
@@ -19,6 +21,7 @@ __all__ = [
     "outlives_ranks",
     "was_launched",
     "world",
+    "world_rank",
 ]
 
 _FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # set by mpirun --with-ft ulfm for its ranks
@@ -36,9 +39,11 @@ def world() -> Any:
     ------
     ClusterError
         The launcher meant a job of several ranks, but MPI is missing or sees a smaller one, or a
-        rank has ended already; or this is a child process of a rank.
+        rank has ended already; its variables are incomplete; or this is a child process of a
+        rank.
     """
     if not was_launched() and not _is_started():
+        _check_step()
         _note_allocation()
         return None
     child_processes.check_no_child()
@@ -58,20 +63,40 @@ def world() -> Any:
         ) from error
     if is_first:
         ranks_without_mpi.forget()
-    _check_size(MPI.COMM_WORLD.size, expected)
+    _check_size(MPI, expected)
     child_processes.mark()
     return MPI.COMM_WORLD
+
+
+def world_rank() -> int | None:
+    """Return this process's rank in COMM_WORLD; None if MPI has not started. **Local.**"""
+    module = sys.modules.get("mpi4py.MPI")
+    has_started = module is not None and module.Is_initialized() and not module.Is_finalized()
+    return int(module.COMM_WORLD.rank) if module is not None and has_started else None
+
+
+def _check_step() -> None:
+    """Refuse a task of a larger Slurm step that does not know which one it is."""
+    missing, tasks = step.missing(), os.environ.get(step.SIZE_VARIABLES[0], "")
+    if missing and tasks != "1" and not config.allows_singleton():
+        raise ClusterError(
+            f"this is a task of a Slurm step ({tasks or 'an unknown number of'} tasks), but has"
+            f" {step.values(missing)}; start the program by srun, and let no script set or unset"
+            " its variables. To run alone on purpose, set MPISTRAT_ALLOW_SINGLETON=1"
+        )
 
 
 def _note_allocation() -> None:
     """Warn about a single process inside a Slurm allocation of several tasks."""
     tasks = os.environ.get("SLURM_NTASKS", "")
-    if tasks.isdigit() and int(tasks) > 1:
+    if tasks.isdecimal() and int(tasks) > 1:
         warn_once(
             get_logger(__name__),
             "alone in an allocation",
-            f"this Slurm allocation has {tasks} tasks, but this process was started alone and runs"
-            " as one rank; start it with srun or mpirun to use them all",
+            f"this Slurm allocation has {tasks} tasks, but this process was started alone, as by a"
+            " batch script, a notebook or an editor, and runs as one rank; start the program with"
+            f" `srun -n {tasks}` or mpirun to use them all; `mpistrat doctor` names the options"
+            " for this site",
         )
 
 
@@ -80,16 +105,16 @@ def _is_started() -> bool:
     return module is not None and module.Is_initialized() and module.COMM_WORLD.size > 1
 
 
-def _check_size(size: int, expected: tuple[str, int] | None) -> None:
+def _check_size(module: Any, expected: tuple[str, int] | None) -> None:
     """Refuse a world of one rank where the launcher announced more (singletons)."""
+    size = module.COMM_WORLD.size
     if expected is None or expected[1] <= size or config.allows_singleton():
         return
     raise ClusterError(
         f"the launcher announced {expected[1]} ranks ({expected[0]}), but MPI sees {size}: the"
         " ranks run apart from each other, because launcher and MPI library do not belong"
-        " together. Use the mpirun that came with the MPI library of this environment, or with"
-        " Slurm `srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI. To run alone on"
-        " purpose, set MPISTRAT_ALLOW_SINGLETON=1"
+        f" together; {how_to_start(expected[1], module)}. To run alone on purpose, set"
+        " MPISTRAT_ALLOW_SINGLETON=1"
     )
 
 

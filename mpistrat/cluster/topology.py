@@ -10,16 +10,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpistrat import config
+from mpistrat.cluster import launch_check
 
 __all__ = ["Topology", "host_name"]
 
 
 def host_name() -> str:
-    """Return the name of this machine (Slurm's name of the node where there is one).
+    """Return a name that ranks share if and only if they share a machine.
 
+    It is the host's name, or Slurm's name of the node. Where these are different, both are in it:
+    several nodes can be on one machine, and an mpirun can hand Slurm's name of one node to all.
     With ``MPISTRAT_NODE_SIZE`` ranks of one machine pretend to be on several.
     """
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    name = host = socket.gethostname()
+    node = os.environ.get("SLURMD_NODENAME")
+    if node:
+        name = node if host.partition(".")[0] == node.partition(".")[0] else f"{node}@{host}"
     module = sys.modules.get("mpi4py.MPI")
     ranks = config.node_size()
     if ranks and module is not None:
@@ -40,7 +46,8 @@ class Topology:
     local_rank, local_size
         Index among the ranks of the same machine, and their number.
     hostnames
-        Name of the machine of every rank, by rank.
+        Name of the machine of every rank, by rank: Slurm's where there is one, if these tell the
+        machines apart.
     devices
         Device strings that this rank can use, TensorFlow's spelling.
     """
@@ -56,7 +63,7 @@ class Topology:
 
     @classmethod
     def from_hosts(cls, rank: int, hosts: Sequence[str]) -> Topology:
-        """Build the view of `rank` from the machine of every rank. **Local.**"""
+        """Build the view of `rank` from `host_name` of every rank. **Local.**"""
         nodes = list(dict.fromkeys(hosts))
         mine = [r for r, host in enumerate(hosts) if host == hosts[rank]]
         return cls(
@@ -66,7 +73,7 @@ class Topology:
             num_nodes=len(nodes),
             local_rank=mine.index(rank),
             local_size=len(mine),
-            hostnames=tuple(hosts),
+            hostnames=_shortened(hosts),
             devices=(f"/job:worker/replica:0/task:{rank}/device:CPU:0",),
         )
 
@@ -77,10 +84,24 @@ class Topology:
         Notes
         -----
         **Collective** over `comm`, which is used for one exchange of host names.
+
+        Raises
+        ------
+        ClusterError
+            On all ranks: what the launcher told one of them does not fit MPI.
         """
         from mpistrat.cluster import mpi
 
         comm = mpi.world() if comm is None else comm
         if comm is None:
             return cls.from_hosts(0, [host_name()])
-        return cls.from_hosts(comm.rank, comm.allgather(host_name()))
+        told = launch_check.announced(mpi.world_rank())
+        hosts, everyone = zip(*comm.allgather((host_name(), told)), strict=True)
+        launch_check.check(hosts, everyone)
+        return cls.from_hosts(comm.rank, hosts)
+
+
+def _shortened(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Leave out the hosts' own names where Slurm's names of the nodes tell them apart."""
+    short = [host.partition("@")[0] for host in hosts]
+    return tuple(short if len(set(short)) == len(set(hosts)) else hosts)

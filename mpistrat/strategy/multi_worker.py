@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpistrat.cluster.resolvers.base import ClusterResolver
-from mpistrat.cluster.resolvers.mpi import default_resolver
+from mpistrat.cluster.resolvers.mpi import resolver_of
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy.base import Strategy
@@ -48,7 +48,7 @@ class MultiWorkerMirroredStrategy(Strategy):
         communicator = Communicator(comm, backend)
         with communicator.checking():
             _check_options(communication_options)
-        self._resolver = cluster_resolver or default_resolver(communicator.topology)
+        self._resolver = resolver_of(communicator.topology, cluster_resolver)
         placed = devices_of_ranks(communicator, devices)
         self._extended = StrategyExtended(
             self, communicator, placed, options=communication_options

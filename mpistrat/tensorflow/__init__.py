@@ -12,7 +12,12 @@ from typing import Any
 from mpistrat.tensorflow import quiet_start  # noqa: F401 - it imports TensorFlow
 
 # isort: split
-from mpistrat.tensorflow import coordinator, experimental, original_distribute
+from mpistrat.tensorflow import (
+    cluster_resolver,
+    coordinator,
+    experimental,
+    original_distribute,
+)
 from mpistrat.tensorflow.servers.server import Server
 from mpistrat.tensorflow.strategies.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.strategies.mirrored import MirroredStrategy
@@ -31,6 +36,7 @@ __all__ = [
     "Server",
     "TFBackedStrategy",
     "TPUStrategy",
+    "cluster_resolver",
     "coordinator",
     "experimental",
 ]

@@ -7,19 +7,32 @@ from typing import Any
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers.base import ClusterResolver, count_devices
+from mpistrat.cluster.resolvers.job_counts import JOBS, whole_number
 from mpistrat.cluster.resolvers.tf_config import TFConfigClusterResolver
 from mpistrat.cluster.topology import Topology
-from mpistrat.errors import ArgumentTypeError, ClusterError, UsageError
+from mpistrat.errors import ClusterError, UsageError
 from mpistrat.system.log import get_logger
 
-__all__ = ["MPIClusterResolver", "default_resolver"]
+__all__ = ["MPIClusterResolver", "resolver_of"]
 
 _LOG = get_logger(__name__)
 
 
-def default_resolver(topology: Topology) -> ClusterResolver:
-    """Return a strategy's default resolver: of the MPI ranks, or of TF_CONFIG without MPI."""
+def resolver_of(topology: Topology, given: ClusterResolver | None) -> ClusterResolver:
+    """Return a strategy's resolver: the given one, or by default one of the strategy's ranks.
+
+    In a process that no launcher started, TF_CONFIG is the default if it is set.
+
+    Raises
+    ------
+    ClusterError
+        On all ranks: the one that was given asks for other ranks.
+    """
     has_config = "TF_CONFIG" in os.environ
+    if given is not None:
+        if isinstance(given, MPIClusterResolver):
+            given.check(topology)
+        return given
     if topology.size == 1 and has_config:
         return TFConfigClusterResolver()
     if has_config:
@@ -67,8 +80,8 @@ class MPIClusterResolver(ClusterResolver):
         topology: Topology | None = None,
     ) -> None:
         super().__init__()
-        _check_number("num_ps", num_ps, "parameter servers")
-        _check_number("num_evaluators", num_evaluators, "evaluators")
+        whole_number("num_ps", num_ps)
+        whole_number("num_evaluators", num_evaluators)
         if num_evaluators and not num_ps:
             raise UsageError(
                 f"num_evaluators={num_evaluators} without num_ps; expected parameter servers, too:"
@@ -78,7 +91,7 @@ class MPIClusterResolver(ClusterResolver):
         self._num_ps, self._num_evaluators = num_ps, num_evaluators
         self._known: tuple[Topology, ClusterSpec] | None = None
         if topology is not None:
-            self._known = topology, _spec(topology.hostnames, num_ps, num_evaluators)
+            self._known = topology, self._spec_of(topology)
 
     @property
     def num_ps(self) -> int:
@@ -100,11 +113,21 @@ class MPIClusterResolver(ClusterResolver):
         """Return the topology: the ranks of each machine."""
         return self._resolve()[0]
 
+    def check(self, topology: Topology) -> None:
+        """Raise `ClusterError` if the ranks of a strategy are not those asked for. **Local.**
+
+        The ranks of any job fit this resolver; those that take numbers of tasks look at them.
+        """
+
     def _resolve(self) -> tuple[Topology, ClusterSpec]:
         if self._known is None:
             topology = Topology.of(self._comm)
-            self._known = topology, _spec(topology.hostnames, self._num_ps, self._num_evaluators)
+            self._known = topology, self._spec_of(topology)
         return self._known
+
+    def _spec_of(self, topology: Topology) -> ClusterSpec:
+        """Return the tasks of all ranks, in the order of `JOBS`, or raise `ClusterError`."""
+        return _spec(topology.hostnames, self._num_ps, self._num_evaluators)
 
     def cluster_spec(self) -> ClusterSpec:
         """Return the tasks of all ranks, with labels of host and rank for addresses."""
@@ -119,17 +142,15 @@ class MPIClusterResolver(ClusterResolver):
     def _role(self) -> tuple[str, int]:
         """Return this rank's job, and its index among the ranks of that job."""
         topology, spec = self._resolve()
-        rank = topology.rank
-        if not self._num_ps:
-            return "worker", rank
-        if rank == 0:
-            return "chief", 0
-        before = 1
-        for job in ("worker", "ps"):
-            if rank < before + spec.num_tasks(job):
-                return job, rank - before
-            before += spec.num_tasks(job)
-        return "evaluator", rank - before
+        index = topology.rank
+        for job in (job for job in JOBS if job in spec.jobs):
+            if index < spec.num_tasks(job):
+                return job, index
+            index -= spec.num_tasks(job)
+        raise ClusterError(
+            f"rank {topology.rank}/{topology.size} is none of the tasks {spec.as_dict()}; expected"
+            " a task for each rank"
+        )
 
     def master(
         self,
@@ -150,13 +171,6 @@ class MPIClusterResolver(ClusterResolver):
     ) -> dict[str, int]:
         """Return the number of devices of this rank by kind, assumed equal on all ranks."""
         return count_devices(self.topology.devices)
-
-
-def _check_number(name: str, value: Any, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(f"{name}={value!r}: expected a whole number")
-    if value < 0:
-        raise UsageError(f"{name}={value}: expected 0 or more {what}")
 
 
 def _spec(hostnames: tuple[str, ...], num_ps: int, num_evaluators: int) -> ClusterSpec:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpistrat import __version__, config
+from mpistrat.cluster import launch_check, mpi
+from mpistrat.cluster.launch_check import Announced
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.health import timeline
 from mpistrat.errors import ClusterError
@@ -33,6 +35,8 @@ class Facts:
         What makes its monotonic clock the time since 2025 (timeline.py).
     address
         Where its process answers those who miss it (stacks.py), or "".
+    announced
+        What its launcher told it.
     """
 
     host: str
@@ -40,6 +44,7 @@ class Facts:
     uid: int = 0
     clock: int = 0
     address: str = ""
+    announced: Announced = field(default_factory=Announced)
 
 
 def facts(address: str = "") -> Facts:
@@ -50,12 +55,18 @@ def facts(address: str = "") -> Facts:
         "numpy": np.__version__,
         **config.agreed_settings(),
     }
+    announced = launch_check.announced(mpi.world_rank())
     # From 2 on: 0 is no number yet, and 1 stands for creations (deadlock.py).
-    return Facts(host_name(), versions, secrets.randbits(62) + 2, timeline.clock(), address)
+    uid = secrets.randbits(62) + 2
+    return Facts(host_name(), versions, uid, timeline.clock(), address, announced)
 
 
 def check(everyone: Sequence[Facts]) -> None:
-    """Raise `ClusterError` on every rank if versions or settings differ, listing them."""
+    """Raise `ClusterError` on every rank if versions or settings differ, listing them.
+
+    It is raised, too, if launcher and MPI do not fit (`launch_check.check`).
+    """
+    launch_check.check([one.host for one in everyone], [one.announced for one in everyone])
     rows = []
     for name in sorted({name for one in everyone for name in one.versions}):
         values = [one.versions.get(name, "(unset)") for one in everyone]

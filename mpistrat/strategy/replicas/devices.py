@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mpistrat.cluster import gpu_order
 from mpistrat.cluster.devices import named_devices
 from mpistrat.cluster.gpu_binding import SeenGpus, bound_devices, idle_gpus
 from mpistrat.cluster.topology import host_name
@@ -91,6 +92,7 @@ def _names(everyone: Sequence[RankDevices], rank: int) -> tuple[str, ...]:
 def _warn(everyone: Sequence[RankDevices]) -> None:
     """Log GPUs that nobody uses, and GPUs that ranks were told to share while others are idle."""
     asking = [one.seen for one in everyone if one.names is None]
+    gpu_order.warn_unused(asking)
     for host, count in idle_gpus(asking).items():
         text = f"{count} GPUs of node {host} are left unused; start as many ranks as it has GPUs"
         warn_once(_LOG, f"idle {host}", text)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from mpistrat.cluster import gpu_order
 from mpistrat.cluster.gpu_binding import SeenGpus, bound_gpus
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
@@ -76,7 +77,10 @@ def bind_gpus(
             )
             warn_once(_LOG, "GPUs not dealt out", text)
         return None
-    mine = bound_gpus([one.seen for one in everyone], communicator.rank)
+    seen = [one.seen for one in everyone]
+    mine = bound_gpus(seen, communicator.rank)
+    if communicator.rank == 0:
+        gpu_order.warn_unused(seen)
     # Else CuPy goes back to GPU 0 after each call, and opens a context there, on every rank.
     gpu_op.use(mine[0])
     return _show_only(mine)

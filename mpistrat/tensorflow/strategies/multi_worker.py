@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpistrat.cluster.resolvers.mpi import default_resolver
+from mpistrat.cluster.resolvers.mpi import resolver_of
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.strategies.base import RankStrategy
 
@@ -59,5 +59,5 @@ class MultiWorkerMirroredStrategy(RankStrategy):
     def _make_extended(
         self, bridge: Bridge, devices: Sequence[str], cluster_resolver: Any = None, **how: Any
     ) -> Any:
-        resolver = cluster_resolver or default_resolver(bridge.communicator.topology)
+        resolver = resolver_of(bridge.communicator.topology, cluster_resolver)
         return super()._make_extended(bridge, devices, cluster_resolver=resolver, **how)

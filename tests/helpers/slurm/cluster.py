@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from helpers.free_port import free_port
-from helpers.slurm.configuration import NODES, write_configuration
+from helpers.slurm.configuration import NODES
+from helpers.slurm.daemons import Daemons
 from helpers.slurm.jobs import Job
-from helpers.slurm.programs import SlurmError, run, start_daemon
+from helpers.slurm.programs import SlurmError, run
 from mpistrat.system.waiting import wait_until
 from mpistrat.testing.launching.processes import TOKEN_VARIABLE, end_all, new_token
 from mpistrat.testing.placement import slower
@@ -22,9 +21,7 @@ from mpistrat.testing.placement import slower
 __all__ = ["SlurmCluster", "running_cluster"]
 
 _COMMAND_S = 20.0
-_START_S = 30.0
 _STARTS = 3  # a port can be taken between the look at it and its use
-_LOG_LINES = 40
 _OTHER_JOB = ("SLURM", "SBATCH_", "SRUN_", "PMI_", "PMIX_", "OMPI_COMM_WORLD_")
 
 
@@ -37,6 +34,8 @@ class SlurmCluster:
         Of its configuration, state and logs.
     environment
         The variables with which its commands are run, SLURM_CONF among them.
+    daemons
+        What runs it.
     nodes
         The names of its nodes.
     """
@@ -52,8 +51,7 @@ class SlurmCluster:
             "SLURM_CONF": str(folder / "slurm.conf"),
             TOKEN_VARIABLE: mark,
         }
-
-    # ------------------------------------------------------------------------- commands
+        self.daemons = Daemons(folder, self.environment)
 
     def run(
         self,
@@ -137,67 +135,12 @@ class SlurmCluster:
             )
 
     def _is_empty(self) -> bool:
-        return not self.run(["squeue", "--noheader"]).stdout.strip() and self._is_idle()
+        has_no_job = not self.run(["squeue", "--noheader"]).stdout.strip()
+        return has_no_job and self.daemons.are_idle()
 
     def logs(self) -> str:
         """Return the last lines of each daemon's log."""
-        parts = []
-        for file in sorted(self.folder.glob("*.log")):
-            lines = file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-            parts.append("\n".join([f"--- {file.name}", *lines]))
-        return "\n".join(parts)
-
-    # ---------------------------------------------------------------------- start and end
-
-    def start(self) -> None:
-        """Start the daemons, and wait until all nodes are idle.
-
-        Raises
-        ------
-        SlurmError
-            A daemon ended, or the nodes were not idle in time; with the daemons' logs.
-        """
-        write_configuration(self.folder, free_port(), [free_port() for _ in NODES])
-        self._start_munge()
-        controller = self._start("slurmctld", "slurmctld", "-D", "-c")
-        self._await(controller, self._is_answering)
-        for node in NODES:
-            self._start(f"slurmd.{node}", "slurmd", "-D", "-N", node)
-        self._await(controller, self._is_idle)
-
-    def _start_munge(self) -> None:
-        """Start a munged of its own, so that one of the system is neither needed nor disturbed."""
-        key, socket = self.folder / "munge.key", self.folder / "munge.socket"
-        key.write_bytes(secrets.token_bytes(128))
-        key.chmod(0o400)
-        files = [
-            f"--{name}={self.folder / file}"
-            for name, file in (("pid-file", "munged.pid"), ("seed-file", "munge.seed"))
-        ]
-        places = [f"--key-file={key}", f"--socket={socket}", *files]
-        self._await(self._start("munged", "munged", "-F", "--force", *places), socket.exists)
-
-    def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        return start_daemon(command, self.environment, self.folder / f"{name}.out.log")
-
-    def _await(self, daemon: subprocess.Popen[bytes], test: Callable[[], bool]) -> None:
-        """Wait until `test` holds, or `daemon` has ended."""
-        if wait_until(lambda: test() or daemon.poll() is not None, _START_S * slower(), 0.05):
-            if daemon.poll() is None:
-                return
-            raise SlurmError(f"{daemon.args!r} ended while Slurm started:\n{self.logs()}")
-        nodes = self.run(["sinfo", "--long", "--Node"], is_to_succeed=False)
-        raise SlurmError(
-            f"{test.__name__} is not true {_START_S:g} s after the start of Slurm:\n"
-            f"{nodes.stdout}{nodes.stderr}{self.logs()}"
-        )
-
-    def _is_answering(self) -> bool:
-        return self.run(["scontrol", "ping"], is_to_succeed=False).returncode == 0
-
-    def _is_idle(self) -> bool:
-        command = ["sinfo", "--noheader", "--states=idle", "--partition=main", "--format=%D"]
-        return self.run(command, is_to_succeed=False).stdout.strip() == str(len(NODES))
+        return self.daemons.logs()
 
     def stop(self) -> None:
         """End the jobs and the daemons, and remove the folder."""
@@ -221,7 +164,7 @@ def running_cluster() -> Iterator[SlurmCluster]:
         cluster = SlurmCluster(Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp")))
         cluster.folder.chmod(0o755)  # munged refuses a socket that not all can reach
         try:
-            cluster.start()
+            cluster.daemons.start()
         except BaseException as error:
             cluster.stop()
             if left and isinstance(error, SlurmError):

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from mpistrat.cluster import mpi
+from mpistrat.cluster import launch, mpi
 from mpistrat.errors import ClusterError
 
 PREFIXES = ("OMPI_", "PMI_", "PMIX_", "PALS_", "MV2_", "SLURM", "FLUX_", "ALPS_", "MPI_", "HYDI_")
@@ -59,11 +59,14 @@ def install(monkeypatch):
         ({"MV2_COMM_WORLD_SIZE": "2"}, True, 2),
         ({"PALS_SIZE": "16", "PALS_RANKID": "0"}, True, 16),
         ({"FLUX_TASK_RANK": "0"}, True, None),
+        ({"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "4"}, True, 4),
+        ({"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "4", "PMI_SIZE": "2"}, True, 2),
         (SLURM_ALLOCATION, False, None),
         (SLURM_STEP, True, 8),
         (SLURM_STEP | {"SLURM_STEP_NUM_TASKS": "4"}, True, 4),
         (SLURM_STEP | {"OMPI_COMM_WORLD_SIZE": "2"}, True, 2),
         (SLURM_STEP | {"PMI_SIZE": "6"}, True, 6),
+        (SLURM_STEP | {"SLURM_STEP_ID": "4294967290"}, False, None),  # the shell of salloc
         ({"PMI_SIZE": "many"}, True, None),
         ({"PMI_SIZE": ""}, True, None),
     ],
@@ -75,6 +78,54 @@ def test_environment_of_launchers(setenv, variables, launched, size):
     expected = mpi.expected_size()
     assert (expected and expected[1]) == size
     assert expected is None or expected[0] in variables
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank", "local_rank", "local_size", "is_srun"),
+    [
+        ({}, None, None, None, False),
+        ({"FLUX_TASK_RANK": "2", "FLUX_TASK_LOCAL_ID": "1"}, 2, 1, None, False),
+        ({"PALS_RANKID": "2", "PALS_LOCAL_RANKID": "1", "PMIX_RANK": "2"}, 2, 1, None, False),
+        ({"PMI_RANK": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, 2, 1, 2, False),
+        ({"PMIX_RANK": "2"}, 2, None, None, False),
+        (SLURM_STEP | {"SLURM_LOCALID": "1", "SLURM_GTIDS": "2,3,4"}, 3, 1, 3, True),
+        (SLURM_STEP | {"PMI_RANK": "3", "SLURM_LOCALID": "1"}, 3, 1, None, True),
+        (SLURM_STEP | {"PMIX_RANK": "3", "PMIX_NAMESPACE": "slurm.pmix.7.0"}, 3, None, None, True),
+        # mpirun in a step, where Slurm's variables are those of its daemon.
+        (SLURM_STEP | {"PMI_RANK": "2", "MPI_LOCALRANKID": "0"}, 2, 0, None, False),
+        (SLURM_STEP | {"PMIX_RANK": "2", "PMIX_NAMESPACE": "prterun-a-7@1"}, 2, None, None, False),
+        (SLURM_ALLOCATION | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, None, None, None, False),
+    ],
+)
+def test_place_of_a_rank(setenv, variables, rank, local_rank, local_size, is_srun):
+    setenv(variables)
+    found = launch.expected_rank(), launch.local_rank(), launch.local_size()
+    assert [one and one[1] for one in found] == [rank, local_rank, local_size]
+    assert launch.is_srun() is is_srun
+
+
+def test_a_task_of_a_larger_step_that_lacks_its_rank_is_refused(setenv, install, monkeypatch):
+    setenv(SLURM_STEP | {"SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"})
+    monkeypatch.delenv("SLURM_PROCID")
+    with pytest.raises(
+        ClusterError, match=r"step \(8 tasks\), but has no SLURM_PROCID"
+    ):
+        mpi.world()
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
+    assert mpi.world() is None
+    setenv({"SLURM_STEP_NUM_TASKS": "8", "MPISTRAT_ALLOW_SINGLETON": "1"})
+    assert mpi.world() is None
+
+
+def test_a_process_alone_in_an_allocation_is_told_what_to_type(setenv, monkeypatch):
+    """As a notebook or an editor inside salloc is."""
+    told = []
+    monkeypatch.setattr(mpi, "warn_once", lambda _log, _key, text: told.append(text))
+    setenv(SLURM_ALLOCATION)
+    assert mpi.world() is None
+    assert "has 8 tasks" in told[0]
+    assert "`srun -n 8`" in told[0]
+    assert "mpistrat doctor" in told[0]
 
 
 def test_settings_of_pmix_alone_are_no_launcher(setenv):
@@ -127,7 +178,8 @@ def test_silent_singletons_are_refused_with_cause_and_fix(setenv, install, varia
         mpi.world()
     text = str(caught.value)
     assert f"announced 8 ranks ({name}), but MPI sees 1" in text
-    assert "srun --mpi=pmi2" in text
+    assert ("srun --mpi=pmi2" if "SLURM_STEP_ID" in variables else "mpirun -n 8 ") in text
+    assert "mpistrat doctor" in text
     assert "MPISTRAT_ALLOW_SINGLETON=1" in text
 
 

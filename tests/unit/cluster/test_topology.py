@@ -42,11 +42,32 @@ def test_alone(monkeypatch):
     monkeypatch.setattr("mpistrat.cluster.mpi.world", lambda: None)
     top = Topology.of()
     assert (top.rank, top.size, top.num_nodes, top.local_size) == (0, 1, 1, 1)
-    assert top.hostnames == (host_name(),)
+    assert top.hostnames == (host_name().partition("@")[0],)
 
 
 def test_slurm_names_the_node(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "n042.cluster.org")
     monkeypatch.setenv("SLURMD_NODENAME", "n042")
     assert host_name() == "n042"
     monkeypatch.delenv("SLURMD_NODENAME")
-    assert host_name()
+    assert host_name() == "n042.cluster.org"
+
+
+def test_a_name_that_an_mpirun_hands_to_all_tells_no_nodes_apart(monkeypatch):
+    """As with the variables of the batch script on ranks that were started by ssh."""
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    names = []
+    for host in ("n1", "n2"):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        names.append(host_name())
+    assert names == ["n1", "n1@n2"]
+    assert Topology.from_hosts(1, names).num_nodes == 2
+    assert Topology.from_hosts(1, names).hostnames == ("n1", "n1@n2")
+
+
+def test_nodes_of_one_machine(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "machine")
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    names = [host_name(), "n2@machine"]
+    assert names[0] == "n1@machine"
+    assert Topology.from_hosts(0, names).hostnames == ("n1", "n2")

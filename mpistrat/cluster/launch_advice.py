@@ -1,0 +1,130 @@
+"""Say what to type where launcher and MPI library do not belong together."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from mpistrat.cluster import launch
+
+__all__ = ["how_to_start"]
+
+_LIST_S = 5.0
+_MOST_CHARACTERS = 160
+_DOCTOR = (
+    "`mpistrat doctor`, started in the same way in place of the program, checks launcher, MPI and"
+    " node"
+)
+_LIBRARIES = {"open mpi": "Open MPI", "intel": "Intel MPI", "cray": "Cray MPICH", "mpich": "MPICH"}
+# What each library understands of Slurm, the best first.
+_PLUGINS = {
+    "Open MPI": ("pmix",),
+    "Intel MPI": ("pmi2",),
+    "Cray MPICH": ("cray_shasta", "pmi2"),
+    "MPICH": ("pmi2", "pmix"),
+}
+
+
+def how_to_start(size: int, module: Any = None) -> str:
+    """Return the command line that starts this program on `size` ranks, and what to try else.
+
+    Parameters
+    ----------
+    size
+        The ranks that the launcher was asked for.
+    module
+        mpi4py.MPI, to name the library; None if it cannot be loaded.
+
+    Notes
+    -----
+    **Local.** In a Slurm step it asks ``srun --mpi=list``, for 5 s at most.
+    """
+    library = _library(module)
+    lines = [_by_srun(size, library)] if launch.is_srun() else [_by_mpirun(size, library)]
+    if "SLURM_HET_SIZE" in os.environ:
+        lines.append(
+            "this is a heterogeneous job, which not every MPI library can span: let doctor try it"
+            " with one rank in each component, or ask for all ranks in one component"
+        )
+    return "; ".join([*lines, _DOCTOR])
+
+
+def _library(module: Any) -> str | None:
+    text = str(getattr(module, "Get_library_version", str)()).lower()
+    return next((name for word, name in _LIBRARIES.items() if word in text), None)
+
+
+def _by_srun(size: int, library: str | None) -> str:
+    used, offered = os.environ.get("SLURM_MPI_TYPE", ""), _offered()
+    if library is None:
+        choice = "`srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI"
+        return f"use {choice} ({_shown(offered)})"
+    fitting = [name for name in _PLUGINS[library] if offered is None or name in offered]
+    # The one that was used did not connect the ranks.
+    fitting = [name for name in fitting if name != used]
+    if fitting:
+        return f"the MPI library is {library}: start it by `{_srun(fitting[0], size)}`"
+    return (
+        f"the MPI library is {library}, which needs `srun --mpi={_PLUGINS[library][0]}`"
+        f" ({_shown(offered)}{f', used {used}' if used else ''}): start it by"
+        f" `{_mpirun(size)}` in the batch script, without srun"
+    )
+
+
+def _by_mpirun(size: int, library: str | None) -> str:
+    whose = f" ({library})" if library else ""
+    by_slurm = ", or with Slurm `srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI"
+    return (
+        f"use the mpirun that came with the MPI library of this environment{whose}:"
+        f" `{_mpirun(size)}`{by_slurm if 'SLURM_JOB_ID' in os.environ else ''}"
+    )
+
+
+def _srun(plugin: str, size: int) -> str:
+    nodes = os.environ.get("SLURM_STEP_NUM_NODES", "")
+    where = f" -N {nodes}" if nodes.isdecimal() else ""
+    return f"srun --mpi={plugin}{where} -n {size} {_program()}"
+
+
+def _mpirun(size: int) -> str:
+    beside = Path(sys.executable).with_name("mpirun")
+    return f"{beside if beside.exists() else 'mpirun'} -n {size} {_program()}"
+
+
+def _program() -> str:
+    """Return the command line of this process, as far as it is short."""
+    words = [Path(sys.executable).name, *sys.orig_argv[1:]]
+    text = shlex.join(words)
+    is_short = len(text) <= _MOST_CHARACTERS and "\n" not in text
+    return text if is_short else f"{words[0]} ..."
+
+
+def _offered() -> list[str] | None:
+    """Return the plug-ins that ``srun --mpi=list`` prints; None if it cannot be asked."""
+    srun = shutil.which("srun")
+    if srun is None:
+        return None
+    try:
+        done = subprocess.run(
+            [srun, "--mpi=list"], capture_output=True, text=True, timeout=_LIST_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # "MPI plugin types are..." and a name a line; old versions print "srun: " before each, and
+    # to the other stream.
+    names = re.findall(r"^(?:srun:)?[ \t]*(\w+)$", f"{done.stdout}\n{done.stderr}", re.MULTILINE)
+    return [name for name in names if name != "none"] if names else None
+
+
+def _shown(offered: list[str] | None) -> str:
+    return (
+        "`srun --mpi=list` names those of this site"
+        if offered is None
+        else (f"this Slurm offers {', '.join(offered) or 'nothing'}")
+    )
