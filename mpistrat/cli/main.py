@@ -15,7 +15,9 @@ def main() -> None:
     benchmarks = bench.application("mpistrat", "cli")  # first: it says so if there is no typer
     from mpistrat.cli.tools import app
     from mpistrat.doctor.command import doctor
+    from mpistrat.sites.command import app as slurm
 
     app.add_typer(benchmarks, name="bench")
+    app.add_typer(slurm, name="slurm")
     app.command("doctor")(doctor)
     app(prog_name="mpistrat")

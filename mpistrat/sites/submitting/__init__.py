@@ -1,0 +1,1 @@
+"""Submit scripts to Slurm, and follow their jobs until they end."""
