@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from mpistrat.strategy.input.iterator import (
     InputIterator,
     InputWorkers,
 )
+from mpistrat.strategy.input.position import DataPosition
 from mpistrat.strategy.input.source import (
     as_dataset,
     cut_raw,
@@ -63,16 +65,43 @@ class _Distributed:
         self.buffer_size = self.options.experimental_per_replica_buffer_size * workers.num_local
         # Epochs are counted here, not in the data set: a rank that looks into its data set on
         # its own must not get another shuffle than its peers.
-        self._epochs = itertools.count()
+        self._begins_at = (0, 0)
+        self._newest: Callable[[], DistributedIterator | None] = lambda: None
 
     def __iter__(self) -> DistributedIterator:
-        return DistributedIterator(self, next(self._epochs))
+        (epoch, skip), self._begins_at = self._begins_at, (self._begins_at[0] + 1, 0)
+        iterator = DistributedIterator(self, epoch, skip)
+        self._newest = weakref.ref(iterator)
+        return iterator
+
+    @property
+    def position(self) -> DataPosition:
+        """How far the data have been read, to be saved in a checkpoint.
+
+        After a restore ``iter()`` goes on there: in the same pass over the data, after the last
+        step that the newest iterator had handed out.
+        """
+        return DataPosition(self.tell, self.seek)
+
+    def tell(self) -> tuple[int, int]:
+        """Return the pass over the data that the newest iterator is in, and its steps done.
+
+        **Local**, the same on all ranks.
+        """
+        newest = self._newest()
+        if newest is None or newest.has_ended:
+            return self._begins_at
+        return newest.epoch, newest.steps_done
+
+    def seek(self, epoch: int, steps: int) -> None:
+        """Let the next ``iter()`` begin in a pass over the data after some steps. **Local.**"""
+        self._newest, self._begins_at = (lambda: None), (epoch, steps)
 
     def __bool__(self) -> bool:
         return True
 
-    def steps(self, epoch: int) -> Iterator[list[Nest]]:
-        """Yield one list a step, with a batch or MISSING for each local replica."""
+    def steps(self, epoch: int, skip: int = 0) -> Iterator[list[Nest]]:
+        """Yield one list a step after the first `skip`, as `Source` has it."""
         raise NotImplementedError
 
     def local_spec(self) -> Nest:
@@ -138,15 +167,16 @@ class DistributedDataset(_Distributed):
         self.may_end_apart = policy == AutoShardPolicy.OFF
         self._dataset = as_dataset(dataset)
 
-    def steps(self, epoch: int) -> Iterator[list[Nest]]:
-        """Yield one list a step, with a batch or MISSING for each local replica."""
+    def steps(self, epoch: int, skip: int = 0) -> Iterator[list[Nest]]:
+        """Yield one list a step after the first `skip`, as `Source` has it."""
         raw, load = open_epoch(self._dataset, epoch)
-        if self.workers.num_replicas == 1:
-            return ([load(batch)] for batch in raw)
-        if self.may_end_apart:
+        if self.may_end_apart and self.workers.num_replicas > 1:
             pieces = (p for batch in raw for p in cut_raw(batch, load, self.workers.num_replicas))
-            return grouped(pieces, self.workers.num_local)
-        return self._own_pieces(raw, load)
+            return itertools.islice(grouped(pieces, self.workers.num_local), skip, None)
+        left = itertools.islice(raw, skip, None)  # of which nothing that is left out is loaded
+        if self.workers.num_replicas == 1:
+            return ([load(batch)] for batch in left)
+        return self._own_pieces(left, load)
 
     def _own_pieces(self, raw: Iterator[Any], load: Callable[[Any], Nest]) -> Iterator[list[Nest]]:
         w = self.workers
@@ -211,12 +241,13 @@ class DistributedDatasetsFromFunction(_Distributed):
             for index in range(workers.num_local)
         ]
 
-    def steps(self, epoch: int) -> Iterator[list[Nest]]:
-        """Yield one list a step, with a batch or MISSING for each local replica."""
+    def steps(self, epoch: int, skip: int = 0) -> Iterator[list[Nest]]:
+        """Yield one list a step after the first `skip`, as `Source` has it."""
         streams = [elements(data, epoch) for data in self._datasets]
+        steps: Iterator[list[Nest]] = grouped(streams[0], self.workers.num_local)
         if len(streams) == self.workers.num_local:
-            return map(list, itertools.zip_longest(*streams, fillvalue=MISSING))
-        return grouped(streams[0], self.workers.num_local)
+            steps = map(list, itertools.zip_longest(*streams, fillvalue=MISSING))
+        return itertools.islice(steps, skip, None)
 
     def local_spec(self) -> Nest:
         """Return the nest of `ArraySpec` of one replica's batch."""

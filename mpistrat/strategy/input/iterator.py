@@ -59,8 +59,11 @@ class Source(Protocol):
     gpu_batches: GpuBatches | None
     buffer_size: int
 
-    def steps(self, epoch: int) -> Iterator[list[Nest]]:
-        """Yield one list a step, with a batch or MISSING for each local replica."""
+    def steps(self, epoch: int, skip: int = 0) -> Iterator[list[Nest]]:
+        """Yield one list a step, with a batch or MISSING for each local replica.
+
+        The first `skip` steps of the epoch are left out.
+        """
         ...
 
     def local_spec(self) -> Nest:
@@ -86,11 +89,21 @@ class DistributedIterator(Iterator[Nest]):
     dry at different steps. Then ``next`` is **Collective** over more than one rank, one small
     all-reduce a step, and ranks without data get batches of no rows until all have ended.
     Otherwise it is **Local**. It blocks while no step is ready.
+
+    Attributes
+    ----------
+    epoch
+        The number of this pass over the data.
+    steps_done
+        How many steps of it have been handed out, here or before a restart.
+    has_ended
+        Whether there are no more.
     """
 
-    def __init__(self, source: Source, epoch: int) -> None:
+    def __init__(self, source: Source, epoch: int, skip: int = 0) -> None:
         self._source = source
-        steps = source.steps(epoch)
+        self.epoch, self.steps_done = epoch, skip
+        steps = source.steps(epoch, skip)
         if source.gpu_batches is not None:
             steps = map(partial(source.gpu_batches.begin, MISSING), steps)
         # The thread only reads data. Collectives are left to next(): their order has to be the
@@ -98,18 +111,19 @@ class DistributedIterator(Iterator[Nest]):
         self._steps = Prefetcher(steps, source.buffer_size) if source.buffer_size else steps
         self._example: Nest = MISSING
         self._fills: bool | None = None
-        self._has_ended = False
+        self.has_ended = False
 
     def __next__(self) -> Nest:
-        step = None if self._has_ended else next(self._steps, None)
+        step = None if self.has_ended else next(self._steps, None)
         # Once ended, it asks nobody: the other ranks come to no further collective of this
         # iterator.
-        if self._has_ended or not self._decide(step):
-            self._has_ended = True
+        if self.has_ended or not self._decide(step):
+            self.has_ended = True
             raise StopIteration
         workers = self._source.workers
         local = [MISSING] * workers.num_local if step is None else step
         filled = [self._fill(batch) for batch in local]
+        self.steps_done += 1
         on_gpus = self._source.gpu_batches
         return workers.regroup(filled if on_gpus is None else on_gpus.finish(filled))
 
