@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from mpistrat.collectives.health.recorder import CallRecord as CallRecord
     from mpistrat.collectives.work import Work as Work
     from mpistrat.coordinator.server import Server as Server
+    from mpistrat.preemption.handler import PreemptionHandler as PreemptionHandler
+    from mpistrat.preemption.preempted import Preempted as Preempted
     from mpistrat.strategy.base import Strategy as Strategy
     from mpistrat.strategy.central_storage.strategy import (
         CentralStorageStrategy as CentralStorageStrategy,
@@ -104,6 +106,8 @@ _HOMES = {
     "collectives.backends.registry": ("available_backends", "register_backend"),
     "collectives.work": ("Work",),
     "coordinator.server": ("Server",),
+    "preemption.handler": ("PreemptionHandler",),
+    "preemption.preempted": ("Preempted",),
     "strategy.base": ("Strategy",),
     "strategy.central_storage.strategy": ("CentralStorageStrategy",),
     "strategy.context": (

@@ -24,6 +24,9 @@ MPISTRAT_GPU_ONE_SHOT    auto        whether one kernel all-reduces short arrays
                                      the others: off, on, or auto: not on AMD's GPUs
 MPISTRAT_GPU_ORDER                   indices of the GPUs of a node by local rank, such as 3,2,1,0,
                                      where all its ranks see all of them
+MPISTRAT_OUTCOME_FILE                file in which a PreemptionHandler leaves REQUEUE or DONE for
+                                     the job's script
+MPISTRAT_SIGNAL_LEAD     300         seconds between a signal and the end of the job
 MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node (to test with)
 MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: which one it is
 ======================== =========== ==========================================================
@@ -51,6 +54,7 @@ DEFAULT_GRACE_S = 5.0
 DEFAULT_FUSION_BYTES = 32 << 20
 DEFAULT_RECORDS = 256
 DEFAULT_COMPILE_TIMEOUT_S = 300.0
+DEFAULT_SIGNAL_LEAD_S = 300.0
 
 MAX_COUNT = 2**30
 """Elements in one MPI message; longer arrays go in chunks (Open MPI refuses more than 2³¹-1)."""
@@ -225,6 +229,16 @@ def gpu_order() -> tuple[int, ...]:
             " 3,2,1,0; unset it or fix it"
         )
     return tuple(map(int, parts))
+
+
+def outcome_file() -> str:
+    """Return the file for the outcome of the job, or "" for none."""
+    return os.environ.get("MPISTRAT_OUTCOME_FILE", "")
+
+
+def signal_lead_s() -> float:
+    """Return how long before the end of a job its batch system sends a signal, in seconds."""
+    return _number("MPISTRAT_SIGNAL_LEAD", DEFAULT_SIGNAL_LEAD_S)
 
 
 def node_size() -> int:

@@ -50,7 +50,6 @@ class Communicator(CollectiveMethods):
     lengths, ``ialltoall`` with uneven splits, ``iscatter`` of another shape or dtype than before,
     fused lists of several dtypes. They, and what is behind them, go on when this rank next waits
     for a call or tests one.
-
     Every blocking method takes ``timeout``, in seconds (default ``MPISTRAT_TIMEOUT``).
 
     Parameters
@@ -76,6 +75,7 @@ class Communicator(CollectiveMethods):
     """
 
     def __init__(self, comm: Any = None, backend: str = "auto") -> None:
+        self.origin = comm  # of which another communicator of the same ranks can be made
         self._backend, self._control, refusal = open_backend(comm, backend)
         self._gate = Gate(self._backend, self._control)
         self._engine = Engine(self._gate)

@@ -7,6 +7,7 @@ import re
 import sys
 from functools import lru_cache
 from pathlib import Path
+from types import FrameType
 
 __all__ = ["caller"]
 
@@ -16,14 +17,20 @@ _LIBRARY = re.compile(r".*[\\/](?:site|dist)-packages[\\/](\w+)")
 _FRAMEWORKS = ("tensorflow", "keras")
 
 
-def caller() -> str:
-    """Return the innermost line of code outside this package as ``file:line (function)``."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not (_is_between(name) or "_op_def_library" in frame.f_globals):
-            return f"{name}:{frame.f_lineno} ({frame.f_code.co_name})"
-        frame = frame.f_back  # type: ignore[assignment]
+def caller(frame: FrameType | None = None) -> str:
+    """Return the innermost line of code outside this package as ``file:line (function)``.
+
+    Parameters
+    ----------
+    frame
+        Where to begin, such as the frame of another thread; default where this is called.
+    """
+    at: FrameType | None = sys._getframe(1) if frame is None else frame
+    while at is not None:
+        name = at.f_code.co_filename
+        if not (_is_between(name) or "_op_def_library" in at.f_globals):
+            return f"{name}:{at.f_lineno} ({at.f_code.co_name})"
+        at = at.f_back
     return "unknown line"
 
 

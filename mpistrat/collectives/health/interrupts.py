@@ -11,6 +11,9 @@ handler runs when the foreign code is over, as without all this. A program that 
 descriptor of its own, such as one with asyncio's signal handlers, keeps it; its waits go on. A
 wait of another thread in a graph, and in another strategy, ends with that of the main thread.
 Graphs of ``tf.compat.v1.Session`` are not looked after.
+
+Another part of this package may listen to signals all the time (`listen`): outside of foreign code
+Python writes them to its pipe, and what comes meanwhile is copied there (`pass_on`).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["check", "foreign", "heeding"]
+__all__ = ["check", "foreign", "heeding", "listen", "pass_on"]
 
 _T = TypeVar("_T")
 _NONE = -1  # as a wakeup descriptor, or a thread
@@ -37,6 +40,7 @@ class _Notes:
     def __init__(self) -> None:
         self.thread = self._read = self._descriptor = _NONE
         self._came: list[int] = []
+        self._listener = _NONE  # a pipe that takes the numbers of all signals, or none
         self.is_inside = self._is_over = False
 
     def open(self) -> None:
@@ -49,8 +53,9 @@ class _Notes:
 
     def forget(self) -> None:
         """Have nothing in common with the parent: this is a forked child."""
+        self._stop(_NONE)
+        self._listener = _NONE
         if self._descriptor != _NONE:
-            self._stop()
             self._poll.unregister(self._read)
             for end in (self._read, self._descriptor):
                 os.close(end)
@@ -67,7 +72,7 @@ class _Notes:
             self._clear()
         self._is_over = False
         before = signal.set_wakeup_fd(self._descriptor, warn_on_full_buffer=False)
-        if before in (_NONE, self._descriptor) or not _is_set_again(before):
+        if self._is_ours(before) or not _is_set_again(before):
             return True
         if self._poll.poll(0):  # one came in between, which asyncio would never hear of
             self._take()
@@ -77,7 +82,7 @@ class _Notes:
 
     def end(self) -> None:
         """Let it stop; raise KeyboardInterrupt if foreign code has swallowed one."""
-        self._stop()
+        self._stop(self._listener)
         if self._poll.poll(0) or self._came:
             had_interrupt = self.has_interrupt()
             self._clear()
@@ -85,10 +90,20 @@ class _Notes:
                 raise KeyboardInterrupt from None
         self._is_over = True
 
-    def _stop(self) -> None:
-        before = signal.set_wakeup_fd(_NONE)
-        if before not in (_NONE, self._descriptor):
+    def listen(self, descriptor: int) -> bool:
+        """Have Python write signals to another pipe, too, or to none; see `listen` below."""
+        before = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+        is_ours = self._is_ours(before)
+        self._listener = descriptor
+        return is_ours or not _is_set_again(before)
+
+    def _stop(self, descriptor: int) -> None:
+        before = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+        if not self._is_ours(before):
             _is_set_again(before)
+
+    def _is_ours(self, descriptor: int) -> bool:
+        return descriptor in (_NONE, self._descriptor, self._listener)
 
     def _clear(self) -> None:
         while self._poll.poll(0):
@@ -97,7 +112,15 @@ class _Notes:
 
     def _take(self) -> None:
         with contextlib.suppress(BlockingIOError):  # nothing new, or another thread was sooner
-            self._came += os.read(self._read, _MOST_READ)
+            came = os.read(self._read, _MOST_READ)
+            self._came += came
+            if self._listener != _NONE:
+                os.write(self._listener, came)
+
+    def pass_on(self) -> None:
+        """Copy to the listener what has come since foreign code began in the main thread."""
+        if self.is_inside:
+            self._take()
 
     def has_interrupt(self) -> bool:
         """Tell whether a signal has come that raises KeyboardInterrupt."""
@@ -117,6 +140,32 @@ def _is_set_again(descriptor: int) -> bool:
 
 _notes = _Notes()
 os.register_at_fork(after_in_child=_notes.forget)
+
+
+def listen(descriptor: int) -> bool:
+    """Have Python write the number of each signal to a pipe, whatever its main thread does.
+
+    Parameters
+    ----------
+    descriptor
+        Its end to write to, which does not block; -1 for none.
+
+    Returns
+    -------
+    bool
+        False where the program has a wakeup descriptor of its own, which it keeps.
+
+    Notes
+    -----
+    **Local**, and for the main thread. While foreign code runs in it (`foreign`) signals are noted
+    elsewhere, until `pass_on` is called or that code ends. A forked child listens to nothing.
+    """
+    return _notes.listen(descriptor)
+
+
+def pass_on() -> None:
+    """Copy what has come during foreign code to the pipe of `listen`. **Local.**"""
+    _notes.pass_on()
 
 
 def foreign(call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:

@@ -14,6 +14,7 @@ NUMBERS = [
     ("MPISTRAT_RECORDS", config.records, 256),
     ("MPISTRAT_FUSION_BYTES", config.fusion_bytes, 33554432),
     ("MPISTRAT_COMPILE_TIMEOUT", config.compile_timeout_s, 300.0),
+    ("MPISTRAT_SIGNAL_LEAD", config.signal_lead_s, 300.0),
 ]
 
 

@@ -34,6 +34,7 @@ def test_those_that_must_agree_are_marked() -> None:
         ("MPISTRAT_FUSION_BYTES", config.DEFAULT_FUSION_BYTES),
         ("MPISTRAT_RECORDS", config.DEFAULT_RECORDS),
         ("MPISTRAT_COMPILE_TIMEOUT", config.DEFAULT_COMPILE_TIMEOUT_S),
+        ("MPISTRAT_SIGNAL_LEAD", config.DEFAULT_SIGNAL_LEAD_S),
     ],
 )
 def test_numbers_are_those_of_the_code(name: str, value: float) -> None:

@@ -1,0 +1,1 @@
+"""Programs that tests of preemption start on ranks, and what they look at."""

@@ -1,0 +1,355 @@
+"""`PreemptionHandler` in one process, and on ranks that are threads: saves, stops, refusals."""
+
+import logging
+import os
+import re
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import mpistrat
+from mpistrat import MirroredStrategy, Preempted, PreemptionHandler, Variable
+from mpistrat.errors import ArgumentTypeError, CheckpointError, ClosedError, UsageError
+from mpistrat.preemption import handler as handler_module
+from mpistrat.preemption import signals
+from mpistrat.preemption.handler import PreemptionHandler as Handler
+from mpistrat.testing.threads import run_ranks
+from mpistrat.train import Checkpoint, CheckpointManager
+
+
+@pytest.fixture(autouse=True)
+def outcome(monkeypatch, tmp_path):
+    path = tmp_path / "outcome"
+    monkeypatch.setenv("MPISTRAT_OUTCOME_FILE", str(path))
+    return lambda: path.read_text().strip() if path.exists() else None
+
+
+@pytest.fixture
+def manager(tmp_path):
+    state = Checkpoint(step=0)
+    return CheckpointManager(state, tmp_path / "checkpoints", max_to_keep=2)
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """End what a handler that has stopped leaves: a process that then goes on would be ended."""
+    made = []
+
+    class Kept(handler_module.Watch):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(handler_module, "Watch", Kept)
+    yield
+    for watch in made:
+        watch.close()
+    for notes in list(signals._active):
+        notes.put_back()
+
+
+def strike(number=signal.SIGUSR1):
+    os.kill(os.getpid(), number)
+
+
+def train(handler, state, steps, at=None):
+    for _ in range(state.step, steps):
+        state.step += 1
+        if state.step == at:
+            strike()
+        handler.end_step()
+
+
+def test_a_program_that_ends_is_done(manager, outcome):
+    with PreemptionHandler(manager) as handler:
+        train(handler, manager.checkpoint, 5)
+        assert outcome() is None
+        assert not handler.poll()
+    assert outcome() == "DONE"
+    assert manager.checkpoints == []
+    assert not handler.has_stopped
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+
+def test_a_signal_saves_and_ends_the_program(manager, outcome, caplog):
+    with pytest.raises(Preempted) as caught, PreemptionHandler(manager) as handler:
+        train(handler, manager.checkpoint, 1000, at=5)
+    assert isinstance(caught.value, SystemExit)
+    assert caught.value.code == 0
+    assert caught.value.saved == manager.latest_checkpoint
+    assert caught.value.step == manager.checkpoint.step < 1000
+    assert outcome() == "REQUEUE"
+    assert handler.has_stopped
+    assert "SIGUSR1 came to rank 0; all ranks stop after step" in caplog.text
+    again = CheckpointManager(Checkpoint(step=0), manager.directory, 2)
+    again.restore_or_initialize()
+    assert again.checkpoint.step == manager.checkpoint.step
+
+
+def test_a_second_signal_does_not_end_it_before_it_has_come_to_its_end(manager):
+    with pytest.raises(Preempted), PreemptionHandler(manager) as handler:
+        train(handler, manager.checkpoint, 1000, at=5)
+    strike(signal.SIGTERM)
+    strike(signal.SIGUSR1)
+    with pytest.raises(Preempted):
+        handler.end_step()
+
+
+def test_a_program_may_leave_its_loop_by_itself(manager, outcome):
+    with PreemptionHandler(manager, exits=False) as handler:
+        strike()
+        while not handler.end_step():
+            manager.checkpoint.step += 1
+        assert handler.end_step()
+        assert handler.check()
+    assert outcome() == "REQUEUE"
+
+
+def test_a_long_phase_is_left_by_check(manager, outcome):
+    def evaluate(handler):
+        assert not handler.check()
+        strike(signal.SIGTERM)
+        assert handler.poll()
+        handler.check()
+
+    with pytest.raises(Preempted) as caught, PreemptionHandler(manager) as handler:
+        evaluate(handler)
+    assert caught.value.saved is None  # no step was made: there is nothing to save
+    assert outcome() == "REQUEUE"
+
+
+def test_a_request_to_stop_from_a_thread(manager, caplog):
+    def run(handler):
+        thread = threading.Thread(target=handler.request_stop)
+        thread.start()
+        thread.join()
+        train(handler, manager.checkpoint, 1000)
+
+    with pytest.raises(Preempted), PreemptionHandler(manager, signals=()) as handler:
+        run(handler)
+    assert "a request to stop came to rank 0" in caplog.text
+
+
+def test_periodic_saves_by_steps(manager):
+    with PreemptionHandler(manager, save_every_steps=10) as handler:
+        for _ in range(45):
+            time.sleep(0.011)  # so that each step has a round
+            train(handler, manager.checkpoint, manager.checkpoint.step + 1)
+    assert [os.path.basename(one) for one in manager.checkpoints] == ["ckpt-3", "ckpt-4"]
+
+
+def test_periodic_saves_by_time(manager):
+    with PreemptionHandler(manager, save_every_s=0.2) as handler:
+        train(handler, manager.checkpoint, 3)
+        assert manager.checkpoints == []
+        time.sleep(0.25)
+        train(handler, manager.checkpoint, 300)
+    assert len(manager.checkpoints) == 1
+
+
+def test_a_save_that_would_end_too_late_is_not_begun(manager, outcome, caplog):
+    class Slow(CheckpointManager):
+        def save(self, *args, **kwargs):
+            time.sleep(1)
+            return super().save(*args, **kwargs)
+
+    def run(handler, steps):
+        if not slow.checkpoints:
+            handler.save()
+        handler.request_stop()
+        train(handler, slow.checkpoint, steps)
+
+    slow = Slow(manager.checkpoint, manager.directory, max_to_keep=2)
+    with pytest.raises(Preempted) as caught, Handler(slow, signals=(), lead_s=2) as handler:
+        run(handler, 1000)
+    first = caught.value.saved
+    assert slow.checkpoints == [first]
+    assert outcome() == "REQUEUE"
+    assert re.search(r"a save takes about 1\.\d s, and [01]\.\d s are left: not beg", caplog.text)
+    assert f"the checkpoint that counts is {first}" in caplog.text
+    # The time of a save is known in the next run, too.
+    with pytest.raises(Preempted), Handler(slow, signals=(), lead_s=2) as handler:
+        run(handler, 2000)
+    assert slow.checkpoints == [first]
+
+
+def test_a_last_save_that_fails_leaves_the_one_before(manager, outcome, caplog):
+    def fail(*args, **kwargs):
+        raise CheckpointError("the disk is full")
+
+    def run(handler):
+        handler.save()
+        manager.save = fail
+        train(handler, manager.checkpoint, 1000, at=5)
+
+    with pytest.raises(Preempted) as caught, PreemptionHandler(manager) as handler:
+        run(handler)
+    (good,) = manager.checkpoints
+    assert caught.value.saved == good
+    assert f"the disk is full; the checkpoint that counts is {good}" in caplog.text
+    assert outcome() == "REQUEUE"
+
+
+def test_a_periodic_save_that_fails_is_an_error(manager, outcome):
+    def fail(*args, **kwargs):
+        raise CheckpointError("the disk is full")
+
+    manager.save = fail
+    with (
+        pytest.raises(CheckpointError, match="the disk is full"),
+        PreemptionHandler(manager, save_every_steps=1) as handler,
+    ):
+        train(handler, manager.checkpoint, 1000)
+    assert outcome() is None
+
+
+def test_a_signal_just_before_the_end_is_no_stop(manager, outcome):
+    with PreemptionHandler(manager) as handler:
+        train(handler, manager.checkpoint, 5, at=5)
+    assert outcome() == "DONE"
+
+
+def test_an_error_of_the_program_leaves_no_word(manager, outcome):
+    def run(handler):
+        handler.end_step()
+        _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError), PreemptionHandler(manager) as handler:
+        run(handler)
+    assert outcome() is None
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+    with pytest.raises(ClosedError, match="make a new one on all ranks"):
+        handler.end_step()
+
+
+def test_close_is_idempotent(manager, outcome):
+    handler = PreemptionHandler(manager)
+    handler.close()
+    handler.close()
+    assert outcome() == "DONE"
+    with pytest.raises(ClosedError):
+        handler.check()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({"save_every_steps": 0}, UsageError, "save_every_steps=0: expected a number above 0"),
+        ({"save_every_s": "1"}, UsageError, "save_every_s='1': expected a number above 0"),
+        ({"lead_s": -1}, UsageError, "lead_s=-1: expected seconds above 0"),
+        ({"signals": (signal.SIGKILL,)}, UsageError, "9 cannot be handled"),
+    ],
+)
+def test_wrong_arguments(manager, arguments, kind, text):
+    with pytest.raises(kind, match=re.escape(text)):
+        PreemptionHandler(manager, **arguments)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+
+def test_what_cannot_save():
+    with pytest.raises(
+        ArgumentTypeError, match=r"of a dict; expected a mpistrat.train.Checkpoint"
+    ):
+        PreemptionHandler({})
+
+
+def test_an_outcome_file_that_cannot_be_written(manager, monkeypatch, tmp_path):
+    monkeypatch.setenv("MPISTRAT_OUTCOME_FILE", str(tmp_path / "no" / "outcome"))
+    with pytest.raises(UsageError, match=r"MPISTRAT_OUTCOME_FILE='.*/no/outcome'"):
+        PreemptionHandler(manager)
+
+
+def test_one_that_is_gone_at_the_end_is_told_and_no_error(manager, monkeypatch, tmp_path, caplog):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.setenv("MPISTRAT_OUTCOME_FILE", str(folder / "outcome"))
+
+    def run(handler):
+        folder.rmdir()
+        train(handler, manager.checkpoint, 1000, at=5)
+
+    with pytest.raises(Preempted), PreemptionHandler(manager) as handler:
+        run(handler)
+    assert "REQUEUE could not be written to" in caplog.text
+    assert manager.latest_checkpoint is not None
+
+
+def test_a_rank_that_only_serves_is_not_ended(outcome):
+    with PreemptionHandler(None) as handler:
+        strike(signal.SIGTERM)
+        assert handler.poll()
+    assert outcome() is None
+
+
+# ------------------------------------------------------------------------------ several ranks
+
+
+def trained(comm, folder, steps, stop_at, **arguments):
+    """Train on one rank for some steps; one of the ranks asks to stop in one of its steps."""
+    with MirroredStrategy(comm=comm) as strategy, strategy.scope():
+        state = Checkpoint(total=Variable(0.0), step=0)
+        manager = CheckpointManager(state, folder, max_to_keep=2)
+        try:
+            with Handler(manager, signals=(), **arguments) as handler:
+                for _ in range(steps[comm.rank]):
+                    state.step += 1
+                    if (comm.rank, state.step) == stop_at:
+                        handler.request_stop()
+                    time.sleep(0.011 + 0.01 * np.random.default_rng().random())
+                    handler.end_step()
+        except Preempted as stop:
+            return stop.step, stop.saved
+        return state.step, None
+
+
+def test_all_ranks_stop_after_the_same_step_whichever_is_asked(tmp_path):
+    for rank in range(3):
+        folder = str(tmp_path / str(rank))
+        found = run_ranks(3, trained, folder, (500,) * 3, (rank, 4 + rank))
+        assert found[0][1] == f"{folder}/ckpt-1"
+        assert len(set(found)) == 1
+        assert 4 + rank <= found[0][0] <= 7 + rank
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_ranks_with_unequal_numbers_of_steps_stop_together(tmp_path, rank, outcome):
+    """Rank 1 has 2 steps only; whichever rank is asked to stop, all save, and end."""
+    steps, stop_at = (500, 2, 500), (rank, 2 if rank == 1 else 10)
+    found = run_ranks(3, trained, str(tmp_path), steps, stop_at)
+    assert [saved for _, saved in found] == [f"{tmp_path}/ckpt-1"] * 3
+    assert found[0][0] == found[2][0]
+    assert found[1][0] == 2
+    assert outcome() == "REQUEUE"
+
+
+def test_ranks_that_are_done_take_part_in_periodic_saves(tmp_path, outcome):
+    found = run_ranks(2, lambda comm: trained(comm, tmp_path, (40, 3), None, save_every_steps=8))
+    assert found == [(40, None), (3, None)]
+    assert sorted(os.listdir(tmp_path))[:3] == ["checkpoint", "ckpt-3", "ckpt-4"]
+    assert outcome() == "DONE"
+
+
+def test_arguments_that_one_rank_refuses_are_told_to_all(tmp_path):
+    def rank(comm):
+        with MirroredStrategy(comm=comm) as strategy, strategy.scope():
+            manager = CheckpointManager(Checkpoint(v=Variable(0.0)), tmp_path, 2)
+            lead_s = 0 if comm.rank == 1 else 5
+            with pytest.raises((UsageError, mpistrat.errors.MismatchError)) as caught:
+                Handler(manager, signals=(), lead_s=lead_s)
+            return str(caught.value)
+
+    first, second = run_ranks(2, rank)
+    assert "rank 1" in first
+    assert "lead_s=0" in first
+    assert second.startswith("lead_s=0")
+
+
+def test_the_log_is_of_rank_0(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "mpistrat"):
+        run_ranks(3, trained, str(tmp_path), (500,) * 3, (2, 3))
+    texts = [record.getMessage() for record in caplog.records]
+    assert len([text for text in texts if "a request to stop came to rank 2" in text]) == 1
+    assert texts.count(f"saved {tmp_path}/ckpt-1") == 1
