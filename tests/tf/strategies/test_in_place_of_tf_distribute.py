@@ -28,7 +28,11 @@ assert {"ReduceOp", "InputContext", "MirroredStrategy"} <= {*dir(tf.distribute)}
 assert {"CommunicationOptions", "ValueContext"} <= {*dir(tf.distribute.experimental)}
 assert "PerWorkerValues" in dir(tf.distribute.coordinator)
 assert tf.distribute.coordinator.PerWorkerValues is not None
-for module in (tf.distribute, tf.distribute.experimental, tf.distribute.coordinator):
+resolvers = tf.distribute.cluster_resolver
+assert resolvers.SlurmClusterResolver is mpistrat.cluster_resolver.SlurmClusterResolver
+assert "TFConfigClusterResolver" in dir(resolvers)
+assert resolvers.TFConfigClusterResolver is not mpistrat.cluster_resolver.TFConfigClusterResolver
+for module in (tf.distribute, tf.distribute.experimental, tf.distribute.coordinator, resolvers):
     assert not hasattr(module, "NoSuchName")
 
 options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=1 << 20)
