@@ -77,7 +77,7 @@ def run(plan: Plan) -> int:
         return 2
     here = replace(here, hosts=(host_name(),), site=plan.site())
     answers = measure(plan.checks, here, is_first=True)
-    refusal = "one rank" if launcher.size == 1 else "the ranks are not one job"
+    refusal = "one rank" if launcher.size == 1 else "the ranks cannot reach each other"
     answers |= exchange(plan.checks, here, None, refusal)
     return _reported(plan, _job(plan, here, here.hosts, {}), {0: answers}, begin)
 

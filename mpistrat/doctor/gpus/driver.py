@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mpistrat.doctor.not_here import NotHere
 
-__all__ = ["Gpu", "Vendor", "driver_library", "installed", "visible"]
+__all__ = ["Gpu", "Vendor", "driver_library", "installed", "usable", "visible"]
 
 _NO_DEVICE = 100  # of CUDA and of HIP
 _UUID_BYTES = 16
@@ -19,7 +19,10 @@ _TEXT_BYTES = 64
 
 @dataclass(frozen=True)
 class Vendor:
-    """The names of a driver's library and of its functions; all take the same arguments."""
+    """The names of a driver's library and of its functions; all take the same arguments.
+
+    `init` is "" where the library starts by itself.
+    """
 
     name: str
     libraries: Sequence[str]
@@ -60,12 +63,29 @@ VENDORS = (
     Vendor(
         "HIP",
         ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"),
-        "hipInit",
+        "",
         "hipGetDeviceCount",
         "hipDeviceGetPCIBusId",
         "hipDeviceGetUuid",
     ),
 )
+
+
+def usable() -> tuple[Gpu, ...]:
+    """Return the GPUs that this process can see: one at least.
+
+    Raises
+    ------
+    NotHere
+        There are none, or their driver fails, which the check of the driver reports.
+    """
+    try:
+        gpus = visible()
+    except OSError:
+        raise NotHere("the driver of GPUs fails") from None
+    if not gpus:
+        raise NotHere("no GPU")
+    return gpus
 
 
 @functools.cache
@@ -80,14 +100,14 @@ def visible() -> tuple[Gpu, ...]:
         The driver is there, and cannot be used.
     """
     vendor, library = driver_library()
-    status = getattr(library, vendor.init)(0)
+    status = getattr(library, vendor.init)(0) if vendor.init else 0
     count = ctypes.c_int()
     if status == 0:
         status = getattr(library, vendor.count)(ctypes.byref(count))
     if status == _NO_DEVICE:
         return ()
     if status:
-        raise OSError(f"{vendor.init} of the GPU's driver failed with code {status}")
+        raise OSError(f"{vendor.name}'s driver of GPUs fails with code {status}")
     return tuple(_gpu(vendor, library, index) for index in range(count.value))
 
 

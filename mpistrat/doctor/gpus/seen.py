@@ -27,17 +27,14 @@ class Seen:
         GPUs of the node, visible or not; 0 where it is not known.
     cpus
         The CPUs that the rank may run on.
-    order
-        MPISTRAT_GPU_ORDER.
     """
 
     gpus: tuple[Gpu, ...]
     installed: int = 0
     cpus: frozenset[int] = frozenset()
-    order: str = ""
 
 
-def seen(here: Here) -> Seen:
+def seen(_: Here) -> Seen:
     """Return the GPUs that this rank sees.
 
     Raises
@@ -45,8 +42,11 @@ def seen(here: Here) -> Seen:
     NotHere
         This machine has no driver of GPUs.
     """
-    order = here.environment.get("MPISTRAT_GPU_ORDER", "")
-    return Seen(visible(), installed(), cores.usable(), order)
+    try:
+        gpus = visible()  # () on a node without GPUs is a finding, if others have some
+    except OSError:
+        raise NotHere("the driver of GPUs fails") from None
+    return Seen(gpus, installed(), cores.usable())
 
 
 def bound(facts: Mapping[int, Seen], job: Job) -> dict[int, tuple[Gpu, ...]]:

@@ -45,7 +45,10 @@ def _header(examination: Examination, console: Console) -> None:
     job = examination.job
     nodes = list(job.nodes)
     names = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
-    where = f"{counted(job.size, 'rank')} on {counted(len(nodes), 'node')} ({names})"
+    ranks = counted(job.size, "rank")
+    if job.launcher.size > job.size:
+        ranks = f"1 of {job.launcher.size} ranks"
+    where = f"{ranks} on {counted(len(nodes), 'node')} ({names})"
     title = Text(f"mpistrat doctor {mpistrat.__version__}", "bold")
     console.print(title + Text(f": {where}, {started_by(job)}", "not bold"), highlight=False)
     console.print()

@@ -210,7 +210,7 @@ def _binding_line(job: Job) -> str:
             return srun_line(job, "--cpus-per-task=$SLURM_CPUS_PER_TASK --cpu-bind=cores")
         masks = (sum(1 << cpu for cpu in read_ranges(text)) for text in maps.value)
         return srun_line(job, "--cpu-bind=mask_cpu:" + ",".join(map(hex, masks)))
-    return mpirun_line(job, "mpirun -bind-to core")
+    return mpirun_line(job, "mpirun --bind-to core")
 
 
 CHECK = Check(

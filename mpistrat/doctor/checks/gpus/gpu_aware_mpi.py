@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from mpistrat.cluster.timed_start import loaded_libraries
 from mpistrat.doctor.check import Check, Verdict, Where, failure
-from mpistrat.doctor.gpus.driver import visible
+from mpistrat.doctor.gpus.driver import usable
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job, by_value
 from mpistrat.doctor.job.launcher import library_kind
-from mpistrat.doctor.not_here import NotHere
 
 __all__ = ["CHECK", "GpuAware", "judge"]
 
@@ -55,8 +54,7 @@ class GpuAware:
 
 
 def _measure(here: Here) -> GpuAware:
-    if not visible():
-        raise NotHere("no GPU")
+    usable()
     claims = [f"{name}=1" for name in _SWITCHES if here.environment.get(name) == "1"]
     claims += _functions_that_claim()
     can_try = claims and importlib.util.find_spec("cupy") is not None

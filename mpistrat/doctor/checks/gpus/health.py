@@ -25,18 +25,28 @@ _HARMLESS = ("power cap",)
 
 @dataclass(frozen=True)
 class Driver:
-    """The status of NVML's start, and the health of the GPUs of one rank."""
+    """The status of NVML's start, the health of the GPUs of one rank, and their driver's error."""
 
     status: int
     gpus: tuple[Health, ...] = ()
+    error: str = ""
 
 
 def _measure(_: Here) -> Driver:
+    buses: tuple[str, ...] = ()
+    error = ""
     try:
         buses = tuple(gpu.bus for gpu in visible())
-    except (NotHere, OSError):
-        buses = ()  # NVML says why
-    return Driver(*health(buses))
+    except NotHere:
+        pass  # there may be a driver without its library, which the next lines find
+    except OSError as reason:
+        error = str(reason)
+    try:
+        return Driver(*health(buses), error)
+    except NotHere:
+        if not error:
+            raise
+        return Driver(0, (), error)
 
 
 def judge(facts: Mapping[int, Driver], job: Job) -> Verdict:
@@ -45,9 +55,9 @@ def judge(facts: Mapping[int, Driver], job: Job) -> Verdict:
     seen: set[tuple[str, str]] = set()
     for rank, driver in facts.items():
         host = job.hosts[rank]
-        if driver.status and (host, "") not in seen:
+        if (driver.status or driver.error) and (host, "") not in seen:
             seen.add((host, ""))
-            meaning = _MEANINGS.get(driver.status, f"NVML fails with code {driver.status}")
+            meaning = _MEANINGS.get(driver.status, driver.error or f"NVML error {driver.status}")
             problems.append(failure(f"{host}: {meaning}", "a driver that works", *_exclude(host)))
         for gpu in driver.gpus:
             if (host, gpu.bus) not in seen:

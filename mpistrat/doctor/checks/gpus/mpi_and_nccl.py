@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mpistrat.doctor.check import Check, Verdict, warning
-from mpistrat.doctor.gpus.driver import visible
+from mpistrat.doctor.gpus.driver import usable
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job
-from mpistrat.doctor.not_here import NotHere
 
 __all__ = ["CHECK", "Carriers", "judge"]
 
@@ -25,8 +24,7 @@ class Carriers:
 
 
 def _measure(here: Here) -> Carriers:
-    if not visible():
-        raise NotHere("no GPU")
+    usable()
     switches = [name for name in _SWITCHES if here.environment.get(name) == "1"]
     return Carriers(tuple(switches), here.environment.get("MPISTRAT_GPU_CARRIER", "") or "auto")
 

@@ -105,7 +105,7 @@ def _not_started(start: Start, job: Job) -> Problem:
         f"MPI did not start: {start.problem}",
         f"a job of {job.launcher.size} ranks",
         "look at the ranks that are named; if there are none, at the network that MPI uses",
-        right_line(job, start.types, start.mpirun),
+        right_line(job, start.types, start.mpirun) if job.launcher.kind == "srun" else "",
     )
 
 

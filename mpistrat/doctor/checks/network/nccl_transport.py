@@ -1,4 +1,4 @@
-"""Check that NCCL uses the fast network, by a tiny all-reduce whose log is read."""
+"""Check that NCCL uses the fast network, and how fast, by an all-reduce whose log is read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import re
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mpistrat.doctor.check import Check, Problem, Verdict, failure, warning
-from mpistrat.doctor.gpus.driver import visible
+from mpistrat.doctor.gpus.driver import usable
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job, by_value
 from mpistrat.doctor.job.timed_comm import TimedComm
@@ -22,6 +23,9 @@ from mpistrat.doctor.not_here import NotHere
 __all__ = ["CHECK", "Transport", "judge", "network_in_log"]
 
 _ABLE, _ALL_ABLE, _ID = 160, 161, 162
+_NBYTES, _SUMS = 64 << 20, 4
+_START_FACTOR = 3  # NCCL takes longer to start than messages to come
+_FLOOR = 0.5  # of the site's nominal bandwidth
 _DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
 _FLOAT, _SUM = 7, 0  # ncclFloat32, ncclSum
 
@@ -40,12 +44,15 @@ class Transport:
         Why NCCL did not start, or "".
     has_fast
         Whether the node has InfiniBand or Slingshot.
+    bandwidth_gb_s
+        Bus bandwidth of an all-reduce of 64 MiB, the best of three.
     """
 
     network: str
     wanted: str = ""
     error: str = ""
     has_fast: bool = False
+    bandwidth_gb_s: float = 0.0
 
 
 def _exchange(here: Here, comm: TimedComm) -> Transport:
@@ -56,17 +63,21 @@ def _exchange(here: Here, comm: TimedComm) -> Transport:
     if reasons:
         raise NotHere(reasons[0])
     with _log_file() as file:
-        error = _all_reduce(comm)
+        result = _all_reduce(comm, _device(here, comm.rank))
         log = file.read_text(errors="replace") if file.exists() else ""
+    is_error = isinstance(result, str)
     return Transport(
-        network_in_log(log), here.environment.get("NCCL_NET", ""), error, _has_fast_network()
+        network=network_in_log(log),
+        wanted=here.environment.get("NCCL_NET", ""),
+        error=str(result) if is_error else "",
+        has_fast=_has_fast_network(),
+        bandwidth_gb_s=0.0 if is_error else round(float(result), 2),
     )
 
 
 def _why_not() -> str:
     try:
-        if not visible():
-            return "no GPU"
+        usable()
         from cupy.cuda import nccl
     except NotHere as reason:
         return str(reason)
@@ -92,34 +103,49 @@ def _log_file() -> Iterator[Path]:
                     os.environ[name] = value
 
 
-def _all_reduce(comm: TimedComm) -> str:
-    """Sum four bytes over all ranks by NCCL; return what went wrong, or ""."""
-    import cupy
+def _device(here: Here, rank: int) -> int:
+    """Return the index of the GPU of a rank: by local rank, unless it sees only one."""
+    local_rank = here.hosts[:rank].count(here.hosts[rank])
+    return local_rank % len(usable())
+
+
+def _all_reduce(comm: TimedComm, device: int) -> float | str:
+    """Sum arrays over all ranks by NCCL; return the bus bandwidth in GB/s, or what went wrong."""
     from cupy.cuda import nccl
 
     unique_id = comm.share(nccl.get_unique_id() if comm.rank == 0 else None, _ID)
-    answers: list[str] = []
-
-    def run() -> None:
-        answers.append(_try(cupy, nccl, comm, unique_id))
-
-    thread = threading.Thread(target=run, daemon=True)
+    answers: list[float | str] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(_try(device, comm.size, comm.rank, unique_id)), daemon=True
+    )
     thread.start()
-    thread.join(comm.timeout_s)
-    return answers[0] if answers else f"it did not end within {comm.timeout_s:g} s"
+    limit_s = _START_FACTOR * comm.timeout_s
+    thread.join(limit_s)
+    return answers[0] if answers else f"it did not end within {limit_s:g} s"
 
 
-def _try(cupy: Any, nccl: Any, comm: TimedComm, unique_id: Any) -> str:
+def _try(device: int, size: int, rank: int, unique_id: Any) -> float | str:
+    import cupy
+    from cupy.cuda import nccl
+
     try:
-        with cupy.cuda.Device(comm.rank % len(visible())):
-            group = nccl.NcclCommunicator(comm.size, unique_id, comm.rank)
-            data = cupy.ones(1, cupy.float32)
+        with cupy.cuda.Device(device):
+            group = nccl.NcclCommunicator(size, unique_id, rank)
             stream = cupy.cuda.get_current_stream()
-            group.allReduce(data.data.ptr, data.data.ptr, 1, _FLOAT, _SUM, stream.ptr)
-            stream.synchronize()
-            return "" if float(data[0]) == comm.size else f"a sum of ones gave {float(data[0])}"
+            best_s = float("inf")
+            for _ in range(_SUMS):
+                data = cupy.ones(_NBYTES // 4, cupy.float32)
+                stream.synchronize()
+                begin = time.perf_counter()
+                group.allReduce(data.data.ptr, data.data.ptr, data.size, _FLOAT, _SUM, stream.ptr)
+                stream.synchronize()
+                best_s = min(best_s, time.perf_counter() - begin)
+            total = float(data[-1])
     except Exception as error:  # noqa: BLE001 - any error of NCCL is a finding
         return f"{type(error).__name__}: {error}"
+    if total != size:
+        return f"a sum of ones over {size} ranks gave {total:g}"
+    return 2 * (size - 1) / size * _NBYTES / best_s / 1e9
 
 
 def network_in_log(log: str) -> str:
@@ -143,8 +169,28 @@ def judge(facts: Mapping[int, Transport], job: Job) -> Verdict:
     for transport, ranks in by_value(facts).items():
         if found := _problem(transport, job.who(ranks), job):
             problems.append(found)
-    network = facts[min(facts)].network or "a network that its log does not name"
-    return Verdict(f"NCCL uses {network}", facts[min(facts)].wanted, tuple(problems))
+    first = facts[min(facts)]
+    slowest = min(transport.bandwidth_gb_s for transport in facts.values())
+    if not problems and (found := _slow(slowest, job)):
+        problems.append(found)
+    network = first.network or "a network that its log does not name"
+    value = f"NCCL uses {network}, 64 MiB all-reduce {slowest:.1f} GB/s"
+    if any(transport.error for transport in facts.values()):
+        value = "NCCL fails"
+    return Verdict(value, first.wanted, tuple(problems))
+
+
+def _slow(bandwidth: float, job: Job) -> Problem | None:
+    """Compare the bandwidth between nodes with what the site's file says."""
+    nominal = job.site.nominal.bandwidth_gb_s if job.site and len(job.nodes) > 1 else None
+    if nominal is None or bandwidth >= _FLOOR * nominal.value:
+        return None
+    return warning(
+        f"{bandwidth:.1f} GB/s for 64 MiB between {len(job.nodes)} nodes",
+        f"about {nominal.value:g} GB/s, as the site's file says",
+        "try other nodes to find the slow one; compare the site's variables for NCCL",
+        f"#SBATCH --exclude={job.slurm_node(job.size - 1)}" if job.launcher.kind == "srun" else "",
+    )
 
 
 def _problem(transport: Transport, who: str, job: Job) -> Problem | None:
