@@ -6,7 +6,7 @@ import pytest
 
 from helpers.gpus import needs_gpus
 from mpistrat.testing.launcher import JobResult, run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats, takes_long
 
 pytest.importorskip("sklearn")
 pytest.importorskip("typer")
@@ -58,7 +58,8 @@ def test_a_replica_without_an_image() -> None:
 
 @takes_long()
 @pytest.mark.deadline(300)
-@pytest.mark.parametrize("gpus", ["0", "0,1"])
+# On a GPU each it has the losses of the CPUs, as test_it_learns_as_on_cpus shows.
+@pytest.mark.parametrize("gpus", ["0", pytest.param("0,1", marks=repeats())])
 def test_it_learns_the_digits(gpus: str) -> None:
     needs_gpus(len(gpus.split(",")))
     report = report_of(demo("--device", "gpu", gpus=gpus))

@@ -103,7 +103,7 @@ def test_faults_end_the_process_with_their_place(name, said):
     ("flag", "check"),
     [
         ("-DNO_BARRIER", "check_block_barrier_and_shared_memory"),
-        ("-DNO_SECOND_BARRIER", "check_many_barriers"),
+        pytest.param("-DNO_SECOND_BARRIER", "check_many_barriers", marks=repeats()),
         ("-DRELAXED_FLAG", "check_blocks_that_wait_for_one_another"),
     ],
 )
