@@ -32,11 +32,13 @@ def probe(python: str) -> Mpi:
     """
     if shutil.which("srun") is None:
         return Mpi(reason="there is no srun here to ask")
-    listed = _said(["srun", "--mpi=list"])
+    types = types_of(_said(["srun", "--mpi=list"]))
+    if not types:
+        return Mpi(reason="`srun --mpi=list` names no types here")
     library = _said([python, "-m", "mpi4py", "--mpi-lib-version"])
     if not library:
         return Mpi(reason=f"mpi4py of {python} finds no MPI library")
-    return choose(library, types_of(listed), is_wheel=_is_open_mpi_wheel())
+    return choose(library, types, is_wheel=_is_open_mpi_wheel())
 
 
 def choose(library: str, types: Sequence[str], *, is_wheel: bool = False) -> Mpi:

@@ -142,8 +142,9 @@ def _tasks(site: Site, options: Options, gpus: int, ranks: int) -> Line:
         return by_option("--tasks-per-node", str(options.tasks_per_node))
     if options.strategy in _ONE_RANK_A_NODE:
         return by_default("1", f"strategy {options.strategy.value} has one rank on a node")
-    if ranks:
-        return by_option("--ranks", str(math.ceil(ranks / options.nodes)))
+    usual, wanted = site.tasks.per_node, math.ceil(ranks / options.nodes)
+    if ranks and not (usual and wanted > usual.value):
+        return by_option("--ranks", str(wanted))
     if options.gpus:
         return by_option("--gpus", str(gpus))
     if site.tasks.per_node:

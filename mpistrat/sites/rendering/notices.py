@@ -18,8 +18,10 @@ def notices_of(site: Site, options: Options, layout: Layout, mpi: Mpi) -> tuple[
     """Return what was chosen for the user, and what may be wrong, one line each."""
     return (
         *_of_mpi(site, options, mpi),
+        *_of_cpus(site, options, layout),
         *_of_time(site, options, layout),
         *_of_disk(site, options),
+        *_of_requeue(site, options),
     )
 
 
@@ -37,6 +39,12 @@ def _of_mpi(site: Site, options: Options, mpi: Mpi) -> Iterator[str]:
     ):
         reason = mpi.reason or "no MPI library was looked for"
         yield f"no --mpi is in the script ({reason}): see `srun --mpi=list`, and give --mpi"
+
+
+def _of_cpus(site: Site, options: Options, layout: Layout) -> Iterator[str]:
+    is_told = options.cpus_per_task is not None or site.tasks.cpus_per_task is not None
+    if not is_told and layout.cpus_per_task == 1 and site.launcher.command.value != "ibrun":
+        yield f"{site.name} states no CPUs of a rank: each gets 1; --cpus-per-task gives more"
 
 
 def _of_time(site: Site, options: Options, layout: Layout) -> Iterator[str]:
@@ -70,3 +78,12 @@ def _of_disk(site: Site, options: Options) -> Iterator[str]:
         yield f"{site.name} states no disk of the nodes: the environment is staged to /tmp"
     elif local.kind == "ram":
         yield f"{local.value} is memory of the job: the environment takes some of it"
+
+
+def _of_requeue(site: Site, options: Options) -> Iterator[str]:
+    flags = [line.value for line in site.batch.lines]
+    if "--no-requeue" in flags and "--requeue" not in options.directives:
+        yield (
+            f"jobs on {site.name} have --no-requeue: one that was told to save is not started"
+            " again; --directive=--requeue asks for it"
+        )

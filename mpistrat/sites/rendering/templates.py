@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import jinja2
 
@@ -34,7 +36,18 @@ def filled(name: str, context: dict[str, object], *, explain: bool, above: bool)
     UsageError
         The user's own template has a mistake.
     """
-    folders = [user_folder().parent / "templates", slurm_folder() / "templates"]
+    folders = (user_folder().parent / "templates", slurm_folder() / "templates")
+    environment = _environment(folders, explain, above)
+    try:
+        return environment.get_template(name).render(context)
+    except jinja2.TemplateSyntaxError as error:
+        raise UsageError(f"template {error.filename}, line {error.lineno}: {error}") from error
+    except (jinja2.TemplateError, TypeError) as error:
+        raise UsageError(f"template {name} in {folders[0]} or {folders[1]}: {error}") from error
+
+
+@functools.lru_cache(maxsize=8)  # compiling the templates takes longer than filling them
+def _environment(folders: tuple[Path, ...], explain: bool, above: bool) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),
         undefined=jinja2.StrictUndefined,
@@ -44,12 +57,7 @@ def filled(name: str, context: dict[str, object], *, explain: bool, above: bool)
         autoescape=False,  # it is no HTML; values are quoted for the shell one by one
     )
     environment.filters["noted"] = _noting(explain, above)
-    try:
-        return environment.get_template(name).render(context)
-    except jinja2.TemplateSyntaxError as error:
-        raise UsageError(f"template {error.filename}, line {error.lineno}: {error}") from error
-    except (jinja2.TemplateError, TypeError) as error:
-        raise UsageError(f"template {name} in {folders[0]} or {folders[1]}: {error}") from error
+    return environment
 
 
 def _noting(explain: bool, above: bool) -> Callable[..., str]:

@@ -1,0 +1,100 @@
+"""What Slurm says of a job is read as it is meant, whatever the job is called."""
+
+from pathlib import Path
+
+import pytest
+
+from mpistrat.sites.submitting import records
+from mpistrat.sites.submitting.follow import end_of, exit_code
+from mpistrat.sites.submitting.output import Tail
+from mpistrat.sites.submitting.progress_line import described
+from mpistrat.sites.submitting.records import Record
+from mpistrat.sites.submitting.slurm_commands import environment, overriding
+
+SHOWN = """\
+JobId=8 ArrayJobId=8 ArrayTaskId=1 JobName=a JobState=COMPLETED Reason=None ExitCode=9:9
+   UserId=root(0) GroupId=root(0) MCS_label=N/A
+   JobState=FAILED Reason=NonZeroExitCode Dependency=(null)
+   Requeue=1 Restarts=2 BatchFlag=1 Reboot=0 ExitCode=3:0
+   RunTime=1-00:00:03 TimeLimit=2-00:00:00 TimeMin=N/A
+   ReqNodeList=(null) ExcNodeList=(null)
+   NodeList=n[0-1]
+   StdErr=/a b/x-8.out
+   StdOut=/a b/x-8.out
+"""
+
+
+def test_a_record():
+    assert records._record(SHOWN) == Record(
+        state="FAILED",
+        reason="NonZeroExitCode",
+        exit_code=(3, 0),
+        nodes="n[0-1]",
+        run_s=86403,
+        limit_s=172800,
+        output=Path("/a b/x-8.out"),
+        restarts=2,
+        index="1",
+    )
+    waiting = SHOWN.replace(
+        "JobState=FAILED Reason=NonZeroExitCode", "JobState=PENDING Reason=None"
+    )
+    waiting = waiting.replace("NodeList=n[0-1]", "NodeList=").replace("2-00:00:00", "UNLIMITED")
+    record = records._record(waiting)
+    assert (record.state, record.reason, record.nodes, record.limit_s) == ("PENDING", "", "", None)
+    assert not record.has_ended
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [
+        (Record("COMPLETED"), 0),
+        (Record("FAILED", exit_code=(3, 0)), 3),
+        (Record("FAILED", exit_code=(0, 9)), 137),
+        (Record("TIMEOUT"), 1),
+        (Record("CANCELLED", exit_code=(0, 15)), 143),
+        (Record("NODE_FAIL"), 1),
+    ],
+)
+def test_the_exit_code_is_the_jobs(record, code):
+    assert record.has_ended
+    assert exit_code([record]) == code
+    assert exit_code([Record("COMPLETED"), record]) == code
+
+
+def test_how_it_ended_is_said():
+    good = [Record("COMPLETED", output=Path("/x/a.out"), index=str(i)) for i in range(2)]
+    assert end_of("7", good[:1]) == "job 7: COMPLETED; output in /x/a.out"
+    assert end_of("7", good) == "job 7: COMPLETED; output in /x (2 files)"
+    bad = Record("TIMEOUT", "TimeLimit", (0, 0), output=Path("/x/b.out"), index="3")
+    said = "job 7_3: TIMEOUT (TimeLimit), exit code 1; output in /x/b.out"
+    assert end_of("7", [*good, bad]) == said
+
+
+def test_the_state_is_described():
+    assert described([Record("PENDING", "Resources")]) == "PENDING (Resources)"
+    running = Record("RUNNING", nodes="n0", restarts=1)
+    assert described([running]) == "RUNNING on n0, started again 1 x"
+    assert described([running, running, Record("PENDING")]) == "1 PENDING, 2 RUNNING"
+
+
+def test_output_is_read_as_it_grows(tmp_path):
+    file = tmp_path / "out"
+    tail = Tail(file)
+    assert tail.lines() == []
+    file.write_bytes(b"one\ntw")
+    assert tail.lines() == ["one"]
+    with file.open("ab") as more:
+        more.write(b"o\n\xff\n")
+    assert tail.lines() == ["two", "\ufffd"]
+    file.write_bytes(b"new")  # begun anew, as without --open-mode=append
+    assert tail.lines() == []
+    assert tail.rest() == ["new"]
+    assert tail.rest() == []
+
+
+def test_a_job_gets_no_variables_of_another_one():
+    kept = {"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf"}
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n0", "SLURM_CPUS_PER_TASK": "2"}
+    assert environment(kept | job) == kept
+    assert overriding({"SBATCH_PARTITION": "x", "PATH": ""}) == ["SBATCH_PARTITION"]
