@@ -15,6 +15,7 @@ from mpistrat.doctor.check import Check
 from mpistrat.doctor.examination import Examination
 from mpistrat.doctor.here import Here, Options
 from mpistrat.doctor.job import slurm
+from mpistrat.doctor.job.apart import await_report, reporting
 from mpistrat.doctor.job.job import Job
 from mpistrat.doctor.job.launcher import of_environment
 from mpistrat.doctor.job.start import start_mpi
@@ -73,11 +74,18 @@ def run(plan: Plan) -> int:
     if comm is not None and comm.size >= launcher.size:
         return _together(plan, here, TimedComm(comm, _MESSAGE * limit_s), begin)
     if launcher.size > 1 and (expected_rank() or ("", 0))[1] != 0:
-        time.sleep(_APART_S)  # srun --kill-on-bad-exit would end rank 0 before it has reported
+        await_report(environment, _APART_S)
         return 2
+    with reporting(environment):
+        return _alone(plan, here, begin)
+
+
+def _alone(plan: Plan, here: Here, begin: float) -> int:
+    """Examine this process only."""
     here = replace(here, hosts=(host_name(),), site=plan.site())
     answers = measure(plan.checks, here, is_first=True)
-    refusal = "one rank" if launcher.size == 1 else "the ranks cannot reach each other"
+    is_one = here.launcher.size == 1
+    refusal = "one rank" if is_one else "the ranks cannot reach each other"
     answers |= exchange(plan.checks, here, None, refusal)
     return _reported(plan, _job(plan, here, here.hosts, {}), {0: answers}, begin)
 

@@ -98,10 +98,10 @@ def _set(table: MutableMapping[str, Any], key: Sequence[str], value: Any) -> Non
 
 
 def _inline(content: Mapping[str, Any]) -> Any:
-    table = tomlkit.inline_table()
-    for name, value in content.items():
-        table[name] = list(value) if isinstance(value, tuple) else value
-    return table
+    """Return an inline table with the spaces that the shipped files have."""
+    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in content.items()}
+    pairs = ", ".join(f"{name} = {tomlkit.item(v).as_string()}" for name, v in plain.items())
+    return tomlkit.parse(f"table = {{ {pairs} }}")["table"]
 
 
 def _used_sources(value: object) -> Iterator[str]:

@@ -40,7 +40,9 @@ class Threads:
 
 def _measure(here: Here) -> Threads:
     mask = cores.usable()
-    count, reason = _of_libraries() or _of_variables(here) or (len(mask), "one for each CPU")
+    # A library may keep to the CPUs that it finds; others do as the variable says.
+    stated = [found for found in (_of_libraries(), _of_variables(here)) if found]
+    count, reason = max(stated, default=(len(mask), "one for each CPU"))
     return Threads(count, reason, mask, cores.quota())
 
 

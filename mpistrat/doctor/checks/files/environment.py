@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpistrat.doctor.check import Check, Verdict, Where, warning
+from mpistrat.doctor.check import Check, Problem, Verdict, Where, failure, warning
 from mpistrat.doctor.files.file_systems import NETWORK, file_system
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.imports import probe
@@ -28,19 +28,21 @@ class Environment:
         Its folder, and the file system of that.
     import_s
         Seconds that a new process takes to import numpy.
+    failed
+        The modules that it could not import, and why.
     """
 
     prefix: str
     kind: str
     import_s: float
+    failed: tuple[str, ...] = ()
 
 
 def _measure(here: Here) -> Environment:
     imports = probe(("numpy", *here.options.imports), here.start_mask, here.options.measure_s)
-    if failed := next((done for done in imports if done.error), None):
-        raise ImportError(f"import {failed.name}: {failed.error}")
+    failed = tuple(f"import {done.name}: {done.error}" for done in imports if done.error)
     seconds = sum(done.duration_s for done in imports if done.name == "numpy")
-    return Environment(sys.prefix, file_system(sys.prefix), round(seconds, 2))
+    return Environment(sys.prefix, file_system(sys.prefix), round(seconds, 2), failed)
 
 
 def judge(facts: Mapping[int, Environment], job: Job) -> Verdict:
@@ -48,22 +50,30 @@ def judge(facts: Mapping[int, Environment], job: Job) -> Verdict:
     slowest = max(facts.values(), key=lambda environment: environment.import_s)
     first = facts[min(facts)]
     value = f"{first.prefix} ({first.kind or 'unknown'}), import numpy {slowest.import_s:.1f} s"
-    is_shared = slowest.kind in NETWORK
-    if slowest.import_s < _SLOW_S and not (is_shared and len(job.nodes) > _FEW_NODES):
-        return Verdict(value)
-    rank = next(rank for rank, one in facts.items() if one is slowest)
-    where = f"{slowest.prefix} is on {slowest.kind or 'an unknown file system'}"
-    return Verdict(
-        value,
-        problems=(
-            warning(
-                f"{where}; import numpy took {slowest.import_s:.1f} s on {job.who([rank])}",
-                f"less than {_SLOW_S:g} s, on a disk or in memory of each node",
-                "thousands of small files are slow on a shared file system: unpack the environment"
-                " on each node when the job starts, or take a container",
-                "mpistrat slurm render --stage-environment ..." if job.slurm else "",
-            ),
-        ),
+    problems = [
+        failure(
+            f"{'; '.join(one.failed)} (the environment of {job.who([rank])} is {one.prefix})",
+            "modules that can be imported",
+            "install them into this environment, or start another Python",
+        )
+        for rank, one in facts.items()
+        if one.failed
+    ]
+    is_shared = slowest.kind in NETWORK and len(job.nodes) > _FEW_NODES
+    if slowest.import_s >= _SLOW_S or is_shared:
+        rank = next(rank for rank, one in facts.items() if one is slowest)
+        problems.append(_slow(slowest, job.who([rank]), job))
+    return Verdict(value, problems=tuple(problems))
+
+
+def _slow(environment: Environment, who: str, job: Job) -> Problem:
+    where = f"{environment.prefix} is on {environment.kind or 'an unknown file system'}"
+    return warning(
+        f"{where}; import numpy took {environment.import_s:.1f} s on {who}",
+        f"less than {_SLOW_S:g} s, on a disk or in memory of each node",
+        "thousands of small files are slow on a shared file system: unpack the environment on each"
+        " node when the job starts, or take a container",
+        "mpistrat slurm render --stage-environment ..." if job.slurm else "",
     )
 
 

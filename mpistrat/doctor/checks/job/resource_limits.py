@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mpistrat.doctor.check import Check, Problem, Verdict, failure, warning
 from mpistrat.doctor.here import Here
+from mpistrat.doctor.job.command_line import srun_line
 from mpistrat.doctor.job.job import Job, by_value
 
 __all__ = ["CHECK", "Limits", "judge"]
@@ -120,13 +121,15 @@ def _problems(limits: Limits, who: str, job: Job) -> Iterator[Problem]:
             "raise it before the ranks start" if can else "ask the site for a higher limit",
             f"ulimit -n {need}" if can else "",
         )
+    is_srun = job.launcher.kind == "srun"
     if limits.core:
         size = "any size" if limits.core == _UNLIMITED else f"{limits.core >> 20} MiB"
         yield warning(
             f"{who} may write core dumps of {size} (ulimit -c)",
             "none: each rank of a job that fails would write all of its memory",
-            "turn them off in the job's script",
-            "ulimit -c 0",
+            "turn them off in the job's script"
+            + (", and have srun pass that on: this Slurm need not" if is_srun else ""),
+            f"ulimit -c 0; {srun_line(job, '--propagate=CORE')}" if is_srun else "ulimit -c 0",
         )
     if limits.memory and limits.asked and limits.memory < limits.asked:
         yield warning(

@@ -54,7 +54,8 @@ def judge(facts: Mapping[int, tuple[Place, ...]], job: Job) -> Verdict:
             hint = f"; it needs {needs}" if needs and place.key == "node_local" else ""
             problems.append(
                 warning(
-                    f"{place.path} is not there, or cannot be written",
+                    f"{place.path} is not there, or cannot be written"
+                    + (", since that variable is not set" if "$" in place.path else ""),
                     f"the folder that the site's file names as storage.{place.key}",
                     f"check the path{hint}",
                 )
