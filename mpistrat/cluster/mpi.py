@@ -10,7 +10,7 @@ from mpistrat import config
 from mpistrat.cluster import child_processes, ranks_without_mpi
 from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.cluster.launch_advice import how_to_start
-from mpistrat.cluster.slurm import step
+from mpistrat.cluster.slurm import mpich, step
 from mpistrat.errors import ClusterError
 from mpistrat.system.log import get_logger, warn_once
 
@@ -52,6 +52,7 @@ def world() -> Any:
     if is_first and expected is not None and expected[1] > 1:
         # Before the import, which would wait for a rank that has ended without MPI.
         ranks_without_mpi.start()
+    mpich.choose_network_module()
     try:
         from mpi4py import MPI  # starts MPI, which waits for all ranks
     except (ImportError, RuntimeError) as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mpistrat.cluster import child_processes, ranks_without_mpi
+from mpistrat.cluster.slurm import mpich
 from mpistrat.errors import ClusterError
 
 __all__ = ["abort", "finish", "load", "loaded_libraries", "start"]
@@ -63,6 +64,7 @@ def start(timeout_s: float) -> Any:
     ranks_without_mpi.start()
     MPI = sys.modules["mpi4py.MPI"]  # noqa: N806 - its name
     if not MPI.Is_initialized():
+        mpich.choose_network_module()
         status = _in_thread(_init, timeout_s)
         if status is None:
             return None
