@@ -24,6 +24,7 @@ from mpistrat.doctor.checks.network import bandwidth, interfaces, nccl_transport
 from mpistrat.doctor.checks.ranks import clocks, same_environment, slow_rank
 from mpistrat.doctor.checks.site import (
     cpu_map,
+    gpu_map,
     launcher,
     node,
     options,
@@ -43,7 +44,17 @@ _MODULES = (
     *(shared_memory, temporary_folder, environment, caches),
     *(resource_limits, time_limit),
     *(same_environment, clocks, slow_rank),
-    *(options, launcher, cpu_map, node, variables, site_interfaces, slurm_configuration, storage),
+    *(
+        options,
+        launcher,
+        cpu_map,
+        gpu_map,
+        node,
+        variables,
+        site_interfaces,
+        slurm_configuration,
+        storage,
+    ),
 )
 
 CHECKS: tuple[Check[Any], ...] = tuple(module.CHECK for module in _MODULES)

@@ -6,6 +6,7 @@ from helpers.doctor.jobs import faults, has_fault, job, judged, site
 from mpistrat.doctor.check import Status
 from mpistrat.doctor.checks.site import (
     cpu_map,
+    gpu_map,
     interfaces,
     launcher,
     node,
@@ -19,6 +20,8 @@ from mpistrat.doctor.checks.site.node import Node
 from mpistrat.doctor.checks.site.options import JobOptions, directives
 from mpistrat.doctor.checks.site.slurm_configuration import Configuration
 from mpistrat.doctor.checks.site.storage import Place
+from mpistrat.doctor.gpus.driver import Gpu
+from mpistrat.doctor.gpus.seen import Seen
 from mpistrat.doctor.not_here import NotHere
 
 CHECKS = [
@@ -123,6 +126,22 @@ def test_the_node(tmp_path):
     assert has_fault(verdict, Status.WARNING, "cores = 56", "64")
     assert has_fault(verdict, Status.WARNING, "memory_gb = 270", "512")
     assert verdict.corrections["node.gpus"] == 4
+
+
+GPU_MAP = '[binding]\ngpu_of_local_rank = { value = [1, 0], source = "us" }'
+
+
+def test_the_map_of_gpus(tmp_path, monkeypatch):
+    monkeypatch.delenv("MPISTRAT_GPU_ORDER", raising=False)
+    here = job(["n0", "n0"], "srun", site=site(tmp_path, GPU_MAP))
+    seen = [Seen((Gpu("0000:01:00.0"), Gpu("0000:02:00.0")))] * 2
+    verdict = judged(gpu_map.CHECK, seen, here)
+    assert has_fault(verdict, Status.WARNING, "all ranks", "rank 0 uses GPU 0", "GPU 1, as")
+    assert verdict.problems[0].command == "export MPISTRAT_GPU_ORDER=1,0"
+    monkeypatch.setenv("MPISTRAT_GPU_ORDER", "1,0")
+    assert faults(judged(gpu_map.CHECK, seen, here)) == []
+    with pytest.raises(NotHere, match="2 ranks that see 2 GPUs"):
+        judged(gpu_map.CHECK, seen[:1], job(["n0"], site=here.site))
 
 
 # -------------------------------------------------------- variables, interfaces, folders, Slurm
