@@ -15,8 +15,8 @@ from mpistrat.collectives.work import Work
 
 __all__ = ["Agreement", "Vote"]
 
-_EVERY_S = 0.01  # of shorter steps only some begin a round
-_MOST_STEPS = 100
+_EVERY_S = 0.05  # of shorter steps only some begin a round
+_MOST_STEPS = 50
 _NEVER = np.iinfo(np.int64).max
 _PER_S = 1e3  # times travel as whole milliseconds
 
@@ -76,7 +76,7 @@ class Agreement:
     Ranks make the same calls of :meth:`step` and :meth:`now` in the same order; a rank that has no
     more steps calls :meth:`now` alone. A round is one all-reduce of six words. It begins in the
     call of one step and ends in that of the next, so a rank waits for those only that are a whole
-    step behind. Of steps shorter than 10 ms only some begin a round: the ranks agree on how many
+    step behind. Of steps shorter than 50 ms only some begin a round: the ranks agree on how many
     do not, too.
     """
 

@@ -150,7 +150,7 @@ class PreemptionHandler:
         try:
             self._ranks.barrier()
         except BaseException:
-            self._release()
+            self.release()
             raise
 
     # ------------------------------------------------------------------------------- the steps
@@ -177,16 +177,21 @@ class PreemptionHandler:
         said = self._agreement.step()
         return said is not None and self._act(said)
 
-    def check(self) -> bool:
-        """Do what `end_step` does, and wait for all ranks to agree; no step is counted.
+    def check(self, wait: bool = True) -> bool:
+        """Do what `end_step` does in long phases in which no step ends, such as an evaluation.
 
-        For long phases in which no step ends, such as an evaluation or compilation: call it now
-        and then, where the state may be saved, on all ranks. It takes as long as a short
-        all-reduce.
+        On all ranks, where the state may be saved.
+
+        Parameters
+        ----------
+        wait
+            Whether to wait until all ranks have agreed, which takes as long as a short all-reduce.
+            Else they have, as with `end_step`, by the next call.
         """
         if self._has_stopped or self._is_closed:
             return self._refuse_or_stay()
-        return self._act(self._agreement.now())
+        said = self._agreement.now() if wait else self._agreement.step()
+        return said is not None and self._act(said)
 
     def poll(self) -> bool:
         """Tell whether a signal has come to this rank, or the ranks have stopped. **Local.**
@@ -286,10 +291,16 @@ class PreemptionHandler:
                 break
         if self._ranks.rank == 0 and not self._serves:
             outcome.leave(outcome.DONE)
-        self._release()
+        self.release()
         self._ranks.close()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Put the handlers of signals back without waiting for other ranks. **Local**, idempotent.
+
+        After an error, where the program goes on. The handler cannot be used after that.
+        """
+        if self._is_closed:
+            return
         self._is_closed = True
         self._notes.put_back()
         self._watch.close()
@@ -312,7 +323,7 @@ class PreemptionHandler:
         if error is None:
             self.close()
         elif not self._has_stopped and not self._is_closed:
-            self._release()
+            self.release()
             self._ranks.end(error)
 
 

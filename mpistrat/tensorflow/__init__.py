@@ -43,8 +43,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "PreemptionCallback":  # it loads Keras
+        from mpistrat.tensorflow.keras.preemption import PreemptionCallback
+
+        return PreemptionCallback
     return getattr(original_distribute.distribute, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(original_distribute.distribute)})
+    return sorted({*globals(), "PreemptionCallback", *dir(original_distribute.distribute)})

@@ -22,6 +22,7 @@ from mpistrat.tensorflow.keras import (
     logs,
     losses,
     output,
+    resumed_epoch,
     saving,
 )
 from mpistrat.tensorflow.keras.assignments import assigned
@@ -63,7 +64,9 @@ def install() -> None:
     compiled = sys.modules["keras.src.trainers.compile_utils"]
     _replace(compiled.CompileLoss, "call", losses.loss_of_outputs)
     _reduce_over_ranks(trainer)
-    _replace(sys.modules["keras.src.trainers.trainer"].Trainer, "compile", compiled_in_scope)
+    base = sys.modules["keras.src.trainers.trainer"].Trainer
+    _replace(base, "compile", compiled_in_scope)
+    _replace(base, "_get_metrics_result_or_logs", resumed_epoch.metrics_of_resumed)
     _replace(trainer.TensorFlowTrainer, "_maybe_symbolic_build", built_from_own_batch)
     _take_data(trainer)
     # Parameter servers: workers run the steps, and read the data.
@@ -110,6 +113,8 @@ def _printed_once(trainer: Any, callbacks: Any) -> None:
 
 def _take_data(trainer: Any) -> None:
     _replace(trainer.TFEpochIterator, "__init__", arrays.for_strategy)
+    # Before `compared_now_and_then`, so as to run within it: what it leaves out is compared, too.
+    _replace(trainer.TFEpochIterator, "_enumerate_iterator", resumed_epoch.resumed)
     _replace(trainer.TFEpochIterator, "_enumerate_iterator", compared_now_and_then)
     _replace(trainer.TFEpochIterator, "catch_stop_iteration", compared_at_end)
     _replace(trainer.TensorFlowTrainer, "predict", in_data_order)

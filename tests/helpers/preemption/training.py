@@ -82,16 +82,20 @@ class Training:
         rows = np.random.default_rng(0).normal(size=(ROWS, 4))
         data = mpistrat.data.Dataset.from_tensor_slices(rows).shuffle(ROWS, seed=3).batch(BATCH)
         self.data = self.strategy.experimental_distribute_dataset(data)
-        self.state: Any = Checkpoint(
+        self.state = self.checkpoint()
+        self.manager = SlowManager(self.state, folder, max_to_keep=2)
+        self.manager.save_s = options.save_s
+        self.began_at = self.manager.restore_or_initialize() and self.state.step
+
+    def checkpoint(self) -> Any:
+        """Return all that a restart needs."""
+        return Checkpoint(
             weights=self.weights,
             optimizer=self.optimizer,
             data=self.data.position,
             step=0,
             epoch=0,
         )
-        self.manager = SlowManager(self.state, folder, max_to_keep=2)
-        self.manager.save_s = options.save_s
-        self.began_at = self.manager.restore_or_initialize() and self.state.step
 
     def run(self) -> None:
         """Train to the end, or until a signal comes."""

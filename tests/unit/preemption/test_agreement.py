@@ -11,7 +11,7 @@ from mpistrat.preemption.agreement import Agreement, Vote
 from mpistrat.testing.threads import run_ranks
 
 NOTHING = Vote(0, True, False, False, math.inf)
-PAUSE_S = 0.011  # a step that is long enough for a round of its own
+PAUSE_S = 0.051  # a step that is long enough for a round of its own
 
 
 def test_what_one_rank_says_is_known_to_all_one_step_later():

@@ -134,9 +134,9 @@ def test_a_request_to_stop_from_a_thread(manager, caplog):
 
 
 def test_periodic_saves_by_steps(manager):
-    with PreemptionHandler(manager, save_every_steps=10) as handler:
-        for _ in range(45):
-            time.sleep(0.011)  # so that each step has a round
+    with PreemptionHandler(manager, save_every_steps=5) as handler:
+        for _ in range(25):
+            time.sleep(0.03)  # so that each step has a round
             train(handler, manager.checkpoint, manager.checkpoint.step + 1)
     assert [os.path.basename(one) for one in manager.checkpoints] == ["ckpt-3", "ckpt-4"]
 
