@@ -5,7 +5,7 @@ import pytest
 from helpers.slurm.ranks import PYTHON
 
 MPI = "--mpi=pmi2"
-# MPICH's address gets a place between what is still used, and is no zeros, which it sends in short.
+# MPICH's address gets a place between values that are still used; zeros it would send in short.
 PROGRAM = """
 import os
 used = [os.urandom(size) for size in range(100, 4000, 16) for _ in range(40)]
