@@ -1,0 +1,134 @@
+"""``mpistrat slurm submit`` hands a job to Slurm as it is meant, and ends as the job does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from helpers.slurm.command import PLAIN, mpistrat_slurm
+from helpers.slurm.submitting import job_of, render, submit
+from mpistrat.system.waiting import wait_until
+
+pytestmark = pytest.mark.deadline(120)
+
+SHOW = "import json, os, sys; print(json.dumps([os.environ['SLURM_JOB_NAME'], *sys.argv[1:]]))"
+ODD = [
+    "two words",
+    "it's",
+    '"q"',
+    "$(touch ran)",
+    "`touch ran`",
+    "a\nb",
+    "--",
+    "-n",
+    "",
+    "\\",
+    "*",
+]
+
+
+def test_names_and_arguments_arrive_as_they_are(slurm, tmp_path):
+    name = "my $(touch ran) `touch ran` 'job' \"x\" # \\ no"
+    options = ("--strategy", "one_device", "--name", name)
+    done = submit(slurm, tmp_path, *options, program=(sys.executable, "-c", SHOW, *ODD))
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("["))
+    assert json.loads(line) == [name, *ODD]
+    assert [file.name for file in tmp_path.iterdir()] == [f"{name}-{job_of(done)}.out"]
+
+
+def test_a_script_of_the_users_own(slurm, tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/bash\necho here\necho -n 'no end'\nexit 3\n")
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **slurm.environment)
+    assert done.returncode == 3
+    assert done.stdout == "here\nno end\n"
+    job = job_of(done)
+    assert done.stderr.startswith("tested: job ")
+    end = (
+        f"job {job}: FAILED (NonZeroExitCode), exit code 3; output in {tmp_path}/slurm-{job}.out\n"
+    )
+    assert done.stderr.endswith(end)
+
+
+def test_what_sbatch_refuses(slurm, tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --partition=none\n")
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **slurm.environment)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("mpistrat slurm: sbatch refuses the script: ")
+    assert "invalid partition specified: none" in line
+
+
+def test_a_job_does_not_begin_with_the_variables_of_another(slurm, tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/bash\necho ${SLURM_CPUS_PER_TASK:-none}\n")
+    job = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n0", "SLURM_CPUS_PER_TASK": "3"}
+    environment = slurm.environment | job | {"SBATCH_TIMELIMIT": "5"}
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **environment)
+    assert done.stdout == "none\n", done.stderr
+    assert "SBATCH_TIMELIMIT: set here, and overrides the script" in done.stderr
+
+
+def test_a_job_that_is_not_followed(slurm, tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/bash\nsleep 60\n")
+    done = mpistrat_slurm("submit", "job.sh", "--no-follow", folder=tmp_path, **slurm.environment)
+    assert done.returncode == 0
+    assert slurm.job(job_of(done)).state() in ("PENDING", "RUNNING")
+
+
+def test_ctrl_c_leaves_the_job_alone(slurm, tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/bash\necho begun\nsleep 60\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mpistrat", "slurm", "submit", "job.sh"],
+        cwd=tmp_path,
+        env=slurm.environment | PLAIN,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    outputs = tmp_path.glob
+    assert wait_until(lambda: any("begun" in f.read_text() for f in outputs("*.out")), 60, 0.1)
+    assert wait_until(lambda: process.poll() is None, 1, 0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes in front
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    (file,) = outputs("*.out")
+    job = file.stem.removeprefix("slurm-")
+    assert errors.endswith(
+        f"job {job} goes on: `squeue -j {job}` shows it, `scancel {job}` ends it\n"
+    )
+    assert slurm.job(job).state() == "RUNNING"
+
+
+def test_a_cancelled_job_is_a_failure(slurm, tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/bash\nscancel $SLURM_JOB_ID\nsleep 60\n")
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **slurm.environment)
+    assert done.returncode != 0
+    assert f"job {job_of(done)}: CANCELLED" in done.stderr.splitlines()[-1]
+
+
+def test_the_environment_is_staged_to_the_nodes(slurm, tmp_path):
+    """The copy is what runs, and it is gone afterwards."""
+    made = tmp_path / "made here"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True)
+    show = "import sys; print('prefix', sys.prefix)"
+    options = ("--strategy", "one_device", "--stage-environment", str(made))
+    done = submit(slurm, tmp_path, *options, program=("-c", show))
+    assert done.returncode == 0, done.stderr + done.stdout
+    staged = f"/tmp/mpistrat-environment-{job_of(done)}"
+    assert f"prefix {staged}\n" in done.stdout
+    assert not os.path.exists(staged)
+    assert list(tmp_path.glob("*.tar")) == []
+    options = ("--strategy", "one_device", "--stage-environment", str(tmp_path))
+    done = submit(slurm, tmp_path, *options, program=("-c", show))
+    assert done.returncode == 1
+    assert f"no Python in {tmp_path}/bin" in done.stdout
+
+
+def test_render_chooses_the_type_of_mpi(slurm, tmp_path):
+    options = ("--strategy", "mirrored", "--tasks-per-node", "2")
+    script = render(slurm, tmp_path, *options, program=("a.py",))
+    assert "    --mpi=pmi2 " in script
