@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
@@ -135,7 +134,7 @@ def _reporter(
 ) -> Callable[[Examination], None]:
     def report(examination: Examination) -> None:
         if _STANDARD_OUTPUT not in files.values():
-            print_table(examination, _console())
+            _print_table(examination)
         for words, file in files.items():
             if file == _STANDARD_OUTPUT:
                 print(words(examination), end="")
@@ -147,11 +146,15 @@ def _reporter(
     return report
 
 
-def _console() -> Console:
-    """Return the terminal's console; a launcher's pipe has no width, so 80 columns are taken."""
-    return Console(
-        highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
-    )
+def _print_table(examination: Examination) -> None:
+    """Print the report, as wide as the terminal, in one piece.
+
+    A launcher's pipe has no width: rich takes 80 columns then, unless COLUMNS is set.
+    """
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        print_table(examination, console)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
 
 
 def _write_site(name: str, examination: Examination) -> None:

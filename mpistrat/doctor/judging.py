@@ -69,7 +69,7 @@ def _verdict(check: Check[Any], answers: Mapping[int, Answer], job: Job) -> Verd
 
 def _own_failures(errors: Mapping[int, str], job: Job) -> tuple[Problem, ...]:
     return tuple(
-        _own_failure(f"on {job.who(ranks)}: {text}")
+        _own_failure(f"for {job.who(ranks)}: {text}")
         for text, ranks in list(by_value(errors).items())[:_MOST_ERRORS]
     )
 
@@ -78,7 +78,7 @@ def _own_failure(text: str) -> Problem:
     return Problem(
         Status.FAILURE,
         f"the check itself failed {text}"
-        if text.startswith("on ")
+        if text.startswith("for ")
         else f"the check itself: {text}",
         "it ends with a verdict",
         "look at that node; if it is well, report this line as a bug of mpistrat",

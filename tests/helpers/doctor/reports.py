@@ -14,7 +14,7 @@ from mpistrat.testing.launcher import run_job
 
 __all__ = ["HEALTHY", "Report", "examine", "planted_command"]
 
-HEALTHY = {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+HEALTHY = {"OMP_NUM_THREADS": "1"}
 """The environment of a job without faults: one thread a rank, as there may be a core for each."""
 
 Fault = tuple[int | None, str, Any]

@@ -85,7 +85,7 @@ def _problem(cache: Cache, who: str, count: int) -> Problem | None:
     line = f"export {variable}=${{TMPDIR:-/tmp}}/$USER-cache"
     if cache.error:
         return failure(
-            f"{name} cannot be written on {who}: {cache.error}",
+            f"{name} cannot be written by {who}: {cache.error}",
             "a folder that compute nodes can write",
             "programs compile the same kernels in each run, or end",
             line,

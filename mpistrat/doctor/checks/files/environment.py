@@ -69,7 +69,7 @@ def judge(facts: Mapping[int, Environment], job: Job) -> Verdict:
 def _slow(environment: Environment, who: str, job: Job) -> Problem:
     where = f"{environment.prefix} is on {environment.kind or 'an unknown file system'}"
     return warning(
-        f"{where}; import numpy took {environment.import_s:.1f} s on {who}",
+        f"{where}; import numpy took {environment.import_s:.1f} s for {who}",
         f"less than {_SLOW_S:g} s, on a disk or in memory of each node",
         "thousands of small files are slow on a shared file system: unpack the environment on each"
         " node when the job starts, or take a container",

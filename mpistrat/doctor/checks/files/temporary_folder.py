@@ -71,20 +71,20 @@ def _problems(folder: Folder, who: str) -> Iterator[Problem]:
     name = f"{folder.variable}={folder.path}" if folder.variable else folder.path
     if folder.error:
         yield failure(
-            f"{name} cannot be written on {who}: {folder.error}",
+            f"{name} cannot be written by {who}: {folder.error}",
             "a folder that each node has, and that can be written",
             "MPI and TensorFlow need it to start",
             "export TMPDIR=/tmp",
         )
     elif folder.free < _NEED:
         yield warning(
-            f"{name} has {folder.free >> 20} MiB free on {who}",
+            f"{name} has {folder.free >> 20} MiB free for {who}",
             f"{_NEED >> 20} MiB at least",
             "remove old files there, or take another folder",
         )
     if len(folder.path) > _LONGEST:
         yield failure(
-            f"{name} has {len(folder.path)} characters on {who}",
+            f"{name} has {len(folder.path)} characters for {who}",
             f"{_LONGEST} at most: names of sockets may have 107, with what programs append",
             "programs end with 'AF_UNIX path too long' there",
             "export TMPDIR=/tmp",

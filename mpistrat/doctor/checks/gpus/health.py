@@ -101,7 +101,7 @@ def _exclude(host: str) -> tuple[str, str]:
 
 CHECK = Check(
     name="gpus.health",
-    title="GPU driver and health",
+    title="GPU health",
     source="facebookresearch/gcm; Azure/azurehpc-health-checks",
     measure=_measure,
     judge=judge,

@@ -47,7 +47,7 @@ def judge(facts: Mapping[int, Versions], job: Job) -> Verdict:
         if bad:
             problems.append(
                 failure(
-                    f"hwloc {', '.join(bad)} is loaded on {job.who(ranks)}",
+                    f"hwloc {', '.join(bad)} is loaded by {job.who(ranks)}",
                     "2.7.1 or later: those before crash in programs that change their environment",
                     "load another module of hwloc or of the MPI library",
                 )

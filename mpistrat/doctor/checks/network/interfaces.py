@@ -131,22 +131,22 @@ def _problems(network: Network, ranks: Sequence[int], job: Job) -> Iterator[Prob
     there = ", ".join(interface.name for interface in network.interfaces)
     if not found:
         yield report(
-            f"{_VARIABLE}={network.wanted} names none of {there} on {who}",
+            f"{_VARIABLE}={network.wanted} names none of {there} for {who}",
             "an interface that each node has, and that is up",
             "NCCL fails to start without one",
             line,
         )
     elif found[0].is_local and (network.wanted or len(job.nodes) > 1):
-        why = f"{_VARIABLE}={network.wanted} " if network.wanted else ""
+        takes = f"{_VARIABLE}={network.wanted} makes NCCL take" if network.wanted else "NCCL takes"
         yield report(
-            f"{why}makes NCCL take {found[0].name} on {who}, of {there}".replace("  ", " "),
+            f"{takes} {found[0].name} for {who}, of {there}",
             "an interface that reaches the other nodes",
             "name the right one, or exclude all local ones: ^docker,lo,virbr,veth",
             line,
         )
     elif (fast := _much_faster(network, found)) and network.wanted:
         yield warning(
-            f"{_VARIABLE}={network.wanted} makes NCCL take {found[0].name} on {who}, though"
+            f"{_VARIABLE}={network.wanted} makes NCCL take {found[0].name} for {who}, though"
             f" {fast} is there",
             "the fast network, of which sockets are several times slower than this",
             "name the fast interface",

@@ -102,7 +102,7 @@ def _differences(
 
 CHECK = Check(
     name="ranks.same_environment",
-    title="same software and settings",
+    title="same software",
     source="NVIDIA/nccl#286 (versions must match)",
     measure=_measure,
     judge=judge,

@@ -17,7 +17,7 @@ __all__ = ["CHECK", "Work", "judge"]
 
 _MEET = 170
 _WINDOW_S, _WINDOWS = 0.025, 12
-_ORDER = 128
+_COUNT = 8192
 _COPY_BYTES = 4 << 20
 _SLOW = 0.6  # of the median of the others
 _OUTLIER = 5.0  # times the others' usual distance from their median
@@ -30,15 +30,15 @@ class Work:
 
     Attributes
     ----------
-    products
-        Products of matrices in a second of the processor's time.
+    evaluations
+        Exponential functions of an array in a second of the processor's time.
     copied_gb_s
         Memory copied in a second of the processor's time.
     core_share
         The part of the time in which the rank had a core.
     """
 
-    products: float
+    evaluations: float
     copied_gb_s: float
     core_share: float = 1.0
 
@@ -48,19 +48,20 @@ def _exchange(_: Here, comm: TimedComm) -> Work:
         raise NotHere("one rank")
     import numpy as np
 
-    square = np.ones((_ORDER, _ORDER), np.float32)
-    product = np.empty_like(square)
+    # Of the calling thread alone, whatever the number of BLAS's, and from its cache.
+    numbers = np.linspace(0, 1, _COUNT, dtype=np.float32)
+    powers = np.empty_like(numbers)
     data, copy = np.ones(_COPY_BYTES, np.uint8), np.empty(_COPY_BYTES, np.uint8)
     comm.meet(_MEET)  # all work at the same time, as in training
-    products, share = _best(lambda: np.matmul(square, square, out=product))
+    evaluations, share = _best(lambda: np.exp(numbers, out=powers))
     copies, share_of_copies = _best(lambda: np.copyto(copy, data))
-    return Work(products, copies * _COPY_BYTES / 1e9, max(share, share_of_copies))
+    return Work(evaluations, copies * _COPY_BYTES / 1e9, max(share, share_of_copies))
 
 
 def _best(call: Callable[[], object]) -> tuple[float, float]:
     """Return the most calls in a second of the processor's time, and the largest share of a core.
 
-    The processor's time tells slow cores from busy ones. It is the thread's: BLAS may have others.
+    The processor's time, in place of the clock's, tells slow cores from busy ones.
     """
     windows = [_window(call) for _ in range(_WINDOWS)]
     return max(rate for rate, _ in windows), max(share for _, share in windows)
@@ -79,7 +80,7 @@ def judge(facts: Mapping[int, Work], job: Job) -> Verdict:
     """Find outliers: much slower than the others, and by more than these differ."""
     slow: dict[int, list[str]] = {}
     for words, values in (
-        ("computes at {:.0%}", {rank: work.products for rank, work in facts.items()}),
+        ("computes at {:.0%}", {rank: work.evaluations for rank, work in facts.items()}),
         ("copies memory at {:.0%}", {rank: work.copied_gb_s for rank, work in facts.items()}),
     ):
         for rank, part in _outliers(values, _SLOW).items():
@@ -88,8 +89,8 @@ def judge(facts: Mapping[int, Work], job: Job) -> Verdict:
     shares = {rank: work.core_share for rank, work in facts.items()}
     busy = [rank for rank in _outliers(shares, _BUSY) if shares[rank] < _BUSY]
     problems += [_of_share(rank, shares[rank], job) for rank in busy]
-    usual = statistics.median(work.products for work in facts.values())
-    slowest = min(work.products for work in facts.values()) / usual
+    usual = statistics.median(work.evaluations for work in facts.values())
+    slowest = min(work.evaluations for work in facts.values()) / usual
     return Verdict(
         f"slowest rank computes at {slowest:.0%} of the median's speed", problems=tuple(problems)
     )

@@ -82,7 +82,7 @@ def _partitions(live: Configuration, job: Job) -> Iterator[Problem]:
 
 CHECK = Check(
     name="site.slurm_configuration",
-    title="Slurm's configuration",
+    title="Slurm settings",
     source="the site's file, [signal] and [batch]",
     measure=_measure,
     judge=judge,

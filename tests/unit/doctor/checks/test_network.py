@@ -55,7 +55,7 @@ def test_docker_first():
 
 def test_an_interface_that_one_node_lacks():
     verdict = network(Network((ETH, LO, IB), "ib0"), Network((ETH, LO), "ib0"))
-    assert has_fault(verdict, Status.FAILURE, "names none of eth0, lo on rank 1 on n1")
+    assert has_fault(verdict, Status.FAILURE, "names none of eth0, lo for rank 1 on n1")
 
 
 def test_a_slow_interface_beside_a_fast_one():
