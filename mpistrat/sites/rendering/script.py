@@ -17,7 +17,7 @@ from mpistrat.sites.rendering.lines import Line
 from mpistrat.sites.rendering.notices import notices_of
 from mpistrat.sites.rendering.options import Options, Strategy
 from mpistrat.sites.rendering.quoting import checked_line, shell_words
-from mpistrat.sites.rendering.signals import goes_to_script, signals_of
+from mpistrat.sites.rendering.signals import goes_to_script, lead_line, signals_of
 from mpistrat.sites.rendering.templates import filled
 from mpistrat.sites.schema import Site
 
@@ -117,6 +117,7 @@ def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[s
     container = container_lines(site, options, layout)
     launcher = here.mpi.launcher or site.launcher.command.value
     besides = [*container.directives, *_needs(site, options)]
+    directives = directives_of(site, options, layout, launcher, besides)
     local = site.storage.node_local
     return {
         "base": f"{site.scheduler}.sh.j2",
@@ -125,8 +126,9 @@ def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[s
         "layout": layout,
         "sources": site.sources,
         "command": render_command(site.name, options),
-        "directives": directives_of(site, options, layout, launcher, besides),
+        "directives": directives,
         "environment": environment_of(site, options, layout),
+        "lead": list(lead_line(directives)),
         "launcher": launcher,
         "start": launch_words(site, options, layout, here.mpi, container.flags),
         "container": container.words,
@@ -136,7 +138,7 @@ def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[s
         "stage": shell_words([options.stage_environment]) if options.stage_environment else "",
         "node_local": local.value if local else "/tmp",
         "forwards": goes_to_script(site, launcher),
-        "signals": signals_of(site, options),
+        "signals": signals_of(directives),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mpistrat.errors import UsageError
 from mpistrat.sites.rendering import walltime
@@ -12,7 +12,7 @@ from mpistrat.sites.rendering.lines import Line, by_default, by_option, by_site
 from mpistrat.sites.rendering.options import Options, Strategy
 from mpistrat.sites.schema import Site
 
-__all__ = ["goes_to_script", "signal_line", "signals_of"]
+__all__ = ["goes_to_script", "lead_line", "signal_line", "signals_of"]
 
 _DEFAULT = "--signal=USR1@300"
 _SIGNAL = re.compile(r"(?:--signal=)?(?:B:)?(USR1|USR2|TERM|INT|CONT|HUP)@([1-9]\d{0,4})")
@@ -57,13 +57,24 @@ def signal_line(site: Site, options: Options, layout: Layout, launcher: str) -> 
         yield by_default(text, f"{comment} (mpistrat.PreemptionHandler)", comment)
 
 
-def signals_of(site: Site, options: Options) -> list[str]:
-    """Return the signals that a script passes to the ranks: the one above, and TERM."""
-    if site.scheduler == "pbs" or options.signal == "none":  # PBS Pro sends no signal but TERM
-        return ["TERM"]
-    flag = site.signal.flag
-    name, _ = _parsed(options.signal or (flag.value if flag else _DEFAULT))
-    return sorted({name, "TERM"}, reverse=True)
+def signals_of(directives: Iterable[Line]) -> list[str]:
+    """Return the signals that a script passes to the ranks: that of ``--signal``, and TERM."""
+    names = [name for name, _ in _stated(directives)]
+    return [*(name for name in names if name != "TERM"), "TERM"]
+
+
+def lead_line(directives: Iterable[Line]) -> Iterator[Line]:
+    """Yield the variable that tells the program how long before the end the signal comes."""
+    for _, lead_s in _stated(directives):
+        as_above = "seconds, as in --signal above"
+        yield by_default(f"MPISTRAT_SIGNAL_LEAD={lead_s}", as_above, as_above)
+
+
+def _stated(directives: Iterable[Line]) -> Iterator[tuple[str, int]]:
+    for line in directives:
+        found = _SIGNAL.fullmatch(line.text)
+        if line.text.startswith("--signal") and found:
+            yield found[1], int(found[2])
 
 
 def _parsed(text: str) -> tuple[str, int]:

@@ -21,13 +21,15 @@ def submit(
     """Submit a job from a folder, and wait for its end; its output is the command's."""
     command = ("submit", *_SITE, *options, "--", *program)
     timeout_s = 110 * slower()
-    return mpistrat_slurm(*command, folder=folder, timeout_s=timeout_s, **slurm.environment)
+    return mpistrat_slurm(
+        *command, folder=folder, timeout_s=timeout_s, variables=slurm.environment
+    )
 
 
 def render(slurm: SlurmCluster, folder: Path, *options: str, program: Sequence[str]) -> str:
     """Return the script that `submit` would submit."""
     command = ("render", *_SITE, *options, "--", *program)
-    done = mpistrat_slurm(*command, folder=folder, **slurm.environment)
+    done = mpistrat_slurm(*command, folder=folder, variables=slurm.environment)
     if done.returncode:
         raise ValueError(done.stderr)
     return done.stdout

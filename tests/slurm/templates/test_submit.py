@@ -42,7 +42,7 @@ def test_names_and_arguments_arrive_as_they_are(slurm, tmp_path):
 
 def test_a_script_of_the_users_own(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\necho here\necho -n 'no end'\nexit 3\n")
-    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **slurm.environment)
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=slurm.environment)
     assert done.returncode == 3
     assert done.stdout == "here\nno end\n"
     job = job_of(done)
@@ -55,7 +55,7 @@ def test_a_script_of_the_users_own(slurm, tmp_path):
 
 def test_what_sbatch_refuses(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --partition=none\n")
-    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **slurm.environment)
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=slurm.environment)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("mpistrat slurm: sbatch refuses the script: ")
@@ -66,14 +66,16 @@ def test_a_job_does_not_begin_with_the_variables_of_another(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\necho ${SLURM_CPUS_PER_TASK:-none}\n")
     job = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n0", "SLURM_CPUS_PER_TASK": "3"}
     environment = slurm.environment | job | {"SBATCH_TIMELIMIT": "5"}
-    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **environment)
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=environment)
     assert done.stdout == "none\n", done.stderr
     assert "SBATCH_TIMELIMIT: set here, and overrides the script" in done.stderr
 
 
 def test_a_job_that_is_not_followed(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\nsleep 60\n")
-    done = mpistrat_slurm("submit", "job.sh", "--no-follow", folder=tmp_path, **slurm.environment)
+    done = mpistrat_slurm(
+        "submit", "job.sh", "--no-follow", folder=tmp_path, variables=slurm.environment
+    )
     assert done.returncode == 0
     assert slurm.job(job_of(done)).state() in ("PENDING", "RUNNING")
 
@@ -105,7 +107,7 @@ def test_ctrl_c_leaves_the_job_alone(slurm, tmp_path):
 
 def test_a_cancelled_job_is_a_failure(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\nscancel $SLURM_JOB_ID\nsleep 60\n")
-    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **slurm.environment)
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=slurm.environment)
     assert done.returncode != 0
     assert f"job {job_of(done)}: CANCELLED" in done.stderr.splitlines()[-1]
 

@@ -136,7 +136,7 @@ def test_what_submit_refuses(arguments, message):
 
 def test_where_there_is_no_slurm(tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\n")
-    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, PATH=str(tmp_path))
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables={"PATH": str(tmp_path)})
     assert said(done).startswith("there is no sbatch here; run this on a login node")
 
 
@@ -144,6 +144,6 @@ def test_where_there_is_no_slurm(tmp_path):
 def test_half_of_slurms_variables(name, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\n")
     variables = {"SLURM_JOB_ID": None, "SLURM_JOB_NODELIST": None, name: "7"}
-    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, **variables)
+    done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=variables)
     assert f"{name}='7' is set and SLURM_JOB_" in said(done)
     assert "run `unset ${!SLURM_@}`" in done.stderr

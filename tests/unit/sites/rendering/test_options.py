@@ -128,7 +128,9 @@ def test_scaling_runs_on_powers_of_two():
     ("time", "seconds"), [("2:00:00", 300), ("12:00", 300), ("8:00", 120), ("4:00", 60)]
 )
 def test_short_jobs_are_told_of_their_end_later(time, seconds):
-    assert f"--signal=USR1@{seconds}" in directives(of(time=time))
+    script = of(time=time)
+    assert f"--signal=USR1@{seconds}" in directives(script)
+    assert f"\nexport MPISTRAT_SIGNAL_LEAD={seconds} " in script
 
 
 def test_the_signal():
@@ -137,6 +139,9 @@ def test_the_signal():
     assert "a job of 180 s is not told of its end: it is too short for that" in script.notices
     assert "signal" not in " ".join(directives(of(signal="none")))
     assert "--signal=TERM@90" in directives(of(signal="TERM@90"))
+    script = of(directives=("--signal=TERM@90",))
+    assert "\nexport MPISTRAT_SIGNAL_LEAD=90 " in script
+    assert "SIGNAL_LEAD" not in of(signal="none")
     script = of("vista", signal="USR2@90")
     assert "--signal=B:USR2@90" in directives(script)
     assert "trap 'tell USR2' USR2\n" in script
