@@ -61,6 +61,7 @@ import os
 from mpistrat.testing.launching.rank import rank_from_environment
 rank = rank_from_environment()
 visible = {visible}[rank]
+os.environ["MPISTRAT_GPU_ORDER"] = {order!r}
 if visible is not None:
     os.environ["HIP_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"] = visible
 import cupy
@@ -76,9 +77,9 @@ except MpistratError as error:
 """
 
 
-def outputs(*visible):
+def outputs(*visible, order=""):
     needs_gpus(4)
-    job = run_job(["-c", _PROGRAM.format(visible=visible)], len(visible), 120)
+    job = run_job(["-c", _PROGRAM.format(visible=visible, order=order)], len(visible), 120)
     assert job.returncode == 0, job.output
     return [one.stdout for one in job.ranks]
 
@@ -87,6 +88,29 @@ def test_gpus_that_the_launcher_has_dealt_out():
     found = outputs("2", "0")
     assert all("['GPU:0'] [2.0, 2.0, 2.0]" in one for one in found), found
     assert found[0] != found[1]  # not the same GPU
+
+
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        ("3,0", ["['GPU:3']", "['GPU:0']"]),
+        ("3,2,1,0", ["['GPU:3', 'GPU:2']", "['GPU:1', 'GPU:0']"]),
+    ],
+)
+def test_an_order_of_gpus_that_all_ranks_see(order, names):
+    found = outputs(None, None, order=order)
+    for one, wanted in zip(found, names, strict=True):
+        assert one.startswith(wanted), found
+
+
+def test_an_order_that_does_not_fit_is_an_error_on_all_ranks():
+    for one in outputs(None, None, order="0,1,2"):
+        assert one.startswith("ClusterError MPISTRAT_GPU_ORDER=0,1,2, but node"), one
+
+
+def test_an_order_of_gpus_that_the_launcher_has_dealt_out_is_not_used():
+    found = outputs("2", "0", order="1,0")
+    assert all("['GPU:0'] [2.0, 2.0, 2.0]" in one for one in found), found
 
 
 def test_ranks_that_share_a_gpu():
