@@ -42,6 +42,8 @@ class Options:
         it in a call of MPI, which Python cannot leave, and not in one of mpistrat.
     pause_s
         How long a step takes.
+    tells
+        The number of a step in which rank 0 says so.
     save_s
         How long a save takes, besides the writing.
     handler
@@ -51,6 +53,7 @@ class Options:
     strikes: list[tuple[int, int, str, float]] = field(default_factory=list)
     stuck: tuple[int, bool] = (-1, False)
     pause_s: float = 0.0
+    tells: int = -1
     save_s: float = 0.0
     handler: dict[str, Any] = field(default_factory=dict)
 
@@ -112,6 +115,8 @@ class Training:
         for step, rank, name, delay_s in self.options.strikes:
             if (step, rank) == (self.state.step, self.rank):
                 _strike(getattr(signal, name), delay_s)
+        if self.options.tells == self.state.step and self.rank == 0:
+            say(f"in step {self.options.tells}")
         if self.options.stuck[0] == self.state.step:
             self.wait_for_ever(*self.options.stuck)
         self.strategy.run(self.learn, args=(batch, self.state.step))
