@@ -40,7 +40,6 @@ def follow(job: str) -> list[Record]:
             records, tail = newer, tail or _tail(newer)
         if tail:
             _print_end(tail, line)
-        line.show(records)
     return records
 
 
