@@ -149,9 +149,10 @@ def _reporter(
 def _print_table(examination: Examination) -> None:
     """Print the report, as wide as the terminal, in one piece.
 
-    A launcher's pipe has no width: rich takes 80 columns then, unless COLUMNS is set.
+    A launcher's pipe has no width: rich takes 80 columns then, unless COLUMNS is set. Open MPI's
+    gives terminals to its ranks, wherever its own output goes: no colours under a launcher.
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, force_terminal=False if was_launched() else None)
     with console.capture() as captured:
         print_table(examination, console)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)

@@ -93,7 +93,10 @@ def _value(facts: Mapping[int, Mask]) -> str:
         bound = "not bound" if mask == online else "bound"
         return f"CPUs {ranges(mask)} on every rank, {bound}"
     counts = sorted({len(mask) for mask in masks})
-    return f"{' to '.join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))} CPUs a rank"
+    least, most = counts[0], counts[-1]
+    if least == most:
+        return f"{most} CPU{'s' * (most > 1)} a rank"
+    return f"{least} to {most} CPUs a rank"
 
 
 def _narrowed(facts: Mapping[int, Mask], job: Job) -> Iterator[Problem]:

@@ -83,7 +83,7 @@ def judge(facts: Mapping[int, JobEnd], job: Job) -> Verdict:
     """Compare the signal's lead with a save, and see that a crash ends the job."""
     end = facts[min(facts)]
     configuration = dict(end.configuration)
-    problems = [*_of_signal(end), *_of_crash(end, configuration, job)]
+    problems = [*_of_signal(end, job), *_of_crash(end, configuration, job)]
     return Verdict(_value(end, configuration), problems=tuple(problems))
 
 
@@ -95,12 +95,14 @@ def _value(end: JobEnd, configuration: Mapping[str, str]) -> str:
     return ", ".join([left, signal, again, *([f"KillWait {wait} s"] if wait else [])])
 
 
-def _of_signal(end: JobEnd) -> Iterator[Problem]:
+def _of_signal(end: JobEnd, job: Job) -> Iterator[Problem]:
     lead = re.search(r"@(\d+)", end.signal)
     lead_s = int(lead[1]) if lead else 60 if end.signal else 0  # Slurm's default
     save_s = 2 * (end.save_s or 0)
     need_s = int(_LEAD_S + save_s)
-    name = re.sub(r"@\d+", "", end.signal) or "USR1"
+    # The ranks of mpirun are no tasks of Slurm's: only the batch script can be told.
+    usual = "USR1" if job.launcher.kind == "srun" else "B:USR1"
+    name = re.sub(r"@\d+", "", end.signal) or usual
     line = f"#SBATCH --signal={name}@{max(300, need_s)}"
     if end.signal and (lead_s < need_s or (end.save_s is None and lead_s <= _LEAD_S)):
         saves = f"twice a save of {end.save_s:g} s and {_LEAD_S} s" if end.save_s else "a save"

@@ -127,7 +127,7 @@ def _cause(start: Start, job: Job, kind: str) -> str:
     if job.launcher.kind != "srun":
         return f"this {job.launcher.kind} is not that of {kind}: start with the right one"
     if fitting := fitting_type(job.library, start.types):
-        return f"start with --mpi={fitting}, for {kind}"
+        return f"start with --mpi={fitting}, for {kind}, or by mpirun in the allocation"
     listed = ", ".join(start.types) or "nothing"
     return f"this Slurm offers {listed}, which {kind} cannot use: start with mpirun"
 
