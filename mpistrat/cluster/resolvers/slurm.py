@@ -180,19 +180,20 @@ def _labels(topology: Topology, port_base: int) -> list[str]:
 
 
 def _note_idle_nodes(used: set[str]) -> None:
-    """Warn about nodes of the allocation without a rank; srun's steps may leave some out."""
+    """Warn about nodes of the allocation without a rank of mpirun's; steps may leave some out."""
     found = hosts.job_list()
-    if found is None or launch.is_srun():
+    if found is None or launch.is_srun() or not launch.was_launched():
         return
     try:
-        idle = [host for host in hosts.expand(found[1]) if host not in used]
+        nodes = hosts.expand(found[1])
     except UsageError as error:  # not worth the job
         warn_once(get_logger(__name__), "nodes of the job", f"{found[0]}: {error}")
         return
-    if idle and used & set(hosts.expand(found[1])):
+    idle = [node for node in nodes if node not in used]
+    if idle and len(idle) < len(nodes):  # else the ranks know other names of theirs
         more = ", ..." if len(idle) > 4 else ""
         text = (
-            f"{len(idle)} nodes of this Slurm job have no rank: {', '.join(idle[:4])}{more}; start"
-            " more ranks, or ask for fewer nodes"
+            f"nodes of this Slurm job without a rank: {len(idle)} of {len(nodes)}"
+            f" ({', '.join(idle[:4])}{more}); start more ranks, or ask for fewer nodes"
         )
         warn_once(get_logger(__name__), "idle nodes", text)

@@ -27,6 +27,7 @@ def main(arguments: list[str]) -> None:
         "role": resolver.get_task_info(),
         "sum": float(communicator.allreduce(topology.rank, "sum")),
         "same": resolver.topology == topology,
+        "gpus": resolver.num_accelerators()["GPU"],
     }
     # In one write: lines of several ranks are not mixed.
     sys.stdout.write(json.dumps(place) + "\n")

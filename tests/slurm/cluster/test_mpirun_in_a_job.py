@@ -33,4 +33,4 @@ def test_topology(slurm, tmp_path, nodes, ranks_per_node):
 def test_nodes_without_ranks_are_named(slurm, tmp_path):
     script = f"#!/bin/bash\n{MPIRUN} -n 1 {' '.join(SHOW)}\n"
     output = slurm.sbatch(script, "--nodes=3", folder=tmp_path, environment=ROOT).completed()
-    assert "2 nodes of this Slurm job have no rank: n1, n2; start more ranks" in output
+    assert "nodes of this Slurm job without a rank: 2 of 3 (n1, n2); start more" in output

@@ -104,3 +104,10 @@ def test_a_rank_that_fails_ends_the_job(slurm):
     started = slurm.srun(MPI, "-N2", "-n2", PYTHON, "-c", program, is_to_succeed=False)
     assert started.returncode
     assert "ValueError: told" in started.stderr
+
+
+@pytest.mark.parametrize("option", ["--gpus-per-node=4", "--gpus-per-task=2"])
+def test_the_gpus_of_each_rank(slurm, option):
+    """In a full view, and where Slurm has bound them."""
+    found = places(slurm.srun(MPI, "-N1", "-n2", option, *SHOW).stdout)
+    assert [one["gpus"] for one in found] == [2, 2]

@@ -58,6 +58,19 @@ def test_half_set_variables(slurm, mpi):
         assert not places(started.stdout)
 
 
+def test_a_rank_that_ends_before_mpi_starts(slurm):
+    """The others would wait for it in MPI_Init, without end."""
+    program = (
+        "import os, mpistrat\n"
+        "if os.environ['SLURM_PROCID'] == '1': raise SystemExit(0)\n"
+        "mpistrat.MirroredStrategy()"
+    )
+    started = slurm.srun("--mpi=pmi2", "-n2", PYTHON, "-c", program, is_to_succeed=False)
+    assert started.returncode
+    assert "rank 1" in started.stderr
+    assert "make the first strategy on all ranks, or on none" in started.stderr
+
+
 def test_a_process_of_a_batch_script_runs_alone_and_says_so(slurm, tmp_path):
     script = f"#!/bin/bash\n{' '.join(SHOW)}\n"
     output = slurm.sbatch(script, "-N2", "-n4", folder=tmp_path).completed()

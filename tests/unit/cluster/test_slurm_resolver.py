@@ -15,7 +15,8 @@ HOSTS = ["n0", "n0", "n1", "n1", "n2", "n2"]
 
 @pytest.fixture(autouse=True)
 def _no_slurm(monkeypatch):
-    for name in [name for name in os.environ if name.startswith("SLURM")]:
+    launchers = ("SLURM", "OMPI_", "PMI_", "PMIX_", "PALS_", "MV2_", "FLUX_", "MPI_LOCAL")
+    for name in [name for name in os.environ if name.startswith(launchers)]:
         monkeypatch.delenv(name)
 
 
@@ -134,7 +135,7 @@ def test_gpus(monkeypatch):
     ("nodes", "hosts", "wanted"),
     [
         ("n[0-2]", HOSTS, None),
-        ("n[0-9]", HOSTS, "7 nodes of this Slurm job have no rank: n3, n4, n5, n6, ...;"),
+        ("n[0-9]", HOSTS, "without a rank: 7 of 10 (n3, n4, n5, n6, ...); start more"),
         ("n[", HOSTS, "SLURM_JOB_NODELIST: list of hosts 'n[' cannot be read"),
         # Names of hosts that are not Slurm's names of nodes tell nothing.
         ("cloud-[1-9]", HOSTS, None),
@@ -146,6 +147,8 @@ def test_nodes_without_a_rank(monkeypatch, nodes, hosts, wanted):
         "mpistrat.cluster.resolvers.slurm.warn_once", lambda _log, _key, text: told.append(text)
     )
     monkeypatch.setenv("SLURM_JOB_NODELIST", nodes)
+    resolver(0, hosts=hosts)
+    monkeypatch.setenv("PMI_RANK", "0")  # a launcher has started it
     resolver(1, hosts=hosts)
     assert not told
     resolver(0, hosts=hosts)
