@@ -6,12 +6,11 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.work import Work
 
 __all__ = ["Agreement", "Vote"]
 
@@ -19,6 +18,23 @@ _EVERY_S = 0.05  # of shorter steps only some begin a round
 _MOST_STEPS = 50
 _NEVER = np.iinfo(np.int64).max
 _PER_S = 1e3  # times travel as whole milliseconds
+
+
+class _Round(Protocol):
+    """An all-reduce under way."""
+
+    def test(self) -> bool: ...
+    def wait(self) -> Any: ...
+
+
+class _Over:
+    """That of a rank which is alone."""
+
+    def test(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,7 @@ class Agreement:
     def __init__(self, communicator: Communicator, vote: Callable[[], Vote]) -> None:
         self._communicator, self._vote = communicator, vote
         self._send, self._result = np.zeros(6, np.int64), np.zeros(6, np.int64)
-        self._work: Work[Any] | None = None
+        self._work: _Round | None = None
         self._calls, self._begins_at, self._between = 0, 1, 1
         self._begun_s, self._begun_at = time.monotonic(), 0
 
@@ -113,7 +129,7 @@ class Agreement:
         self._begin()
         return self._end()
 
-    def _begin(self) -> Work[Any]:
+    def _begin(self) -> _Round:
         vote, now_s = self._vote(), time.monotonic()
         steps = self._calls - self._begun_at
         step_s = (now_s - self._begun_s) / steps if steps else 0.0
@@ -121,7 +137,11 @@ class Agreement:
         deadline = -_NEVER if vote.deadline == math.inf else -int(vote.deadline * _PER_S)
         flags = vote.is_active, vote.is_due, vote.is_unsaved
         self._send[:] = vote.stop, *flags, deadline, int(step_s * 1e6)
-        self._work = self._communicator.iallreduce(self._send, "max", out=self._result)
+        if self._communicator.size == 1:
+            self._result[:] = self._send
+            self._work = _Over()
+        else:
+            self._work = self._communicator.iallreduce(self._send, "max", out=self._result)
         return self._work
 
     def _end(self) -> Vote:
@@ -129,7 +149,7 @@ class Agreement:
         if work is not None:
             work.wait()
         stop, is_active, is_due, is_unsaved, deadline, micros = map(int, self._result)
-        if micros:  # else no rank has made a step meanwhile
+        if micros and self._communicator.size > 1:  # else no rank has made a step, or waits
             # Twice as many as before at most: the first steps may be shorter than the others.
             most = min(_MOST_STEPS, 2 * self._between)
             self._between = max(1, min(most, int(_EVERY_S * 1e6 / micros)))
