@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from mpistrat.cluster import launch
 
@@ -31,22 +30,22 @@ _PLUGINS = {
 }
 
 
-def how_to_start(size: int, module: Any = None) -> str:
+def how_to_start(size: int | None, version: str = "") -> str:
     """Return the command line that starts this program on `size` ranks, and what to try else.
 
     Parameters
     ----------
     size
-        The ranks that the launcher was asked for.
-    module
-        mpi4py.MPI, to name the library; None if it cannot be loaded.
+        The ranks that the launcher was asked for; None if it does not say.
+    version
+        What names the MPI library, such as MPI_Get_library_version's text.
 
     Notes
     -----
     **Local.** In a Slurm step it asks ``srun --mpi=list``, for 5 s at most.
     """
-    library = _library(module)
-    lines = [_by_srun(size, library)] if launch.is_srun() else [_by_mpirun(size, library)]
+    library, ranks = _library(version), "..." if size is None else str(size)
+    lines = [_by_srun(ranks, library)] if launch.is_srun() else [_by_mpirun(ranks, library)]
     if "SLURM_HET_SIZE" in os.environ:
         lines.append(
             "this is a heterogeneous job, which not every MPI library can span: let doctor try it"
@@ -55,16 +54,15 @@ def how_to_start(size: int, module: Any = None) -> str:
     return "; ".join([*lines, _DOCTOR])
 
 
-def _library(module: Any) -> str | None:
-    text = str(getattr(module, "Get_library_version", str)()).lower()
+def _library(version: str) -> str | None:
+    text = version.lower()
     return next((name for word, name in _LIBRARIES.items() if word in text), None)
 
 
-def _by_srun(size: int, library: str | None) -> str:
+def _by_srun(size: str, library: str | None) -> str:
     used, offered = os.environ.get("SLURM_MPI_TYPE", ""), _offered()
     if library is None:
-        choice = "`srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI"
-        return f"use {choice} ({_shown(offered)})"
+        return f"use {_each_plugin(None)} ({_shown(offered)})"
     fitting = [name for name in _PLUGINS[library] if offered is None or name in offered]
     # The one that was used did not connect the ranks.
     fitting = [name for name in fitting if name != used]
@@ -77,22 +75,28 @@ def _by_srun(size: int, library: str | None) -> str:
     )
 
 
-def _by_mpirun(size: int, library: str | None) -> str:
+def _by_mpirun(size: str, library: str | None) -> str:
     whose = f" ({library})" if library else ""
-    by_slurm = ", or with Slurm `srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI"
+    by_slurm = f", or {_each_plugin(library)}" if "SLURM_JOB_ID" in os.environ else ""
     return (
         f"use the mpirun that came with the MPI library of this environment{whose}:"
-        f" `{_mpirun(size)}`{by_slurm if 'SLURM_JOB_ID' in os.environ else ''}"
+        f" `{_mpirun(size)}`{by_slurm}"
     )
 
 
-def _srun(plugin: str, size: int) -> str:
+def _each_plugin(library: str | None) -> str:
+    if library is None:
+        return "`srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI"
+    return f"`srun --mpi={_PLUGINS[library][0]}`"
+
+
+def _srun(plugin: str, size: str) -> str:
     nodes = os.environ.get("SLURM_STEP_NUM_NODES", "")
     where = f" -N {nodes}" if nodes.isdecimal() else ""
     return f"srun --mpi={plugin}{where} -n {size} {_program()}"
 
 
-def _mpirun(size: int) -> str:
+def _mpirun(size: str) -> str:
     beside = Path(sys.executable).with_name("mpirun")
     return f"{beside if beside.exists() else 'mpirun'} -n {size} {_program()}"
 

@@ -7,10 +7,10 @@ import sys
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import child_processes, ranks_without_mpi
+from mpistrat.cluster import child_processes, mpich_of_pypi, ranks_without_mpi
 from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.cluster.launch_advice import how_to_start
-from mpistrat.cluster.slurm import mpich, step
+from mpistrat.cluster.slurm import step
 from mpistrat.errors import ClusterError
 from mpistrat.system.log import get_logger, warn_once
 
@@ -39,8 +39,8 @@ def world() -> Any:
     ------
     ClusterError
         The launcher meant a job of several ranks, but MPI is missing or sees a smaller one, or a
-        rank has ended already; its variables are incomplete; or this is a child process of a
-        rank.
+        rank has ended already; its variables are incomplete; the library cannot talk to
+        it; or this is a child process of a rank.
     """
     if not was_launched() and not _is_started():
         _check_step()
@@ -52,7 +52,8 @@ def world() -> Any:
     if is_first and expected is not None and expected[1] > 1:
         # Before the import, which would wait for a rank that has ended without MPI.
         ranks_without_mpi.start()
-    mpich.choose_network_module()
+    if "mpi4py.MPI" not in sys.modules:
+        mpich_of_pypi.prepare()
     try:
         from mpi4py import MPI  # starts MPI, which waits for all ranks
     except (ImportError, RuntimeError) as error:
@@ -111,10 +112,11 @@ def _check_size(module: Any, expected: tuple[str, int] | None) -> None:
     size = module.COMM_WORLD.size
     if expected is None or expected[1] <= size or config.allows_singleton():
         return
+    library = str(getattr(module, "Get_library_version", str)())
     raise ClusterError(
         f"the launcher announced {expected[1]} ranks ({expected[0]}), but MPI sees {size}: the"
         " ranks run apart from each other, because launcher and MPI library do not belong"
-        f" together; {how_to_start(expected[1], module)}. To run alone on purpose, set"
+        f" together; {how_to_start(expected[1], library)}. To run alone on purpose, set"
         " MPISTRAT_ALLOW_SINGLETON=1"
     )
 

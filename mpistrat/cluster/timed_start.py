@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from mpistrat.cluster import child_processes, ranks_without_mpi
-from mpistrat.cluster.slurm import mpich
+from mpistrat.cluster import child_processes, mpich_of_pypi, ranks_without_mpi
 from mpistrat.errors import ClusterError
 
 __all__ = ["abort", "finish", "load", "loaded_libraries", "start"]
@@ -64,7 +63,7 @@ def start(timeout_s: float) -> Any:
     ranks_without_mpi.start()
     MPI = sys.modules["mpi4py.MPI"]  # noqa: N806 - its name
     if not MPI.Is_initialized():
-        mpich.choose_network_module()
+        mpich_of_pypi.prepare()
         status = _in_thread(_init, timeout_s)
         if status is None:
             return None

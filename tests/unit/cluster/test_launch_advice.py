@@ -2,7 +2,6 @@
 
 import os
 import sys
-import types
 
 import pytest
 
@@ -33,7 +32,7 @@ def advice(monkeypatch, tmp_path):
         srun.write_text(f"#!/bin/sh\ncat <<END\n{printed}\nEND\n")
         srun.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-        return how_to_start(8, types.SimpleNamespace(Get_library_version=lambda: library))
+        return how_to_start(8, library)
 
     return advise
 

@@ -107,9 +107,7 @@ def test_place_of_a_rank(setenv, variables, rank, local_rank, local_size, is_sru
 def test_a_task_of_a_larger_step_that_lacks_its_rank_is_refused(setenv, install, monkeypatch):
     setenv(SLURM_STEP | {"SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"})
     monkeypatch.delenv("SLURM_PROCID")
-    with pytest.raises(
-        ClusterError, match=r"step \(8 tasks\), but has no SLURM_PROCID"
-    ):
+    with pytest.raises(ClusterError, match=r"step \(8 tasks\), but has no SLURM_PROCID"):
         mpi.world()
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
     assert mpi.world() is None
