@@ -59,8 +59,9 @@ class Saves:
         _check_above_0("save_every_s", every_s)
         self._manager, self._is_first = manager, is_first
         self._every_steps, self._every_s = every_steps or math.inf, every_s or math.inf
-        folder = getattr(manager, "directory", None)
-        self._time = SaveTime(Path(folder) if folder is not None and is_first else None)
+        folder: Any = getattr(manager, "directory", None)
+        is_kept = folder is not None and is_first
+        self._time = SaveTime(Path(folder).absolute() if is_kept else None)
         self._saved_at, self.unsaved_steps = time.monotonic(), 0
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 from mpistrat.collectives.health import interrupts
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 
-__all__ = ["SignalNotes", "checked_signals"]
+__all__ = ["SignalNotes", "checked_signals", "name_of"]
 
 _KEPT = {signal.SIGTERM, signal.SIGINT}  # by which parents end their children
 _MOST_READ = 64
@@ -49,6 +49,16 @@ def checked_signals(signals: Iterable[int]) -> tuple[int, ...]:
             " alone; make it there, or pass signals=() and call request_stop()"
         )
     return found
+
+
+def name_of(number: int) -> str:
+    """Return a signal's name, for messages; 0 is a request to stop."""
+    if not number:
+        return "a request to stop"
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # of those for real time only the first and the last have one
+        return f"signal {number}"
 
 
 class SignalNotes:

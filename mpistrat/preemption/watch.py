@@ -13,7 +13,7 @@ from mpistrat.cluster import mpi
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.checking.call_site import caller
 from mpistrat.preemption import outcome
-from mpistrat.preemption.signals import SignalNotes
+from mpistrat.preemption.signals import SignalNotes, name_of
 from mpistrat.preemption.time_left import Leads
 from mpistrat.system import standard_output
 
@@ -104,8 +104,8 @@ class Watch:
         came = sorted(self._notes.came.items(), key=lambda one: one[1])
         if not came:
             return "after a signal to another rank"
-        names = [signal.Signals(number).name if number else "a request" for number, _ in came]
-        return f"({time.time() - came[0][1]:.0f} s after {' and '.join(names)})"
+        names = " and ".join(name_of(number) for number, _ in came)
+        return f"({time.time() - came[0][1]:.0f} s after {names})"
 
     def _others(self) -> str:
         """Return where the other ranks are, of which this one waits for some."""

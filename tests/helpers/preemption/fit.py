@@ -13,6 +13,8 @@ import os
 import random
 import signal
 import sys
+import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +42,8 @@ class Options:
         Of which kind they are.
     strikes
         Signals: an epoch, a batch, a rank, and the name of what that rank sends to itself at the
-        beginning of that batch. A batch below 0 is one of the validation.
+        beginning of that batch. A batch below 0 is one of the validation. ``"late SIGUSR1"`` comes
+        half a second later, and ``"sleep"`` is no signal: the rank waits for ever.
     callback
         Arguments of `PreemptionCallback`.
     """
@@ -81,11 +84,21 @@ class Strikes(keras.callbacks.Callback):  # type: ignore[misc]
         """Send the signals of this batch."""
         for epoch, at, rank, name in self.strikes:
             if (epoch, at, rank) == (self.epoch, batch, self.rank):
-                os.kill(os.getpid(), getattr(signal, name))
+                _strike(name)
 
     def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Send the signals of this batch of the validation."""
         self.on_train_batch_begin(-1 - batch)
+
+
+def _strike(name: str) -> None:
+    while name == "sleep":
+        time.sleep(1)
+    number = getattr(signal, name.removeprefix("late "))
+    if name.startswith("late "):
+        threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
+    else:
+        os.kill(os.getpid(), number)
 
 
 def dataset(kind: str, x: Any, y: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A `fit` that a signal stops goes on at the same batch, and ends with the same bits."""
 
+import json
 import os
 import signal
 import tempfile
@@ -250,3 +251,19 @@ def test_a_program_that_is_started_again(tmp_path):
     for one, other in zip(whole, rest, strict=True):
         assert other[0] == one[0].replace("[0, 1, 2]", "[1, 2]")  # the digest
         assert other[1:] == one[2:]  # the losses
+
+
+@takes_long()
+@pytest.mark.deadline(200)
+def test_a_rank_that_never_comes_is_found_while_tensorflow_waits_for_it(tmp_path):
+    """Rank 0 is in a graph then, where no handler of Python's runs."""
+    options = {
+        "strikes": [(1, 1, 1, "sleep"), (1, 1, 0, "late SIGUSR1")],
+        "callback": {"lead_s": 4, "save_every_steps": 1},
+    }
+    arguments = ["-m", "helpers.preemption.fit", str(tmp_path / "ckpt"), json.dumps(options)]
+    environment = {"MPISTRAT_OUTCOME_FILE": str(tmp_path / "outcome")}
+    job = run_job(arguments, 2, 120, environment)
+    assert (job.returncode, job.timed_out) == (os.EX_TEMPFAIL, False), job.output
+    assert "rank 0/2 has not stopped in time" in job.output
+    assert (tmp_path / "outcome").read_text() == "REQUEUE\n"

@@ -12,7 +12,13 @@ import pytest
 
 import mpistrat
 from mpistrat import MirroredStrategy, Preempted, PreemptionHandler, Variable
-from mpistrat.errors import ArgumentTypeError, CheckpointError, ClosedError, UsageError
+from mpistrat.errors import (
+    ArgumentTypeError,
+    CheckpointError,
+    ClosedError,
+    ContextError,
+    UsageError,
+)
 from mpistrat.preemption import handler as handler_module
 from mpistrat.preemption import signals
 from mpistrat.preemption.handler import PreemptionHandler as Handler
@@ -119,6 +125,33 @@ def test_a_long_phase_is_left_by_check(manager, outcome):
         evaluate(handler)
     assert caught.value.saved is None  # no step was made: there is nothing to save
     assert outcome() == "REQUEUE"
+
+
+def test_a_signal_without_a_name(manager, caplog):
+    number = signal.SIGRTMIN + 1
+    with pytest.raises(Preempted), PreemptionHandler(manager, signals=(number,)) as handler:
+        strike_and_train(handler, manager.checkpoint, number)
+    assert f"signal {number} came to rank 0" in caplog.text
+
+
+def strike_and_train(handler, state, number):
+    strike(number)
+    train(handler, state, 1000)
+
+
+def test_in_another_thread_it_is_refused(manager):
+    errors = []
+
+    def work():
+        try:
+            PreemptionHandler(manager)
+        except ContextError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=work, name="trainer")
+    thread.start()
+    thread.join()
+    assert "PreemptionHandler in the thread 'trainer': Python handles signals in" in errors[0]
 
 
 def test_a_request_to_stop_from_a_thread(manager, caplog):

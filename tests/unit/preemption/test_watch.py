@@ -83,7 +83,7 @@ def test_one_that_hangs_after_its_stop_is_ended(tmp_path):
     process = started(tmp_path, "hangs at its end")
     _, errors = process.communicate(timeout=30)
     assert process.returncode == os.EX_TEMPFAIL
-    assert "has not stopped in time (1 s after a request)" in errors
+    assert "has not stopped in time (1 s after a request to stop)" in errors
 
 
 def test_one_that_was_done_may_go_on(tmp_path):
