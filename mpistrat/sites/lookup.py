@@ -34,8 +34,10 @@ class KnownSite:
 
 def user_folder() -> Path:
     """Return the folder of the user's own site files; it need not exist."""
-    config = os.environ.get("XDG_CONFIG_HOME", "") or Path.home() / ".config"
-    return Path(config).absolute() / "mpistrat" / "sites"
+    config = os.environ.get("XDG_CONFIG_HOME", "") or "~/.config"
+    # "~" stays, as a folder that is not there, for a user of a container who has no home.
+    folder = Path(os.path.expanduser(config)).absolute()
+    return folder / "mpistrat" / "sites"
 
 
 def find(name: str) -> Site:

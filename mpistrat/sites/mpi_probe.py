@@ -51,7 +51,7 @@ def choose(library: str, types: Sequence[str], *, is_wheel: bool = False) -> Mpi
     types
         What ``srun --mpi=list`` names.
     is_wheel
-        Whether Open MPI comes from PyPI: its PMIx cannot prove to Slurm who it is.
+        Whether Open MPI comes from PyPI: its PMIx cannot authenticate with Slurm.
     """
     first_line = library.strip().splitlines()[0] if library.strip() else "nothing"
     known = [row for row in _LIBRARIES if library.strip().startswith(row[0])]
@@ -65,11 +65,11 @@ def choose(library: str, types: Sequence[str], *, is_wheel: bool = False) -> Mpi
     if not flags:
         return Mpi(reason=f"the MPI library here is {name}, and {offers}")
     why = (
-        "the one from PyPI cannot be started by srun"
+        "from PyPI, which srun cannot start"
         if fitting
-        else f"needs --mpi={understood[0]}, and {offers}"
+        else f"which needs --mpi={understood[0]}, and {offers}"
     )
-    return Mpi("mpirun", None, flags, f"the MPI library here is {name}, which {why}")
+    return Mpi("mpirun", None, flags, f"the MPI library here is {name}, {why}")
 
 
 def types_of(listed: str) -> list[str]:

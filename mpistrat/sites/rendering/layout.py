@@ -87,6 +87,8 @@ def layout_of(site: Site, options: Options) -> Layout:
 def _check_strategy(options: Options) -> None:
     """Refuse options that this kind of job has no use for, or lacks."""
     name, is_scaling = options.strategy.value, options.strategy is Strategy.SCALING
+    if options.binding is not None and (options.cpu_only or options.gpus == 0):
+        raise UsageError(f"--binding {options.binding.value} without GPUs: leave one out")
     if options.nodes < 1:
         raise UsageError(f"--nodes {options.nodes}: expected 1 or more")
     if options.strategy in _ONE_NODE and options.nodes > 1:

@@ -9,7 +9,6 @@ from mpistrat.errors import UsageError
 from mpistrat.sites.rendering import binding
 from mpistrat.sites.rendering.command_line import render_command
 from mpistrat.sites.rendering.container import container_lines
-from mpistrat.sites.rendering.directives import directives_of
 from mpistrat.sites.rendering.environment import environment_of
 from mpistrat.sites.rendering.launch import Mpi, launch_words
 from mpistrat.sites.rendering.layout import Layout, layout_of
@@ -17,7 +16,8 @@ from mpistrat.sites.rendering.lines import Line
 from mpistrat.sites.rendering.notices import notices_of
 from mpistrat.sites.rendering.options import Options, Strategy
 from mpistrat.sites.rendering.quoting import checked_line, shell_words
-from mpistrat.sites.rendering.signals import goes_to_script, lead_line, signals_of
+from mpistrat.sites.rendering.scheduler.directives import directives_of
+from mpistrat.sites.rendering.scheduler.signals import goes_to_script, lead_line, signals_of
 from mpistrat.sites.rendering.templates import filled
 from mpistrat.sites.schema import Site
 
@@ -102,14 +102,26 @@ def _checked(site: Site, options: Options) -> Options:
         options = replace(options, program=_SUITE)
     if any("\0" in word for word in options.program) or not options.program[0]:
         raise UsageError(f"{options.program[0]!r}: expected a program to run, after --")
+    _check_launcher(site, options)
+    return options
+
+
+def _check_launcher(site: Site, options: Options) -> None:
+    """Refuse options for which the site has not the launcher or the scheduler."""
+    launcher = site.launcher.command.value
+    if options.mpi is not None and launcher != "srun":
+        raise UsageError(
+            f"--mpi {options.mpi} is for srun; {site.name} has {launcher}: leave it out"
+        )
+    if options.signal is not None and site.scheduler == "pbs":
+        raise UsageError(f"--signal {options.signal}: PBS Pro sends no signal early; leave it out")
     if options.stage_environment is not None:
         checked_line("--stage-environment", options.stage_environment)
-        if site.scheduler != "slurm" or site.launcher.command.value != "srun":
+        if site.scheduler != "slurm" or launcher != "srun":
             raise UsageError(
-                f"--stage-environment goes by sbcast and srun; {site.name} has"
-                f" {site.launcher.command.value}: leave it out"
+                f"--stage-environment goes by sbcast and srun; {site.name} has {launcher}: leave"
+                " it out"
             )
-    return options
 
 
 def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[str, object]:

@@ -22,6 +22,7 @@ WRONG = {
     "--time '0': expected": {"time": "0"},
     "--array '0-x': expected indices": {"array": "0-x"},
     "--signal 'KILL@60': expected SIGNAL@SECONDS": {"signal": "KILL@60"},
+    "--binding isolated without GPUs": {"binding": Binding.ISOLATED, "cpu_only": True},
     "--fallback: site generic-slurm has no": {"fallback": True},
     "no program to run": {"program": ()},
     "--container and --stage-environment: choose": {"container": "a", "stage_environment": "b"},
@@ -145,6 +146,13 @@ def test_the_signal():
     script = of("vista", signal="USR2@90")
     assert "--signal=B:USR2@90" in directives(script)
     assert "trap 'tell USR2' USR2\n" in script
+
+
+def test_what_other_launchers_and_schedulers_do_not_have():
+    with pytest.raises(UsageError, match="--mpi pmix is for srun; vista has ibrun: leave it out"):
+        of("vista", mpi="pmix")
+    with pytest.raises(UsageError, match="--signal USR1@60: PBS Pro sends no signal early"):
+        of("polaris", signal="USR1@60")
 
 
 def test_the_type_of_mpi():

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mpistrat.errors import UsageError
 from mpistrat.sites.flags import option_name
-from mpistrat.sites.rendering import flag_rules, walltime
+from mpistrat.sites.rendering import walltime
 from mpistrat.sites.rendering.layout import Layout
 from mpistrat.sites.rendering.lines import Line, by_default, by_option, by_site
 from mpistrat.sites.rendering.options import Options
 from mpistrat.sites.rendering.quoting import checked_line, directive_value, pbs_value
-from mpistrat.sites.rendering.slurm_defaults import slurm_defaults
+from mpistrat.sites.rendering.scheduler import flag_rules
+from mpistrat.sites.rendering.scheduler.slurm_defaults import slurm_defaults
 from mpistrat.sites.schema import Site
 from mpistrat.sites.sourced import Sourced
 

@@ -11,7 +11,7 @@ from mpistrat.sites.rendering.layout import Layout
 from mpistrat.sites.rendering.lines import Line, by_default, by_option, by_site
 from mpistrat.sites.rendering.options import Options
 from mpistrat.sites.rendering.quoting import checked_line, directive_value
-from mpistrat.sites.rendering.signals import signal_line
+from mpistrat.sites.rendering.scheduler.signals import signal_line
 from mpistrat.sites.schema import Site
 
 __all__ = ["slurm_defaults"]
