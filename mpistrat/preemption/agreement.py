@@ -48,7 +48,7 @@ class Vote:
     is_active
         Whether a rank still makes steps.
     is_due
-        Whether it is time for a save, or while the ranks stop whether there is; only rank 0 says.
+        Whether it is time for a save; while the ranks stop, whether there is, which rank 0 says.
     is_unsaved
         Whether a rank has made steps since the last save.
     deadline

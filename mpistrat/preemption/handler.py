@@ -201,12 +201,19 @@ class PreemptionHandler:
         """
         return bool(self._notes.came) or self._has_stopped
 
-    def request_stop(self) -> None:
+    def request_stop(self, reason: str = "") -> None:
         """Stop as if a signal had come; for any thread. **Local.**
 
-        Such as the hook of ``mpistrat.tensorflow.TPUStrategy`` for a machine that is taken away.
+        Parameters
+        ----------
+        reason
+            For the log: what a cloud has announced, as ``on_preemption`` of
+            ``mpistrat.tensorflow.TPUStrategy`` is told.
         """
-        self._notes.request()
+        if reason:
+            log.warn_alone(_LOG, f"asked to stop: {reason}")
+        if not self._is_closed:
+            self._notes.request()
 
     def save(self) -> str | None:
         """Save now, and measure how long it takes. **Collective**, blocks.
@@ -229,11 +236,9 @@ class PreemptionHandler:
         came = list(self._notes.came)
         stop = came[0] << 32 | self._ranks.rank + 1 if came else 0
         deadline = self._watch.deadline if came else math.inf
-        is_due = self._ranks.rank == 0 and (
-            self._saves.has_time(self._watch.deadline)
-            if self._has_stopped
-            else self._saves.is_due()
-        )
+        is_due = self._saves.is_due()
+        if self._has_stopped:
+            is_due = self._ranks.rank == 0 and self._saves.has_time(self._watch.deadline)
         return Vote(stop, self._is_active, is_due, self._saves.unsaved_steps > 0, deadline)
 
     def _act(self, said: Vote) -> bool:

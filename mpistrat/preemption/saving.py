@@ -34,7 +34,7 @@ class Saves:
     every_steps, every_s
         Of periodic saves; None for never.
     is_first
-        Whether this rank decides for all.
+        Whether this rank decides for all whether there is time.
 
     Attributes
     ----------

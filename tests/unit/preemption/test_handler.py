@@ -317,6 +317,21 @@ def test_a_rank_that_only_serves_is_not_ended(outcome):
     assert outcome() is None
 
 
+def test_the_notice_of_a_cloud(manager, caplog):
+    """It comes in a thread, and perhaps when all is over."""
+    with pytest.raises(Preempted), PreemptionHandler(manager) as handler:
+        request_and_train(handler, manager.checkpoint)
+    assert "asked to stop: instance/preempted" in caplog.text
+    handler.release()
+    handler.request_stop()
+    assert handler.has_stopped
+
+
+def request_and_train(handler, state):
+    handler.request_stop("instance/preempted")
+    train(handler, state, 1000)
+
+
 # ------------------------------------------------------------------------------ several ranks
 
 
@@ -358,9 +373,10 @@ def test_ranks_with_unequal_numbers_of_steps_stop_together(tmp_path, rank, outco
     assert outcome() == "REQUEUE"
 
 
-def test_ranks_that_are_done_take_part_in_periodic_saves(tmp_path, outcome):
-    found = run_ranks(2, lambda comm: trained(comm, tmp_path, (40, 3), None, save_every_steps=8))
-    assert found == [(40, None), (3, None)]
+@pytest.mark.parametrize("steps", [(40, 3), (3, 40)])
+def test_ranks_that_are_done_take_part_in_periodic_saves(tmp_path, outcome, steps):
+    found = run_ranks(2, lambda comm: trained(comm, tmp_path, steps, None, save_every_steps=8))
+    assert found == [(count, None) for count in steps]
     assert sorted(os.listdir(tmp_path))[:3] == ["checkpoint", "ckpt-3", "ckpt-4"]
     assert outcome() == "DONE"
 
