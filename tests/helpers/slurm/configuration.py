@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +13,14 @@ NODES = ("n0", "n1", "n2", "n3")
 CORES_PER_NODE = 8
 _GPUS = ("/dev/full", "/dev/null", "/dev/random", "/dev/zero")
 GPUS_PER_NODE = len(_GPUS)
+_MOST_JOBS = 60_000_000  # Slurm counts up to 67 million
 
 # Why some of the values are as they are:
 # - config_overrides: nodes have the cores that are written here, more than the machine has.
 # - TaskPlugin=task/none and ProctrackType=proctrack/linuxproc need no cgroups.
 # - cred_expire: a job that is requeued waits for so long before it starts again, 120 s by default.
+# - FirstJobId: MPICH names memory of a job after its number, which another Slurm on this machine,
+#   or an earlier one whose jobs were killed, must not have used.
 # - KillWait, GraceTime: short, so that tests of the end of a job are.
 # - KillOnBadExit, JobRequeue and MpiDefault are Slurm's defaults, written here since tests count
 #   on them.
@@ -48,6 +52,7 @@ SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
+FirstJobId={first_job}
 SlurmdParameters=config_overrides
 KillOnBadExit=0
 JobRequeue=1
@@ -98,6 +103,7 @@ def write_configuration(folder: Path, controller_port: int, node_ports: Sequence
         controller_port=controller_port,
         nodes=nodes,
         names=",".join(NODES),
+        first_job=secrets.randbelow(_MOST_JOBS) + 1,
     )
     path.write_text(text)
     _write_gpus(folder)

@@ -105,3 +105,4 @@ def test_srun_that_speaks_pmix(setenv):
 def test_what_can_start_under_pmix(setenv, more):
     setenv(PMIX | more)
     prepare()
+    assert MODULE not in os.environ
