@@ -33,16 +33,25 @@ class Announced:
     complaint: str = ""
 
 
-def announced(world_rank: int | None) -> Announced:
-    """Return what the launcher told this process, which is `world_rank` by MPI. **Local.**"""
-    if world_rank is None or config.allows_singleton():
+def announced(world: tuple[int, int] | None) -> Announced:
+    """Return what the launcher told this process, whose rank and world size by MPI are `world`.
+
+    **Local.** Nothing is compared where the variables tell of fewer ranks than MPI has: then they
+    are those of an outer job, such as the step with a shell in which mpirun was called.
+    """
+    if world is None or config.allows_singleton() or _is_outer(world[1]):
         return Announced()
     is_srun = launch.is_srun()
     lacking = step.missing() if is_srun else []
     if lacking:
         return Announced(complaint=f"is in a Slurm step, but has {step.values(lacking)}")
     node = int(os.environ[step.NODE_VARIABLE]) if is_srun and not config.node_size() else None
-    return Announced(node, _other_rank(world_rank))
+    return Announced(node, _other_rank(world[0]))
+
+
+def _is_outer(size: int) -> bool:
+    expected = launch.expected_size()
+    return expected is not None and expected[1] < size
 
 
 def _other_rank(world_rank: int) -> str:

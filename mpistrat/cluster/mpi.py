@@ -21,7 +21,7 @@ __all__ = [
     "outlives_ranks",
     "was_launched",
     "world",
-    "world_rank",
+    "world_place",
 ]
 
 _FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # set by mpirun --with-ft ulfm for its ranks
@@ -70,11 +70,13 @@ def world() -> Any:
     return MPI.COMM_WORLD
 
 
-def world_rank() -> int | None:
-    """Return this process's rank in COMM_WORLD; None if MPI has not started. **Local.**"""
+def world_place() -> tuple[int, int] | None:
+    """Return this rank in COMM_WORLD and its size; None if MPI has not started. **Local.**"""
     module = sys.modules.get("mpi4py.MPI")
     has_started = module is not None and module.Is_initialized() and not module.Is_finalized()
-    return int(module.COMM_WORLD.rank) if module is not None and has_started else None
+    if module is None or not has_started:
+        return None
+    return int(module.COMM_WORLD.rank), int(module.COMM_WORLD.size)
 
 
 def _check_step() -> None:

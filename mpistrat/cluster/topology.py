@@ -95,7 +95,7 @@ class Topology:
         comm = mpi.world() if comm is None else comm
         if comm is None:
             return cls.from_hosts(0, [host_name()])
-        told = launch_check.announced(mpi.world_rank())
+        told = launch_check.announced(mpi.world_place())
         hosts, everyone = zip(*comm.allgather((host_name(), told)), strict=True)
         launch_check.check(hosts, everyone)
         return cls.from_hosts(comm.rank, hosts)

@@ -55,7 +55,7 @@ def facts(address: str = "") -> Facts:
         "numpy": np.__version__,
         **config.agreed_settings(),
     }
-    announced = launch_check.announced(mpi.world_rank())
+    announced = launch_check.announced(mpi.world_place())
     # From 2 on: 0 is no number yet, and 1 stands for creations (deadlock.py).
     uid = secrets.randbits(62) + 2
     return Facts(host_name(), versions, uid, timeline.clock(), address, announced)

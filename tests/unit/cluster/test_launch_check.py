@@ -45,17 +45,19 @@ def setenv(monkeypatch):
         # An mpirun within the rank of another job, whose variables it inherits.
         ({"OMPI_COMM_WORLD_RANK": "0", "PMI_RANK": "3"}, None),
         ({"PMI_RANK": "0", "MPICH_RANK_REORDER_METHOD": "3"}, None),
+        # A launcher that is not known, called in the shell of `srun --pty`: one task for Slurm.
+        (STEP | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, None),
     ],
 )
 def test_what_fits(setenv, variables, node):
     setenv(variables)
-    assert announced(3) == Announced(node)
+    assert announced((3, 4)) == Announced(node)
 
 
 @pytest.mark.parametrize("name", ["PMI_RANK", "OMPI_COMM_WORLD_RANK", "FLUX_TASK_RANK"])
 def test_another_rank(setenv, name):
     setenv({name: "0"})
-    complaint = announced(3).complaint
+    complaint = announced((3, 4)).complaint
     assert complaint == f"is rank 3 by MPI, but has {name}=0"
     with pytest.raises(ClusterError, match=f"rank 1 is rank 3 by MPI, but has {name}=0; start"):
         check(["a", "a"], [Announced(), Announced(complaint=complaint)])
@@ -65,14 +67,14 @@ def test_half_set_variables_of_slurm(setenv, monkeypatch):
     setenv(STEP)
     monkeypatch.delenv("SLURM_LOCALID")
     monkeypatch.setenv("SLURM_NODEID", "")
-    assert announced(3).complaint == (
+    assert announced((3, 4)).complaint == (
         "is in a Slurm step, but has no SLURM_LOCALID, SLURM_NODEID=''"
     )
 
 
 def test_alone_on_purpose_nothing_is_compared(setenv):
     setenv(STEP | {"MPISTRAT_ALLOW_SINGLETON": "1"})
-    assert announced(0) == Announced()
+    assert announced((0, 1)) == Announced()
 
 
 def test_without_mpi_nothing_is_compared(setenv):
