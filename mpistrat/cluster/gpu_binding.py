@@ -10,7 +10,7 @@ from mpistrat.cluster.devices import canonical
 from mpistrat.cluster.gpu_order import are_apart
 from mpistrat.errors import ClusterError
 
-__all__ = ["SeenGpus", "bound_devices", "bound_gpus", "idle_gpus"]
+__all__ = ["SeenGpus", "all_bound_gpus", "bound_devices", "bound_gpus", "idle_gpus"]
 
 _START_ALIKE = (
     "start all ranks of a node alike: each with all of its GPUs visible (srun --gpus-per-node, no"
@@ -65,8 +65,27 @@ def bound_gpus(everyone: Sequence[SeenGpus], rank: int) -> tuple[int, ...]:
     """
     _check(everyone)
     gpu_order.check(everyone)
+    return _own(everyone, _mates(everyone)[everyone[rank].host], rank)
+
+
+def all_bound_gpus(everyone: Sequence[SeenGpus]) -> list[tuple[int, ...]]:
+    """Return `bound_gpus` of all ranks, by rank. **Local.**"""
+    _check(everyone)
+    gpu_order.check(everyone)
+    mates = _mates(everyone)
+    return [_own(everyone, mates[one.host], rank) for rank, one in enumerate(everyone)]
+
+
+def _mates(everyone: Sequence[SeenGpus]) -> dict[str, list[int]]:
+    """Return the ranks of each node; there may be thousands."""
+    found: dict[str, list[int]] = {}
+    for rank, one in enumerate(everyone):
+        found.setdefault(one.host, []).append(rank)
+    return found
+
+
+def _own(everyone: Sequence[SeenGpus], mates: list[int], rank: int) -> tuple[int, ...]:
     mine = everyone[rank]
-    mates = [other for other, one in enumerate(everyone) if one.host == mine.host]
     if not gpu_order.is_full_view([everyone[mate].buses for mate in mates]):
         return tuple(range(len(mine.buses)))
     # In the order of the node's first rank: each may see them in an order of its own.
@@ -109,8 +128,8 @@ def _check(everyone: Sequence[SeenGpus]) -> None:
             f"ranks {without} (on {', '.join(hosts[:4])}) can see no GPU, the others can;"
             f" {_START_ALIKE}, or devices=['CPU:0'] on all"
         )
-    for host in dict.fromkeys(one.host for one in everyone):
-        seen = {rank: one.buses for rank, one in enumerate(everyone) if one.host == host}
+    for host, mates in _mates(everyone).items():
+        seen = {rank: everyone[rank].buses for rank in mates}
         kinds = {frozenset(buses) for buses in seen.values()}
         if len(kinds) > 1 and not are_apart(list(seen.values())):
             shown = "; ".join(f"rank {rank}: {', '.join(seen[rank])}" for rank in list(seen)[:8])

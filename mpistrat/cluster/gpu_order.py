@@ -76,5 +76,7 @@ def warn_unused(everyone: Sequence[SeenGpus]) -> None:
 
 
 def _by_node(everyone: Sequence[SeenGpus]) -> Iterable[tuple[str, list[tuple[str, ...]]]]:
-    for host in dict.fromkeys(one.host for one in everyone):
-        yield host, [one.buses for one in everyone if one.host == host]
+    nodes: dict[str, list[tuple[str, ...]]] = {}
+    for one in everyone:
+        nodes.setdefault(one.host, []).append(one.buses)
+    return nodes.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpistrat.cluster.gpu_binding import SeenGpus, bound_gpus
+from mpistrat.cluster.gpu_binding import SeenGpus, all_bound_gpus
 from mpistrat.doctor.gpus.driver import Gpu, installed, visible
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job
@@ -64,8 +64,8 @@ def bound(facts: Mapping[int, Seen], job: Job) -> dict[int, tuple[Gpu, ...]]:
     ranks = sorted(facts)
     everyone = [SeenGpus(job.hosts[r], tuple(_key(gpu) for gpu in facts[r].gpus)) for r in ranks]
     return {
-        rank: tuple(facts[rank].gpus[i] for i in bound_gpus(everyone, index))
-        for index, rank in enumerate(ranks)
+        rank: tuple(facts[rank].gpus[i] for i in indices)
+        for rank, indices in zip(ranks, all_bound_gpus(everyone), strict=True)
     }
 
 

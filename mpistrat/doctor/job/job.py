@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -54,7 +55,7 @@ class Job:
         """The number of ranks."""
         return len(self.hosts)
 
-    @property
+    @functools.cached_property
     def nodes(self) -> dict[str, list[int]]:
         """The ranks of each node, by its name, in order of their lowest ranks."""
         nodes: dict[str, list[int]] = {}

@@ -1,8 +1,10 @@
 """A node's GPUs are dealt out to its ranks, or taken as the launcher dealt them out."""
 
+import time
+
 import pytest
 
-from mpistrat.cluster.gpu_binding import SeenGpus, bound_gpus, idle_gpus
+from mpistrat.cluster.gpu_binding import SeenGpus, all_bound_gpus, bound_gpus, idle_gpus
 from mpistrat.errors import ClusterError
 
 
@@ -37,6 +39,15 @@ def dealt(everyone):
 )
 def test_gpus_are_dealt_out(everyone, wanted):
     assert dealt(everyone) == wanted
+    assert all_bound_gpus(everyone) == wanted
+
+
+def test_thousands_of_ranks_take_no_time():
+    """A rank asks for all of them in the doctor; minutes would pass if each looked at all."""
+    everyone = [one for index in range(1000) for one in node(f"n{index}", *["0123"] * 4)]
+    begin = time.process_time()
+    assert all_bound_gpus(everyone)[-1] == (3,)
+    assert time.process_time() - begin < 2
 
 
 def test_leftover_gpus_are_counted_by_node():

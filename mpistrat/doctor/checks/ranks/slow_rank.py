@@ -99,7 +99,12 @@ def judge(facts: Mapping[int, Work], job: Job) -> Verdict:
 def _outliers(values: Mapping[int, float], limit: float) -> dict[int, float]:
     """Return the ranks far below the others' median, and which part of that they reach."""
     found = {}
+    ordered = sorted(values.values())
+    # No median of the others is more than this: with thousands of ranks few are looked at.
+    most = ordered[min(len(ordered) // 2 + 1, len(ordered) - 1)]
     for rank, value in values.items():
+        if value >= limit * most:
+            continue
         others = [other for peer, other in values.items() if peer != rank]
         median = statistics.median(others)
         distance = statistics.median(abs(other - median) for other in others)
