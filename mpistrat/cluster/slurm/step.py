@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 __all__ = [
     "LOCAL_RANK_VARIABLE",
@@ -12,6 +12,7 @@ __all__ = [
     "SIZE_VARIABLES",
     "identity",
     "is_inside",
+    "is_task",
     "local_size",
     "missing",
     "values",
@@ -30,7 +31,12 @@ _FIRST_SPECIAL_STEP = 0xFFFFFFFA
 
 def is_inside() -> bool:
     """Tell whether srun started this process, or one that started it, as a task. **Local.**"""
-    text = os.environ.get(_STEP)
+    return is_task(os.environ)
+
+
+def is_task(environment: Mapping[str, str]) -> bool:
+    """Tell whether these variables are those of a task of a step. **Local.**"""
+    text = environment.get(_STEP)
     return text is not None and not (text.isdecimal() and int(text) >= _FIRST_SPECIAL_STEP)
 
 

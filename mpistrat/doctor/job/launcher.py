@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mpistrat.cluster.slurm import step
+
 __all__ = [
     "ALONE",
     "Kind",
@@ -20,14 +22,13 @@ __all__ = [
 Kind = Literal["alone", "srun", "mpirun", "mpiexec", "flux", "unknown"]
 Library = Literal["MPICH", "Open MPI", "Intel MPI", "Cray MPICH", "MVAPICH", ""]
 
-# Variables that tell of a launcher for certain. Those of srun come last: where mpirun was called
-# in a Slurm job it starts its helpers by srun, whose variables the ranks see, too.
+# Variables that tell of a launcher for certain. Those of srun are looked at last: where mpirun was
+# called in a Slurm job it starts its helpers by srun, whose variables the ranks see, too.
 _MARKS: tuple[tuple[str, Kind], ...] = (
     ("PALS_RANKID", "mpiexec"),
     ("OMPI_COMM_WORLD_SIZE", "mpirun"),
     ("MPI_LOCALNRANKS", "mpirun"),  # Hydra: MPICH and Intel MPI
     ("FLUX_TASK_RANK", "flux"),
-    ("SLURM_STEP_ID", "srun"),
 )
 _OTHERS = ("PMI_", "PMIX_RANK", "MV2_COMM_", "ALPS_APP_", "JSM_NAMESPACE_")
 _BANNERS: tuple[tuple[str, Library], ...] = (
@@ -107,6 +108,8 @@ def _kind(environment: Mapping[str, str]) -> Kind:
     for variable, kind in _MARKS:
         if variable in environment:
             return kind
+    if step.is_task(environment):
+        return "srun"
     return "unknown" if any(name.startswith(_OTHERS) for name in environment) else "alone"
 
 

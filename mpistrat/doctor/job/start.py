@@ -29,7 +29,9 @@ def start_mpi(
     if launcher.kind == "alone":
         return None, MpiStart(library)
     if reason := doomed(launcher, library, environment):
-        return None, MpiStart(library, problem=reason)
+        # A single task is whole without MPI: `srun --pty bash`, or a step without --mpi.
+        is_whole = launcher.size == 1
+        return None, MpiStart(library, int(is_whole), problem="" if is_whole else reason)
     begin = time.monotonic()
     try:
         comm = timed_start.start(timeout_s)
@@ -46,7 +48,7 @@ def doomed(launcher: Launcher, library: str, environment: Mapping[str, str]) -> 
 
     Open MPI ends the process then, MPICH and Intel MPI start a job of one rank in each process.
     """
-    if launcher.kind != "srun" or launcher.size <= 1:
+    if launcher.kind != "srun":
         return ""
     kind = library_kind(library)
     wanted = {"Open MPI": ("PMIX_",), "MPICH": ("PMI_", "PMIX_"), "Intel MPI": ("PMI_", "PMIX_")}

@@ -1,6 +1,8 @@
 """What Slurm's commands print is read: versions, types of MPI, the record of a job."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -136,6 +138,21 @@ def test_mpi_is_not_started_where_it_would_end_the_process():
     assert "PMI_*" in doomed(srun, "MPICH Version: 5.0.2", {})
     assert not doomed(srun, "CRAY MPICH version 8", {})
     assert not doomed(of_environment({}), "MPICH Version: 5.0.2", {})
+
+
+def test_a_single_task_without_pmi_is_whole():
+    """As in the shell of `srun --pty`: Open MPI would end the process in MPI_Init."""
+    program = """
+import sys
+from mpistrat.doctor.job.launcher import Launcher
+from mpistrat.doctor.job.start import start_mpi
+comm, start = start_mpi(Launcher("srun", 1, "SLURM_STEP_NUM_TASKS"), {}, 5.0)
+print(comm, start.size, repr(start.problem), sys.modules["mpi4py.MPI"].Is_initialized())
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said.stdout.split() == ["None", "1", "''", "False"]
 
 
 def test_ranges():

@@ -66,7 +66,8 @@ def judge(facts: Mapping[int, Start], job: Job) -> Verdict:
         slowest_s = max(start.duration_s for start in facts.values())
         ranks = f"{job.size} rank{'s' * (job.size > 1)}"
         announced = f", as {launcher.variable} announced" if launcher.variable else ""
-        return Verdict(f"{ranks}{announced}; MPI started in {slowest_s:.1f} s")
+        start = f"MPI started in {slowest_s:.1f} s" if slowest_s else "started without MPI"
+        return Verdict(f"{ranks}{announced}; {start}")
     if first.problem and "gave no variables" not in first.problem:
         return Verdict("MPI did not start", problems=(_not_started(first, job),))
     value = f"{launcher.size} separate jobs of one rank each"

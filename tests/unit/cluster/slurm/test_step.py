@@ -5,6 +5,7 @@ import os
 import pytest
 
 from mpistrat.cluster.slurm import step
+from mpistrat.doctor.job.launcher import of_environment
 
 STEP = {
     "SLURM_STEP_ID": "0",
@@ -47,6 +48,7 @@ def test_no_task(setenv, variables):
     assert not step.is_inside()
     assert step.identity() == {}
     assert step.missing() == []
+    assert of_environment(os.environ).kind == "alone"  # to the doctor
 
 
 @pytest.mark.parametrize("name", ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"])
