@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,7 +114,11 @@ def _choice(name: str | None, write_site: bool) -> Callable[[], Site | None]:
 def _guessed() -> Site | None:
     from mpistrat.doctor.site.choice import guessed
 
-    return guessed()
+    try:
+        return guessed()
+    except UsageError as error:  # an installation without sites: the other checks do without
+        print(f"mpistrat doctor: {error}", file=sys.stderr)
+        return None
 
 
 def _targets(json: str | None, junit: str | None) -> dict[Callable[[Examination], str], str]:
@@ -131,19 +136,34 @@ def _targets(json: str | None, junit: str | None) -> dict[Callable[[Examination]
 
 def _reporter(
     files: dict[Callable[[Examination], str], str], corrected_site: str | None
-) -> Callable[[Examination], None]:
-    def report(examination: Examination) -> None:
+) -> Callable[[Examination], bool]:
+    def report(examination: Examination) -> bool:
         if _STANDARD_OUTPUT not in files.values():
             _print_table(examination)
-        for words, file in files.items():
-            if file == _STANDARD_OUTPUT:
-                print(words(examination), end="")
-            else:
-                replace_whole(Path(file), words(examination).encode())
+        writers = [partial(_write, file, words, examination) for words, file in files.items()]
         if corrected_site is not None:
-            _write_site(corrected_site, examination)
+            writers.append(partial(_write_site, corrected_site, examination))
+        done = [_is_done(writer) for writer in writers]  # also those after one that fails
+        return all(done)
 
     return report
+
+
+def _is_done(write: Callable[[], None]) -> bool:
+    """Write a file; say why it cannot be written, and that it was not."""
+    try:
+        write()
+    except (OSError, UsageError) as error:
+        print(f"mpistrat doctor: cannot write: {error}", file=sys.stderr, flush=True)
+        return False
+    return True
+
+
+def _write(file: str, words: Callable[[Examination], str], examination: Examination) -> None:
+    if file == _STANDARD_OUTPUT:
+        print(words(examination), end="")
+    else:
+        replace_whole(Path(file), words(examination).encode())
 
 
 def _print_table(examination: Examination) -> None:
@@ -155,7 +175,9 @@ def _print_table(examination: Examination) -> None:
     console = Console(highlight=False, force_terminal=False if was_launched() else None)
     with console.capture() as captured:
         print_table(examination, console)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
+    text = "\n".join(line.rstrip() for line in captured.get().splitlines())
+    encoding = sys.stdout.encoding or "ascii"  # of a locale, it may lack characters of the report
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def _write_site(name: str, examination: Examination) -> None:

@@ -35,6 +35,7 @@ _HELLO, _FACTS, _GO, _EXCHANGED, _CODE = range(1, 6)
 # Parts of the deadline of the whole command.
 _START, _ANSWER, _MEASURED, _MESSAGE = 0.4, 0.1, 0.25, 0.1
 _FINALIZE_S = 5.0
+_NOT_WRITTEN = 2  # the exit code where a file of the report cannot be written
 _APART_S = 10.0  # after so long rank 0 has reported, where the ranks cannot tell each other
 
 
@@ -51,7 +52,7 @@ class Plan:
     site
         Called on the rank that reports, for the site that the machine is compared with.
     report
-        Called on the rank that reports.
+        Called on the rank that reports; it returns whether all was written.
     program
         The command line without its launcher.
     """
@@ -59,7 +60,7 @@ class Plan:
     checks: Sequence[Check[Any]]
     options: Options
     site: Callable[[], Site | None]
-    report: Callable[[Examination], None]
+    report: Callable[[Examination], bool]
     program: str
 
 
@@ -155,8 +156,7 @@ def _reported(
     results, corrections = judge(plan.checks, answers, job)
     examination = Examination(job, results, corrections)
     examination = replace(examination, duration_s=time.monotonic() - begin)
-    plan.report(examination)
-    return examination.exit_code
+    return examination.exit_code if plan.report(examination) else _NOT_WRITTEN
 
 
 def _agreed(comm: TimedComm, code: int, is_abandoned: bool, limit_s: float) -> int:

@@ -19,6 +19,7 @@ _OF_A_RANK = ("CUDA_VISIBLE_DEVICES", "MPISTRAT_RANK_PROCESS", "OMPI_MCA_ess", "
 _OF_A_RANK_TOO = ("TF_CONFIG", "NCCL_COMM_ID", "FI_CXI_DEVICE", "MPICH_OFI_NIC")
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "PRIVATE")
 _LONGEST = 120
+_DIGEST = "sha256:"
 
 
 def watched(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -33,8 +34,9 @@ def shown(name: str, value: str) -> str:
     """Return how a variable's value is reported."""
     if not value:
         return "not set"
-    if _may_be_secret(name, value):
+    if _may_be_secret(name, value) or value.startswith(_DIGEST):
         return "another value (not shown)"
+    value = value if value.isprintable() else ascii(value)
     return value if len(value) <= _LONGEST else value[:_LONGEST] + "..."
 
 
@@ -44,4 +46,4 @@ def _may_be_secret(name: str, value: str) -> bool:
 
 
 def _digest(value: str) -> str:
-    return hashlib.sha256(value.encode(errors="replace")).hexdigest()[:12]
+    return _DIGEST + hashlib.sha256(value.encode(errors="replace")).hexdigest()[:12]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.doctor.reports import HEALTHY, Report, examine
+from helpers.doctor.reports import HEALTHY, Report, examine, planted_command
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import takes_long
 
@@ -237,6 +237,24 @@ def test_a_check_that_raises_is_a_line_of_the_report():
 
 
 # ----------------------------------------------------------------------------------- bad options
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_report_that_cannot_be_written_is_one_line(size):
+    """The folder is there, but takes no files; the table is printed all the same."""
+    result = run_job(["-m", "mpistrat", "doctor", "--json", "/proc/report.json"], size)
+    assert result.returncode == 2
+    assert "mpistrat doctor: cannot write: " in result.ranks[0].stderr
+    assert len(result.ranks[0].stderr.splitlines()) == 1
+    assert " not here; " in result.ranks[0].stdout
+
+
+def test_variables_that_are_no_unicode():
+    command = planted_command([[1, "environment", {"OMP_X": "a\udcff\x1b[31m"}]])
+    result = run_job(command, 2, env=HEALTHY | {"PYTHONIOENCODING": "utf-8:strict"})
+    assert "Traceback" not in result.ranks[0].text
+    assert "OMP_X is 'a" in result.ranks[0].stdout
+    assert "\x1b" not in result.ranks[0].stdout
 
 
 @pytest.mark.parametrize(

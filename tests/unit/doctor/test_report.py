@@ -55,6 +55,11 @@ def test_each_problem_says_what_to_do(lines):
     assert "[bold]one[/]" in lines[start + 1]
 
 
+def test_what_would_act_on_the_terminal_is_spelled_out(lines):
+    assert "\x1b" not in "".join(lines)
+    assert "\\x1b[31m" in "".join(lines)
+
+
 def test_json():
     found = json.loads(as_json(EXAMINATION))
     assert found["summary"] == {"ok": 1, "warning": 1, "failure": 1, "not here": 2}

@@ -80,6 +80,11 @@ def test_secrets_are_neither_sent_nor_shown():
     assert not {"tf-1", "password"} & set(" ".join(found.values()).split())
     assert "password" not in str(found)
     assert shown("TF_API_TOKEN", "tf-1") == "another value (not shown)"
+    assert shown("JAX_PROXY", found["JAX_PROXY"]) == "another value (not shown)"
+
+
+def test_values_that_act_on_a_terminal_are_spelled_out():
+    assert shown("OMP_X", "a\x1b[31m\udcff") == r"'a\x1b[31m\udcff'"
 
 
 # ---------------------------------------------------------------------------------------- clocks
