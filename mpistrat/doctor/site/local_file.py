@@ -13,6 +13,7 @@ import tomlkit
 import mpistrat
 from mpistrat.doctor.job.job import Job
 from mpistrat.doctor.job.launcher import library_name
+from mpistrat.errors import UsageError
 from mpistrat.sites import lookup
 from mpistrat.sites.reading import read
 from mpistrat.system.atomic_files import replace_whole
@@ -44,7 +45,8 @@ def write_local(file: Path, corrections: Mapping[str, Any], title: str, date: dt
     Raises
     ------
     UsageError
-        The corrected file would break a rule of the schema; nothing is written.
+        The corrected file would break a rule of the schema, or the user has no folder; nothing
+        is written.
     """
     text = corrected(file.read_text(encoding="utf-8"), corrections, title, date)
     with tempfile.TemporaryDirectory(prefix="mpistrat-site-") as folder:
@@ -52,6 +54,10 @@ def write_local(file: Path, corrections: Mapping[str, Any], title: str, date: dt
         draft.write_text(text, encoding="utf-8")
         read(draft)  # the schema's rules
     target = lookup.user_folder() / file.name
+    if "~" in target.parts:
+        raise UsageError(
+            f"{target}: this user has no home folder; name one by XDG_CONFIG_HOME=<folder>"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_whole(target, text.encode())
     return target

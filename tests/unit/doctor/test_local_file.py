@@ -24,6 +24,13 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "mpistrat" / "sites"
 
 
+def test_nothing_is_written_for_a_user_without_a_home(tmp_path, monkeypatch):
+    monkeypatch.setattr(lookup, "user_folder", lambda: tmp_path / "~" / "mpistrat" / "sites")
+    with pytest.raises(UsageError, match="no home folder; name one by XDG_CONFIG_HOME"):
+        write_local(lookup.file_of("vista"), CORRECTIONS, TITLE, TODAY)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_copy_goes_before_the_shipped_file(home):
     shipped = lookup.file_of("vista")
     before = shipped.read_text()

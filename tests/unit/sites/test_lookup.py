@@ -1,5 +1,7 @@
 """Where site files are looked for: the user's own folder first."""
 
+import pwd
+
 import pytest
 
 from mpistrat.errors import UsageError
@@ -98,6 +100,18 @@ def test_a_folder_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert lookup.user_folder() == tmp_path / ".config" / "mpistrat" / "sites"
     assert lookup.find("alps").name == "alps"
+
+
+def test_a_user_without_a_home_folder(monkeypatch):
+    """As in a container that runs as a number that it does not know."""
+    for name in ("XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert "alps" in [known.name for known in lookup.known()]
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,20 @@ class Cache:
 
 
 def _measure(here: Here) -> tuple[Cache, ...]:
-    set_ones = [(name, here.environment[name]) for name in _VARIABLES if name in here.environment]
-    own = "MPISTRAT_CACHE" if "MPISTRAT_CACHE" in here.environment else "cache folder"
-    named = [(own, str(config.cache_folder())), *set_ones]
-    return tuple(Cache(name, path, _error(path), file_system(path)) for name, path in named)
+    set_ones = [
+        (name, here.environment[name]) for name in _VARIABLES if here.environment.get(name)
+    ]
+    own = "MPISTRAT_CACHE" if here.environment.get("MPISTRAT_CACHE") else "cache folder"
+    try:
+        first = _cache((own, str(config.cache_folder())))
+    except RuntimeError:  # a user of a container whom it does not know
+        first = Cache(own, "~/.cache/mpistrat", "this user has no home folder")
+    return (first, *map(_cache, set_ones))
+
+
+def _cache(named: tuple[str, str]) -> Cache:
+    name, path = named
+    return Cache(name, path, _error(path), file_system(path))
 
 
 def _error(path: str) -> str:

@@ -1,5 +1,7 @@
 """The checks of files judge recorded facts."""
 
+from pathlib import Path
+
 import pytest
 
 from helpers.doctor.jobs import faults, has_fault, job, judged
@@ -10,6 +12,7 @@ from mpistrat.doctor.checks.files.environment import Environment
 from mpistrat.doctor.checks.files.shared_memory import Space
 from mpistrat.doctor.checks.files.temporary_folder import Folder
 from mpistrat.doctor.files.file_systems import mount_type
+from mpistrat.doctor.here import Here
 
 GIB = 1 << 30
 MOUNTS = r"""
@@ -31,6 +34,21 @@ MOUNTS = r"""
 )
 def test_the_deepest_and_last_mount_counts(path, kind):
     assert mount_type(path, MOUNTS.strip()) == kind
+
+
+def test_a_user_without_a_home_folder(monkeypatch):
+    """As in a container that runs as a number that it does not know."""
+
+    def unknown(_):
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("MPISTRAT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(unknown))
+    found = caches.CHECK.measure(Here({"CUPY_CACHE_DIR": ""}))  # as if that were not set
+    assert [cache.error for cache in found] == ["this user has no home folder"]
+    verdict = judged(caches.CHECK, [found], job(["n0"]))
+    assert has_fault(verdict, Status.FAILURE, "no home folder", "export MPISTRAT_CACHE=")
 
 
 @pytest.mark.parametrize(
