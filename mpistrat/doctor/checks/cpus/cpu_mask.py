@@ -134,12 +134,17 @@ def _too_few(facts: Mapping[int, Mask], job: Job) -> Iterator[Problem]:
     if not ranks:
         return
     mask = facts[ranks[0]]
+    fix = "srun does not take it over in Slurm 22.05 and 23.02: state it on its command line"
+    line = srun_line(job, f"--cpus-per-task={mask.asked} --cpu-bind=cores")
+    if job.launcher.kind != "srun":
+        fix = "mpirun binds by its own rules: let the ranks keep the node's CPUs"
+        line = mpirun_line(job, "mpirun --bind-to none")
     yield failure(
         f"{job.who(ranks)} may run on {len(mask.now)} CPU{'s' * (len(mask.now) > 1)}"
         f" ({ranges(mask.now)})",
         f"{mask.asked}, as SLURM_CPUS_PER_TASK says",
-        "srun does not take it over in Slurm 22.05 and 23.02: state it on its command line",
-        srun_line(job, f"--cpus-per-task={mask.asked} --cpu-bind=cores"),
+        fix,
+        line,
     )
 
 

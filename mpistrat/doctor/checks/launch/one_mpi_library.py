@@ -32,7 +32,7 @@ class Libraries:
     installed
         The packages of MPI libraries in this Python's environment.
     on_path, on_path_owner
-        The mpirun that a shell would start, and whose it is; known on the first rank of a node.
+        The mpirun that a shell would start, and whose it is.
     own
         The mpirun of this Python's environment, or "mpirun".
     prefix

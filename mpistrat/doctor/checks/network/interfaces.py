@@ -50,9 +50,16 @@ class Network:
 def _measure(here: Here) -> Network:
     if not _CLASS.is_dir():
         raise NotHere("no /sys/class/net")
-    found = [_interface(folder) for folder in sorted(_CLASS.iterdir()) if folder.is_dir()]
+    folders = sorted(filter(Path.is_dir, _CLASS.iterdir()), key=_place)
+    found = [_interface(folder) for folder in folders]
     up = tuple(interface for interface in found if interface is not None)
     return Network(up, here.environment.get(_VARIABLE, ""))
+
+
+def _place(folder: Path) -> tuple[int, str]:
+    """Return the place of an interface in the kernel's order, in which NCCL looks at them."""
+    index = _text(folder / "ifindex")
+    return int(index) if index.isdigit() else 0, folder.name
 
 
 def _interface(folder: Path) -> Interface | None:

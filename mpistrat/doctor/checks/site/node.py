@@ -37,13 +37,16 @@ def _measure(here: Here) -> Node:
         raise NotHere("no site is named (--site NAME)")
     if here.launcher.kind == "alone" and not here.launcher.allocated:
         raise NotHere("not on a compute node")
-    places = {_place(cpu) for cpu in read_ranges((_CPUS / "online").read_text())}
-    threads = len(read_ranges((_CPUS / "online").read_text()))
+    try:
+        online = read_ranges((_CPUS / "online").read_text())
+        places = {_place(cpu) for cpu in online}
+    except OSError as error:  # some containers have no /sys
+        raise NotHere(f"{error.filename} cannot be read") from error
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Node(
         sockets=len({socket for socket, _ in places}),
         cores=len(places),
-        threads_per_core=threads // len(places),
+        threads_per_core=len(online) // len(places),
         memory_gb=round(memory / _GB),
         gpus=installed() or None,
     )
@@ -52,10 +55,10 @@ def _measure(here: Here) -> Node:
 def _place(cpu: int) -> tuple[str, str]:
     """Return the socket and the core of a logical CPU; those of one core are alike in both."""
     folder = _CPUS / f"cpu{cpu}" / "topology"
-    socket, core = (
-        (folder / name).read_text().strip() for name in ("physical_package_id", "core_cpus_list")
-    )
-    return socket, core
+    core = folder / "core_cpus_list"
+    if not core.exists():  # Linux before 5.3 has it by this name only
+        core = folder / "thread_siblings_list"
+    return (folder / "physical_package_id").read_text().strip(), core.read_text().strip()
 
 
 def judge(facts: Mapping[int, Node], job: Job) -> Verdict:

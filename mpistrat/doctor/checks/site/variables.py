@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Mapping
 
 from mpistrat.doctor.check import Check, Problem, Verdict, Where, warning
@@ -22,10 +24,19 @@ def _measure(here: Here) -> Wanted:
         raise NotHere("no site is named (--site NAME)")
     if here.launcher.kind == "alone":
         raise NotHere("not started by a job script")
+    nodes = len(set(here.hosts))
     return tuple(
         (name, os.path.expandvars(wanted.value), here.environment.get(name, ""))
         for name, wanted in sorted(here.site.environment.items())
+        if nodes >= (wanted.min_nodes or 1) and _is_comparable(name, wanted.value)
     )
+
+
+def _is_comparable(name: str, value: str) -> bool:
+    """Tell whether a value can be told here: not if it adds to what the variable was before."""
+    names = re.findall(r"\$\{?(\w+)", value)
+    # Forms such as ${NAME:-default} are the shell's alone.
+    return name not in names and not re.search(r"\$\{\w*\W(?<!\})", value)
 
 
 def judge(facts: Mapping[int, Wanted], job: Job) -> Verdict:
@@ -39,7 +50,7 @@ def judge(facts: Mapping[int, Wanted], job: Job) -> Verdict:
         texts = [f"{name} is {shown(name, here)}" for name, _, here in off]
         reasons = [site.environment[name].reason for name, _, _ in off]
         because = next((f" ({reason})" for reason in reasons if reason), "")
-        right = " ".join(f"{name}={value!r}" for name, value, _ in off)
+        right = " ".join(f"{name}={shlex.quote(value)}" for name, value, _ in off)
         problems = (
             warning(
                 "; ".join(texts),

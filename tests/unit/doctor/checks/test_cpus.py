@@ -58,6 +58,9 @@ def test_fewer_cores_than_asked_for():
     verdict = masks(mask(0, asked=4), mask(1, 2, 3, 4, asked=4), kind="srun", mpi_type="pmi2")
     assert has_fault(verdict, Status.FAILURE, "rank 0 on n0 may run on 1 CPU (0)", "4, as SLURM")
     assert "srun --mpi=pmi2 --cpus-per-task=4 --cpu-bind=cores" in verdict.problems[0].command
+    by_mpirun = masks(mask(0, asked=4), mask(1, asked=4), kind="mpirun").problems[0]
+    assert by_mpirun.command.startswith("mpirun --bind-to none -n 2 mpistrat doctor")
+    assert "srun" not in by_mpirun.fix
 
 
 def test_a_mask_that_mpi_or_an_import_narrows():

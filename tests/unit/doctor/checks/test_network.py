@@ -1,5 +1,7 @@
 """The checks of the network judge recorded facts."""
 
+import socket
+
 import pytest
 
 from helpers.doctor.jobs import faults, has_fault, job, judged, site
@@ -8,6 +10,7 @@ from mpistrat.doctor.checks.network import bandwidth, interfaces, nccl_transport
 from mpistrat.doctor.checks.network.bandwidth import Speed
 from mpistrat.doctor.checks.network.interfaces import Interface, Network, chosen
 from mpistrat.doctor.checks.network.nccl_transport import Transport, network_in_log
+from mpistrat.doctor.here import Here
 
 LO, ETH = Interface("lo", 772), Interface("eth0", 1, 1000)
 DOCKER, IB = Interface("docker0"), Interface("ib0", 32, 200000)
@@ -33,6 +36,25 @@ TWO_NODES = job(["n0", "n1"], "srun")
 )
 def test_what_nccl_would_choose(there, wanted, names):
     assert " ".join(i.name for i in chosen(Network(there, wanted))) == names
+
+
+def test_interfaces_come_in_the_kernels_order():
+    """As NCCL asks for them: by name a container's bridge, br-0, would come before eth0."""
+    there = [interface.name for interface in interfaces.CHECK.measure(Here({})).interfaces]
+    order = [name for _, name in socket.if_nameindex() if name in there]
+    assert there == order
+
+
+def test_a_containers_bridge_after_the_network_is_well(tmp_path, monkeypatch):
+    for index, name in enumerate(["eth0", "br-0"]):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "ifindex").write_text(f"{index + 2}\n")
+        (folder / "operstate").write_text("up\n")
+    monkeypatch.setattr(interfaces, "_CLASS", tmp_path)
+    found = interfaces.CHECK.measure(Here({}))
+    assert [interface.name for interface in found.interfaces] == ["eth0", "br-0"]
+    assert faults(network(found, found)) == []
 
 
 def network(*facts, of=TWO_NODES):

@@ -1,5 +1,7 @@
 """The checks of the site compare recorded facts with a site's file."""
 
+from dataclasses import replace
+
 import pytest
 
 from helpers.doctor.jobs import faults, has_fault, job, judged, site
@@ -22,6 +24,8 @@ from mpistrat.doctor.checks.site.slurm_configuration import Configuration
 from mpistrat.doctor.checks.site.storage import Place
 from mpistrat.doctor.gpus.driver import Gpu
 from mpistrat.doctor.gpus.seen import Seen
+from mpistrat.doctor.here import Here
+from mpistrat.doctor.job.launcher import Launcher
 from mpistrat.doctor.not_here import NotHere
 
 CHECKS = [
@@ -153,7 +157,48 @@ def test_variables_of_the_site(tmp_path):
     assert faults(judged(variables.CHECK, [(("NCCL_NET", "OFI", "OFI"),)], here)) == []
     verdict = judged(variables.CHECK, [(("NCCL_NET", "OFI", ""),)], here)
     assert has_fault(verdict, Status.WARNING, "NCCL_NET is not set", "no sockets")
-    assert verdict.problems[0].command == "export NCCL_NET='OFI'"
+    assert verdict.problems[0].command == "export NCCL_NET=OFI"
+    quoted = judged(variables.CHECK, [(("NCCL_NET", "it's $(x)", ""),)], here)
+    assert quoted.problems[0].command == "export NCCL_NET='it'\"'\"'s $(x)'"
+
+
+VARIABLES = """\
+[environment]
+A = { value = "$HOME/x", source = "us" }
+MANY = { value = "1", source = "us", min_nodes = 2 }
+LD_LIBRARY_PATH = { value = "/opt/lib:$LD_LIBRARY_PATH", source = "us" }
+B = { value = "${HOME:-/tmp}", source = "us" }
+"""
+
+
+def test_variables_that_a_rendered_script_has_set_are_well(tmp_path, monkeypatch):
+    """Those of several nodes, and what the script's shell put together, cannot be compared."""
+    monkeypatch.setenv("HOME", "/home/me")
+    start = Launcher("srun", 2)
+    one = Here({"A": "/home/me/x"}, launcher=start, site=site(tmp_path, VARIABLES), hosts=("n0",))
+    assert variables.CHECK.measure(one) == (("A", "/home/me/x", "/home/me/x"),)
+    two = replace(one, hosts=("n0", "n1"))
+    assert [name for name, *_ in variables.CHECK.measure(two)] == ["A", "MANY"]
+
+
+def test_a_node_without_sys_is_not_here(tmp_path, monkeypatch):
+    here = Here({}, launcher=Launcher("mpirun", 2), site=site(tmp_path))
+    monkeypatch.setattr(node, "_CPUS", tmp_path)
+    with pytest.raises(NotHere, match="online cannot be read"):
+        node.CHECK.measure(here)
+
+
+def test_a_node_with_an_old_linux(tmp_path, monkeypatch):
+    here = Here({}, launcher=Launcher("mpirun", 2), site=site(tmp_path))
+    (tmp_path / "online").write_text("0-1\n")
+    for cpu in range(2):
+        folder = tmp_path / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "physical_package_id").write_text("0\n")
+        (folder / "thread_siblings_list").write_text("0-1\n")
+    monkeypatch.setattr(node, "_CPUS", tmp_path)
+    found = node.CHECK.measure(here)
+    assert (found.sockets, found.cores, found.threads_per_core) == (1, 1, 2)
 
 
 def test_interfaces_of_the_site(tmp_path):
