@@ -36,7 +36,7 @@ class Options:
     ----------
     strikes
         Signals: the number of a step, a rank, the name of what that rank sends to itself in that
-        step, and after how many seconds.
+        step, and after how many seconds. Step -1 is the first save of this run, -2 the second.
     stuck
         The number of a step in which the last rank waits for ever; and whether the others wait for
         it in a call of MPI, which Python cannot leave, and not in one of mpistrat.
@@ -59,13 +59,16 @@ class Options:
 
 
 class SlowManager(CheckpointManager):
-    """Saves that take longer."""
+    """Saves that take longer, and in which signals may come."""
 
-    save_s = 0.0
+    saves = 0
+    training: Training
 
     def save(self, *args: Any, **kwargs: Any) -> str | None:
         """Wait, and save."""
-        time.sleep(self.save_s)
+        self.saves += 1
+        self.training.strike(-self.saves)
+        time.sleep(self.training.options.save_s)
         return super().save(*args, **kwargs)
 
 
@@ -87,7 +90,7 @@ class Training:
         self.data = self.strategy.experimental_distribute_dataset(data)
         self.state = self.checkpoint()
         self.manager = SlowManager(self.state, folder, max_to_keep=2)
-        self.manager.save_s = options.save_s
+        self.manager.training = self
         self.began_at = self.manager.restore_or_initialize() and self.state.step
 
     def checkpoint(self) -> Any:
@@ -112,15 +115,19 @@ class Training:
     def step(self, batch: Any) -> None:
         """Make one step, in which signals may come."""
         time.sleep(self.options.pause_s)
-        for step, rank, name, delay_s in self.options.strikes:
-            if (step, rank) == (self.state.step, self.rank):
-                _strike(getattr(signal, name), delay_s)
+        self.strike(self.state.step)
         if self.options.tells == self.state.step and self.rank == 0:
             say(f"in step {self.options.tells}")
         if self.options.stuck[0] == self.state.step:
             self.wait_for_ever(*self.options.stuck)
         self.strategy.run(self.learn, args=(batch, self.state.step))
         self.state.step += 1
+
+    def strike(self, at: int) -> None:
+        """Send the signals of a step or a save."""
+        for step, rank, name, delay_s in self.options.strikes:
+            if (step, rank) == (at, self.rank):
+                _strike(getattr(signal, name), delay_s)
 
     def wait_for_ever(self, step: int, in_mpi: bool) -> None:
         """Let the last rank never come, and the others perhaps wait for it outside of Python."""

@@ -68,7 +68,8 @@ def digest(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["SIGUSR1", pytest.param("SIGTERM", marks=repeats())])
 def test_a_signal_to_one_rank_stops_all_and_the_rest_gives_the_same_bits(runs, digest, name):
-    assert runs(strikes=[(7, 1, name, 0)]) == ["", ""]
+    # Steps that are long enough for a round of agreement in each.
+    assert runs(strikes=[(7, 1, name, 0)], pause_s=0.06) == ["", ""]
     assert runs.outcome == "REQUEUE"
     assert runs.saved == ["ckpt-1"]
     assert f"{name} came to rank 1; all ranks stop after step" in runs.log
@@ -90,9 +91,9 @@ def test_many_stops_and_second_signals(runs, digest):
 
 def test_a_signal_while_a_save_is_under_way(runs, digest):
     runs(
-        strikes=[(4, 0, "SIGUSR1", 0.3)],
-        pause_s=0.02,
-        save_s=1.0,
+        strikes=[(-1, 0, "SIGUSR1", 0.1)],
+        pause_s=0.06,
+        save_s=0.3,
         handler={"save_every_steps": 5},
     )
     assert runs.outcome == "REQUEUE"
@@ -103,7 +104,7 @@ def test_a_signal_while_a_save_is_under_way(runs, digest):
 def test_a_save_that_would_end_too_late_is_not_begun(runs, digest):
     runs(
         strikes=[(8, 0, "SIGUSR1", 0)],
-        pause_s=0.05,
+        pause_s=0.06,
         save_s=1.5,
         handler={"save_every_steps": 4, "lead_s": 2},
     )
@@ -142,9 +143,9 @@ def test_a_rank_that_never_comes_is_found_by_the_deadline(runs, digest, rank, in
 def test_a_rank_that_is_killed_in_a_save_leaves_the_one_before(runs, digest):
     runs(
         status=None,
-        strikes=[(8, 1, "SIGKILL", 0.6)],
-        pause_s=0.02,
-        save_s=1.0,
+        strikes=[(-2, 1, "SIGKILL", 0.1)],
+        pause_s=0.06,
+        save_s=0.3,
         handler={"save_every_steps": 4},
     )
     assert runs.saved == ["ckpt-1"]
