@@ -13,12 +13,9 @@ import typer
 from mpistrat.errors import ClusterError, MpistratError, UsageError
 from mpistrat.sites.command_options import given, job_options, with_job_options
 from mpistrat.sites.lookup import find
-from mpistrat.sites.mpi_probe import probe
-from mpistrat.sites.rendering.launch import Mpi
-from mpistrat.sites.rendering.options import Options
-from mpistrat.sites.rendering.script import Here, Script
+from mpistrat.sites.machine_here import here_of, notices_of_python
+from mpistrat.sites.rendering.script import Script
 from mpistrat.sites.rendering.script import render as rendered
-from mpistrat.sites.schema import Site
 from mpistrat.sites.sites_table import print_sites
 from mpistrat.sites.submitting.follow import end_of, exit_code
 from mpistrat.sites.submitting.follow import follow as followed
@@ -100,20 +97,11 @@ def _script(job: Mapping[str, Any], program: list[str] | None, explain: bool = F
             "no --site; `mpistrat slurm sites` lists them, generic-slurm is for others"
         )
     site, options = find(job["site"]), job_options(job, program)
-    script = rendered(site, options, _here(site, options, job["python"]), explain)
-    for notice in script.notices:
+    here = here_of(site, options)
+    script = rendered(site, options, here, explain)
+    for notice in (*script.notices, *notices_of_python(site, options, here)):
         print(f"note: {notice}", file=sys.stderr)
     return script
-
-
-def _here(site: Site, options: Options, python: str | None) -> Here:
-    """Return which Python is to run, and how its ranks start."""
-    file = Path(python) if python is not None else Path(sys.executable)
-    is_open = options.mpi is None and options.container is None
-    is_srun = site.launcher.command.value == "srun"
-    mpi = probe(str(file)) if is_open and is_srun else Mpi()
-    folder = "" if file.parent == Path() else str(file.parent)
-    return Here(folder, file.name, mpi)
 
 
 def _script_to_submit(job: Mapping[str, Any], program: list[str] | None) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from mpistrat.errors import UsageError
-from mpistrat.sites.rendering.options import Binding, Options, Strategy
+from mpistrat.sites.rendering.options import Options, Strategy, binding_of, strategy_of
 
 __all__ = ["given", "job_options", "with_job_options"]
 
@@ -42,7 +42,9 @@ class _Option:
 _TEXT, _NUMBER = str | None, int | None
 _OPTIONS = {
     "site": _Option(_TEXT, "Name of the site, or a site file."),
-    "strategy": _Option(Strategy | None, "Kind of job."),
+    "strategy": _Option(
+        _TEXT, f"Kind of job: {', '.join(strategy.value for strategy in Strategy)}."
+    ),
     "nodes": _Option(int, "Nodes.", default=1),
     "tasks_per_node": _Option(_NUMBER, "Ranks of each node. Default: the site's."),
     "ranks": _Option(_TEXT, "Ranks of the job; for scaling those of its runs, as 1,2,4."),
@@ -64,12 +66,18 @@ _OPTIONS = {
         _TEXT, "Signal that tells ranks to save, at seconds before the end. Default: USR1@300."
     ),
     "binding": _Option(
-        Binding | None, "Whether a rank sees all GPUs of its node. Default: the site's.", _STARTED
+        _TEXT,
+        "GPUs that a rank sees: full_view, all of its node, or isolated, one. Default: the site's",
+        _STARTED,
     ),
     "mpi": _Option(
         _TEXT, "For srun --mpi=. Default: what fits this Python's MPI library.", _STARTED
     ),
-    "python": _Option(_TEXT, "Python that runs the program. Default: this one.", _STARTED),
+    "python": _Option(
+        _TEXT,
+        "Python that runs the program. Default: this one; with --container python3 of the image.",
+        _STARTED,
+    ),
     "container": _Option(_TEXT, "Image to run the program in.", _STARTED),
     "stage_environment": _Option(
         _TEXT, "Folder of a Python environment, which each node gets on its own disk.", _STARTED
@@ -109,13 +117,15 @@ def job_options(job: Mapping[str, Any], program: list[str] | None) -> Options:
     Raises
     ------
     UsageError
-        There is no strategy.
+        There is no strategy, or a name is not known.
     """
     if job["strategy"] is None:
         raise UsageError(
             f"no --strategy; choose one of {', '.join(strategy.value for strategy in Strategy)}"
         )
-    values = {name: value for name, value in job.items() if name not in ("site", "python")}
+    values = {name: value for name, value in job.items() if name != "site"}
+    values["strategy"] = strategy_of(job["strategy"])
+    values["binding"] = None if job["binding"] is None else binding_of(job["binding"])
     values["directives"] = tuple(job["directives"] or ())
     return Options(program=tuple(program or ()), **values)
 

@@ -14,7 +14,7 @@ from mpistrat.sites.data_folder import slurm_folder
 from mpistrat.sites.reading import read
 from mpistrat.sites.schema import Site
 
-__all__ = ["KnownSite", "file_of", "find", "known", "of_host", "user_folder"]
+__all__ = ["KnownSite", "file_of", "find", "is_host_of", "known", "of_host", "user_folder"]
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,14 @@ def known() -> list[KnownSite]:
 def of_host(host: str) -> str | None:
     """Return the name of the site that a host's name belongs to, or None."""
     for candidate in known():
-        patterns = candidate.site.hosts if candidate.site else ()
-        if any(fnmatchcase(host.lower(), pattern.value) for pattern in patterns):
+        if candidate.site and is_host_of(candidate.site, host):
             return candidate.name
     return None
+
+
+def is_host_of(site: Site, host: str) -> bool:
+    """Return whether a host's name is one of a site's, as far as its file tells."""
+    return any(fnmatchcase(host.lower(), pattern.value) for pattern in site.hosts)
 
 
 def _files() -> Iterator[tuple[str, Path]]:

@@ -32,7 +32,10 @@ def probe(python: str) -> Mpi:
     """
     if shutil.which("srun") is None:
         return Mpi(reason="there is no srun here to ask")
-    types = types_of(_said(["srun", "--mpi=list"]))
+    listed = _said(["srun", "--mpi=list"])
+    if listed is None:
+        return Mpi(reason="Slurm does not answer here, `srun --mpi=list` fails")
+    types = types_of(listed)
     if not types:
         return Mpi(reason="`srun --mpi=list` names no types here")
     library = _said([python, "-m", "mpi4py", "--mpi-lib-version"])
@@ -78,16 +81,16 @@ def types_of(listed: str) -> list[str]:
     return [name for name in names if name != "none"]
 
 
-def _said(command: Sequence[str]) -> str:
-    """Return what a command prints; nothing if it fails."""
+def _said(command: Sequence[str]) -> str | None:
+    """Return what a command prints; None if it fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
+        return None
     # Old versions of srun list the types on the other stream.
-    return done.stdout or done.stderr if done.returncode == 0 else ""
+    return done.stdout or done.stderr if done.returncode == 0 else None
 
 
 def _is_open_mpi_wheel() -> bool:

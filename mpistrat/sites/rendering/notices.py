@@ -34,11 +34,12 @@ def _of_mpi(site: Site, options: Options, mpi: Mpi) -> Iterator[str]:
         instead = f", where {site.name} states --mpi={stated.value}" if stated else ""
         is_same = stated is not None and stated.value == mpi.type
         yield f"{chosen}{'' if is_same else instead}: {mpi.reason}"
-    elif site.launcher.command.value == "srun" and not (
-        site.launcher.mpi or site.launcher.mpi_library
-    ):
+    elif site.launcher.command.value == "srun" and not site.launcher.mpi:
         reason = mpi.reason or "no MPI library was looked for"
-        yield f"no --mpi is in the script ({reason}): see `srun --mpi=list`, and give --mpi"
+        yield (
+            f"no --mpi is in the script, srun takes the default of its Slurm ({reason});"
+            " `srun --mpi=list` there names others, for --mpi"
+        )
 
 
 def _of_cpus(site: Site, options: Options, layout: Layout) -> Iterator[str]:

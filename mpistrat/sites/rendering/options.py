@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 
 from mpistrat.errors import UsageError
 
-__all__ = ["Binding", "Options", "Strategy", "sizes_of"]
+__all__ = ["Binding", "Options", "Strategy", "binding_of", "sizes_of", "strategy_of"]
 
 
 class Strategy(str, Enum):
@@ -22,6 +23,10 @@ class Strategy(str, Enum):
     TPU_SLICES = "tpu_slices"
     ARRAY = "array"
     SCALING = "scaling"
+
+
+# Names of classes that differ from those of the kinds of jobs, in small letters.
+_CLASSES = {"multiworkermirrored": Strategy.MULTI_WORKER, "tpu": Strategy.TPU_SLICES}
 
 
 class Binding(str, Enum):
@@ -51,6 +56,8 @@ class Options:
         Indices of an array of jobs, ``"0-7%4"``.
     signal
         ``"USR1@300"``, or ``"none"``.
+    python
+        Python that runs the program; with a container, of its image.
     stage_environment
         Folder of a Python environment that each node gets a copy of.
     """
@@ -73,6 +80,7 @@ class Options:
     signal: str | None = None
     binding: Binding | None = None
     mpi: str | None = None
+    python: str | None = None
     container: str | None = None
     stage_environment: str | None = None
     fallback: bool = False
@@ -86,6 +94,47 @@ class Options:
         named = (word for word in words if not re.fullmatch(r"(.*/)?python[0-9.]*|-.*", word))
         word = next(named, self.strategy.value).rsplit("/", 1)[-1].removesuffix(".py")
         return re.sub(r"[^A-Za-z0-9._-]+", "-", word).strip("-.")[:40] or self.strategy.value
+
+
+def strategy_of(text: str) -> Strategy:
+    """Return the kind of job that a name means, as it is, with hyphens, or of a class.
+
+    Examples
+    --------
+    >>> strategy_of("multi-worker") is strategy_of("MultiWorkerMirroredStrategy")
+    True
+
+    Raises
+    ------
+    UsageError
+        It is no name of a strategy.
+    """
+    plain = _plain(text.rsplit(".", 1)[-1]).removesuffix("strategy")
+    names = {_plain(strategy.value): strategy for strategy in Strategy}
+    if strategy := {**names, **_CLASSES}.get(plain):
+        return strategy
+    close = [names[name].value for name in get_close_matches(plain, names, n=1)]
+    meant = f"; did you mean {close[0]}?" if close else ";"
+    all_names = ", ".join(strategy.value for strategy in Strategy)
+    raise UsageError(f"--strategy {text!r} is not known{meant} there are {all_names}")
+
+
+def binding_of(text: str) -> Binding:
+    """Return the binding that a name means, as it is or with a hyphen.
+
+    Raises
+    ------
+    UsageError
+        It is neither.
+    """
+    for binding in Binding:
+        if _plain(text) == _plain(binding.value):
+            return binding
+    raise UsageError(f"--binding {text!r}: expected full_view or isolated")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_\s]", "", name.lower())
 
 
 def sizes_of(ranks: str) -> tuple[int, ...]:

@@ -76,8 +76,8 @@ def render(
     """
     here = here or Here()
     options = _checked(site, options)
-    if options.container is not None:  # its MPI library is another
-        here = replace(here, mpi=Mpi())
+    if options.container is not None:  # its MPI library is another, and so is its Python
+        here = Here(python=options.python or "python3")
     layout = layout_of(site, options)
     context = _context(site, options, layout, here)
     text = _text(site, options, context, explain)
@@ -117,6 +117,11 @@ def _check_launcher(site: Site, options: Options) -> None:
         raise UsageError(f"--signal {options.signal}: PBS Pro sends no signal early; leave it out")
     if options.stage_environment is not None:
         checked_line("--stage-environment", options.stage_environment)
+        if options.python is not None and "/" in options.python:
+            raise UsageError(
+                f"--python {options.python} and --stage-environment: choose one; the Python that"
+                " is staged runs the program"
+            )
         if site.scheduler != "slurm" or launcher != "srun":
             raise UsageError(
                 f"--stage-environment goes by sbcast and srun; {site.name} has {launcher}: leave"
@@ -170,6 +175,5 @@ def _takes_path(options: Options, here: Here) -> bool:
 def _program(options: Options, here: Here) -> list[str]:
     """Return the words of the program: a script or an option is Python's."""
     first = options.program[0]
-    python = here.python if options.container is None else "python3"
     is_pythons = first.endswith(".py") or first.startswith("-")
-    return [python, *options.program] if is_pythons else list(options.program)
+    return [here.python, *options.program] if is_pythons else list(options.program)

@@ -51,3 +51,14 @@ def test_without_srun_nothing_is_chosen(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert probe(sys.executable).launcher == ""
     assert probe(sys.executable).reason == "there is no srun here to ask"
+
+
+def test_a_slurm_that_does_not_answer(monkeypatch, tmp_path):
+    srun = tmp_path / "srun"
+    srun.write_text(
+        "#!/bin/sh\necho 'srun: fatal: Could not establish a configuration source' >&2\nexit 1\n"
+    )
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert probe(sys.executable).launcher == ""
+    assert "Slurm does not answer here" in probe(sys.executable).reason

@@ -5,7 +5,7 @@ import pytest
 from helpers.slurm.scripts import directives, of, rendered, words_of
 from mpistrat.errors import UsageError
 from mpistrat.sites.rendering.launch import Mpi
-from mpistrat.sites.rendering.options import Binding, Options, Strategy
+from mpistrat.sites.rendering.options import Binding, Options, Strategy, binding_of, strategy_of
 from mpistrat.sites.rendering.script import Here
 
 WRONG = {
@@ -25,6 +25,10 @@ WRONG = {
     "--binding isolated without GPUs": {"binding": Binding.ISOLATED, "cpu_only": True},
     "--fallback: site generic-slurm has no": {"fallback": True},
     "no program to run": {"program": ()},
+    "--python /a/python and --stage-environment: choose": {
+        "python": "/a/python",
+        "stage_environment": "b",
+    },
     "--container and --stage-environment: choose": {"container": "a", "stage_environment": "b"},
     "expected an option of the scheduler": {"directives": ("qos=debug",)},
     "--account 'a.b' expected one": {"account": "a\nb"},
@@ -221,3 +225,36 @@ def test_a_time_beyond_the_partitions_limit_is_told():
 
 def test_options_are_given_by_their_names():
     assert Options(Strategy.ARRAY, ("a.py",), array="0-1").job_name == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        ("multi_worker", Strategy.MULTI_WORKER),
+        ("multi-worker", Strategy.MULTI_WORKER),
+        ("MultiWorkerMirroredStrategy", Strategy.MULTI_WORKER),
+        ("tf.distribute.MirroredStrategy", Strategy.MIRRORED),
+        ("mpistrat.TPUStrategy", Strategy.TPU_SLICES),
+        ("OneDeviceStrategy", Strategy.ONE_DEVICE),
+        ("CentralStorageStrategy", Strategy.CENTRAL_STORAGE),
+        ("ParameterServerStrategy", Strategy.PARAMETER_SERVER),
+        ("Scaling", Strategy.SCALING),
+    ],
+)
+def test_spellings_of_a_strategy(name, strategy):
+    assert strategy_of(name) is strategy
+
+
+def test_spellings_of_a_binding():
+    assert binding_of("full-view") is Binding.FULL_VIEW
+    with pytest.raises(UsageError, match="--binding 'one': expected full_view or isolated"):
+        binding_of("one")
+
+
+def test_the_python_of_an_image():
+    assert "program=(python3 a.py)" in of(container="a.sif", program=("a.py",))
+    here = Here("/here/bin", "python3.12")
+    script = of(container="a.sif", python="/opt/bin/python", program=("a.py",), here=here)
+    assert "program=(/opt/bin/python a.py)" in script
+    assert "export PATH=" not in script
+    assert " --python /opt/bin/python " in script  # in its heading
