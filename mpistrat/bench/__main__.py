@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,9 +32,17 @@ CASES = {
 _NEEDED = ("typer", "rich")
 
 
-def application(program: str = "mpistrat.bench", extra: str = "bench") -> typer.Typer:
-    """Return the command line's app, or exit with 2 where the program's extra is missing."""
-    missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
+def application(
+    program: str = "mpistrat.bench", extra: str = "bench", besides: Sequence[str] = ()
+) -> typer.Typer:
+    """Return the command line's app, or exit with 2 where the program's extra is missing.
+
+    Parameters
+    ----------
+    besides
+        Modules that the program needs, and benchmarks do not.
+    """
+    missing = [name for name in (*_NEEDED, *besides) if not importlib.util.find_spec(name)]
     if missing:
         print(
             f"{program} needs {', '.join(missing)}, not installed here; "

@@ -12,7 +12,8 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the tool that the command line names; exit with 2 where its extra is missing."""
-    benchmarks = bench.application("mpistrat", "cli")  # first: it says so if there is no typer
+    # First: it says so if something is missing.
+    benchmarks = bench.application("mpistrat", "cli", ("jinja2", "pydantic", "tomlkit"))
     from mpistrat.cli.tools import app
     from mpistrat.doctor.command import doctor
     from mpistrat.sites.command import app as slurm

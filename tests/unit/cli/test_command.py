@@ -62,6 +62,13 @@ def test_what_is_missing_is_said(module: str, program: str) -> None:
     assert f"mpistrat[{program}]" in said.stderr
 
 
+def test_the_modules_of_job_scripts_are_missed_too() -> None:
+    code = "import sys; sys.modules['jinja2'] = None; from mpistrat.cli.main import main; main()"
+    said = run("-c", code)
+    assert said.returncode == 2
+    assert "mpistrat needs jinja2, not installed here; run: pip install" in said.stderr
+
+
 def test_it_is_installed_under_its_name() -> None:
     try:
         importlib.metadata.distribution("mpistrat")
