@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -55,6 +56,10 @@ def render(
             print(script.text, end="")
         else:
             _write(output, script.text)
+            quoted = shlex.quote(str(output))
+            is_pbs = find(str(job["site"])).scheduler == "pbs"
+            then = f"qsub {quoted}" if is_pbs else f"mpistrat slurm submit {quoted}"
+            print(f"{output}: read it, edit it, then: {then}", file=sys.stderr)
 
 
 @app.command()
@@ -136,7 +141,6 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot write {file}: {error}") from error
-    print(f"{file}: read it, edit it, then: mpistrat slurm submit {file}", file=sys.stderr)
 
 
 def _follow(number: str) -> None:
@@ -161,3 +165,5 @@ def _told_to_the_user() -> Iterator[None]:
     except MpistratError as error:
         print(f"mpistrat slurm: {error}", file=sys.stderr)
         raise typer.Exit(_REFUSED if isinstance(error, ClusterError) else 2) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None

@@ -11,7 +11,7 @@ from mpistrat.sites.submitting.output import Tail
 from mpistrat.sites.submitting.progress_line import ProgressLine
 from mpistrat.sites.submitting.records import Record, records_of
 
-__all__ = ["end_of", "exit_code", "follow"]
+__all__ = ["end_of", "exit_code", "follow", "with_forgotten"]
 
 _NAP_S = 0.25
 _FIRST_S, _LAST_S, _GROWTH = 0.5, 10.0, 1.3  # between two questions to Slurm
@@ -35,12 +35,22 @@ def follow(job: str) -> list[Record]:
         while not all(record.has_ended for record in records):
             line.show(records)
             _print_for(pause_s, tail, line)
-            newer = _asked(job)
+            newer = with_forgotten(_asked(job), records)
             pause_s = _next_pause(pause_s, records, newer)
             records, tail = newer, tail or _tail(newer)
         if tail:
             _print_end(tail, line)
     return records
+
+
+def with_forgotten(newer: Sequence[Record], older: Sequence[Record]) -> list[Record]:
+    """Return the newer records, and those of ended jobs of an array that Slurm shows no more.
+
+    Slurm forgets a job some minutes after its end, while others of its array still run.
+    """
+    shown = {record.index for record in newer}
+    gone = [record for record in older if record.has_ended and record.index not in shown]
+    return [*newer, *gone]
 
 
 def exit_code(records: Sequence[Record]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 from mpistrat.errors import ClusterError
@@ -29,13 +30,24 @@ def submit(script: str) -> str:
         raise ClusterError(f"sbatch refuses the script: {_last_lines(tested.stderr)}")
     if said := _last_lines(tested.stderr):
         print(f"tested: {said.replace('Job', 'job', 1)}", file=sys.stderr)
-    done = ask(["sbatch", "--parsable"], script)
-    job = done.stdout.strip().partition(";")[
-        0
-    ]  # the cluster's name follows where there are several
+    done = _submitted(script)
+    # The cluster's name follows where there are several.
+    job = done.stdout.strip().partition(";")[0]
     if done.returncode != 0 or not job.isdecimal():
         raise ClusterError(f"sbatch refuses the script: {_last_lines(done.stderr)}")
     return job
+
+
+def _submitted(script: str) -> subprocess.CompletedProcess[str]:
+    """Submit for good; where that is cut short, say that nobody knows whether there is a job."""
+    unknown = "it may be submitted nevertheless: `squeue --me` shows your jobs"
+    try:
+        return ask(["sbatch", "--parsable"], script)
+    except KeyboardInterrupt:
+        print(f"\nsbatch was interrupted; {unknown}", file=sys.stderr)
+        raise
+    except ClusterError as error:
+        raise ClusterError(f"{error} The job has no number yet; {unknown}") from error
 
 
 def _last_lines(text: str) -> str:

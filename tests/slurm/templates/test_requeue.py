@@ -125,3 +125,33 @@ def test_a_cancelled_job_is_not_started_again(slurm, tmp_path):
     time.sleep(1)
     assert job.fields()["JobState"] == "CANCELLED"
     assert job.restarts() == 0
+
+
+def test_a_program_that_always_asks_is_not_started_for_ever(slurm, tmp_path):
+    always = ONCE_MORE.replace('"REQUEUE" if run == "0" else "DONE"', '"REQUEUE"')
+    script = render(slurm, tmp_path, "--strategy", "one_device", program=python(always))
+    assert "\nmost_restarts=100\n" in script
+    script = script.replace("most_restarts=100", "most_restarts=1")
+    job = slurm.sbatch(script, folder=tmp_path)
+    assert job.wait(90) == "FAILED"
+    assert job.restarts() == 1
+    assert "saved, and started again 1 times: see most_restarts" in job.output()
+
+
+def test_a_cancelled_job_of_an_array_is_not_started_again(slurm, tmp_path):
+    """The last one, whose number is the array's: what Slurm says of that is of all its jobs."""
+    options = ("--strategy", "array", "--array", "1-2")
+    job = slurm.sbatch(render(slurm, tmp_path, *options, program=python(TOLD)), folder=tmp_path)
+    outputs = tmp_path.glob
+    assert wait_until(
+        lambda: sum("run 0" in f.read_text() for f in outputs("*.out")) == 2, 60, 0.1
+    )
+    last = slurm.job(f"{job.number}_2")
+    last.cancel()
+    assert wait_until(lambda: last.fields()["JobState"] != "RUNNING", 60, 0.1)
+    time.sleep(2)
+    assert last.fields()["JobState"] == "CANCELLED"
+    assert last.restarts() == 0
+    (output,) = outputs("*_2.out")
+    assert "told SIGTERM" in output.read_text()
+    assert "asking" not in output.read_text()

@@ -124,6 +124,10 @@ def test_the_environment_is_staged_to_the_nodes(slurm, tmp_path):
     assert f"prefix {staged}\n" in done.stdout
     assert not os.path.exists(staged)
     assert list(tmp_path.glob("*.tar")) == []
+    options = ("--strategy", "scaling", "--tasks-per-node", "1", "--stage-environment", str(made))
+    done = submit(slurm, tmp_path, *options, program=("-c", show))
+    (file,) = tmp_path.glob("scaling-*/ranks-1.out")
+    assert f"prefix /tmp/mpistrat-environment-{job_of(done)}\n" in file.read_text()
     options = ("--strategy", "one_device", "--stage-environment", str(tmp_path))
     done = submit(slurm, tmp_path, *options, program=("-c", show))
     assert done.returncode == 1

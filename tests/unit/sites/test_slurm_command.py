@@ -64,6 +64,16 @@ def test_output_is_not_overwritten(tmp_path):
     assert "job.sh exists and differs" in mpistrat_slurm(*command, folder=tmp_path).stderr
 
 
+@pytest.mark.parametrize(
+    ("site", "then"),
+    [("vista", "mpistrat slurm submit 'my job.sh'"), ("polaris", "qsub 'my job.sh'")],
+)
+def test_what_to_do_with_the_file_is_said(tmp_path, site, then):
+    command = ("render", "--site", site, "--strategy", "mirrored", "--account", "a", "--time", "9")
+    done = mpistrat_slurm(*command, "--output", "my job.sh", "--", "a.py", folder=tmp_path)
+    assert done.stderr.splitlines()[-1] == f"my job.sh: read it, edit it, then: {then}"
+
+
 def test_sites_are_listed_with_the_users_own(tmp_path):
     folder = tmp_path / "config" / "mpistrat" / "sites"
     folder.mkdir(parents=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mpistrat.sites.submitting import records
-from mpistrat.sites.submitting.follow import end_of, exit_code
+from mpistrat.sites.submitting.follow import end_of, exit_code, with_forgotten
 from mpistrat.sites.submitting.output import Tail
 from mpistrat.sites.submitting.progress_line import described
 from mpistrat.sites.submitting.records import Record
@@ -98,3 +98,13 @@ def test_a_job_gets_no_variables_of_another_one():
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n0", "SLURM_CPUS_PER_TASK": "2"}
     assert environment(kept | job) == kept
     assert overriding({"SBATCH_PARTITION": "x", "PATH": ""}) == ["SBATCH_PARTITION"]
+
+
+def test_jobs_of_an_array_that_slurm_has_forgotten_count():
+    failed = Record("FAILED", exit_code=(3, 0), index="0")
+    before = [failed, Record("RUNNING", index="1"), Record("PENDING", index="2-9")]
+    now = with_forgotten([Record("COMPLETED", index="1")], before)
+    assert {record.index for record in now} == {"0", "1"}
+    assert exit_code(now) == 3
+    again = Record("PENDING", index="0")  # it is started again
+    assert with_forgotten([again], [failed]) == [again]
