@@ -112,8 +112,8 @@ def test_a_users_own_template_goes_before_ours(tmp_path):
         (["--site", "perlmuter", "--strategy", "mirrored"], "did you mean 'perlmutter'"),
         (["--strategy", "mirrored"], "no --site; `mpistrat slurm sites` lists them"),
         (
-            ["--site", "perlmutter", "--strategy", "miror"],
-            "--strategy 'miror' is not known; did you mean mirrored? there are one_device, ",
+            ["--site", "perlmutter", "--strategy", "mirrored2"],
+            "--strategy 'mirrored2' is not known; did you mean mirrored? there are one_device, ",
         ),
         (["--site", "perlmutter"], "no --strategy; choose one of one_device, mirrored"),
         ([*RENDER[1:], "--ranks", "9"], "more ranks than slots, 1 nodes x 4"),
