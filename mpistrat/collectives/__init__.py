@@ -3,8 +3,8 @@
 A call walks down through these files: communicator (the public face; its collectives are listed
 in methods) → operations/<name> (checks the arguments, gives the result its shape) →
 checking/gate (do all ranks call the same thing?) → backends/<name> (moves and reduces flat
-arrays) → engine (waits, with a deadline). What happened is in health/: recorder (the last calls),
-timeline (all of them) and stacks (what a rank does that others wait for).
+arrays) → progress_engine (waits, with a deadline). What happened is in health/: recorder (the last
+calls), timeline (all of them) and stacks (what a rank does that others wait for).
 """
 
 from mpistrat.collectives.backends.base import Backend, Capabilities

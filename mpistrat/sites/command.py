@@ -13,11 +13,11 @@ import typer
 
 from mpistrat.errors import ClusterError, MpistratError, UsageError
 from mpistrat.sites.command_options import given, job_options, with_job_options
+from mpistrat.sites.list_sites import print_sites
 from mpistrat.sites.lookup import find
 from mpistrat.sites.machine_here import here_of, notices_of_python
 from mpistrat.sites.rendering.script import Script
 from mpistrat.sites.rendering.script import render as rendered
-from mpistrat.sites.sites_table import print_sites
 from mpistrat.sites.submitting.follow import end_of, exit_code
 from mpistrat.sites.submitting.follow import follow as followed
 from mpistrat.sites.submitting.submit import submit as submitted

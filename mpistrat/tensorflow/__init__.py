@@ -44,7 +44,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "PreemptionCallback":  # it loads Keras
-        from mpistrat.tensorflow.keras.preemption import PreemptionCallback
+        from mpistrat.tensorflow.keras.preemption.callback import PreemptionCallback
 
         return PreemptionCallback
     return getattr(original_distribute.distribute, name)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mpistrat.errors import ClusterError
+from mpistrat.sites.submitting.job_state import Record, records_of
 from mpistrat.sites.submitting.output import Tail
 from mpistrat.sites.submitting.progress_line import ProgressLine
-from mpistrat.sites.submitting.records import Record, records_of
 
 __all__ = ["end_of", "exit_code", "follow", "with_forgotten"]
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from mpistrat.sites.submitting.records import Record
+from mpistrat.sites.submitting.job_state import Record
 
 __all__ = ["ProgressLine", "described"]
 

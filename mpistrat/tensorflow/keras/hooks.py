@@ -22,7 +22,6 @@ from mpistrat.tensorflow.keras import (
     logs,
     losses,
     output,
-    resumed_epoch,
     saving,
 )
 from mpistrat.tensorflow.keras.assignments import assigned
@@ -35,6 +34,7 @@ from mpistrat.tensorflow.keras.data_order import (
 )
 from mpistrat.tensorflow.keras.on_workers import hooks as worker_hooks
 from mpistrat.tensorflow.keras.on_workers.counters import made_atomic
+from mpistrat.tensorflow.keras.preemption import resumed_epoch
 from mpistrat.tensorflow.shared_files import written_whole
 from mpistrat.tensorflow.wrapped_strategy.one_driver import files as driven_files
 from mpistrat.tensorflow.wrapped_strategy.one_driver import models as driven_models

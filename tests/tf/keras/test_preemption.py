@@ -23,7 +23,7 @@ from helpers.preemption.fit import (  # noqa: E402
 )
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.tensorflow.keras import preemption  # noqa: E402
+from mpistrat.tensorflow.keras.preemption.callback import _communicator  # noqa: E402
 from mpistrat.tensorflow.own_strategies import WithServers  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
@@ -228,8 +228,8 @@ def test_parameter_servers_are_refused():
     class Strategy(WithServers):
         """A kind of strategy, of which making one takes a job of several ranks."""
 
-    with pytest.raises(UsageError, match="PreemptionCallback with a Strategy; expected a strat"):
-        preemption._communicator(Strategy())
+    with pytest.raises(UsageError, match="with a Strategy; expected a strategy of"):
+        _communicator(Strategy())
 
 
 @takes_long()

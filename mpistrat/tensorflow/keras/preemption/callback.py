@@ -17,8 +17,8 @@ from mpistrat.errors import UsageError
 from mpistrat.preemption.handler import PreemptionHandler
 from mpistrat.system import log
 from mpistrat.tensorflow.keras import hooks
-from mpistrat.tensorflow.keras.resumed_epoch import Resumption, resume_at
-from mpistrat.tensorflow.keras.training_state import TrainingState, global_seed
+from mpistrat.tensorflow.keras.preemption.resumed_epoch import Resumption, resume_at
+from mpistrat.tensorflow.keras.preemption.training_state import TrainingState, global_seed
 from mpistrat.tensorflow.own_strategies import has_servers, is_ours
 
 __all__ = ["PreemptionCallback"]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.sites.submitting import records
+from mpistrat.sites.submitting import job_state
 from mpistrat.sites.submitting.follow import end_of, exit_code, with_forgotten
+from mpistrat.sites.submitting.job_state import Record
 from mpistrat.sites.submitting.output import Tail
 from mpistrat.sites.submitting.progress_line import described
-from mpistrat.sites.submitting.records import Record
 from mpistrat.sites.submitting.slurm_commands import environment, overriding
 
 SHOWN = """\
@@ -25,7 +25,7 @@ JobId=8 ArrayJobId=8 ArrayTaskId=1 JobName=a JobState=COMPLETED Reason=None Exit
 
 
 def test_a_record():
-    assert records._record(SHOWN) == Record(
+    assert job_state._record(SHOWN) == Record(
         state="FAILED",
         reason="NonZeroExitCode",
         exit_code=(3, 0),
@@ -40,7 +40,7 @@ def test_a_record():
         "JobState=FAILED Reason=NonZeroExitCode", "JobState=PENDING Reason=None"
     )
     waiting = waiting.replace("NodeList=n[0-1]", "NodeList=").replace("2-00:00:00", "UNLIMITED")
-    record = records._record(waiting)
+    record = job_state._record(waiting)
     assert (record.state, record.reason, record.nodes, record.limit_s) == ("PENDING", "", "", None)
     assert not record.has_ended
 
