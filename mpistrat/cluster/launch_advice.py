@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from mpistrat.cluster import launch
+from mpistrat.cluster.slurm.mpi_types import library_kind, read_types, understood_types
 
 __all__ = ["how_to_start"]
 
@@ -20,14 +21,6 @@ _DOCTOR = (
     "`mpistrat doctor`, started in the same way in place of the program, checks launcher, MPI and"
     " node"
 )
-_LIBRARIES = {"open mpi": "Open MPI", "intel": "Intel MPI", "cray": "Cray MPICH", "mpich": "MPICH"}
-# What each library understands of Slurm, the best first.
-_PLUGINS = {
-    "Open MPI": ("pmix",),
-    "Intel MPI": ("pmi2",),
-    "Cray MPICH": ("cray_shasta", "pmi2"),
-    "MPICH": ("pmi2", "pmix"),
-}
 
 
 def how_to_start(size: int | None, version: str = "") -> str:
@@ -44,8 +37,8 @@ def how_to_start(size: int | None, version: str = "") -> str:
     -----
     **Local.** In a Slurm step it asks ``srun --mpi=list``, for 5 s at most.
     """
-    library, ranks = _library(version), "..." if size is None else str(size)
-    lines = [_by_srun(ranks, library)] if launch.is_srun() else [_by_mpirun(ranks, library)]
+    ranks = "..." if size is None else str(size)
+    lines = [(_by_srun if launch.is_srun() else _by_mpirun)(ranks, version)]
     if "SLURM_HET_SIZE" in os.environ:
         lines.append(
             "this is a heterogeneous job, which not every MPI library can span: let doctor try it"
@@ -54,40 +47,38 @@ def how_to_start(size: int | None, version: str = "") -> str:
     return "; ".join([*lines, _DOCTOR])
 
 
-def _library(version: str) -> str | None:
-    text = version.lower()
-    return next((name for word, name in _LIBRARIES.items() if word in text), None)
-
-
-def _by_srun(size: str, library: str | None) -> str:
+def _by_srun(size: str, version: str) -> str:
     used, offered = os.environ.get("SLURM_MPI_TYPE", ""), _offered()
-    if library is None:
-        return f"use {_each_plugin(None)} ({_shown(offered)})"
-    fitting = [name for name in _PLUGINS[library] if offered is None or name in offered]
+    library, understood = library_kind(version), understood_types(version)
+    if not understood:
+        return f"use {_each_type(understood)} ({_shown(offered)})"
+    fitting = [name for name in understood if offered is None or name in offered]
     # The one that was used did not connect the ranks.
     fitting = [name for name in fitting if name != used]
     if fitting:
         return f"the MPI library is {library}: start it by `{_srun(fitting[0], size)}`"
     return (
-        f"the MPI library is {library}, which needs `srun --mpi={_PLUGINS[library][0]}`"
+        f"the MPI library is {library}, which needs {_each_type(understood)}"
         f" ({_shown(offered)}{f', used {used}' if used else ''}): start it by"
         f" `{_mpirun(size)}` in the batch script, without srun"
     )
 
 
-def _by_mpirun(size: str, library: str | None) -> str:
+def _by_mpirun(size: str, version: str) -> str:
+    library = library_kind(version)
     whose = f" ({library})" if library else ""
-    by_slurm = f", or {_each_plugin(library)}" if "SLURM_JOB_ID" in os.environ else ""
+    is_in_slurm = "SLURM_JOB_ID" in os.environ
+    by_slurm = f", or {_each_type(understood_types(version))}" if is_in_slurm else ""
     return (
         f"use the mpirun that came with the MPI library of this environment{whose}:"
         f" `{_mpirun(size)}`{by_slurm}"
     )
 
 
-def _each_plugin(library: str | None) -> str:
-    if library is None:
+def _each_type(understood: Sequence[str]) -> str:
+    if not understood:
         return "`srun --mpi=pmi2` for MPICH and `srun --mpi=pmix` for Open MPI"
-    return f"`srun --mpi={_PLUGINS[library][0]}`"
+    return f"`srun --mpi={understood[0]}`"
 
 
 def _srun(plugin: str, size: str) -> str:
@@ -120,9 +111,8 @@ def _offered() -> list[str] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    # "MPI plugin types are..." and a name a line; old versions print "srun: " before each, and
-    # to the other stream.
-    names = re.findall(r"^(?:srun:)?[ \t]*(\w+)$", f"{done.stdout}\n{done.stderr}", re.MULTILINE)
+    # Old versions print the list to the other stream.
+    names = read_types(f"{done.stdout}\n{done.stderr}")
     return [name for name in names if name != "none"] if names else None
 
 

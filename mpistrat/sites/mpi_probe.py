@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 
+from mpistrat.cluster.slurm.mpi_types import (
+    Library,
+    library_kind,
+    read_types,
+    understood_types,
+)
 from mpistrat.sites.rendering.launch import Mpi
 
 __all__ = ["choose", "probe"]
@@ -15,14 +20,13 @@ __all__ = ["choose", "probe"]
 _TIMEOUT_S = 30.0
 _HYDRA = ("-ppn {tasks_per_node}",)
 _OPEN_MPI = ("--map-by ppr:{tasks_per_node}:node", "--bind-to none")
-# The beginning of what a library says of its version, its name, the types of --mpi that it
-# understands, the best first, and what its mpirun needs.
-_LIBRARIES = (
-    ("MPI VERSION    : CRAY MPICH", "Cray MPICH", ("cray_shasta",), ()),
-    ("MPICH", "MPICH", ("pmi2",), _HYDRA),
-    ("Intel(R) MPI", "Intel MPI", ("pmi2",), _HYDRA),
-    ("Open MPI", "Open MPI", ("pmix",), _OPEN_MPI),
-)
+# What the mpirun of each library needs to put so many ranks on a node.
+_PLACING: dict[Library, tuple[str, ...]] = {
+    "MPICH": _HYDRA,
+    "Intel MPI": _HYDRA,
+    "MVAPICH": _HYDRA,
+    "Open MPI": _OPEN_MPI,
+}
 
 
 def probe(python: str) -> Mpi:
@@ -35,7 +39,7 @@ def probe(python: str) -> Mpi:
     listed = _said(["srun", "--mpi=list"])
     if listed is None:
         return Mpi(reason="Slurm does not answer here, `srun --mpi=list` fails")
-    types = types_of(listed)
+    types = [name for name in read_types(listed) if name != "none"]
     if not types:
         return Mpi(reason="`srun --mpi=list` names no types here")
     library = _said([python, "-m", "mpi4py", "--mpi-lib-version"])
@@ -47,6 +51,8 @@ def probe(python: str) -> Mpi:
 def choose(library: str, types: Sequence[str], *, is_wheel: bool = False) -> Mpi:
     """Return how ranks start with a library under a Slurm that has these types of ``--mpi``.
 
+    Only the library's best type is chosen: whether it knows others depends on how it was built.
+
     Parameters
     ----------
     library
@@ -57,28 +63,21 @@ def choose(library: str, types: Sequence[str], *, is_wheel: bool = False) -> Mpi
         Whether Open MPI comes from PyPI: its PMIx cannot authenticate with Slurm.
     """
     first_line = library.strip().splitlines()[0] if library.strip() else "nothing"
-    known = [row for row in _LIBRARIES if library.strip().startswith(row[0])]
-    if not known:
+    name, understood = library_kind(library), understood_types(library)
+    if not understood:
         return Mpi(reason=f"the MPI library here says {first_line[:60]!r}, which is not known")
-    _, name, understood, flags = known[0]
-    fitting = [kind for kind in understood if kind in types]
+    needed = understood[0]
     offers = f"this Slurm offers {', '.join(types) or 'no types'}"
-    if fitting and not (is_wheel and name == "Open MPI"):
-        return Mpi("srun", fitting[0], (), f"the MPI library here is {name}, and {offers}")
-    if not flags:
+    if needed in types and not (is_wheel and name == "Open MPI"):
+        return Mpi("srun", needed, (), f"the MPI library here is {name}, and {offers}")
+    if name not in _PLACING:
         return Mpi(reason=f"the MPI library here is {name}, and {offers}")
     why = (
         "from PyPI, which srun cannot start"
-        if fitting
-        else f"which needs --mpi={understood[0]}, and {offers}"
+        if needed in types
+        else f"which needs --mpi={needed}, and {offers}"
     )
-    return Mpi("mpirun", None, flags, f"the MPI library here is {name}, {why}")
-
-
-def types_of(listed: str) -> list[str]:
-    """Return the types in the output of ``srun --mpi=list``, a name a line."""
-    names = re.findall(r"^(?:srun:)?[ \t]*(\w+)$", listed, re.MULTILINE)
-    return [name for name in names if name != "none"]
+    return Mpi("mpirun", None, _PLACING[name], f"the MPI library here is {name}, {why}")
 
 
 def _said(command: Sequence[str]) -> str | None:

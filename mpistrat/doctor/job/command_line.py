@@ -4,27 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpistrat.cluster.slurm.mpi_types import fitting_type
 from mpistrat.doctor.job.job import Job
-from mpistrat.doctor.job.launcher import library_kind
 
-__all__ = ["fitting_type", "mpirun_line", "right_line", "srun_line"]
-
-# What each library can be started by, the best first.
-_TYPES = {
-    "MPICH": ("pmi2", "pmix"),
-    "Open MPI": ("pmix",),
-    "Intel MPI": ("pmi2",),
-    "Cray MPICH": ("cray_shasta", "pmi2"),
-    "MVAPICH": ("pmi2", "pmix"),
-}
-
-
-def fitting_type(library: str, offered: Sequence[str]) -> str:
-    """Return the type of ``srun --mpi=`` for a library's version text, or "" where none fits."""
-    wanted = _TYPES.get(library_kind(library), ("pmix", "pmi2"))
-    if library_kind(library) == "Open MPI" and "Open MPI v4" in library:
-        wanted = ("pmix", "pmi2")  # Open MPI 5 has no PMI-2
-    return next((name for name in wanted if name in offered), "")
+__all__ = ["mpirun_line", "right_line", "srun_line"]
 
 
 def srun_line(job: Job, *options: str, keep_mpi: bool = True) -> str:

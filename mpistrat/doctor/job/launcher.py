@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mpistrat.cluster.slurm import step
+from mpistrat.cluster.slurm.mpi_types import library_kind
 
 __all__ = [
     "ALONE",
     "Kind",
     "Launcher",
-    "Library",
-    "library_kind",
     "library_name",
     "of_environment",
 ]
 
 Kind = Literal["alone", "srun", "mpirun", "mpiexec", "flux", "unknown"]
-Library = Literal["MPICH", "Open MPI", "Intel MPI", "Cray MPICH", "MVAPICH", ""]
 
 # Variables that tell of a launcher for certain. Those of srun are looked at last: where mpirun was
 # called in a Slurm job it starts its helpers by srun, whose variables the ranks see, too.
@@ -31,13 +29,6 @@ _MARKS: tuple[tuple[str, Kind], ...] = (
     ("FLUX_TASK_RANK", "flux"),
 )
 _OTHERS = ("PMI_", "PMIX_RANK", "MV2_COMM_", "ALPS_APP_", "JSM_NAMESPACE_")
-_BANNERS: tuple[tuple[str, Library], ...] = (
-    ("CRAY MPICH", "Cray MPICH"),
-    ("Intel(R) MPI", "Intel MPI"),
-    ("MVAPICH", "MVAPICH"),
-    ("Open MPI", "Open MPI"),
-    ("MPICH", "MPICH"),
-)
 
 
 @dataclass(frozen=True)
@@ -90,11 +81,6 @@ def of_environment(
         mpi_type=environment.get("SLURM_MPI_TYPE", ""),
         allocated=_number(environment, "SLURM_NTASKS") if "SLURM_JOB_ID" in environment else 0,
     )
-
-
-def library_kind(version_text: str) -> Library:
-    """Return whose an MPI library is, from the text of MPI_Get_library_version."""
-    return next((kind for banner, kind in _BANNERS if banner in version_text), "")
 
 
 def library_name(version_text: str) -> str:

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from mpistrat.cluster.slurm.mpi_types import read_types
 from mpistrat.doctor.not_here import NotHere
 
 __all__ = [
@@ -119,14 +120,10 @@ def mpi_types() -> tuple[str, ...]:
         There is no srun.
     """
     # Some versions print the list on standard error.
-    text = answer(["srun", "--mpi=list"], errors=True)
-    names = re.findall(r"^\s+(?:srun: )?([a-z]\w+)\s*$", text, re.MULTILINE)
-    names += re.findall(r"^srun: (\w+)\s*$", text, re.MULTILINE)
-    special = re.search(r"specific pmix plugin versions available: (.*)", text)
-    names += special[1].replace(" ", "").split(",") if special else []
+    names = read_types(answer(["srun", "--mpi=list"], errors=True))
     if not names:
         raise NotHere("no srun --mpi=list")
-    return tuple(dict.fromkeys(names))
+    return names
 
 
 def _job_id() -> str:

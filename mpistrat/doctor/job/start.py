@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mpistrat.cluster import ranks_without_mpi, timed_start
+from mpistrat.cluster.slurm.mpi_types import library_kind
 from mpistrat.doctor.here import MpiStart
-from mpistrat.doctor.job.launcher import Launcher, library_kind
+from mpistrat.doctor.job.launcher import Launcher
 from mpistrat.doctor.job.ranges import ranges
 from mpistrat.errors import ClusterError
 

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from mpistrat.cluster.slurm.mpi_types import library_kind
 from mpistrat.doctor.job import slurm
-from mpistrat.doctor.job.launcher import library_kind, library_name, of_environment
+from mpistrat.doctor.job.launcher import library_name, of_environment
 from mpistrat.doctor.job.ranges import ranges, read_ranges
 from mpistrat.doctor.job.start import doomed
 from mpistrat.doctor.not_here import NotHere

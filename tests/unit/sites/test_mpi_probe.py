@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from mpistrat.sites.mpi_probe import choose, probe, types_of
+from mpistrat.sites.mpi_probe import choose, probe
 
 MPICH = "MPICH Version:      5.0.2\nMPICH Release date: 2026"
 OPEN_MPI = "Open MPI v5.0.8, package: Open MPI"
@@ -37,14 +37,6 @@ def test_open_mpi_of_pypi_is_started_by_mpirun():
     assert chosen.launcher == "mpirun"
     assert chosen.flags == ("--map-by ppr:{tasks_per_node}:node", "--bind-to none")
     assert "PyPI" in chosen.reason
-
-
-def test_the_list_of_types():
-    new = "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions: pmix_v4"
-    old = "srun: MPI types are...\nsrun: none\nsrun: pmi2\n"
-    assert types_of(new) == ["pmix", "pmi2"]
-    assert types_of(old) == ["pmi2"]
-    assert types_of("") == []
 
 
 def test_without_srun_nothing_is_chosen(monkeypatch, tmp_path):

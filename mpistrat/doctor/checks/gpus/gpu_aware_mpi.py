@@ -11,12 +11,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mpistrat.cluster.slurm.mpi_types import library_kind
 from mpistrat.cluster.timed_start import loaded_libraries
 from mpistrat.doctor.check import Check, Verdict, Where, failure
 from mpistrat.doctor.gpus.driver import usable
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job, by_value
-from mpistrat.doctor.job.launcher import library_kind
 
 __all__ = ["CHECK", "GpuAware", "judge"]
 

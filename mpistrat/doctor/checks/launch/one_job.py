@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mpistrat.cluster.launch import expected_rank
+from mpistrat.cluster.slurm.mpi_types import fitting_type, library_kind
 from mpistrat.doctor.check import Check, Problem, Verdict, failure, warning
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job import slurm
-from mpistrat.doctor.job.command_line import fitting_type, mpirun_line, right_line
+from mpistrat.doctor.job.command_line import mpirun_line, right_line
 from mpistrat.doctor.job.job import Job
-from mpistrat.doctor.job.launcher import library_kind
 from mpistrat.doctor.job.mpirun import mpirun_of_environment
 from mpistrat.doctor.not_here import NotHere
 

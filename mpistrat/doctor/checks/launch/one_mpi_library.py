@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 
+from mpistrat.cluster.slurm.mpi_types import library_kind
 from mpistrat.cluster.timed_start import loaded_libraries
 from mpistrat.doctor.check import Check, Problem, Verdict, failure, warning
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job, by_value
-from mpistrat.doctor.job.launcher import library_kind, library_name
+from mpistrat.doctor.job.launcher import library_name
 from mpistrat.doctor.job.mpirun import mpirun_of_environment, mpirun_on_path, owner
 from mpistrat.doctor.not_here import NotHere
 

@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mpistrat.cluster.slurm.mpi_types import fitting_type
 from mpistrat.doctor.check import Check, Problem, Verdict, Where, failure, warning
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job import slurm
-from mpistrat.doctor.job.command_line import fitting_type, right_line
+from mpistrat.doctor.job.command_line import right_line
 from mpistrat.doctor.job.job import Job, site_of
 from mpistrat.doctor.not_here import NotHere
 
