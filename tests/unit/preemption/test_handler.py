@@ -1,17 +1,14 @@
-"""`PreemptionHandler` in one process, and on ranks that are threads: saves, stops, refusals."""
+"""`PreemptionHandler` in one process: saves, stops, refusals."""
 
-import logging
 import os
 import re
 import signal
 import threading
 import time
 
-import numpy as np
 import pytest
 
-import mpistrat
-from mpistrat import MirroredStrategy, Preempted, PreemptionHandler, Variable
+from mpistrat import Preempted, PreemptionHandler
 from mpistrat.errors import (
     ArgumentTypeError,
     CheckpointError,
@@ -19,42 +16,8 @@ from mpistrat.errors import (
     ContextError,
     UsageError,
 )
-from mpistrat.preemption import handler as handler_module
-from mpistrat.preemption import signals
 from mpistrat.preemption.handler import PreemptionHandler as Handler
-from mpistrat.testing.threads import run_ranks
 from mpistrat.train import Checkpoint, CheckpointManager
-
-
-@pytest.fixture(autouse=True)
-def outcome(monkeypatch, tmp_path):
-    path = tmp_path / "outcome"
-    monkeypatch.setenv("MPISTRAT_OUTCOME_FILE", str(path))
-    return lambda: path.read_text().strip() if path.exists() else None
-
-
-@pytest.fixture
-def manager(tmp_path):
-    state = Checkpoint(step=0)
-    return CheckpointManager(state, tmp_path / "checkpoints", max_to_keep=2)
-
-
-@pytest.fixture(autouse=True)
-def as_before(monkeypatch):
-    """End what a handler that has stopped leaves: a process that then goes on would be ended."""
-    made = []
-
-    class Kept(handler_module.Watch):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            made.append(self)
-
-    monkeypatch.setattr(handler_module, "Watch", Kept)
-    yield
-    for watch in made:
-        watch.close()
-    for notes in list(signals._active):
-        notes.put_back()
 
 
 def strike(number=signal.SIGUSR1):
@@ -330,75 +293,3 @@ def test_the_notice_of_a_cloud(manager, caplog):
 def request_and_train(handler, state):
     handler.request_stop("instance/preempted")
     train(handler, state, 1000)
-
-
-# ------------------------------------------------------------------------------ several ranks
-
-
-def trained(comm, folder, steps, stop_at, **arguments):
-    """Train on one rank for some steps; one of the ranks asks to stop in one of its steps."""
-    with MirroredStrategy(comm=comm) as strategy, strategy.scope():
-        state = Checkpoint(total=Variable(0.0), step=0)
-        manager = CheckpointManager(state, folder, max_to_keep=2)
-        try:
-            with Handler(manager, signals=(), **arguments) as handler:
-                for _ in range(steps[comm.rank]):
-                    state.step += 1
-                    if (comm.rank, state.step) == stop_at:
-                        handler.request_stop()
-                    time.sleep(0.011 + 0.01 * np.random.default_rng().random())
-                    handler.end_step()
-        except Preempted as stop:
-            return stop.step, stop.saved
-        return state.step, None
-
-
-def test_all_ranks_stop_after_the_same_step_whichever_is_asked(tmp_path):
-    for rank in range(3):
-        folder = str(tmp_path / str(rank))
-        found = run_ranks(3, trained, folder, (500,) * 3, (rank, 4 + rank))
-        assert found[0][1] == f"{folder}/ckpt-1"
-        assert len(set(found)) == 1
-        assert 4 + rank <= found[0][0] <= 7 + rank
-
-
-@pytest.mark.parametrize("rank", [0, 1, 2])
-def test_ranks_with_unequal_numbers_of_steps_stop_together(tmp_path, rank, outcome):
-    """Rank 1 has 2 steps only; whichever rank is asked to stop, all save, and end."""
-    steps, stop_at = (500, 2, 500), (rank, 2 if rank == 1 else 10)
-    found = run_ranks(3, trained, str(tmp_path), steps, stop_at)
-    assert [saved for _, saved in found] == [f"{tmp_path}/ckpt-1"] * 3
-    assert found[0][0] == found[2][0]
-    assert found[1][0] == 2
-    assert outcome() == "REQUEUE"
-
-
-@pytest.mark.parametrize("steps", [(40, 3), (3, 40)])
-def test_ranks_that_are_done_take_part_in_periodic_saves(tmp_path, outcome, steps):
-    found = run_ranks(2, lambda comm: trained(comm, tmp_path, steps, None, save_every_steps=8))
-    assert found == [(count, None) for count in steps]
-    assert sorted(os.listdir(tmp_path))[:3] == ["checkpoint", "ckpt-3", "ckpt-4"]
-    assert outcome() == "DONE"
-
-
-def test_arguments_that_one_rank_refuses_are_told_to_all(tmp_path):
-    def rank(comm):
-        with MirroredStrategy(comm=comm) as strategy, strategy.scope():
-            manager = CheckpointManager(Checkpoint(v=Variable(0.0)), tmp_path, 2)
-            lead_s = 0 if comm.rank == 1 else 5
-            with pytest.raises((UsageError, mpistrat.errors.MismatchError)) as caught:
-                Handler(manager, signals=(), lead_s=lead_s)
-            return str(caught.value)
-
-    first, second = run_ranks(2, rank)
-    assert "rank 1" in first
-    assert "lead_s=0" in first
-    assert second.startswith("lead_s=0")
-
-
-def test_the_log_is_of_rank_0(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING, "mpistrat"):
-        run_ranks(3, trained, str(tmp_path), (500,) * 3, (2, 3))
-    texts = [record.getMessage() for record in caplog.records]
-    assert len([text for text in texts if "a request to stop came to rank 2" in text]) == 1
-    assert texts.count(f"saved {tmp_path}/ckpt-1") == 1
