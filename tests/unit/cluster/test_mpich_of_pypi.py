@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from mpistrat.cluster import mpich_of_pypi
 from mpistrat.cluster.mpich_of_pypi import prepare
 from mpistrat.errors import ClusterError
 
@@ -16,7 +17,7 @@ STEP = {
     "PMI_RANK": "0",
 }
 PREFIXES = ("OMPI_", "PMI_", "PMIX_", "PALS_", "MV2_", "SLURM", "FLUX_", "MPI_LOCAL", "MPI4PY_")
-MODULE = "MPIR_CVAR_CH4_NETMOD"
+MODULE, PROVIDER = "MPIR_CVAR_CH4_NETMOD", "FI_PROVIDER"
 
 
 @pytest.fixture
@@ -24,8 +25,9 @@ def setenv(monkeypatch):
     for name in [n for n in os.environ if n.startswith(PREFIXES)]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("MPISTRAT_ALLOW_SINGLETON", raising=False)
-    monkeypatch.setenv(MODULE, "")  # so that it is put back
-    monkeypatch.delenv(MODULE)
+    for name in (MODULE, PROVIDER):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: "5.0.2")
     return lambda variables: [monkeypatch.setenv(*item) for item in variables.items()]
 
@@ -33,7 +35,30 @@ def setenv(monkeypatch):
 def test_between_nodes(setenv):
     setenv(STEP)
     prepare()
-    assert os.environ[MODULE] == "ofi"
+    assert (os.environ[MODULE], os.environ[PROVIDER]) == ("ofi", "^sockets")
+
+
+def test_the_provider_that_the_user_has_chosen(setenv):
+    setenv(STEP | {PROVIDER: "verbs"})
+    prepare()
+    assert (os.environ[MODULE], os.environ[PROVIDER]) == ("ofi", "verbs")
+
+
+@pytest.mark.parametrize("has_infiniband", [False, True])
+def test_it_is_told_aloud_where_ucx_would_be_faster(setenv, monkeypatch, tmp_path, has_infiniband):
+    told = []
+    monkeypatch.setattr(mpich_of_pypi, "_INFINIBAND", tmp_path)
+    monkeypatch.setattr(mpich_of_pypi, "warn_once", lambda *call: told.append(call))
+    if has_infiniband:
+        (tmp_path / "mlx5_0").mkdir()
+    setenv(STEP)
+    prepare()
+    assert told[0][3] == ("WARNING" if has_infiniband else "INFO")
+    assert "start the program by mpirun in the batch script" in told[0][2]
+    monkeypatch.delenv(MODULE)
+    setenv(STEP | {"PMI_RANK": "1"})
+    prepare()
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize(
