@@ -123,7 +123,8 @@ def _of_signal(end: JobEnd, job: Job) -> Iterator[Problem]:
 
 def _of_crash(end: JobEnd, configuration: Mapping[str, str], job: Job) -> Iterator[Problem]:
     is_default = configuration.get("KillOnBadExit", "") == "1"
-    if job.launcher.kind != "srun" or is_default or end.kills_on_bad_exit is not False:
+    has_others = job.launcher.kind == "srun" and job.size > 1
+    if not has_others or is_default or end.kills_on_bad_exit is not False:
         return
     yield warning(
         "KillOnBadExit=0, and srun was started without --kill-on-bad-exit=1",

@@ -85,6 +85,8 @@ def test_a_crash_that_does_not_end_the_job():
     assert has_fault(verdict, Status.WARNING, "KillOnBadExit=0")
     line = "srun --mpi=pmi2 --kill-on-bad-exit=1 -N 1 -n 2 mpistrat doctor"
     assert verdict.problems[0].command == line
+    facts = {0: JobEnd(CONFIGURATION, kills_on_bad_exit=False)}
+    assert faults(judged(time_limit.CHECK, facts, job(["n0"], "srun"))) == []  # nobody would wait
 
 
 def test_the_signal_of_a_script():
