@@ -22,7 +22,7 @@
 #define MPISTRAT_ISA_NAME "avx2"
 #define MPISTRAT_VECTOR_BYTES 32
 
-#include "impl_kernels.h"
+#include "impl_kernel_table.h"
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -24,7 +24,7 @@
 #define MPISTRAT_ISA_NAME "avx512"
 #define MPISTRAT_VECTOR_BYTES 64
 
-#include "impl_kernels.h"
+#include "impl_kernel_table.h"
 
 #if defined(__clang__)
 #pragma clang attribute pop

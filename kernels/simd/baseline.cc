@@ -20,4 +20,4 @@
 #endif
 #define MPISTRAT_VECTOR_BYTES 16
 
-#include "impl_kernels.h"
+#include "impl_kernel_table.h"

@@ -1,7 +1,7 @@
-// The codecs: load elements of a dtype into vectors, and store them again. Part of impl_kernels.h
-// (no include guard), compiled once for each instruction set, in a namespace of its own. Vectors
-// are the compilers' generic ones (GCC and Clang), MPISTRAT_VECTOR_BYTES wide; their arithmetic
-// wraps and never promotes, unlike that of small integers in C++.
+// The codecs: load elements of a dtype into vectors, and store them again. Part of
+// impl_kernel_table.h (no include guard), compiled once for each instruction set, in a namespace of
+// its own. Vectors are the compilers' generic ones (GCC and Clang), MPISTRAT_VECTOR_BYTES wide;
+// their arithmetic wraps and never promotes, unlike that of small integers in C++.
 //
 // A codec loads elements into a Pack of two vectors and stores them again:
 //   Vector, Lane  what is computed with

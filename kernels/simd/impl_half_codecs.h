@@ -1,5 +1,5 @@
 // The codecs of float16 and bfloat16: two vectors of float32 from one vector of halves. Part of
-// impl_kernels.h: no include guard.
+// impl_kernel_table.h: no include guard.
 //
 // Without a conversion instruction, the first vector holds the lower half of each 32-bit lane and
 // the second the upper: shifts and masks take them apart, where widening in order needs shuffles,

@@ -1,4 +1,4 @@
-// The operations (sum, max, ...) on packs. Part of impl_kernels.h: no include guard.
+// The operations (sum, max, ...) on packs. Part of impl_kernel_table.h: no include guard.
 //   combine  two packs into one
 //   finish   the last pack, before it is divided and stored
 

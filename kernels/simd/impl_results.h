@@ -1,4 +1,4 @@
-// Store packs of results, and prefetch. Part of impl_kernels.h: no include guard.
+// Store packs of results, and prefetch. Part of impl_kernel_table.h: no include guard.
 
 constexpr size_t kAhead = 2048;  // how far memory is fetched before it is used
 

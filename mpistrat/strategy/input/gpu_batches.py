@@ -10,7 +10,7 @@ import numpy as np
 
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.conversion import can_be_sent
-from mpistrat.collectives.backends.gpu.memory.upload import Upload, Uploader
+from mpistrat.collectives.backends.gpu.memory.pinned_upload import Upload, Uploader
 from mpistrat.strategy.nest import flatten, map_nest
 from mpistrat.types import Nest
 
