@@ -20,7 +20,7 @@ pytestmark = pytest.mark.deadline(150)
 ONCE_MORE = """
 import os, pathlib
 run = os.environ.get("SLURM_RESTART_COUNT", "0")
-os.write(1, f"run {run}\n".encode())  # a line at once: ranks share the file
+os.write(1, f"run {run}\\n".encode())  # a line at once: ranks share the file
 outcome = pathlib.Path(os.environ["MPISTRAT_OUTCOME_FILE"])
 assert not outcome.exists()
 outcome.write_text("REQUEUE" if run == "0" else "DONE")
@@ -32,13 +32,13 @@ told = []
 for number in (signal.SIGUSR1, signal.SIGTERM):
     signal.signal(number, lambda number, frame: told.append(number))
 run = os.environ.get("SLURM_RESTART_COUNT", "0")
-os.write(1, f"run {run}\n".encode())  # a line at once: ranks share the file
+os.write(1, f"run {run}\\n".encode())  # a line at once: ranks share the file
 if run != "0":
     sys.exit(0)
 end = time.monotonic() + 60
 while not told and time.monotonic() < end:
     time.sleep(0.05)
-os.write(1, f"told {signal.Signals(told[0]).name}\n".encode())
+os.write(1, f"told {signal.Signals(told[0]).name}\\n".encode())
 pathlib.Path(os.environ["MPISTRAT_OUTCOME_FILE"]).write_text("REQUEUE")
 """
 
