@@ -48,7 +48,8 @@ void exchange(Mask mask, const void* mine, void* theirs, int bytes, int from, Si
   sync_lanes(mask, site);
   const bool there = from >= 0 && from < kLanes && block->running().met >> from & 1;
   auto* result = static_cast<unsigned char*>(theirs);
-  for (int i = 0; i < bytes; ++i) result[i] = there ? wavefront.slots[from].bytes[i] : kOfAbsentLane;
+  for (int i = 0; i < bytes; ++i)
+    result[i] = there ? wavefront.slots[from].bytes[i] : kOfAbsentLane;
   sync_lanes(mask, site);  // nobody gives its next value while others still read
 }
 

@@ -227,7 +227,8 @@ HIP_API hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t* out, hipEvent_t han
 HIP_API hipError_t hipIpcOpenEventHandle(hipEvent_t* out, hipIpcEventHandle_t handle) {
   EventHandle found;
   std::memcpy(&found, &handle, sizeof found);
-  if (std::memcmp(found.magic, kEventMagic, sizeof kEventMagic)) return remember(hipErrorInvalidValue);
+  if (std::memcmp(found.magic, kEventMagic, sizeof kEventMagic))
+    return remember(hipErrorInvalidValue);
   if (found.process == getpid()) return remember(hipErrorInvalidContext);
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", found.process, found.file);

@@ -114,7 +114,8 @@ HIP_API hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t* out, void* pointer) {
 HIP_API hipError_t hipIpcOpenMemHandle(void** address, hipIpcMemHandle_t in, unsigned) {
   MemoryHandle handle;
   std::memcpy(&handle, &in, sizeof handle);
-  if (std::memcmp(handle.magic, kMemoryMagic, sizeof kMemoryMagic)) return remember(hipErrorInvalidValue);
+  if (std::memcmp(handle.magic, kMemoryMagic, sizeof kMemoryMagic))
+    return remember(hipErrorInvalidValue);
   if (handle.process == getpid()) return remember(hipErrorInvalidContext);
   const bool is_same = handle.physical_device == physical(pretend::current_device()) &&
                        !pretend::settings().is_separate;
