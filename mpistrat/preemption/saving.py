@@ -1,4 +1,4 @@
-"""When to save: every so many steps or seconds, and once more before the end if there is time."""
+"""Decide when to save: every so many steps or seconds, and once more before the end in time."""
 
 from __future__ import annotations
 

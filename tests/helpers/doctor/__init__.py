@@ -1,1 +1,1 @@
-"""What the tests of mpistrat.doctor share."""
+"""Helpers of the tests of mpistrat.doctor."""

@@ -1,4 +1,4 @@
-"""What a launcher announced and MPI's ranks fit, or every rank is told what does not."""
+"""Launcher variables that do not fit MPI are one error on every rank."""
 
 import os
 

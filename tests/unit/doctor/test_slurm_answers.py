@@ -1,4 +1,4 @@
-"""What Slurm's commands print is read: versions, types of MPI, the record of a job."""
+"""Output of Slurm's commands is read: versions, types of MPI, the record of a job."""
 
 import os
 import subprocess

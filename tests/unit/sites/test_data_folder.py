@@ -1,4 +1,4 @@
-"""Where the folder slurm/ is: in a checkout, in an installed package, and in a wheel."""
+"""The folder slurm/ is found in a checkout, in an installed package, and in a wheel."""
 
 import ast
 import importlib.util

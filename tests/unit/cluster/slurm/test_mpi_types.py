@@ -1,4 +1,4 @@
-"""What `srun --mpi=list` prints is read, and what fits each MPI library is chosen from it."""
+"""Types of `srun --mpi=`: the list is read, and the best for each MPI library is chosen."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a site forbids is refused with its source; what it requires is asked for at once."""
+"""Forbidden flags are refused with their source; required ones are asked for at once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What Slurm says of a job is read as it is meant, whatever the job is called."""
+"""A job's state is read from Slurm's output, whatever the job is called."""
 
 from pathlib import Path
 
