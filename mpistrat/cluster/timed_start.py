@@ -18,7 +18,7 @@ from typing import Any
 from mpistrat.cluster import child_processes, mpich_of_pypi, ranks_without_mpi
 from mpistrat.errors import ClusterError
 
-__all__ = ["abort", "finish", "load", "loaded_libraries", "start"]
+__all__ = ["abort", "finish", "library", "load", "loaded_libraries", "start"]
 
 _MULTIPLE = 3  # MPI_THREAD_MULTIPLE, in all libraries
 _MAPS = Path("/proc/self/maps")
@@ -78,12 +78,25 @@ def start(timeout_s: float) -> Any:
 
 def finish(timeout_s: float) -> bool:
     """Call MPI_Finalize; return whether it returned within `timeout_s`. **Collective.**"""
-    return _in_thread(lambda: int(_library().MPI_Finalize()), timeout_s) == 0
+    return _in_thread(lambda: int(library().MPI_Finalize()), timeout_s) == 0
 
 
 def abort(code: int) -> None:
     """End all ranks of the job, where some of them do not answer. **Local.**"""
     sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(code)
+
+
+def library() -> ctypes.CDLL:
+    """Return the MPI library that mpi4py calls; ctypes lets other threads run during calls.
+
+    Another one may be loaded as well. Its functions are looked up as for mpi4py: in the program
+    and what is preloaded, then in what the module needs, or in itself where it is linked with an
+    archive.
+    """
+    program = ctypes.CDLL(None)
+    if hasattr(program, "MPI_Init_thread"):
+        return program
+    return ctypes.CDLL(sys.modules["mpi4py.MPI"].__file__)
 
 
 def loaded_libraries(names: Collection[str]) -> list[Path]:
@@ -95,17 +108,7 @@ def loaded_libraries(names: Collection[str]) -> list[Path]:
 
 def _init() -> int:
     provided = ctypes.c_int()
-    return int(_library().MPI_Init_thread(None, None, _MULTIPLE, ctypes.byref(provided)))
-
-
-def _library() -> ctypes.CDLL:
-    """Return the MPI library that mpi4py calls; ctypes lets other threads run during calls."""
-    for path in loaded_libraries(["libmpi"]):
-        library = ctypes.CDLL(str(path))
-        if hasattr(library, "MPI_Init_thread"):
-            return library
-    # mpi4py may be linked with the library's archive, and then has its functions itself.
-    return ctypes.CDLL(sys.modules["mpi4py.MPI"].__file__)
+    return int(library().MPI_Init_thread(None, None, _MULTIPLE, ctypes.byref(provided)))
 
 
 def _in_thread(call: Callable[[], int], timeout_s: float) -> int | None:

@@ -128,11 +128,18 @@ def test_a_worker_dies(how):
 @pytest.mark.parametrize("status", ["0", pytest.param("3", marks=repeats())])
 @pytest.mark.parametrize("member", [pytest.param("worker1", marks=repeats()), "ps0"])
 def test_a_member_leaves_in_the_middle(member, status):
-    """Most launchers then end the job at once; else every rank says whom it lost."""
+    """Most launchers then end the job at once; else every rank says whom it lost.
+
+    MPICH's mpirun ends the other ranks by SIGKILL where one exits with status 0, and then exits
+    with 0 itself, once in 25 jobs (of raw mpi4py, too): no exit status is expected there.
+    """
     body = """
 for i in range(100_000):
     coordinator.schedule(add, args=(1.0,))
 coordinator.join()
 time.sleep(10)
+print("the end")
 """
-    assert run(body, 4, LEAVES=member, STATUS=status).returncode != 0
+    result = run(body, 4, LEAVES=member, STATUS=status)
+    assert "the end" not in result.ranks[0].stdout
+    assert result.returncode != 0 or status == "0"

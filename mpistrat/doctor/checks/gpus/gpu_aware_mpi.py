@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import signal
@@ -11,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mpistrat.cluster import timed_start
 from mpistrat.cluster.slurm.mpi_types import library_kind
-from mpistrat.cluster.timed_start import loaded_libraries
 from mpistrat.doctor.check import Check, Verdict, Where, failure
 from mpistrat.doctor.gpus.driver import usable
 from mpistrat.doctor.here import Here
@@ -58,19 +57,15 @@ def _measure(here: Here) -> GpuAware:
     claims = [f"{name}=1" for name in _SWITCHES if here.environment.get(name) == "1"]
     claims += _functions_that_claim()
     can_try = claims and importlib.util.find_spec("cupy") is not None
-    has_gtl = bool(loaded_libraries(["libmpi_gtl"]))
+    has_gtl = bool(timed_start.loaded_libraries(["libmpi_gtl"]))
     return GpuAware(tuple(claims), has_gtl, _try() if can_try else None)
 
 
 def _functions_that_claim() -> list[str]:
-    """Ask the loaded library by the extensions that Open MPI and MPICH have."""
-    libraries = [ctypes.CDLL(str(path)) for path in loaded_libraries(["libmpi"])]
+    """Ask the MPI library by the extensions that Open MPI and MPICH have."""
+    mpi = timed_start.library()
     names = ("MPIX_Query_cuda_support", "MPIX_Query_rocm_support")
-    return [
-        f"{name}()=1"
-        for name in names
-        if any(hasattr(library, name) and getattr(library, name)() == 1 for library in libraries)
-    ]
+    return [f"{name}()=1" for name in names if hasattr(mpi, name) and getattr(mpi, name)() == 1]
 
 
 def _try() -> str:
