@@ -16,9 +16,11 @@ def main() -> None:
     benchmarks = bench.application("mpistrat", "cli", ("jinja2", "pydantic", "tomlkit"))
     from mpistrat.cli.tools import app
     from mpistrat.doctor.command import doctor
+    from mpistrat.horovod_build.command import app as horovod
     from mpistrat.sites.command import app as slurm
 
     app.add_typer(benchmarks, name="bench")
     app.add_typer(slurm, name="slurm")
+    app.add_typer(horovod, name="horovod")
     app.command("doctor")(doctor)
     app(prog_name="mpistrat")

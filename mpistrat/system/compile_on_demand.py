@@ -25,7 +25,7 @@ from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.file_locks import try_to_lock
 from mpistrat.system.log import get_logger, warn_alone
 
-__all__ = ["compiler", "shared_object"]
+__all__ = ["compiler", "own_folder", "shared_object"]
 
 _INCLUDES = re.compile(rb'^#include "([^"/]+)"', re.MULTILINE)
 _COMPILERS = ("g++", "c++", "clang++")
@@ -59,7 +59,7 @@ def shared_object(source: Path, flags: Sequence[str], made_for: str) -> Path:
         There is no compiler, it failed or took too long, or the cache folder cannot be trusted.
     """
     try:
-        folder = _own_folder(config.cache_folder())
+        folder = own_folder(config.cache_folder())
         parts = [made_for, *flags, *_digests(source)]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         target = folder / f"{source.stem}-{digest[:32]}.so"
@@ -102,7 +102,16 @@ def _digests(source: Path) -> list[str]:
     return [hashlib.sha256(text).hexdigest(), *below]
 
 
-def _own_folder(folder: Path) -> Path:
+def own_folder(folder: Path) -> Path:
+    """Make a folder unless it is there, and return it if only this user can write to it.
+
+    Raises
+    ------
+    BackendUnavailableError
+        It is another user's, or others may write to it: what it holds could be theirs.
+    OSError
+        It cannot be made.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_ours(folder.stat()):
         raise BackendUnavailableError(

