@@ -13,7 +13,7 @@ from mpistrat.collectives.backends.base import SleepingRequest, Steps
 from mpistrat.collectives.checking import deadlock, stall
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import interrupts
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.work import Awaited, Work
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
 from mpistrat.system.waiting import wait_until
 
@@ -57,7 +57,7 @@ class _LongWait:
         Seconds, at the last look.
     """
 
-    def __init__(self, engine: Engine, work: Work[Any], limit: float, has_ended: bool) -> None:
+    def __init__(self, engine: Engine, work: Awaited, limit: float, has_ended: bool) -> None:
         self._engine, self._work, self._limit = engine, work, limit
         self._has_ended = has_ended  # whether a work did in the last pause
         self._looked_at = self.waited = 0.0
@@ -255,7 +255,7 @@ class Engine:
             self._give_up(error)
             raise
 
-    def _stay(self, work: Work[Any], seconds: float) -> bool:
+    def _stay(self, work: Awaited, seconds: float) -> bool:
         """Let the backend itself wait for up to `seconds`; return whether it can."""
         self._give_way(work)
         if work.done:
@@ -269,14 +269,14 @@ class Engine:
             request.sleep(seconds)
             return True
 
-    def _give_way(self, work: Work[Any]) -> None:
+    def _give_way(self, work: Awaited) -> None:
         """Let others have the lock first: a thread that waits takes it again and again."""
         for _ in range(_WAY_NAPS):
             if work.done or not self._wanted.count:
                 return
             time.sleep(_NAP_S)
 
-    def wait(self, work: Work[Any], timeout: float | None) -> None:
+    def wait(self, work: Awaited, timeout: float | None) -> None:
         """Run until `work` is over."""
         try:
             if not self.poll() and not self._stay(work, _STAY_S):
@@ -287,13 +287,13 @@ class Engine:
             self._give_up(error)
             raise
 
-    def _spin(self, work: Work[Any]) -> None:
+    def _spin(self, work: Awaited) -> None:
         """Keep the core for a moment, where the backend cannot wait by itself."""
         spins = 0
         while not work.done and spins < _SPINS:
             spins += not self.poll()
 
-    def _wait_slowly(self, work: Work[Any], timeout: float | None) -> None:
+    def _wait_slowly(self, work: Awaited, timeout: float | None) -> None:
         has_ended = self._pause(work, 0.0)
         if work.done:  # as most are after one pause: they need no more than this
             return
@@ -310,7 +310,7 @@ class Engine:
         if not is_over:
             raise self._stall(long_wait.waited)
 
-    def _pause(self, work: Work[Any], waited: float) -> bool:
+    def _pause(self, work: Awaited, waited: float) -> bool:
         """Let time pass after a wait of `waited` seconds; return whether a work ended.
 
         The backend's own wait comes first: it sleeps until a peer rings. This loop offers the

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mpistrat.collectives.communicator import Communicator
     from mpistrat.collectives.work import Work
 
-__all__ = ["forget", "install", "watch"]
+__all__ = ["forget", "install", "leave", "watch"]
 
 _LOG = get_logger(__name__)
 _TURN_S = 0.5  # until an abort by another rank has ended this one
@@ -78,7 +78,7 @@ class _Watch:
         # In both cases: the thread of stacks.py must be in no MPI call when MPI is finalized.
         stacks.stop()
         if not self.is_well:
-            _leave(self.ended)
+            leave(self.ended)
 
 
 _watch = _Watch()
@@ -143,7 +143,7 @@ def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
     work.wait()
 
 
-def _leave(communicators: list[Communicator]) -> None:
+def leave(communicators: list[Communicator]) -> None:
     """Say goodbye, wait until all ranks have or the grace is over, and abort the job.
 
     An abort loses what the launcher has not read: MPICH's mpiexec ends as soon as it hears of one.

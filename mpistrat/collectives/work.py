@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mpistrat.collectives.backends.base import Request, Steps
 from mpistrat.errors import UsageError
@@ -12,7 +12,7 @@ from mpistrat.errors import UsageError
 if TYPE_CHECKING:
     from mpistrat.collectives.progress_engine import Engine
 
-__all__ = ["Work", "abandon"]
+__all__ = ["Awaited", "Work", "abandon"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,15 @@ _abandoned: list[Any] = []
 def abandon(transfer: Any) -> None:
     """Keep a transfer that was given up, with its buffers, for as long as this process lives."""
     _abandoned.append(transfer)
+
+
+class Awaited(Protocol):
+    """What the engine can wait for: a work, or a moment of one."""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to wait for."""
+        ...
 
 
 class Work(Generic[T]):

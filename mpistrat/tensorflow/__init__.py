@@ -18,6 +18,8 @@ from mpistrat.tensorflow import (
     experimental,
     original_distribute,
 )
+from mpistrat.tensorflow.graph.horovod.all_reduce import HorovodAllReduce
+from mpistrat.tensorflow.graph.horovod.collectives import HorovodCollectives
 from mpistrat.tensorflow.servers.server import Server
 from mpistrat.tensorflow.strategies.central_storage import CentralStorageStrategy
 from mpistrat.tensorflow.strategies.mirrored import MirroredStrategy
@@ -29,6 +31,8 @@ from mpistrat.tensorflow.wrapped_strategy.strategy import TFBackedStrategy
 
 __all__ = [
     "CentralStorageStrategy",
+    "HorovodAllReduce",
+    "HorovodCollectives",
     "MirroredStrategy",
     "MultiWorkerMirroredStrategy",
     "OneDeviceStrategy",

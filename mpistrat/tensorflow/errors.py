@@ -29,6 +29,7 @@ __all__ = [
     "WorkerLostError",
     "of_both",
     "passed_on",
+    "translate_also",
     "translated",
 ]
 
@@ -150,7 +151,20 @@ def translated(error: Any) -> Any:
     # A copy: threads that wait in collectives may append meanwhile. The newest goes first, since
     # texts may be equal.
     found = (one for one in reversed(tuple(_last)) if one.is_in(error.message))
-    return next((one.again(error.message) for one in found), error)
+    ours = next((one.again(error.message) for one in found), None)
+    others = [other for translate in _others if (other := translate(error)) is not None]
+    return next(one for one in (ours, *others, error) if one is not None)
+
+
+_others: list[Callable[[Any], Any]] = []
+
+
+def translate_also(translate: Callable[[Any], Any]) -> None:
+    """Ask `translate`, too, for the error of one of TensorFlow's; None if it has none. **Local.**
+
+    It is asked whenever a graph fails, whoever knows that error.
+    """
+    _others.append(translate)
 
 
 private_api.translate_errors_of_functions(translated)

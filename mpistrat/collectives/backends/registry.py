@@ -26,6 +26,7 @@ _BACKENDS = {
     "shm": "mpistrat.collectives.backends.shm:ShmBackend",
     "hierarchical": "mpistrat.collectives.backends.hierarchical:HierarchicalBackend",
     "mpi": "mpistrat.collectives.backends.mpi:MpiBackend",
+    "horovod": "mpistrat.tensorflow.graph.horovod.backend:HorovodBackend",
     "threads": "mpistrat.collectives.backends.threads:ThreadsBackend",
 }
 

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from mpistrat.collectives.communicator import Communicator
     from mpistrat.collectives.health.recorder import CallRecord, Recorder
 
-__all__ = ["Timeline", "clock", "finish", "flush", "follow", "is_on"]
+__all__ = ["EPOCH_NS", "Timeline", "add", "clock", "finish", "flush", "follow", "is_on"]
 
 _HEAD, _TAIL = b"[\n", b"\n]\n"
 _HELD = 4096  # events in memory before they are written
 _NAP_S = 0.01  # between looks whether another rank still moves its part
 _ROUNDS = 8  # of measuring the difference of two clocks
-_EPOCH_NS = 1_735_689_600 * 10**9  # the year 2025; viewers lose digits of larger numbers
+EPOCH_NS = 1_735_689_600 * 10**9  # the year 2025; viewers lose digits of larger numbers
 
 
 def clock() -> int:
     """Return what to add to this machine's monotonic clock for the time since 2025. **Local.**"""
-    return time.time_ns() - _EPOCH_NS - time.monotonic_ns()
+    return time.time_ns() - EPOCH_NS - time.monotonic_ns()
 
 
 class Timeline:
@@ -128,6 +128,12 @@ class Timeline:
         )
         if len(self._events) >= _HELD:
             self._write()
+
+    def add_event(self, event: Mapping[str, Any]) -> None:
+        """Take an event of something else than a call, as Chrome's format has it."""
+        if not self._is_over:
+            with self.lock:
+                self._put(**event)
 
     def _name(self, what: str, rank: int, name: str) -> None:
         self._put(name=what, ph="M", pid=self._node, tid=rank, args={"name": name})
@@ -255,6 +261,13 @@ def _shift_ns(communicator: Communicator, facts: Sequence[Facts]) -> int:
 def is_on() -> bool:
     """Tell whether this process writes a timeline. **Local.**"""
     return _timeline is not None
+
+
+def add(events: Iterable[Mapping[str, Any]]) -> None:
+    """Add events of something else, with ``ts`` in microseconds since 2025. **Local.**"""
+    if _timeline is not None:
+        for event in events:
+            _timeline.add_event(event)
 
 
 def flush() -> None:

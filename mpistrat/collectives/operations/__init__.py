@@ -13,6 +13,7 @@ from mpistrat.collectives.operations.barrier import barrier, close
 from mpistrat.collectives.operations.bcast import bcast
 from mpistrat.collectives.operations.empty import empty
 from mpistrat.collectives.operations.gather import gather
+from mpistrat.collectives.operations.outside import outside
 from mpistrat.collectives.operations.reduce import reduce
 from mpistrat.collectives.operations.reduce_scatter import reduce_scatter
 from mpistrat.collectives.operations.scatter import scatter
@@ -26,6 +27,7 @@ __all__ = [
     "close",
     "empty",
     "gather",
+    "outside",
     "reduce",
     "reduce_scatter",
     "scatter",

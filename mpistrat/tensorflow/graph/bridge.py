@@ -28,9 +28,9 @@ from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape, Start
 from mpistrat.tensorflow.private import graph as private_graph
 from mpistrat.types import Array
 
-__all__ = ["Bridge"]
+__all__ = ["OF_A_MEAN", "Bridge"]
 
-_OF_A_MEAN = "of a mean"  # what a call is made for that a rank with a sum must not join
+OF_A_MEAN = "of a mean"  # what a call is made for that a rank with a sum must not join
 _PACKED_BYTES, _MOST_PACKED = 16 << 10, 1000
 _NUM_FORMS = 61  # of packed lists; a prime, so that rows seldom come out alike
 
@@ -67,7 +67,7 @@ class Bridge:
         self._sums = {
             "sum": self._all_reduce("sum"),
             "mean": self._all_reduce("mean"),
-            "sum of a mean": self._all_reduce("sum", _OF_A_MEAN),
+            "sum of a mean": self._all_reduce("sum", OF_A_MEAN),
         }
         self._first_values = self._same_shape(self._start_broadcast)
         self._next_values = self._same_shape(self._start_short_broadcast)
@@ -104,10 +104,16 @@ class Bridge:
         if key == (0, None):
             return self
         if key not in self._others:
-            more = {} if self._gpu is None else {"gpu": self._gpu}  # subclasses use none
             merged = self._options.merge(options)
-            self._others[key] = type(self)(self.communicator, merged, **more)
+            self._others[key] = type(self)(self.communicator, merged, **self._more())
         return self._others[key]
+
+    def _more(self) -> dict[str, Any]:
+        """Return what another bridge of this communicator is made with, besides options."""
+        return {} if self._gpu is None else {"gpu": self._gpu}  # subclasses use none
+
+    def close(self) -> None:
+        """Give up what the communicator does not, which is closed before. **Collective.**"""
 
     def require_open(self) -> None:
         """Raise unless the strategy can still be used. **Local.**"""
@@ -135,7 +141,7 @@ class Bridge:
         """Combine tensors that :meth:`place_of` has found on a GPU, there; see all_reduce."""
         if self._on_gpus is None:
             raise AssertionError("only a bridge that uses GPUs has found a tensor on one")
-        made_for = _OF_A_MEAN if op == "sum of a mean" else None
+        made_for = OF_A_MEAN if op == "sum of a mean" else None
         results: dict[int, tf.Tensor] = {}
         for members in self._packs(tensors):
             with tf.device(gpu):
@@ -249,7 +255,7 @@ class Bridge:
             return self.communicator.allgather(array, axis, timeout=self._timeout)
 
         def run_for_mean(array: Array) -> Array:
-            with self.communicator.labelled(_OF_A_MEAN):
+            with self.communicator.labelled(OF_A_MEAN):
                 return run(array)
 
         return _call(run_for_mean if of_mean else run, tensor, tf.TensorShape(shape))

@@ -12,9 +12,11 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import shared_files, thread_pools
 from mpistrat.tensorflow.data import seeds
+from mpistrat.tensorflow.graph import gpu_collectives
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.strategies import gpu_binding, gpus
 from mpistrat.tensorflow.strategies.extended import RankExtended
+from mpistrat.tensorflow.strategies.gpus import WhyNot
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
 from mpistrat.tensorflow.strategies.strategy_members import RankMembers
 
@@ -69,10 +71,16 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
                 else _local_devices(devices, communicator.rank)
             )
         # After `checking`: a rank with a wrong argument has told the others by now.
-        bridge = Bridge(communicator, options, agree(communicator, names))
+        carrier = _carrier(cross_device_ops, communicator.backend)
+        local = None if carrier is cross_device_ops else cross_device_ops
+        if carrier is None:
+            bridge = Bridge(communicator, options, agree(communicator, names))
+        else:
+            gpu = agree(communicator, names, carrier.why_not_on)
+            bridge = carrier.make_bridge(communicator, options, gpu)
         super().__init__(
             self._make_extended(
-                bridge, names, cross_device_ops=cross_device_ops, cluster_resolver=cluster_resolver
+                bridge, names, cross_device_ops=local, cluster_resolver=cluster_resolver
             )
         )
 
@@ -88,20 +96,34 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
     def close(self) -> None:
         """End the strategy, once all ranks are here. Idempotent. **Collective.**"""
         self.communicator.close()
+        self.extended.bridge.close()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.communicator.end(error)
 
 
-def agree(communicator: Communicator, devices: Sequence[str]) -> str | None:
+def agree(
+    communicator: Communicator, devices: Sequence[str], why_not: WhyNot = gpu_collectives.why_not
+) -> str | None:
     """Prepare ranks with these local devices for one strategy. **Collective.**
+
+    Parameters
+    ----------
+    communicator
+        Of the ranks.
+    devices
+        The devices of this rank's replicas.
+    why_not
+        Returns why tensors on some GPUs cannot be combined there, or None if they can.
 
     Returns
     -------
     str or None
         The first of the devices, if all ranks are to combine tensors on GPUs there.
     """
-    everyone = communicator.allgather_object(gpus.of_this_rank(communicator.size, devices))
+    everyone = communicator.allgather_object(
+        gpus.of_this_rank(communicator.size, devices, why_not)
+    )
     counts = [one.num_devices for one in everyone]
     if len(set(counts)) > 1:
         raise UsageError(
@@ -112,6 +134,11 @@ def agree(communicator: Communicator, devices: Sequence[str]) -> str | None:
     if communicator.size > 1:
         shared_files.install(communicator)
     return devices[0] if gpus.are_used(everyone) else None
+
+
+def _carrier(*given: Any) -> Any:
+    """Return the cross-device operations or the backend that carry TensorFlow's tensors."""
+    return next((one for one in given if hasattr(one, "make_bridge")), None)
 
 
 def _check(cross_device_ops: Any, options: Any) -> None:

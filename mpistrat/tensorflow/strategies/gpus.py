@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.tensorflow.graph.gpu_collectives import why_not
 
-__all__ = ["RankGpus", "are_used", "of_this_rank"]
+__all__ = ["RankGpus", "WhyNot", "are_used", "of_this_rank"]
 
 _LOG = get_logger(__name__)
+
+WhyNot: TypeAlias = Callable[[Sequence[str]], str | None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class RankGpus:
     why_not: str | None = None
 
 
-def of_this_rank(size: int, devices: Sequence[str]) -> RankGpus:
+def of_this_rank(size: int, devices: Sequence[str], why_not: WhyNot) -> RankGpus:
     """Look at the devices of this rank, one of `size`. **Local.**"""
     gpus = [name for name in devices if tf.DeviceSpec.from_string(name).device_type == "GPU"]
     reason = why_not(gpus) if gpus and size > 1 else None

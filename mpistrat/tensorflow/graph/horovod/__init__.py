@@ -1,0 +1,1 @@
+"""Collectives that Horovod carries, for strategies that are given `HorovodAllReduce()`."""

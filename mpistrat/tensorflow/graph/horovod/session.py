@@ -1,0 +1,212 @@
+"""Start and end Horovod in this process, and find the process set of a communicator.
+
+Horovod is initialised once in a process, over one communicator. The first strategy that uses it
+initialises it, over its own ranks. A later one of the same ranks shares that; one of some of these
+ranks gets a process set, for which all of them have to make strategies at the same time, as after
+``comm.Split``. When the last of these strategies is closed Horovod is shut down, so that the next
+one may have other ranks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mpistrat.cluster import mpi
+from mpistrat.collectives import Communicator
+from mpistrat.errors import BackendUnavailableError
+from mpistrat.system import exit_hooks
+from mpistrat.system.exit_hooks import Phase
+from mpistrat.tensorflow.graph.horovod import horovod_timeline, installed
+
+__all__ = ["Member", "Tuning", "join"]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How Horovod is to be initialised.
+
+    Attributes
+    ----------
+    fusion_bytes
+        Size of its fusion buffer; None for its default or HOROVOD_FUSION_THRESHOLD.
+    cycle_time_ms
+        Pause between its rounds; None for its default or HOROVOD_CYCLE_TIME.
+    """
+
+    fusion_bytes: int | None = None
+    cycle_time_ms: float | None = None
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables that Horovod reads when it is initialised."""
+        given = {
+            "HOROVOD_FUSION_THRESHOLD": self.fusion_bytes,
+            "HOROVOD_CYCLE_TIME": self.cycle_time_ms,
+        }
+        return {name: str(value) for name, value in given.items() if value is not None}
+
+
+class _State(NamedTuple):
+    """What a rank tells the others of its Horovod: where it is in it, and how large that is."""
+
+    rank: int | None = None
+    size: int = 0
+    number: int = 0
+
+
+class _Session:
+    """Horovod as it runs in this process, and the strategies that use it."""
+
+    def __init__(self, communicator: Communicator, horovod: Any) -> None:
+        self.owner, self.horovod = communicator, horovod
+        self.num_users = 0
+        self._sets: dict[tuple[int, ...], Any] = {}
+        self._is_of_program = horovod.is_initialized()
+
+    def begin(self, tuning: Tuning) -> None:
+        """Initialise Horovod over the owner's ranks. **Collective**."""
+        with _environment(tuning.variables() | horovod_timeline.variables()):
+            self.horovod.init(comm=_mpi_comm(self.owner), process_sets="dynamic")
+        # It would shut Horovod down at the end of a program whose ranks may be stuck in it.
+        atexit.unregister(self.horovod.shutdown)
+        horovod_timeline.start(self.horovod)
+
+    def process_set(self, ranks: tuple[int, ...]) -> Any:
+        """Return the process set of these ranks of Horovod. **Collective** over the session.
+
+        Raises
+        ------
+        BackendUnavailableError
+            The program itself has initialised Horovod, for other ranks.
+        """
+        if len(ranks) == self.horovod.size():
+            return self.horovod.global_process_set
+        if self._is_of_program:
+            raise BackendUnavailableError(
+                f"the program has called hvd.init() for {self.horovod.size()} ranks, and this"
+                f" strategy is of {len(ranks)}; leave that call out"
+            )
+        if ranks not in self._sets:  # then on no rank: all have made the same ones
+            wanted = self.owner.allgather_object(ranks)
+            for group in sorted(set(wanted) - set(self._sets)):
+                self._sets[group] = self.horovod.add_process_set(list(group))
+        return self._sets[ranks]
+
+    def end(self) -> None:
+        """Shut Horovod down, which all its ranks do, unless the program has started it."""
+        if self._is_of_program:
+            return
+        horovod_timeline.stop(self.horovod)
+        self.horovod.shutdown()
+
+
+class Member:
+    """The use that one communicator makes of Horovod.
+
+    Attributes
+    ----------
+    horovod
+        The module ``horovod.tensorflow``.
+    process_set
+        The ranks of the communicator.
+    ranks
+        Their ranks in Horovod, by rank in the communicator.
+    number
+        Of this use; equal on all ranks, and no other's among those ranks.
+    """
+
+    def __init__(
+        self, session: _Session, process_set: Any, ranks: Sequence[int], number: int
+    ) -> None:
+        self._session: _Session | None = session
+        self.horovod, self.process_set = session.horovod, process_set
+        self.ranks, self.number = ranks, number
+        session.num_users += 1
+
+    def close(self) -> None:
+        """Use it no longer; the last one shuts Horovod down. Idempotent. **Collective.**"""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        session.num_users -= 1
+        if session.num_users == 0 and session is _current[0]:
+            _current.clear()
+            session.end()
+
+
+_current: list[_Session] = []
+_numbers = [0]
+
+
+def join(communicator: Communicator, tuning: Tuning) -> Member:
+    """Let the ranks of a communicator use Horovod together. **Collective.**
+
+    Raises
+    ------
+    BackendUnavailableError
+        On all ranks: it is not installed on some, or runs over other ranks already.
+    """
+    with communicator.checking():
+        horovod = installed.load()
+    states: list[_State] = communicator.allgather_object(_state(horovod))
+    number = _numbers[0] = max(state.number for state in states) + 1
+    if all(state.rank is None for state in states):
+        _current[:] = [_Session(communicator, horovod)]
+        _current[0].begin(tuning)
+        _end_with_program()
+        ranks = tuple(range(communicator.size))
+        return Member(_current[0], horovod.global_process_set, ranks, number)
+    ranks = tuple(state.rank for state in states if state.rank is not None)
+    if len(ranks) < len(states) or sorted(ranks) != list(ranks):
+        raise BackendUnavailableError(
+            f"Horovod runs already, in this order of the ranks: {[s.rank for s in states]} (None:"
+            " not there); close() the strategy that uses it first"
+        )
+    if not _current:
+        _current[:] = [_Session(communicator, horovod)]
+    return Member(_current[0], _current[0].process_set(ranks), ranks, number)
+
+
+_has_hook: list[bool] = []
+
+
+def _end_with_program() -> None:
+    if not _has_hook:
+        _has_hook.append(True)
+        exit_hooks.register(Phase.COMMUNICATORS, _end_at_exit)
+
+
+def _state(horovod: Any) -> _State:
+    if not horovod.is_initialized():
+        return _State(number=_numbers[0])
+    return _State(horovod.rank(), horovod.size(), _numbers[0])
+
+
+def _mpi_comm(communicator: Communicator) -> Any:
+    return mpi.world() if communicator.origin is None else communicator.origin
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _end_at_exit() -> None:
+    """End a session that no strategy has closed, if the job ends well."""
+    for session in _current:
+        if session.owner.is_closed and session.owner.health.broken is None:
+            session.end()
+    _current.clear()

@@ -1,0 +1,16 @@
+"""Horovod as a backend of arrays, on a job of three ranks and on the first one and two of them."""
+
+import pytest
+
+from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
+from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
+
+
+@pytest.mark.mpi(ranks=3)
+class TestHorovod(BackendConformance):
+    moved_dtypes = DTYPES_BY_SIZE
+
+    def run(self, size, body):
+        with job_communicator(size) as comm:
+            if comm is not None:
+                run_body(comm, "horovod", body)
