@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from mpistrat.doctor import runner
 from mpistrat.doctor.checks import CHECKS
 from mpistrat.doctor.examination import Examination
 from mpistrat.doctor.here import Options
+from mpistrat.doctor.lint.command import lint as run_lint
 from mpistrat.doctor.report.json_report import as_json
 from mpistrat.doctor.report.junit import as_junit
 from mpistrat.doctor.report.table import print_table
@@ -33,6 +34,18 @@ _STANDARD_OUTPUT = "-"
 
 
 def doctor(  # noqa: PLR0913, PLR0917 - its arguments are the options
+    files: Annotated[
+        list[str] | None, typer.Argument(help="Programs and folders, for --lint.", metavar="FILE")
+    ] = None,
+    lint: Annotated[
+        bool,
+        typer.Option(
+            "--lint",
+            help="Read programs, without running them, and name what Horovod does wrong in them"
+            " under Keras 3. Exit status: 0 if nothing was found, 1 for findings, 2 if a file"
+            " cannot be read.",
+        ),
+    ] = False,
     site: Annotated[
         str | None,
         typer.Option(
@@ -74,23 +87,40 @@ def doctor(  # noqa: PLR0913, PLR0917 - its arguments are the options
         float, typer.Option(min=5, help="Seconds after which the command gives up.")
     ] = 60.0,
 ) -> None:
-    """Check this job: launcher, MPI, CPUs, GPUs, network, files, limits, Slurm and the site.
+    """Check this job, or a program for Horovod (--lint FILE).
 
+    Of a job: launcher, MPI, CPUs, GPUs, network, files, limits, Slurm and the site.
     Start it as the training is started: with srun, mpirun, or alone. Exit status: 0 if all is
     well, 1 for warnings, 2 for failures, the same on all ranks.
     """
     launched = was_launched()
+    if lint or files:
+        raise typer.Exit(_lint(files or [], lint, json, (site, write_site, junit, imports)))
     try:
         choose = _choice(site, write_site)
-        files = _targets(json, junit)
+        targets = _targets(json, junit)
     except UsageError as error:
         if (expected_rank() or ("", 0))[1] == 0:
             print(f"mpistrat doctor: {error}", file=sys.stderr)
         runner.leave(2, launched)
     options = Options(tuple(imports or ()), save_seconds, deadline)
-    report = _reporter(files, site if write_site else None)
+    report = _reporter(targets, site if write_site else None)
     plan = runner.Plan(CHECKS, options, choose, report, _program())
     runner.leave(runner.run(plan), launched)
+
+
+def _lint(files: list[str], is_wanted: bool, json: str | None, others: Sequence[Any]) -> int:
+    """Read the programs and report; return the exit status. The job is not looked at."""
+    try:
+        if not (files and is_wanted):
+            raise UsageError("--lint and files go together: mpistrat doctor --lint train.py")
+        if any(others):
+            raise UsageError("--lint reads programs: it takes --json, and no option of a job's")
+        _targets(json, None)
+        return run_lint(files, json)
+    except (OSError, UsageError) as error:
+        print(f"mpistrat doctor: {error}", file=sys.stderr)
+        return 2
 
 
 def _program() -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 import mpistrat
 from mpistrat.doctor.check import Problem, Result, Status
 from mpistrat.doctor.examination import Examination
-from mpistrat.doctor.report.words import counted, started_by, summary
+from mpistrat.doctor.report.words import counted, started_by, summary, visible
 
 __all__ = ["print_table"]
 
@@ -66,7 +66,7 @@ def _table(examination: Examination) -> Table:
         if result.area != area:
             area = result.area
             table.add_row(Text(area, "bold"), "", "")
-        value = Text(_visible(result.value))
+        value = Text(visible(result.value))
         table.add_row(Padding(_SHOWN[result.status], left), Text(result.title), value)
     return table
 
@@ -83,7 +83,7 @@ def _not_here(examination: Examination) -> Iterator[Table]:
     table.add_column(overflow="fold")
     table.add_row(Text("not here", "bold"))
     for reason, titles in reasons.items():
-        line = Text(f"{_visible(reason)}: ") + Text(", ".join(titles), "dim")
+        line = Text(f"{visible(reason)}: ") + Text(", ".join(titles), "dim")
         table.add_row(Padding(line, (0, 0, 0, _INDENT)))
     yield table
 
@@ -102,12 +102,5 @@ def _problem(result: Result, problem: Problem) -> Table:
     ):
         if text:
             style = "cyan" if name == "type" else ""
-            table.add_row(Text(f"  {name}", "dim"), Text(_visible(text), style))
+            table.add_row(Text(f"  {name}", "dim"), Text(visible(text), style))
     return table
-
-
-def _visible(text: str) -> str:
-    """Return text in which what would act on the terminal, or is not Unicode, is spelled out."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

@@ -6,7 +6,7 @@ from mpistrat.doctor.check import Status
 from mpistrat.doctor.examination import Examination
 from mpistrat.doctor.job.job import Job
 
-__all__ = ["counted", "started_by", "summary"]
+__all__ = ["counted", "started_by", "summary", "visible"]
 
 _HOW = {
     "alone": "without a launcher",
@@ -37,3 +37,10 @@ def summary(examination: Examination) -> str:
     parts = [counted(failures, "failure"), counted(warnings, "warning"), f"{well} ok"]
     parts.append(f"{elsewhere} not here")
     return f"{', '.join(parts)}; {examination.duration_s:.1f} s"
+
+
+def visible(text: str) -> str:
+    """Return text in which what would act on the terminal, or is not Unicode, is spelled out."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -1,0 +1,219 @@
+"""Read a program: its syntax tree, and each place where it uses a name of Horovod's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from mpistrat.doctor.lint.names import Names
+
+__all__ = ["Program", "Use", "read"]
+
+_MODULES = ("horovod.tensorflow.keras", "horovod.keras", "horovod.tensorflow", "horovod")
+_OTHER = ("horovod.torch", "horovod.mxnet", "horovod.spark", "horovod.ray")
+# Where Horovod defines what it offers one level above.
+_INNER = ("mpi_ops", "functions", "sync_batch_norm", "gradient_aggregation", "compression")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LEGACY = "TF_USE_LEGACY_KERAS"
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A place where a program names something of Horovod's for TensorFlow.
+
+    Attributes
+    ----------
+    node
+        The name or attribute.
+    module, name
+        The public module of Horovod and what is taken from it: ``horovod.tensorflow``, ``rank``.
+    call
+        The call, if it is called there.
+    """
+
+    node: ast.expr
+    module: str
+    name: str
+    call: ast.Call | None
+
+
+class Program:
+    """A program as it is written; nothing of it is run.
+
+    Parameters
+    ----------
+    file
+        Its name in reports.
+    text
+        Its source.
+    environment
+        Environment variables that it would be started with.
+    """
+
+    def __init__(self, file: str, text: str, environment: Mapping[str, str]) -> None:
+        self.file = file
+        self.tree = ast.parse(text, filename=file)
+        self.names = Names(self.tree)
+        self._text = text
+        self._environment = environment
+        self._parents = {
+            child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
+        }
+
+    @cached_property
+    def uses(self) -> list[Use]:
+        """All uses of Horovod's names, in the order of the source."""
+        found = [use for node in ast.walk(self.tree) if (use := self._use(node))]
+        return sorted(found, key=lambda use: (use.node.lineno, use.node.col_offset))
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """All calls."""
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+
+    @cached_property
+    def launches(self) -> list[ast.expr]:
+        """Texts given to calls that begin with ``horovodrun``, as those of subprocess."""
+        given = [part for call in self.calls for one in call.args for part in _parts(one)]
+        return [part for part in given if _text(part).split(" ")[0].endswith("horovodrun")]
+
+    @cached_property
+    def is_legacy(self) -> bool:
+        """Whether it asks for Keras 2 in place of 3."""
+        imports = ("tf_keras", "keras.src.legacy")
+        return self._environment.get(_LEGACY, "") in ("1", "True", "true") or any(
+            self._sets_legacy(node) or self._imports(node, imports) for node in ast.walk(self.tree)
+        )
+
+    @cached_property
+    def uses_horovod(self) -> bool:
+        """Whether it uses Horovod for TensorFlow, or starts it."""
+        return bool(self.uses or self.launches)
+
+    @cached_property
+    def mentions_keras(self) -> bool:
+        """Whether it names anything of Keras."""
+        return any(
+            isinstance(node, (ast.Name, ast.Attribute))
+            and (self.names.path(node) or "").startswith(("keras", "tensorflow.keras"))
+            for node in ast.walk(self.tree)
+        )
+
+    def says(self, text: str) -> bool:
+        """Tell whether a text is in the program by itself, or is a variable of the environment."""
+        texts = (_text(node) for node in ast.walk(self.tree) if isinstance(node, ast.Constant))
+        return text in self._environment or text in texts
+
+    def is_keras_3(self, use: Use) -> bool:
+        """Tell whether the use works with Keras 3; ``horovod.keras`` does so always."""
+        return not self.is_legacy or use.module == "horovod.keras"
+
+    def called(self, *names: str) -> Iterator[tuple[Use, ast.Call]]:
+        """Yield the calls of functions of Horovod's."""
+        for use in self.uses:
+            if use.call is not None and use.name in names:
+                yield use, use.call
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """Return what a node is part of."""
+        return self._parents.get(node)
+
+    def above(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Yield what the node is part of, inside out, each with its part that holds the node."""
+        child, parent = node, self.parent(node)
+        while parent is not None:
+            yield parent, child
+            child, parent = parent, self.parent(parent)
+
+    def functions(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield the functions that a node is in, inside out."""
+        for one, part in self.above(node):
+            if isinstance(one, _FUNCTIONS) and part not in getattr(one, "decorator_list", ()):
+                yield one
+
+    def bases(self, node: ast.expr) -> list[str]:
+        """Return the base classes of an instance: of ``Net()`` or, in its methods, of ``self``."""
+        if isinstance(node, ast.Name) and node.id == "self":
+            own = next((one for one, _ in self.above(node) if isinstance(one, ast.ClassDef)), None)
+        else:
+            made = node.func if isinstance(node, ast.Call) else None
+            name = made.id if isinstance(made, ast.Name) else ""
+            classes = (one for one in ast.walk(self.tree) if isinstance(one, ast.ClassDef))
+            own = next((one for one in classes if one.name == name), None)
+        return [self.names.path(base) or "" for base in own.bases] if own else []
+
+    def source(self, node: ast.AST) -> str:
+        """Return a node as it is written, on one line."""
+        return " ".join((ast.get_source_segment(self._text, node) or "").split())
+
+    def lines(self) -> list[str]:
+        """Return the lines of the source."""
+        return self._text.splitlines()
+
+    def _use(self, node: ast.AST) -> Use | None:
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+            return None
+        parent = self.parent(node)
+        if isinstance(parent, ast.Attribute):
+            return None  # a part of the name
+        path = self.names.path(node)
+        found = _horovod(path) if path else None
+        if found is None:
+            return None
+        call = parent if isinstance(parent, ast.Call) and parent.func is node else None
+        return Use(node, *found, call)
+
+    def _sets_legacy(self, node: ast.AST) -> bool:
+        """Tell whether a statement sets TF_USE_LEGACY_KERAS in os.environ."""
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            key, value = node.targets[0].slice, node.value
+        elif isinstance(node, ast.Call) and len(node.args) == 2:  # os.putenv, setdefault
+            key, value = node.args
+        else:
+            return False
+        return _text(key) == _LEGACY and _text(value) in ("1", "True", "true")
+
+    def _imports(self, node: ast.AST, modules: tuple[str, ...]) -> bool:
+        if isinstance(node, ast.ImportFrom):
+            return (node.module or "").startswith(modules)
+        if isinstance(node, ast.Import):
+            return any(alias.name.startswith(modules) for alias in node.names)
+        return False
+
+
+def read(file: str, environment: Mapping[str, str]) -> Program:
+    """Return a program that is in a file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    SyntaxError, ValueError
+        If it is no Python: an encoding error is a ValueError.
+    """
+    import tokenize
+
+    with tokenize.open(file) as source:
+        return Program(file, source.read(), environment)
+
+
+def _horovod(path: str) -> tuple[str, str] | None:
+    """Return Horovod's module and the name in it."""
+    if path in _MODULES or path.startswith(_OTHER):
+        return None
+    for module in _MODULES:
+        if path.startswith(module + "."):
+            parts = [part for part in path[len(module) + 1 :].split(".") if part not in _INNER]
+            return (module, ".".join(parts)) if parts else None
+    return None
+
+
+def _text(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else ""
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """Return the elements of a list or tuple, or the node itself."""
+    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
