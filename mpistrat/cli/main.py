@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from mpistrat.doctor import start_mask  # noqa: F401 - first: numpy may change the CPU mask
 
 # isort: split
@@ -12,6 +14,11 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the tool that the command line names; exit with 2 where its extra is missing."""
+    if sys.argv[1:2] == ["run"]:  # it needs no extra, and options after the program are its own
+        from mpistrat.run.command import main as run
+
+        run(sys.argv[2:])
+        return
     # First: it says so if something is missing.
     benchmarks = bench.application("mpistrat", "cli", ("jinja2", "pydantic", "tomlkit"))
     from mpistrat.cli.tools import app

@@ -29,3 +29,17 @@ def _tools(
     ] = False,
 ) -> None:
     """Tools of mpistrat, the strategies of tf.distribute on MPI ranks."""
+
+
+@app.command(
+    "run",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+def run_program(
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="PROGRAM ...")] = None,
+) -> None:
+    """Run a program written for tf.distribute on MPI ranks, as it is."""
+    from mpistrat.run.command import main as run
+
+    run(arguments or [])

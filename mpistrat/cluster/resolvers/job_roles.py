@@ -1,0 +1,177 @@
+"""The roles of a job's ranks, and the TF_CONFIG that says so to programs that read it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
+from mpistrat.cluster.topology import Topology
+from mpistrat.errors import UsageError
+from mpistrat.system.log import get_logger, warn_once
+
+__all__ = ["VARIABLE", "JobRoles", "current", "describe", "set_current", "told_counts"]
+
+VARIABLE = "TF_CONFIG"
+_LOG = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class JobRoles:
+    """Which rank is what in a job, as `MPIClusterResolver` assigns it.
+
+    Attributes
+    ----------
+    topology
+        All ranks of the job.
+    num_ps, num_evaluators
+        As of `MPIClusterResolver`.
+    comm
+        Their mpi4py communicator; None in a job without a launcher.
+    is_told
+        Whether somebody has said `num_ps`; else a program's own number counts for more.
+    """
+
+    topology: Topology
+    num_ps: int = 0
+    num_evaluators: int = 0
+    comm: Any = None
+    is_told: bool = False
+
+    def with_ps(self, wanted: int) -> JobRoles:
+        """Return these roles with a program's number of parameter servers, unless one was told.
+
+        Parameters
+        ----------
+        wanted
+            As many as the program would have; fewer if the job has fewer ranks.
+        """
+        if self.is_told and self.num_ps:
+            return self
+        room = self.topology.size - 2  # a chief and a worker
+        return replace(self, num_ps=max(1, min(wanted, room) if room > 0 else wanted))
+
+    @property
+    def has_idle_rank(self) -> bool:
+        """Whether two ranks are too few: rank 0 then has all roles, and rank 1 nothing to do."""
+        return self.num_ps > 0 and self.topology.size == 2 and not self.num_evaluators
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this rank is the chief, or the first worker."""
+        return self.topology.rank == 0
+
+    def resolver(self) -> MPIClusterResolver:
+        """Return the resolver of these roles. **Local.**
+
+        Raises
+        ------
+        ClusterError
+            The job has too few ranks for them.
+        """
+        counts = self.num_ps, self.num_evaluators
+        if not self.has_idle_rank:
+            return MPIClusterResolver(self.comm, *counts, topology=self.topology)
+        alone = Topology.from_hosts(0, self.topology.hostnames[:1])
+        found = MPIClusterResolver(None, *counts, topology=alone)
+        if not self.is_chief:
+            found.task_type, found.task_id = "worker", 0
+        return found
+
+    def tf_config(self) -> dict[str, Any]:
+        """Return what TF_CONFIG is to say on this rank. **Local.**"""
+        resolver = self.resolver()
+        # TensorFlow counts evaluators to no cluster.
+        jobs = {
+            job: v for job, v in resolver.cluster_spec().as_dict().items() if job != "evaluator"
+        }
+        return {
+            "cluster": jobs,
+            "task": {"type": resolver.task_type, "index": resolver.task_id},
+        }
+
+    def publish(self) -> str:
+        """Set TF_CONFIG in the environment of this process, and return it. **Local.**"""
+        os.environ[VARIABLE] = json.dumps(self.tf_config())
+        return os.environ[VARIABLE]
+
+    def replace_given(self) -> bool:
+        """Replace a TF_CONFIG that says something else; rank 0 notes it once. **Local.**
+
+        Returns
+        -------
+        bool
+            Whether there was another one. Where there is none, none is set.
+        """
+        given = os.environ.get(VARIABLE)
+        if given is None or _parsed(given) == self.tf_config():
+            return False
+        told = describe(given)
+        self.publish()
+        text = (
+            f"the program's TF_CONFIG ({told}) is replaced by what MPI says:"
+            f" {describe(os.environ[VARIABLE])}"
+        )
+        warn_once(_LOG, "TF_CONFIG replaced", text)
+        return True
+
+
+_current: list[JobRoles] = []
+
+
+def set_current(roles: JobRoles) -> None:
+    """Set the roles by which an unchanged program runs. **Local.**"""
+    _current[:] = [roles]
+
+
+def current() -> JobRoles:
+    """Return the roles that were set. Where none were, every rank of COMM_WORLD is a worker.
+
+    **Local** where they were set, else **Collective**: it starts MPI.
+    """
+    if not _current:
+        from mpistrat.cluster import mpi
+
+        comm = mpi.world()
+        set_current(JobRoles(Topology.of(comm), comm=comm))
+    return _current[0]
+
+
+def describe(text: str) -> str:
+    """Return in a few words what a TF_CONFIG says."""
+    config = _parsed(text)
+    if not isinstance(config, dict):
+        return "no JSON object"
+    task, cluster = config.get("task"), config.get("cluster")
+    role = f"{task.get('type')} {task.get('index')}" if isinstance(task, dict) else "no task"
+    counts = cluster.items() if isinstance(cluster, dict) else ()
+    jobs = ", ".join(f"{len(tasks)} {job}" for job, tasks in counts)
+    return f"{role} of {jobs or 'no cluster'}"
+
+
+def told_counts(text: str) -> tuple[int, int]:
+    """Return the numbers of parameter servers and evaluators that a TF_CONFIG names.
+
+    Raises
+    ------
+    UsageError
+        It is no JSON object with a cluster.
+    """
+    config = _parsed(text)
+    cluster = config.get("cluster", {}) if isinstance(config, dict) else None
+    if not isinstance(cluster, dict):
+        raise UsageError(
+            f"TF_CONFIG={text!r} holds no JSON object with a cluster; set it like"
+            ' {"cluster": {"worker": ["host0:2222"]}, "task": {"type": "worker", "index": 0}}, or'
+            " unset it: MPI says who the ranks are"
+        )
+    return len(cluster.get("ps", ())), len(cluster.get("evaluator", ()))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None

@@ -1,0 +1,1 @@
+"""Run a program written for tf.distribute on MPI ranks, unchanged: ``mpistrat run``."""

@@ -1,0 +1,105 @@
+"""The command ``mpistrat run``: its options, and the order of what happens before the program."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from types import CodeType
+
+from mpistrat.cluster import mpi
+from mpistrat.cluster.resolvers.job_roles import JobRoles, set_current
+from mpistrat.cluster.topology import Topology
+from mpistrat.errors import MpistratError
+from mpistrat.run import explanation, folders, tensorflow_import
+from mpistrat.run.program import (
+    NoProgramError,
+    Program,
+    code_program,
+    file_program,
+    module_program,
+)
+from mpistrat.run.roles import needed_roles
+from mpistrat.system import log
+
+__all__ = ["main"]
+
+_USAGE = """\
+mpistrat run [--ps N] [--evaluators N] [--explain] PROGRAM [ARGUMENT ...]
+       mpistrat run [...] -m MODULE [ARGUMENT ...]
+       mpistrat run [...] -c CODE [ARGUMENT ...]"""
+_ABOUT = """\
+Run a program written for tf.distribute on the ranks of mpirun or srun, as it is: within it the
+strategies, servers and cluster resolvers of tf.distribute are mpistrat's, and TF_CONFIG says what
+MPI knows."""
+_NO_PROGRAM = 2
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the program that the command line names; end with its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        program, rest = _program(options)
+        prepare(program, options.ps, options.evaluators)
+    except (NoProgramError, MpistratError) as error:
+        sys.stderr.write(f"mpistrat run: {error}\n")
+        sys.exit(_NO_PROGRAM)
+    try:
+        program.run(rest)
+        explanation.note_without_strategy()
+    finally:
+        if options.explain:
+            explanation.show()
+
+
+def prepare(program: Program, num_ps: int | None, num_evaluators: int) -> None:
+    """Start MPI, tell the program its role, and exchange what it gets. **Collective.**"""
+    comm = mpi.world()
+    topology = Topology.of(comm)
+    log.configure(topology.rank, topology.size, topology.hostnames[topology.rank])
+    text = None if isinstance(program.source, CodeType) else program.source
+    counts, is_told = needed_roles(num_ps, num_evaluators, text)
+    roles = JobRoles(topology, *counts, comm, is_told)
+    roles.publish()
+    set_current(roles)
+    if topology.size > 1:
+        folders.let_ranks_share()
+    if text is not None:
+        explanation.warn_of_private_imports(text, program.file)
+    tensorflow_import.exchange_at_import()
+
+
+def _program(options: argparse.Namespace) -> tuple[Program, list[str]]:
+    for given, make in ((options.module, module_program), (options.code, code_program)):
+        if given is not None:
+            if not given:
+                raise NoProgramError("no program; expected one after -m or -c")
+            return make(given[0]), given[1:]
+    if not options.program:
+        raise NoProgramError("no program; expected a Python file, -m MODULE or -c CODE")
+    return file_program(options.program[0]), options.program[1:]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("mpistrat run", _USAGE, _ABOUT, allow_abbrev=False)
+    rest = argparse.REMAINDER
+    parser.add_argument(
+        "--ps",
+        type=int,
+        metavar="N",
+        help="the last N ranks are parameter servers, rank 0 is the chief, the others are"
+        " workers; default: what TF_CONFIG says if it is set, 1 for a program whose only"
+        " strategy is ParameterServerStrategy, else 0",
+    )
+    parser.add_argument(
+        "--evaluators", type=int, default=0, metavar="N", help="ranks after those that evaluate"
+    )
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="list at the end, on rank 0, what was exchanged and where the program used it",
+    )
+    parser.add_argument("-m", dest="module", nargs=rest, help="run a module")
+    parser.add_argument("-c", dest="code", nargs=rest, help="run a text")
+    parser.add_argument("program", nargs=rest, help=argparse.SUPPRESS)
+    return parser

@@ -1,0 +1,108 @@
+"""Which rank is what: by option, by TF_CONFIG of the environment, or by the program's text."""
+
+import json
+import logging
+import os
+
+import pytest
+
+from mpistrat.cluster.resolvers import job_roles
+from mpistrat.cluster.resolvers.job_roles import JobRoles, describe
+from mpistrat.cluster.topology import Topology
+from mpistrat.errors import ClusterError, UsageError
+from mpistrat.run.roles import needed_roles
+
+SERVERS = b"import tensorflow as tf\ns = tf.distribute.ParameterServerStrategy(r)\n"
+CLUSTER = {"chief": ["a:1"], "worker": ["a:2", "b:1"], "ps": ["b:2", "b:3"]}
+
+
+@pytest.fixture(autouse=True)
+def without_config(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "")  # so that it is restored, too
+    monkeypatch.delenv("TF_CONFIG")
+
+
+def roles(rank, size, *counts, **more):
+    return JobRoles(Topology.from_hosts(rank, ["host"] * size), *counts, **more)
+
+
+@pytest.mark.parametrize(
+    ("options", "source", "want"),
+    [
+        ((2, 1), SERVERS, ((2, 1), True)),
+        ((0, 0), SERVERS, ((0, 0), True)),
+        ((None, 0), SERVERS, ((1, 0), False)),
+        ((None, 0), "from x import ParameterServerStrategy", ((1, 0), False)),
+        ((None, 0), SERVERS + b"tf.distribute.MirroredStrategy", ((0, 0), False)),
+        ((None, 0), b"x = (", ((0, 0), False)),
+        ((None, 0), None, ((0, 0), False)),
+    ],
+)
+def test_numbers_of_servers(options, source, want):
+    assert needed_roles(*options, source) == want
+
+
+def test_numbers_of_a_given_config(monkeypatch):
+    config = {"cluster": CLUSTER, "task": {"type": "evaluator", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    assert needed_roles(None, 0, SERVERS) == ((2, 0), True)
+    assert needed_roles(1, 0, SERVERS) == ((1, 0), True)
+    for wrong in ("{", "[]", '{"cluster": 3}'):
+        monkeypatch.setenv("TF_CONFIG", wrong)
+        with pytest.raises(UsageError, match="no JSON object with a cluster"):
+            needed_roles(None, 0, None)
+
+
+def tasks(size, *counts):
+    found = [roles(rank, size, *counts).tf_config() for rank in range(size)]
+    assert all(one["cluster"] == found[0]["cluster"] for one in found)
+    jobs = {job: len(labels) for job, labels in found[0]["cluster"].items()}
+    return jobs, [f"{one['task']['type']} {one['task']['index']}" for one in found]
+
+
+def test_config_of_each_rank():
+    assert tasks(1) == ({"worker": 1}, ["worker 0"])
+    assert tasks(3) == ({"worker": 3}, ["worker 0", "worker 1", "worker 2"])
+    assert tasks(1, 2) == ({"chief": 1, "worker": 1, "ps": 2}, ["chief 0"])
+    # Too few: rank 0 has all roles.
+    assert tasks(2, 1) == ({"chief": 1, "worker": 1, "ps": 1}, ["chief 0", "worker 0"])
+    last = ["chief 0", "worker 0", "ps 0", "evaluator 0"]
+    assert tasks(4, 1, 1) == ({"chief": 1, "worker": 1, "ps": 1}, last)
+    with pytest.raises(ClusterError, match="num_ps=3 needs 5 ranks"):
+        tasks(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted", "num_ps"), [(1, 2, 2), (2, 2, 2), (3, 2, 1), (4, 2, 2), (9, 2, 2)]
+)
+def test_servers_that_the_program_asks_for(size, wanted, num_ps):
+    assert roles(0, size).with_ps(wanted).num_ps == num_ps
+    assert roles(0, size, 1).with_ps(wanted).num_ps == num_ps
+    assert roles(0, size, 1, is_told=True).with_ps(wanted).num_ps == 1
+
+
+def test_a_config_of_the_program_is_replaced(monkeypatch, caplog):
+    mine = roles(1, 3)
+    logger = logging.getLogger("mpistrat")
+    monkeypatch.setattr(logger, "propagate", True)
+    assert not mine.replace_given()
+    assert "TF_CONFIG" not in os.environ
+    mine.publish()
+    assert not mine.replace_given()
+    for given, told in (
+        (json.dumps({"cluster": CLUSTER}), "no task of 1 chief, 2 worker, 2 ps"),
+        ("nonsense", "no JSON object"),
+    ):
+        monkeypatch.setattr("mpistrat.system.log._once", set())
+        monkeypatch.setenv("TF_CONFIG", given)
+        assert mine.replace_given()
+        assert f"({told}) is replaced by what MPI says: worker 1 of 3 worker" in caplog.text
+        assert json.loads(os.environ["TF_CONFIG"]) == mine.tf_config()
+
+
+def test_without_the_command_every_rank_is_a_worker(monkeypatch):
+    monkeypatch.setattr(job_roles, "_current", [])
+    monkeypatch.setattr("mpistrat.cluster.mpi.world", lambda: None)
+    assert job_roles.current().tf_config()["task"] == {"type": "worker", "index": 0}
+    assert job_roles.current() is job_roles.current()
+    assert describe("[]") == "no JSON object"
