@@ -4,12 +4,13 @@ import keras
 from sklearn.datasets import load_digits
 
 import mpistrat.tensorflow as distribute  # in place of tf.distribute
+from mpistrat.demo.cross_device_ops import chosen  # by the option --cross-device-ops
 
 images, labels = load_digits(return_X_y=True)
 images /= 16
 train, test = slice(0, 1500), slice(1500, None)
 
-strategy = distribute.MirroredStrategy()  # one replica on each rank
+strategy = distribute.MirroredStrategy(cross_device_ops=chosen())  # one replica on each rank
 with strategy.scope():
     hidden = keras.layers.Dense(128, "relu")
     model = keras.Sequential([keras.Input((64,)), hidden, keras.layers.Dense(10, "softmax")])

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("horovod")
-tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
 
 import mpistrat.tensorflow as distribute
 from mpistrat.errors import MismatchError
