@@ -21,6 +21,7 @@ CASES = {
     "fused": "mpistrat.bench.cases.fused",
     "gpu": "mpistrat.bench.cases.gpu",
     "gradients": "mpistrat.bench.cases.gradients",
+    "horovod": "mpistrat.bench.cases.horovod",
     "ps": "mpistrat.bench.cases.ps",
     "rows": "mpistrat.bench.cases.rows",
     "steps": "mpistrat.bench.cases.steps",

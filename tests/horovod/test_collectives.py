@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pytest
 
-pytest.importorskip("horovod")
+pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow")
 
 import tensorflow as tf

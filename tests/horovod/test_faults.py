@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytest.importorskip("horovod")
+pytest.importorskip("horovod.tensorflow")
 
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import takes_long

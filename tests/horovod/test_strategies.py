@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 
-pytest.importorskip("horovod")
+pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
 import mpistrat.tensorflow as distribute
-from mpistrat.errors import MismatchError
+from mpistrat.errors import BackendUnavailableError, MismatchError
 from mpistrat.testing.placement import repeats
 
 pytestmark = [
@@ -214,3 +214,55 @@ def test_mpi_goes_on_and_horovod_can_begin_again(made):
     with distribute.MultiWorkerMirroredStrategy(backend="horovod") as again:
         found = again.reduce(MEAN, tf.constant(float(made.rank)), axis=None)
         assert float(found) == (made.size - 1) / 2
+
+
+def test_sub_communicators_are_process_sets():
+    import horovod.tensorflow as hvd
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    half = world.Split(world.rank % 2)
+    of_all = distribute.MirroredStrategy(backend="horovod")
+    ops = distribute.HorovodAllReduce()
+    part = distribute.MirroredStrategy(cross_device_ops=ops, comm=half)
+    again = distribute.MirroredStrategy(cross_device_ops=ops, comm=half)
+    graph = tf.function(lambda x: part.reduce(SUM, x, axis=None))
+    members = [rank for rank in range(world.size) if rank % 2 == world.rank % 2]
+    for found in (graph(tf.constant(1 << world.rank)), again.reduce(SUM, 1 << world.rank, None)):
+        assert int(found) == sum(1 << rank for rank in members)
+    with part.scope():
+        assert tf.Variable(world.rank).numpy() == members[0]
+    assert int(of_all.reduce(SUM, tf.constant(1), axis=None)) == world.size
+    assert hvd.size() == world.size
+    for strategy in (again, part, of_all):
+        strategy.close()
+    assert not hvd.is_initialized()
+    # Now each half may begin it anew, for itself.
+    with distribute.MirroredStrategy(backend="horovod", comm=half) as strategy:
+        assert int(strategy.reduce(SUM, tf.constant(1), axis=None)) == len(members)
+        assert (hvd.size() == len(members)) or half.size == 1
+    half.Free()
+
+
+def test_overlapping_ranks_are_refused_on_all_of_them():
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    half = world.Split(world.rank > 0)
+    first = distribute.MirroredStrategy(backend="horovod", comm=half)
+    with pytest.raises(BackendUnavailableError, match="Horovod runs already"):
+        distribute.MirroredStrategy(backend="horovod", comm=world)
+    first.close()
+    half.Free()
+
+
+@with_strategy
+def test_a_program_that_has_begun_horovod_itself_shares_it(made):
+    import horovod.tensorflow as hvd
+
+    made.strategy.close()
+    hvd.init()
+    with distribute.MirroredStrategy(backend="horovod") as strategy:
+        assert int(strategy.reduce(SUM, tf.constant(1), axis=None)) == made.size
+    assert int(hvd.allreduce(tf.constant(1), op=hvd.Sum)) == made.size
+    hvd.shutdown()

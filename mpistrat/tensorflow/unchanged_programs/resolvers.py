@@ -46,7 +46,7 @@ class TFConfigClusterResolver(MPIClusterResolver, distribute.cluster_resolver.Cl
     ) -> None:
         self._known_roles = roles = current()
         known = roles.resolver()
-        super().__init__(known.comm, known.num_ps, known.num_evaluators, topology=known.topology)
+        super().__init__(known.comm, known.num_ps, topology=known.topology)
         self._task_type, self._task_id = known.task_type, known.task_id
         self.rpc_layer = rpc_layer
         self._environment = environment or ""

@@ -42,12 +42,16 @@ class HorovodBridge(Bridge):
     ) -> None:
         super().__init__(communicator, options)
         self._gpu = gpu
-        if self.size > 1:  # one rank alone has nothing to send, and may have no MPI
-            self._member = member or session.join(communicator, tuning or session.Tuning())
+        self._member = member
+        # One rank alone has nothing to send, and may have no MPI; but where Horovod runs already,
+        # its other ranks wait for this one to take part in making process sets.
+        if member is None and (self.size > 1 or session.is_running()):
+            self._member = session.join(communicator, tuning or session.Tuning())
+        if self.size > 1 and self._member is not None:
             self._operations = Operations(communicator, self._member, self._timeout)
 
     def _more(self) -> dict[str, Any]:
-        return {"gpu": self._gpu, "member": self._member if self.size > 1 else None}
+        return {"gpu": self._gpu, "member": self._member}
 
     @property
     def uses_gpus(self) -> bool:
@@ -63,7 +67,7 @@ class HorovodBridge(Bridge):
 
     def close(self) -> None:
         """See `Bridge`."""
-        if self.size > 1:
+        if self._member is not None:
             self._member.close()
 
     def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:

@@ -34,7 +34,8 @@ def why_not() -> str | None:
     Starts MPI where a launcher started this process: Horovod finds the library that mpi4py has
     loaded. Elsewhere Horovod has nothing to carry, and is not loaded.
     """
-    if importlib.util.find_spec("horovod") is None:
+    spec = importlib.util.find_spec("horovod")
+    if spec is None or spec.origin is None:  # a folder of that name, without modules
         return f"it is not installed; {_HOW}"
     if mpi.world() is None:
         return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from mpistrat.system import exit_hooks
 from mpistrat.system.exit_hooks import Phase
 from mpistrat.tensorflow.graph.horovod import horovod_timeline, installed
 
-__all__ = ["Member", "Tuning", "join"]
+__all__ = ["Member", "Tuning", "is_running", "join"]
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,33 @@ class Tuning:
 
 
 class _State(NamedTuple):
-    """What a rank tells the others of its Horovod: where it is in it, and how large that is."""
+    """What a rank tells the others of itself, and of its Horovod.
 
+    Attributes
+    ----------
+    process
+        This process, as no other one in the job.
+    number
+        Of the last use of Horovod here.
+    rank
+        Its rank in Horovod; None if that does not run.
+    first
+        The process that was rank 0 when Horovod was begun; None if the program did that.
+    """
+
+    process: tuple[str, int]
+    number: int
     rank: int | None = None
-    size: int = 0
-    number: int = 0
+    first: tuple[str, int] | None = None
 
 
 class _Session:
     """Horovod as it runs in this process, and the strategies that use it."""
 
-    def __init__(self, communicator: Communicator, horovod: Any) -> None:
-        self.owner, self.horovod = communicator, horovod
+    def __init__(
+        self, communicator: Communicator, horovod: Any, first: tuple[str, int] | None = None
+    ) -> None:
+        self.owner, self.horovod, self.first = communicator, horovod, first
         self.num_users = 0
         self._sets: dict[tuple[int, ...], Any] = {}
         self._is_of_program = horovod.is_initialized()
@@ -155,20 +171,27 @@ def join(communicator: Communicator, tuning: Tuning) -> Member:
     states: list[_State] = communicator.allgather_object(_state(horovod))
     number = _numbers[0] = max(state.number for state in states) + 1
     if all(state.rank is None for state in states):
-        _current[:] = [_Session(communicator, horovod)]
+        _current[:] = [_Session(communicator, horovod, states[0].process)]
         _current[0].begin(tuning)
         _end_with_program()
         ranks = tuple(range(communicator.size))
         return Member(_current[0], horovod.global_process_set, ranks, number)
     ranks = tuple(state.rank for state in states if state.rank is not None)
-    if len(ranks) < len(states) or sorted(ranks) != list(ranks):
+    is_one = len({state.first for state in states}) == 1
+    if not is_one or len(ranks) < len(states) or sorted(set(ranks)) != list(ranks):
         raise BackendUnavailableError(
-            f"Horovod runs already, in this order of the ranks: {[s.rank for s in states]} (None:"
-            " not there); close() the strategy that uses it first"
+            "Horovod runs already, over other ranks or in another order: by rank it has"
+            f" {[state.rank for state in states]} (None: not running); close() the strategy that"
+            " uses it first"
         )
     if not _current:
         _current[:] = [_Session(communicator, horovod)]
     return Member(_current[0], _current[0].process_set(ranks), ranks, number)
+
+
+def is_running() -> bool:
+    """Tell whether a strategy of this process uses Horovod. **Local.**"""
+    return bool(_current)
 
 
 _has_hook: list[bool] = []
@@ -181,9 +204,11 @@ def _end_with_program() -> None:
 
 
 def _state(horovod: Any) -> _State:
+    mine = _State((socket.gethostname(), os.getpid()), _numbers[0])
     if not horovod.is_initialized():
-        return _State(number=_numbers[0])
-    return _State(horovod.rank(), horovod.size(), _numbers[0])
+        return mine
+    first = _current[0].first if _current else None
+    return mine._replace(rank=horovod.rank(), first=first)
 
 
 def _mpi_comm(communicator: Communicator) -> Any:
