@@ -9,7 +9,7 @@ from types import CodeType
 
 from mpistrat.cluster import mpi
 from mpistrat.cluster.resolvers.job_roles import JobRoles, set_current
-from mpistrat.cluster.topology import Topology
+from mpistrat.cluster.topology import host_name
 from mpistrat.errors import MpistratError
 from mpistrat.run import explanation, folders, tensorflow_import
 from mpistrat.run.program import (
@@ -54,15 +54,15 @@ def main(arguments: Sequence[str]) -> None:
 
 def prepare(program: Program, num_ps: int | None, num_evaluators: int) -> None:
     """Start MPI, tell the program its role, and exchange what it gets. **Collective.**"""
-    comm = mpi.world()
-    topology = Topology.of(comm)
-    log.configure(topology.rank, topology.size, topology.hostnames[topology.rank])
+    mpi.world()  # it starts MPI, without which nothing says which rank may log
+    rank, size = mpi.world_place() or (0, 1)
+    log.configure(rank, size, host_name())
     text = None if isinstance(program.source, CodeType) else program.source
     counts, is_told = needed_roles(num_ps, num_evaluators, text)
-    roles = JobRoles(topology, *counts, comm, is_told)
+    roles = JobRoles.of_job(*counts, is_told=is_told)
     roles.publish()
     set_current(roles)
-    if topology.size > 1:
+    if size > 1:
         folders.let_ranks_share()
     if text is not None:
         explanation.warn_of_private_imports(text, program.file)
@@ -75,9 +75,10 @@ def _program(options: argparse.Namespace) -> tuple[Program, list[str]]:
             if not given:
                 raise NoProgramError("no program; expected one after -m or -c")
             return make(given[0]), given[1:]
-    if not options.program:
+    if options.program in ([], ["--"]):
         raise NoProgramError("no program; expected a Python file, -m MODULE or -c CODE")
-    return file_program(options.program[0]), options.program[1:]
+    rest = options.program[1:] if options.program[0] == "--" else options.program
+    return file_program(rest[0]), rest[1:]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -25,20 +25,46 @@ class JobRoles:
     Attributes
     ----------
     topology
-        All ranks of the job.
-    num_ps, num_evaluators
+        The ranks of the cluster: all but evaluators, which see it as its first rank does.
+    num_ps
         As of `MPIClusterResolver`.
     comm
         Their mpi4py communicator; None in a job without a launcher.
     is_told
         Whether somebody has said `num_ps`; else a program's own number counts for more.
+    evaluator
+        This rank's number among the evaluators, if it is one.
     """
 
     topology: Topology
     num_ps: int = 0
-    num_evaluators: int = 0
     comm: Any = None
     is_told: bool = False
+    evaluator: int | None = None
+
+    @classmethod
+    def of_job(cls, num_ps: int, num_evaluators: int, *, is_told: bool) -> JobRoles:
+        """Return the roles of COMM_WORLD's ranks. **Collective**: it starts MPI.
+
+        Raises
+        ------
+        UsageError, ClusterError
+            On all ranks: the numbers cannot be right, or are more than the job has ranks for.
+        """
+        from mpistrat.cluster import mpi
+
+        comm = mpi.world()
+        everyone = Topology.of(comm)
+        if not num_evaluators:
+            return cls(everyone, num_ps, comm, is_told)
+        MPIClusterResolver(comm, num_ps, num_evaluators, topology=everyone)  # it checks them
+        # A program's evaluator knows nothing of the others, and makes no collective call.
+        first = everyone.size - num_evaluators
+        mine = None if everyone.rank < first else everyone.rank - first
+        part = comm.Split(int(mine is not None), everyone.rank)
+        rank = everyone.rank if mine is None else 0
+        topology = Topology.from_hosts(rank, everyone.hostnames[:first])
+        return cls(topology, num_ps, part, is_told, mine)
 
     def with_ps(self, wanted: int) -> JobRoles:
         """Return these roles with a program's number of parameter servers, unless one was told.
@@ -56,12 +82,12 @@ class JobRoles:
     @property
     def has_idle_rank(self) -> bool:
         """Whether two ranks are too few: rank 0 then has all roles, and rank 1 nothing to do."""
-        return self.num_ps > 0 and self.topology.size == 2 and not self.num_evaluators
+        return self.num_ps > 0 and self.topology.size == 2
 
     @property
     def is_chief(self) -> bool:
         """Whether this rank is the chief, or the first worker."""
-        return self.topology.rank == 0
+        return self.topology.rank == 0 and self.evaluator is None
 
     def resolver(self) -> MPIClusterResolver:
         """Return the resolver of these roles. **Local.**
@@ -71,24 +97,21 @@ class JobRoles:
         ClusterError
             The job has too few ranks for them.
         """
-        counts = self.num_ps, self.num_evaluators
-        if not self.has_idle_rank:
-            return MPIClusterResolver(self.comm, *counts, topology=self.topology)
-        alone = Topology.from_hosts(0, self.topology.hostnames[:1])
-        found = MPIClusterResolver(None, *counts, topology=alone)
-        if not self.is_chief:
+        topology, comm = self.topology, self.comm
+        if self.has_idle_rank:
+            topology, comm = Topology.from_hosts(0, topology.hostnames[:1]), None
+        found = MPIClusterResolver(comm, self.num_ps, topology=topology)
+        if self.evaluator is not None:
+            found.task_type, found.task_id = "evaluator", self.evaluator
+        elif self.has_idle_rank and not self.is_chief:
             found.task_type, found.task_id = "worker", 0
         return found
 
     def tf_config(self) -> dict[str, Any]:
         """Return what TF_CONFIG is to say on this rank. **Local.**"""
         resolver = self.resolver()
-        # TensorFlow counts evaluators to no cluster.
-        jobs = {
-            job: v for job, v in resolver.cluster_spec().as_dict().items() if job != "evaluator"
-        }
         return {
-            "cluster": jobs,
+            "cluster": resolver.cluster_spec().as_dict(),
             "task": {"type": resolver.task_type, "index": resolver.task_id},
         }
 

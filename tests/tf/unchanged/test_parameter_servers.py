@@ -36,3 +36,12 @@ def test_the_chief_goes_on_and_others_serve(program, ranks, said, tmp_path):
     assert result.ranks[0].stdout.splitlines() == SHOWN[program]
     assert [output.stdout for output in result.ranks[1:]] == [""] * (ranks - 1)
     assert said in result.ranks[0].stderr
+
+
+@repeats()
+def test_an_evaluator_goes_its_own_way(tmp_path):
+    file = str(PROGRAMS / "parameter_server_roles.py")
+    options = ["--ps", "1", "--evaluators", "1"]
+    result = run_job(["-m", "mpistrat", "run", *options, file], 4, 150, cwd=tmp_path).check()
+    assert result.ranks[0].stdout.splitlines() == SHOWN["roles"]
+    assert [output.stdout for output in result.ranks[1:]] == ["", "", "evaluates 0\n"]

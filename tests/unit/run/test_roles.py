@@ -66,10 +66,37 @@ def test_config_of_each_rank():
     assert tasks(1, 2) == ({"chief": 1, "worker": 1, "ps": 2}, ["chief 0"])
     # Too few: rank 0 has all roles.
     assert tasks(2, 1) == ({"chief": 1, "worker": 1, "ps": 1}, ["chief 0", "worker 0"])
-    last = ["chief 0", "worker 0", "ps 0", "evaluator 0"]
-    assert tasks(4, 1, 1) == ({"chief": 1, "worker": 1, "ps": 1}, last)
     with pytest.raises(ClusterError, match="num_ps=3 needs 5 ranks"):
         tasks(4, 3)
+
+
+def test_evaluators_are_outside_of_the_cluster(monkeypatch):
+    splits = []
+
+    class World:
+        def __init__(self, rank):
+            self.rank = rank
+
+        def Split(self, color, key):  # noqa: N802 - mpi4py's
+            splits.append((color, key))
+            return f"part {color}"
+
+    hosts = Topology.from_hosts(0, ["a", "a", "b", "b", "b"]).hostnames
+    found = []
+    for rank in range(5):
+        monkeypatch.setattr("mpistrat.cluster.mpi.world", lambda rank=rank: World(rank))
+        monkeypatch.setattr(Topology, "of", lambda comm: Topology.from_hosts(comm.rank, hosts))
+        found.append(JobRoles.of_job(1, 1, is_told=True))
+    assert splits == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 4)]
+    configs = [one.tf_config() for one in found]
+    told = [f"{one['task']['type']} {one['task']['index']}" for one in configs]
+    assert told == ["chief 0", "worker 0", "worker 1", "ps 0", "evaluator 0"]
+    assert all(one["cluster"] == configs[0]["cluster"] for one in configs)
+    assert [one.is_chief for one in found] == [True] + 4 * [False]
+    with pytest.raises(ClusterError, match="needs 6 ranks"):
+        JobRoles.of_job(3, 1, is_told=True)
+    with pytest.raises(UsageError, match="num_evaluators=1 without num_ps"):
+        JobRoles.of_job(0, 1, is_told=True)
 
 
 @pytest.mark.parametrize(

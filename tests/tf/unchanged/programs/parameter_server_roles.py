@@ -1,6 +1,7 @@
 """A program with a process for each role, told by TF_CONFIG: coordinator, loop and Keras's fit."""
 
 import os
+import sys
 
 import keras
 import numpy as np
@@ -17,6 +18,10 @@ if resolver.task_type in {"worker", "ps"}:
         start=True,
     )
     server.join()
+
+if resolver.task_type == "evaluator":
+    print("evaluates", resolver.task_id, flush=True)
+    sys.exit()
 
 # Only the chief comes here: `join` does not return.
 num_ps = len(resolver.cluster_spec().as_dict().get("ps", []))

@@ -1,0 +1,56 @@
+"""What a program gets by the names of tf.distribute, and what is said of those it goes past."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from mpistrat.testing.launcher import run_job
+
+pytestmark = pytest.mark.deadline(150)
+
+PROGRAM = Path(__file__).with_name("programs") / "names.py"
+RUN = ["-m", "mpistrat", "run"]
+REFUSED = "say how many of the ranks are to be parameter servers: mpistrat run --ps 1 ...\n"
+
+
+def test_names_and_notes(tmp_path):
+    result = run_job([*RUN, "--explain", str(PROGRAM), "2"], 2, 100, cwd=tmp_path).check()
+    for output in result.ranks:
+        assert output.stdout.endswith(REFUSED), output.text
+    said = result.ranks[0].stderr
+    for note in (
+        "names.py:11 imports tensorflow.python.distribute.mirrored_strategy",
+        "devices=['/gpu:0', '/gpu:1'] are those of a machine that now has 2 ranks",
+        "the program's SimpleClusterResolver is replaced by what MPI says: 2 worker",
+        "names.py:9: tf.compat.v1.distribute.MirroredStrategy is mpistrat.tensorflow.",
+        "names.py:10: tf.distribute.experimental.CentralStorageStrategy is mpistrat.tensorflow.",
+        "names.py:11: tensorflow.python.distribute.mirrored_strategy is TensorFlow's own",
+    ):
+        assert note in said
+    assert "mpistrat run: rank" not in result.ranks[1].stderr
+
+
+def test_a_program_without_a_strategy(tmp_path):
+    text = "import tensorflow as tf; print(tf.constant(1) + 1)"
+    result = run_job([*RUN, "-c", text], 2, 60, cwd=tmp_path).check()
+    assert "used no strategy of tf.distribute: each of the 2 ranks" in result.ranks[0].stderr
+
+
+def test_an_error_on_one_rank_ends_the_job(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import json, os\n"
+        "task = json.loads(os.environ['TF_CONFIG'])['task']\n"
+        "if task['index'] == 1:\n"
+        "    raise LookupError('on one rank')\n"
+        "import tensorflow as tf\n"
+        "tf.distribute.MirroredStrategy()\n"
+    )
+    result = run_job([*RUN, "train.py"], 2, 60, cwd=tmp_path)
+    assert result.returncode != 0
+    assert not result.timed_out
+    lines = result.ranks[1].stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].endswith('train.py", line 4, in <module>')
+    assert "LookupError: on one rank" in lines
