@@ -65,8 +65,7 @@ def build(
             if wheel_only:
                 print(wheel)
                 return
-            line.step(f"installing {wheel.name}")
-            install(wheel, place.log, timeout)
+            _install(wheel, place, line, timeout)
         line.step("testing it on 2 ranks")
         duration_s = try_on_two_ranks(_TRIAL_S)
     print(
@@ -97,6 +96,14 @@ def _wheel(
         return build_wheel(toolchain, place, timeout_s, line)
     line.step(f"its wheel is in the cache: {found}")
     return found
+
+
+def _install(wheel: Path, place: CachedWheel, line: ProgressLine, timeout_s: float) -> None:
+    before = installed_from()
+    if before not in {None, wheel.as_uri()}:
+        line.step(f"replacing the Horovod that is installed, from {before or 'an index'}")
+    line.step(f"installing {wheel.name}")
+    install(wheel, place.log, timeout_s)
 
 
 def _refuse_jobs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ from mpistrat.horovod_build.wheel_cache import CachedWheel
 
 __all__ = ["build_wheel"]
 
+_PREFIX, _OLD_S = "build-", 24 * 3600.0
 _CMAKE = "cmake>=3.18,<4"
 # pip's own cache tells wheels for two MPI libraries not apart.
 _OPTIONS = (
@@ -47,8 +49,9 @@ def build_wheel(
     """
     deadline = time.monotonic() + timeout_s
     place.log.write_bytes(b"")
+    _remove_leftovers(place.folder)
     # Beside the wheel, which can then be renamed; /tmp may be small, or hold no programs.
-    with tempfile.TemporaryDirectory(dir=place.folder, prefix="build-") as name:
+    with tempfile.TemporaryDirectory(dir=place.folder, prefix=_PREFIX) as name:
         folder = Path(name)
         line.step("fetching what the build needs")
         _fetch_tools(toolchain, folder / "tools", place.log, timeout_s)
@@ -67,6 +70,13 @@ def build_wheel(
         if built is None:
             raise BackendUnavailableError(f"pip made no wheel; its log is {place.log}")
         return place.keep(built)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what builds left that were killed; by age, as not all file systems have locks."""
+    for left in folder.glob(f"{_PREFIX}*"):
+        if time.time() - left.stat().st_mtime > _OLD_S:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _fetch_tools(toolchain: Toolchain, folder: Path, log: Path, timeout_s: float) -> None:

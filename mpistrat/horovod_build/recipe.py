@@ -1,8 +1,8 @@
 """How Horovod's sources are compiled: their version, the missing header, and the environment.
 
 Horovod's last release is older than TensorFlow 2.21. One of its sources includes a header of XLA
-by the path that TensorFlow had until 2.18, and headers of TensorFlow include some that TensorFlow
-keeps elsewhere. The folders for both come after TensorFlow's own, which ``CPLUS_INCLUDE_PATH``
+by the path that TensorFlow had until 2.18, and names a type that moved since; and headers of
+TensorFlow include some that TensorFlow keeps elsewhere. The folders for both come after TensorFlow's own, which ``CPLUS_INCLUDE_PATH``
 does and an option ``-I`` would not.
 """
 
@@ -16,7 +16,15 @@ from pathlib import Path
 from mpistrat.horovod_build.requirements.examination import Gpus, Toolchain
 from mpistrat.horovod_build.requirements.mpi import wrapper_variables
 
-__all__ = ["BUILD_PACKAGES", "HOROVOD", "SHA256", "environment", "write_compatibility_headers"]
+__all__ = [
+    "BUILD_PACKAGES",
+    "HOROVOD",
+    "SHA256",
+    "TARGETS",
+    "environment",
+    "target_options",
+    "write_compatibility_headers",
+]
 
 HOROVOD = "0.28.1"
 """The last release."""
@@ -27,8 +35,18 @@ SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 BUILD_PACKAGES = ("setuptools<80", "wheel", "packaging", "cloudpickle", "psutil", "pyyaml")
 """What its setup.py imports or asks for; newer setuptools lack what it calls."""
 
+TARGETS = ("HOROVOD_BUILD_ARCH_FLAGS", "HOROVOD_BUILD_CUDA_CC_LIST")
+"""Variables by which users choose CPUs and GPUs: the compiler's options, ``80,90``."""
+
 _XLA_BUILDER = "tensorflow/compiler/xla/client/xla_builder.h"
-_XLA_BUILDER_TEXT = '#pragma once\n#include "xla/hlo/builder/xla_builder.h"\n'
+_XLA_BUILDER_TEXT = """\
+#pragma once
+#include "absl/status/statusor.h"
+#include "xla/hlo/builder/xla_builder.h"
+namespace xla {
+using absl::StatusOr;  // the part for GPUs has it by this name
+}
+"""
 _FOR_HEADERS = ("external/highwayhash", "external/farmhash_archive/src")
 # From horovod/tensorflow/mpi_lib.so up to the lib folder of the environment, where the packages
 # mpich and openmpi have their library. The shell that links takes the backslash away.
@@ -54,11 +72,13 @@ def environment(toolchain: Toolchain, headers: Path, tools: Path) -> dict[str, s
     tools
         The folder into which `BUILD_PACKAGES` were installed.
     """
-    env = {name: text for name, text in os.environ.items() if not name.startswith("HOROVOD_")}
+    env = {name: text for name, text in os.environ.items() if _is_kept(name)}
     include = toolchain.tensorflow.include
     folders = [headers, *(include / name for name in _FOR_HEADERS)]
     wrapper, cmake = toolchain.mpi.wrapper, toolchain.cmake.program
     programs = [str(wrapper.parent), str(Path(sys.executable).parent)]
+    if toolchain.gpus:  # Horovod asks the first nvcc on the PATH for the GPUs that it knows
+        programs.append(str(toolchain.gpus.cuda.home / "bin"))
     return {
         **env,
         **wrapper_variables(toolchain.compiler),
@@ -79,6 +99,16 @@ def environment(toolchain: Toolchain, headers: Path, tools: Path) -> dict[str, s
         "HOROVOD_WITHOUT_MXNET": "1",
         "HOROVOD_WITHOUT_GLOO": "1",
     }
+
+
+def target_options() -> dict[str, str]:
+    """Return what the user has set of the CPUs and GPUs that Horovod is compiled for."""
+    return {name: os.environ[name] for name in TARGETS if os.environ.get(name)}
+
+
+def _is_kept(name: str) -> bool:
+    # The others choose what is built, which is decided here.
+    return name in TARGETS or not name.startswith("HOROVOD_")
 
 
 def _gpu_variables(gpus: Gpus | None, tools: Path) -> Mapping[str, str]:

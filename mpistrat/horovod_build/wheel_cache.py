@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mpistrat import config
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.horovod_build.recipe import HOROVOD
+from mpistrat.horovod_build.recipe import HOROVOD, target_options
 from mpistrat.horovod_build.requirements.examination import Toolchain
 from mpistrat.system.atomic_files import replace_whole
 from mpistrat.system.compile_on_demand import own_folder
@@ -40,6 +40,7 @@ def made_for(toolchain: Toolchain) -> dict[str, str]:
         "mpi_library": mpi.library.name if mpi.library else "",
         "cuda": f"{gpus.cuda.release}, NCCL {gpus.nccl.version}" if gpus else "",
         "machine": f"{platform.system()} {platform.machine()} {' '.join(platform.libc_ver())}",
+        **target_options(),
     }
 
 
@@ -124,8 +125,8 @@ def cached_wheel(toolchain: Toolchain) -> CachedWheel:
     words = [f"horovod-{HOROVOD}", f"tensorflow-{toolchain.tensorflow.version}"]
     words += ["cuda"] if toolchain.gpus else []
     try:
-        top = own_folder(config.cache_folder())
-        folder = own_folder(top / "horovod" / "-".join([*words, digest[:16]]))
+        top = own_folder(own_folder(config.cache_folder()) / "horovod")
+        folder = own_folder(top / "-".join([*words, digest[:16]]))
     except OSError as error:
         raise BackendUnavailableError(
             f"cannot make a folder for the wheel: {error}; set MPISTRAT_CACHE to one of your own"

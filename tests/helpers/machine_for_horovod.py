@@ -110,7 +110,8 @@ class Machine:
         top = self.folder / "packages"
         name = "tensorflow" if cuda else "tensorflow_cpu"
         self.file(
-            "packages/tensorflow/python/platform/build_info.py", f"('is_cuda_build', {cuda})"
+            "packages/tensorflow/python/platform/build_info.py",
+            f"('is_cuda_build', {cuda}), ('cuda_version', '12.5.1')",
         )
         self.file("packages/tensorflow/__init__.py", "")
         self.file("packages/tensorflow/include/xla/hlo/builder/xla_builder.h", "")

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ __all__ = ["Cuda", "Nccl", "find_cuda", "find_nccl"]
 
 _HOMES = ("HOROVOD_CUDA_HOME", "CUDA_HOME", "CUDA_PATH")
 _NCCL_HOMES = ("HOROVOD_NCCL_HOME", "NCCL_HOME", "NCCL_ROOT")
-_USUAL = "/usr/local/cuda/bin"
+_USUAL = "/usr/local/cuda"
 _SYSTEM = ("/usr/local/cuda", "/usr/local", "/usr")
 _LIBRARIES = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 _FOR_NVCC = (
@@ -32,14 +33,26 @@ _FOR_NCCL = (
 
 @dataclass(frozen=True)
 class Cuda:
-    """A CUDA toolkit: its folder, and the release that its compiler names."""
+    """A CUDA toolkit.
+
+    Attributes
+    ----------
+    home
+        Its folder.
+    release
+        The release that its compiler names.
+    of_tensorflow
+        The release that TensorFlow was built with, to compare.
+    """
 
     home: Path
     release: str
+    of_tensorflow: str
 
     def __str__(self) -> str:
         """Return the line of the report."""
-        return f"{self.release} ({self.home})"
+        other = self.of_tensorflow or "an unknown release"
+        return f"{self.release} ({self.home}); TensorFlow was built with {other}"
 
 
 @dataclass(frozen=True)
@@ -61,21 +74,36 @@ def find_cuda(tensorflow: TensorFlow) -> Cuda:
     Raises
     ------
     BackendUnavailableError
-        There is no nvcc, or this TensorFlow was not built for GPUs.
+        There is no toolkit, or this TensorFlow was not built for GPUs.
     """
-    if not tensorflow.has_cuda:
+    if tensorflow.cuda is None:
         raise BackendUnavailableError(
             f"{tensorflow.distribution} {tensorflow.version} was not built for GPUs; pip uninstall"
             f' {tensorflow.distribution}, then pip install "tensorflow[and-cuda]==2.21.*"; or'
             " build without --cuda"
         )
-    homes = [os.environ[name] for name in _HOMES if os.environ.get(name)]
-    places = os.pathsep.join([f"{home}/bin" for home in homes] + [os.environ.get("PATH", "")])
-    nvcc = shutil.which("nvcc", path=places) or shutil.which("nvcc", path=_USUAL)
-    if nvcc is None:
-        raise BackendUnavailableError(f"found no nvcc; {_FOR_NVCC}")
-    release = re.search(r"release ([\d.]+)", ask([nvcc, "--version"], _FOR_NVCC))
-    return Cuda(Path(nvcc).parents[1], release[1] if release else "of an unknown release")
+    home = next((one for one in _toolkits() if _is_complete(one)), None)
+    if home is None:
+        raise BackendUnavailableError(
+            f"found no folder with bin/nvcc and include/cuda_runtime.h; {_FOR_NVCC}"
+        )
+    said = ask([str(home / "bin" / "nvcc"), "--version"], _FOR_NVCC)
+    release = re.search(r"release ([\d.]+)", said)
+    return Cuda(home, release[1] if release else "of an unknown release", tensorflow.cuda)
+
+
+def _toolkits() -> Iterator[Path]:
+    """Yield the folders that may be a toolkit, the user's choice first."""
+    yield from (Path(os.environ[name]) for name in _HOMES if os.environ.get(name))
+    nvcc = shutil.which("nvcc")
+    if nvcc is not None:  # also a link, or a script that starts another one
+        yield from (Path(nvcc).parents[1], Path(nvcc).resolve().parents[1])
+    yield Path(_USUAL)
+
+
+def _is_complete(home: Path) -> bool:
+    nvcc, header = home / "bin" / "nvcc", home / "include" / "cuda_runtime.h"
+    return os.access(nvcc, os.X_OK) and header.is_file()
 
 
 def find_nccl(cuda: Cuda) -> Nccl:

@@ -30,14 +30,14 @@ class TensorFlow:
         Its version, such as ``2.21.0``.
     include
         The folder of its headers.
-    has_cuda
-        Whether it was built for NVIDIA's GPUs.
+    cuda
+        The release of CUDA that it was built with, "" if unknown; None for one without GPUs.
     """
 
     distribution: str
     version: str
     include: Path
-    has_cuda: bool
+    cuda: str | None
 
     def __str__(self) -> str:
         """Return the line of the report."""
@@ -68,7 +68,7 @@ def find_tensorflow() -> TensorFlow:
             f"TensorFlow is here without its headers: there is no {include / _BUILDER}; install"
             f" it from PyPI: {_INSTALL}"
         )
-    return TensorFlow(name, version, include, _has_cuda(folder))
+    return TensorFlow(name, version, include, _cuda(folder))
 
 
 def _distribution() -> tuple[str, str]:
@@ -80,8 +80,11 @@ def _distribution() -> tuple[str, str]:
     return name.replace("_", "-"), importlib.metadata.version(name)
 
 
-def _has_cuda(folder: Path) -> bool:
+def _cuda(folder: Path) -> str | None:
     # Read, not imported: the import takes seconds and prints what it finds.
     file = folder / "python" / "platform" / "build_info.py"
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    return re.search(r"'is_cuda_build'\W+True", text) is not None
+    if not re.search(r"'is_cuda_build'\W+True", text):
+        return None
+    release = re.search(r"'cuda_version'\W+([\d.]+)", text)
+    return release[1] if release else ""

@@ -1,5 +1,8 @@
 """The command as a user meets it, on a pretended machine."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from helpers.machine_for_horovod import Machine
@@ -63,6 +66,24 @@ def test_it_is_installed_and_tested(machine, monkeypatch):
     installs = [call for call in machine.calls("pip install") if "--target" not in call]
     assert ["--force-reinstall" in call for call in installs] == [True, False]
     assert "--no-deps" in installs[0], "NumPy would be replaced, too"
+
+
+def test_another_horovod_that_is_replaced(machine, monkeypatch):
+    monkeypatch.setattr(command, "try_on_two_ranks", lambda timeout_s: 3.0)
+    monkeypatch.setattr(command, "installed_from", lambda: "file:///with-pytorch.whl")
+    done = run("build")
+    assert "replacing the Horovod that is installed, from file:///with-pytorch.whl" in done.stderr
+
+
+def test_what_a_killed_build_left_is_removed(machine):
+    wheel = Path(run("build", "--wheel-only").stdout.strip())
+    old, new = wheel.parent / "build-old", wheel.parent / "build-new"
+    for folder in (old, new):
+        (folder / "tools").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    assert run("build", "--wheel-only", "--rebuild").exit_code == 0
+    assert not old.exists()
+    assert new.exists(), "another build may be at work in it"
 
 
 def test_a_test_that_fails(machine, monkeypatch):

@@ -48,6 +48,11 @@ def test_what_the_user_has_set_for_another_build_is_not_used(toolchain, machine,
     assert env["MPI_HOME"] == str(machine.bin.parent), "where CMake looks first"
 
 
+def test_what_the_user_has_set_of_the_machine_is_used(toolchain, machine, monkeypatch):
+    monkeypatch.setenv("HOROVOD_BUILD_CUDA_CC_LIST", "80,90")
+    assert made(toolchain, machine)["HOROVOD_BUILD_CUDA_CC_LIST"] == "80,90"
+
+
 def test_the_headers_come_after_those_of_tensorflow(toolchain, machine, monkeypatch):
     monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/opt/include")
     include = machine.folder / "packages" / "tensorflow" / "include"
@@ -91,10 +96,14 @@ def test_the_old_name_of_the_header_gives_the_new_one(tmp_path):
     new = tmp_path / "xla" / "hlo" / "builder" / "xla_builder.h"
     new.parent.mkdir(parents=True)
     new.write_text("struct XlaBuilder {};\n", encoding="utf-8")
+    status = tmp_path / "absl" / "status" / "statusor.h"
+    status.parent.mkdir(parents=True)
+    text = "namespace absl { template <class T> struct StatusOr {}; }\n"
+    status.write_text(f"#pragma once\n{text}", encoding="utf-8")
     old = '#include "tensorflow/compiler/xla/client/xla_builder.h"\n'
     said = subprocess.run(
         ["g++", "-fsyntax-only", "-x", "c++", "-"],
-        input=f"{old}{old}XlaBuilder builder;\n",
+        input=f"{old}{old}XlaBuilder builder;\nxla::StatusOr<int> value;\n",
         env={**os.environ, "CPLUS_INCLUDE_PATH": str(tmp_path)},
         capture_output=True,
         text=True,

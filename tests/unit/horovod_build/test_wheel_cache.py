@@ -2,11 +2,13 @@
 
 import dataclasses
 import fcntl
+import os
 from pathlib import Path
 
 import pytest
 
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.horovod_build.recipe import TARGETS
 from mpistrat.horovod_build.requirements.build_tools import CMake
 from mpistrat.horovod_build.requirements.compiler import Compiler
 from mpistrat.horovod_build.requirements.cuda import Cuda, Nccl
@@ -18,10 +20,10 @@ from mpistrat.horovod_build.wheel_cache import cached_wheel
 HERE = Toolchain(
     Compiler(("g++",), "g++ 12.2"),
     Mpi(Path("/env/bin/mpicxx"), "MPICH Version: 5.0.2", Path("/env/lib/libmpi.so.12")),
-    TensorFlow("tensorflow-cpu", "2.21.0", Path("/env/tensorflow/include"), has_cuda=False),
+    TensorFlow("tensorflow-cpu", "2.21.0", Path("/env/tensorflow/include"), cuda=None),
     CMake("/usr/bin/cmake", "3.25"),
 )
-GPUS = Gpus(Cuda(Path("/cuda"), "12.9"), Nccl(Path("/i"), Path("/l"), "2.28"))
+GPUS = Gpus(Cuda(Path("/cuda"), "12.9", "12.5"), Nccl(Path("/i"), Path("/l"), "2.28"))
 
 
 @pytest.fixture(autouse=True)
@@ -58,11 +60,10 @@ def test_others_have_a_place_of_their_own(other):
     assert cached_wheel(other).folder != wheel.parent
 
 
-def test_another_python_and_another_machine(monkeypatch):
+def test_another_machine(monkeypatch):
     kept()
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert cached_wheel(HERE).find() is None
-    monkeypatch.undo()
 
 
 def test_another_python(monkeypatch):
@@ -71,10 +72,17 @@ def test_another_python(monkeypatch):
     assert cached_wheel(HERE).find() is None
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_other_cpus_or_gpus(monkeypatch, name):
+    kept()
+    monkeypatch.setenv(name, "another")
+    assert cached_wheel(HERE).find() is None
+
+
 def test_another_release_of_cuda():
     of_12 = dataclasses.replace(HERE, gpus=GPUS)
     kept(of_12)
-    newer = dataclasses.replace(GPUS, cuda=Cuda(Path("/cuda"), "13.0"))
+    newer = dataclasses.replace(GPUS, cuda=Cuda(Path("/cuda"), "13.0", "12.5"))
     assert cached_wheel(of_12).find() is not None
     assert cached_wheel(dataclasses.replace(HERE, gpus=newer)).find() is None
 
@@ -118,6 +126,17 @@ def test_a_folder_that_others_may_write_to(cache):
     cache.chmod(0o777)
     with pytest.raises(BackendUnavailableError, match="chmod 700 it, or set MPISTRAT_CACHE"):
         cached_wheel(HERE)
+
+
+def test_no_folder_on_the_way_is_open_to_others(cache):
+    before = os.umask(0o002)
+    try:
+        folder = cached_wheel(HERE).folder
+    finally:
+        os.umask(before)
+    ours = [folder, *folder.parents[:2]]
+    assert ours[-1] == cache
+    assert [one.stat().st_mode & 0o022 for one in ours] == [0, 0, 0]
 
 
 def test_a_folder_that_cannot_be_made(cache):
