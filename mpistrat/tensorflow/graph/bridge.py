@@ -112,8 +112,11 @@ class Bridge:
         """Return what another bridge of this communicator is made with, besides options."""
         return {} if self._gpu is None else {"gpu": self._gpu}  # subclasses use none
 
-    def close(self) -> None:
-        """Give up what the communicator does not, which is closed before. **Collective.**"""
+    def close(self, is_well: bool = True) -> None:
+        """Give up what the communicator does not, which is closed before.
+
+        **Collective** unless the strategy ends with an error, which this rank may have alone.
+        """
 
     def require_open(self) -> None:
         """Raise unless the strategy can still be used. **Local.**"""

@@ -100,6 +100,7 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.communicator.end(error)
+        self.extended.bridge.close(is_well=error is None)
 
 
 def agree(

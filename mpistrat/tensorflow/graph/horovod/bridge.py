@@ -65,10 +65,10 @@ class HorovodBridge(Bridge):
         name: str = getattr(tensor, "backing_device", None) or tensor.device or self._gpu or ""
         return name if tf.DeviceSpec.from_string(name).device_type == "GPU" else None
 
-    def close(self) -> None:
+    def close(self, is_well: bool = True) -> None:
         """See `Bridge`."""
         if self._member is not None:
-            self._member.close()
+            self._member.close(is_well)
 
     def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
         """See `Bridge`."""

@@ -97,7 +97,8 @@ class _Session:
         Raises
         ------
         BackendUnavailableError
-            The program itself has initialised Horovod, for other ranks.
+            The program itself has initialised Horovod, for other ranks; or the strategy of all
+            ranks was closed.
         """
         if len(ranks) == self.horovod.size():
             return self.horovod.global_process_set
@@ -105,6 +106,12 @@ class _Session:
             raise BackendUnavailableError(
                 f"the program has called hvd.init() for {self.horovod.size()} ranks, and this"
                 f" strategy is of {len(ranks)}; leave that call out"
+            )
+        if self.owner.is_closed and ranks not in self._sets:
+            raise BackendUnavailableError(
+                f"the strategy of all {self.horovod.size()} ranks that Horovod runs over was"
+                f" closed, and a process set of ranks {list(ranks)} takes all of them; keep that"
+                " strategy open meanwhile"
             )
         if ranks not in self._sets:  # then on no rank: all have made the same ones
             wanted = self.owner.allgather_object(ranks)
@@ -143,15 +150,17 @@ class Member:
         self.ranks, self.number = ranks, number
         session.num_users += 1
 
-    def close(self) -> None:
-        """Use it no longer; the last one shuts Horovod down. Idempotent. **Collective.**"""
+    def close(self, is_well: bool = True) -> None:
+        """Use it no longer; the last one shuts Horovod down. Idempotent. **Collective.**
+
+        After an error, which this rank may have alone, Horovod goes on until it is begun again.
+        """
         session, self._session = self._session, None
         if session is None:
             return
         session.num_users -= 1
-        if session.num_users == 0 and session is _current[0]:
-            _current.clear()
-            session.end()
+        if is_well:
+            _end_unused()
 
 
 _current: list[_Session] = []
@@ -168,6 +177,7 @@ def join(communicator: Communicator, tuning: Tuning) -> Member:
     """
     with communicator.checking():
         horovod = installed.load()
+    _end_unused()  # which strategies that ended with an error have left
     states: list[_State] = communicator.allgather_object(_state(horovod))
     number = _numbers[0] = max(state.number for state in states) + 1
     if all(state.rank is None for state in states):
@@ -186,7 +196,15 @@ def join(communicator: Communicator, tuning: Tuning) -> Member:
         )
     if not _current:
         _current[:] = [_Session(communicator, horovod)]
+    if len(ranks) == horovod.size() and _current[0].owner.is_closed:
+        _current[0].owner = communicator
     return Member(_current[0], _current[0].process_set(ranks), ranks, number)
+
+
+def _end_unused() -> None:
+    """Shut Horovod down where no strategy uses it."""
+    if _current and _current[0].num_users == 0:
+        _current.pop().end()
 
 
 def is_running() -> bool:
