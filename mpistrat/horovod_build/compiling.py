@@ -24,6 +24,14 @@ from mpistrat.horovod_build.wheel_cache import CachedWheel
 __all__ = ["build_wheel"]
 
 _PREFIX, _OLD_S = "build-", 24 * 3600.0
+_FOR_DOWNLOADS = (
+    "PyPI has to be within reach, as from the login node of a cluster, or the packages in a folder"
+    " that PIP_FIND_LINKS names"
+)
+_FOR_COMPILATION = (
+    "if it could not be downloaded, see to PyPI or PIP_FIND_LINKS; if a compiler failed, take"
+    " another one by CXX, GCC 12 is tested"
+)
 _CMAKE = "cmake>=3.18,<4"
 # pip's own cache tells wheels for two MPI libraries not apart.
 _OPTIONS = (
@@ -63,6 +71,7 @@ def build_wheel(
             pip("wheel", *_OPTIONS, "--wheel-dir", str(folder), "-r", str(sources)),
             place.log,
             max(deadline - time.monotonic(), 0.0),
+            _FOR_COMPILATION,
             env=environment(toolchain, folder / "headers", folder / "tools"),
             follow=line.follow,
         )
@@ -82,4 +91,4 @@ def _remove_leftovers(folder: Path) -> None:
 def _fetch_tools(toolchain: Toolchain, folder: Path, log: Path, timeout_s: float) -> None:
     packages = [*BUILD_PACKAGES, *([] if toolchain.cmake.program else [_CMAKE])]
     command = pip("install", "--target", str(folder), *packages)
-    run_logged(command, log, timeout_s)
+    run_logged(command, log, timeout_s, _FOR_DOWNLOADS)

@@ -12,6 +12,8 @@ from mpistrat.horovod_build.pip_command import pip
 
 __all__ = ["install", "installed_from"]
 
+_ADVICE = "install into a virtual environment that you can write to, with PyPI within reach"
+
 
 def install(wheel: Path, log: Path, timeout_s: float) -> None:
     """Install a wheel in place of any other Horovod, and the packages that it needs. **Local.**
@@ -23,8 +25,10 @@ def install(wheel: Path, log: Path, timeout_s: float) -> None:
     """
     # First the wheel alone: to pip one of the same version is installed already, whatever MPI it
     # was built for, and to force its dependencies would replace NumPy, too.
-    run_logged(pip("install", "--no-deps", "--force-reinstall", str(wheel)), log, timeout_s)
-    run_logged(pip("install", str(wheel)), log, timeout_s)
+    run_logged(
+        pip("install", "--no-deps", "--force-reinstall", str(wheel)), log, timeout_s, _ADVICE
+    )
+    run_logged(pip("install", str(wheel)), log, timeout_s, _ADVICE)
     importlib.invalidate_caches()
 
 

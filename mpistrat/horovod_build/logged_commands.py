@@ -28,6 +28,7 @@ def run_logged(
     command: Sequence[str],
     log: Path,
     timeout_s: float,
+    advice: str,
     *,
     env: Mapping[str, str] | None = None,
     follow: Callable[[str], object] = lambda _: None,
@@ -38,6 +39,8 @@ def run_logged(
     ----------
     timeout_s
         Seconds until the command and its child processes are killed.
+    advice
+        What a user can do where it fails.
     env
         The whole environment; default: this process's own.
     follow
@@ -75,8 +78,8 @@ def run_logged(
         )
     if process.returncode:
         raise BackendUnavailableError(
-            f"{_name(command)} exited with {process.returncode}; its log is {log}, and says:\n"
-            f"{_telling(said)}"
+            f"{_name(command)} exited with {process.returncode}; {advice}. Its log is {log}, and"
+            f" says:\n{_telling(said)}"
         )
 
 

@@ -2,8 +2,8 @@
 
 Horovod's last release is older than TensorFlow 2.21. One of its sources includes a header of XLA
 by the path that TensorFlow had until 2.18, and names a type that moved since; and headers of
-TensorFlow include some that TensorFlow keeps elsewhere. The folders for both come after TensorFlow's own, which ``CPLUS_INCLUDE_PATH``
-does and an option ``-I`` would not.
+TensorFlow include some that TensorFlow keeps elsewhere. The folders for both come after
+TensorFlow's own, which ``CPLUS_INCLUDE_PATH`` does and an option ``-I`` would not.
 """
 
 from __future__ import annotations

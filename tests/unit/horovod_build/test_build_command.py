@@ -103,10 +103,22 @@ def test_a_compilation_that_fails(machine):
     assert failed.exit_code == 1
     assert "mpi_ops.cc:3: error: no type" in failed.stderr
     (log,) = (machine.folder / "cache" / "horovod").glob("*/build.log")
-    assert f"its log is {log}" in failed.stderr
+    assert f"Its log is {log}" in failed.stderr
+    assert "take another one by CXX" in failed.stderr
     assert "error: no type" in log.read_text(encoding="utf-8")
     assert [file.name for file in log.parent.glob("build-*")] == []
     assert not [call for call in machine.calls("pip install") if "--target" not in call]
+
+
+def test_packages_that_cannot_be_downloaded(machine):
+    real = (machine.bin / "python").read_text(encoding="utf-8")
+    no_packages = "echo ERROR: No matching distribution found for wheel; exit 1"
+    (machine.bin / "python").write_text(real.replace("echo installed", no_packages), "utf-8")
+    failed = run("build")
+    assert failed.exit_code == 1
+    assert "No matching distribution found for wheel" in failed.stderr
+    assert "PIP_FIND_LINKS" in failed.stderr
+    assert machine.calls("pip wheel") == []
 
 
 def test_a_compilation_that_makes_nothing(machine):

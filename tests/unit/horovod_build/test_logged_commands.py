@@ -20,8 +20,8 @@ def shell(script):
 
 def test_all_that_it_says_is_in_the_log(log):
     lines = []
-    run_logged(shell("echo one; echo two >&2; printf three"), log, 20, follow=lines.append)
-    run_logged(shell("echo four"), log, 20)
+    run_logged(shell("echo one; echo two >&2; printf three"), log, 20, "", follow=lines.append)
+    run_logged(shell("echo four"), log, 20, "see the manual")
     text = log.read_text(encoding="utf-8")
     assert [line for line in lines if line][:2] == ["one", "two"]
     assert text.startswith("$ /bin/sh -c")
@@ -29,28 +29,28 @@ def test_all_that_it_says_is_in_the_log(log):
 
 
 def test_its_environment(log):
-    run_logged(shell("echo $WHAT"), log, 20, env={"WHAT": "given"})
+    run_logged(shell("echo $WHAT"), log, 20, "", env={"WHAT": "given"})
     assert "given" in log.read_text(encoding="utf-8")
 
 
 def test_a_failure_names_the_log_and_the_lines_that_tell(log):
     script = "for i in 1 2 3; do echo compiling $i; done; echo x.cc:1: error: no such type; exit 7"
     with pytest.raises(BackendUnavailableError) as caught:
-        run_logged(shell(script), log, 20)
+        run_logged(shell(script), log, 20, "see the manual")
     said = str(caught.value)
-    assert "exited with 7" in said
+    assert "exited with 7; see the manual. Its log is" in said
     assert str(log) in said
     assert said.endswith("x.cc:1: error: no such type")
 
 
 def test_the_last_lines_where_none_speaks_of_an_error(log):
     with pytest.raises(BackendUnavailableError, match="says:\nlast words"):
-        run_logged(shell("echo last words; exit 1"), log, 20)
+        run_logged(shell("echo last words; exit 1"), log, 20, "see the manual")
 
 
 def test_a_program_that_is_not_there(log):
     with pytest.raises(BackendUnavailableError, match="cannot start /no/such/program"):
-        run_logged(["/no/such/program"], log, 20)
+        run_logged(["/no/such/program"], log, 20, "see the manual")
 
 
 def is_running(pid):
@@ -73,7 +73,7 @@ def test_its_child_processes_end_with_it(log, tmp_path, how):
     expected = BackendUnavailableError if how == "deadline" else KeyboardInterrupt
     start = time.monotonic()
     with pytest.raises(expected) as caught:
-        run_logged(command, log, 3.0, follow=interrupt)
+        run_logged(command, log, 3.0, "", follow=interrupt)
     assert time.monotonic() - start < 40
     if how == "deadline":
         assert "took longer than 3 s (--timeout)" in str(caught.value)
