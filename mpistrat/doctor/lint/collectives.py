@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mpistrat.doctor.lint.program import Program, Use
+from mpistrat.doctor.lint.program import Program
+from mpistrat.doctor.lint.uses import Use
 
 __all__ = ["COLLECTIVES", "collectives", "depends_on_rank", "first_argument", "graph_function"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from mpistrat.doctor.lint.scopes import Bound, Scope, scopes_of
+from mpistrat.doctor.lint.scopes import Bound, Scope, place, scopes_of
 
 __all__ = ["Names"]
 
@@ -77,7 +77,7 @@ class Names:
     def _bound(self, node: ast.Name) -> Bound:
         scope = self.scope_of(node)
         if scope is not None:
-            return scope.value(node.id, node.lineno if scope is self._scopes[node] else None)
+            return scope.value(node.id, place(node) if scope is self._scopes[node] else None)
         if hasattr(builtins, node.id):
             return node.id
         own = self._scopes.get(node)

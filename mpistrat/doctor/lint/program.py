@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import ast
+import tokenize
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+from mpistrat.doctor.lint.keras_version import asks_for_keras_2, imports
 from mpistrat.doctor.lint.names import Names
+from mpistrat.doctor.lint.uses import OTHER_FRAMEWORKS, Use, horovods
 
-__all__ = ["Program", "Use", "read"]
+__all__ = ["Program", "read"]
 
-_MODULES = ("horovod.tensorflow.keras", "horovod.keras", "horovod.tensorflow", "horovod")
-_OTHER = ("horovod.torch", "horovod.mxnet", "horovod.spark", "horovod.ray")
-# Where Horovod defines what it offers one level above.
-_INNER = ("mpi_ops", "functions", "sync_batch_norm", "gradient_aggregation", "compression")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_LEGACY = "TF_USE_LEGACY_KERAS"
-
-
-@dataclass(frozen=True, eq=False)
-class Use:
-    """A place where a program names something of Horovod's for TensorFlow.
-
-    Attributes
-    ----------
-    node
-        The name or attribute.
-    module, name
-        The public module of Horovod and what is taken from it: ``horovod.tensorflow``, ``rank``.
-    call
-        The call, if it is called there.
-    """
-
-    node: ast.expr
-    module: str
-    name: str
-    call: ast.Call | None
+_STARTS = ("subprocess.", "os.", "asyncio.")
 
 
 class Program:
@@ -75,22 +53,28 @@ class Program:
 
     @cached_property
     def launches(self) -> list[ast.expr]:
-        """Texts given to calls that begin with ``horovodrun``, as those of subprocess."""
-        given = [part for call in self.calls for one in call.args for part in _parts(one)]
+        """Texts that begin with ``horovodrun`` and are given to subprocess or the like."""
+        calls = (one for one in self.calls if self._starts_programs(one))
+        given = [part for call in calls for one in call.args for part in _parts(one)]
         return [part for part in given if _text(part).split(" ")[0].endswith("horovodrun")]
 
     @cached_property
     def is_legacy(self) -> bool:
         """Whether it asks for Keras 2 in place of 3."""
-        imports = ("tf_keras", "keras.src.legacy")
-        return self._environment.get(_LEGACY, "") in ("1", "True", "true") or any(
-            self._sets_legacy(node) or self._imports(node, imports) for node in ast.walk(self.tree)
-        )
+        return asks_for_keras_2(self.tree, self._environment)
 
     @cached_property
     def uses_horovod(self) -> bool:
         """Whether it uses Horovod for TensorFlow, or starts it."""
         return bool(self.uses or self.launches)
+
+    @cached_property
+    def is_for_others(self) -> bool:
+        """Whether it is for PyTorch or MXNet, with Horovod or without, and not for TensorFlow."""
+        others = ("torch", "mxnet", *OTHER_FRAMEWORKS)
+        return not any(use.module != "horovod" for use in self.uses) and any(
+            imports(node, others) for node in ast.walk(self.tree)
+        )
 
     @cached_property
     def mentions_keras(self) -> bool:
@@ -159,28 +143,14 @@ class Program:
         if isinstance(parent, ast.Attribute):
             return None  # a part of the name
         path = self.names.path(node)
-        found = _horovod(path) if path else None
+        found = horovods(path) if path else None
         if found is None:
             return None
         call = parent if isinstance(parent, ast.Call) and parent.func is node else None
         return Use(node, *found, call)
 
-    def _sets_legacy(self, node: ast.AST) -> bool:
-        """Tell whether a statement sets TF_USE_LEGACY_KERAS in os.environ."""
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            key, value = node.targets[0].slice, node.value
-        elif isinstance(node, ast.Call) and len(node.args) == 2:  # os.putenv, setdefault
-            key, value = node.args
-        else:
-            return False
-        return _text(key) == _LEGACY and _text(value) in ("1", "True", "true")
-
-    def _imports(self, node: ast.AST, modules: tuple[str, ...]) -> bool:
-        if isinstance(node, ast.ImportFrom):
-            return (node.module or "").startswith(modules)
-        if isinstance(node, ast.Import):
-            return any(alias.name.startswith(modules) for alias in node.names)
-        return False
+    def _starts_programs(self, call: ast.Call) -> bool:
+        return (self.names.path(call.func) or "").startswith(_STARTS)
 
 
 def read(file: str, environment: Mapping[str, str]) -> Program:
@@ -193,21 +163,8 @@ def read(file: str, environment: Mapping[str, str]) -> Program:
     SyntaxError, ValueError
         If it is no Python: an encoding error is a ValueError.
     """
-    import tokenize
-
     with tokenize.open(file) as source:
         return Program(file, source.read(), environment)
-
-
-def _horovod(path: str) -> tuple[str, str] | None:
-    """Return Horovod's module and the name in it."""
-    if path in _MODULES or path.startswith(_OTHER):
-        return None
-    for module in _MODULES:
-        if path.startswith(module + "."):
-            parts = [part for part in path[len(module) + 1 :].split(".") if part not in _INNER]
-            return (module, ".".join(parts)) if parts else None
-    return None
 
 
 def _text(node: ast.expr) -> str:

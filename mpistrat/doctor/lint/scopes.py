@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-__all__ = ["Bound", "Scope", "scopes_of"]
+__all__ = ["Bound", "Place", "Scope", "place", "scopes_of"]
 
 # A dotted path that was imported, an expression that was assigned, or None for the rest.
 Bound = str | ast.expr | None
+Place = tuple[int, int]  # a line and a column
 
 
 @dataclass(eq=False)
@@ -22,14 +23,14 @@ class Scope:
     is_class
         Whether it is a class: functions within do not see its names.
     bound
-        The values of each name, with their lines.
+        The values of each name, with the places from which it has them.
     stars
         Modules whose names were all imported.
     """
 
     parent: Scope | None = None
     is_class: bool = False
-    bound: dict[str, list[tuple[int, Bound]]] = field(default_factory=dict)
+    bound: dict[str, list[tuple[Place, Bound]]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     globals: set[str] = field(default_factory=set)
 
@@ -38,17 +39,23 @@ class Scope:
         """The outermost scope."""
         return self if self.parent is None else self.parent.module
 
-    def bind(self, name: str, line: int, value: Bound) -> None:
+    def bind(self, name: str, begin: Place, value: Bound) -> None:
         """Note a value of a name."""
         scope = self.module if name in self.globals else self
-        scope.bound.setdefault(name, []).append((line, value))
+        scope.bound.setdefault(name, []).append((begin, value))
 
-    def value(self, name: str, line: int | None) -> Bound:
-        """Return what a name is at a line; None as the line: when all of the scope has run."""
+    def value(self, name: str, at: Place | None) -> Bound:
+        """Return what a name is at a place; None as the place: when all of the scope has run."""
         # None in place of a module is what a program says where an import has failed.
         places = [one for one in self.bound[name] if not _is_none(one[1])] or self.bound[name]
-        before = [one for one in places if line is None or one[0] <= line]
+        before = [one for one in places if at is None or one[0] <= at]
         return (before or places)[-1][1]
+
+
+def place(node: ast.AST, is_end: bool = False) -> Place:
+    """Return where a part of a program begins, or ends."""
+    end = "end_" if is_end else ""
+    return getattr(node, f"{end}lineno", 0), getattr(node, f"{end}col_offset", 0)
 
 
 def scopes_of(tree: ast.Module) -> dict[ast.AST, Scope]:
@@ -136,7 +143,9 @@ class _Binder(ast.NodeVisitor):
             self.visit(target)
 
     def _bind(self, name: str, node: ast.AST, value: Bound) -> None:
-        self._scope.bind(name, getattr(node, "lineno", 0), value)
+        # Within the value that is assigned, the name still has the one before.
+        begin = place(value, is_end=True) if isinstance(value, ast.expr) else place(node)
+        self._scope.bind(name, begin, value)
 
     def _each(self, *nodes: ast.AST) -> None:
         for node in nodes:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from mpistrat.doctor.lint.collectives import first_argument
 from mpistrat.doctor.lint.finding import Outcome, Rule, Trap
-from mpistrat.doctor.lint.program import Program, Use
+from mpistrat.doctor.lint.program import Program
+from mpistrat.doctor.lint.uses import Use
 
 __all__ = ["RULE"]
 

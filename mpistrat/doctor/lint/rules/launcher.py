@@ -20,7 +20,7 @@ _RUN = ("run", "runner.run")
 def _find(program: Program) -> Iterator[Trap]:
     for node in program.launches:
         yield Trap(node, Outcome.FAILS, _HAPPENS, _INSTEAD)
-    for use in program.uses:
+    for use in () if program.is_for_others else program.uses:
         if use.module == "horovod" and use.name in _RUN:
             yield Trap(use.node, Outcome.FAILS, _HAPPENS, _INSTEAD)
 

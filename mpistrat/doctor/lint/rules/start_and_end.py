@@ -21,6 +21,10 @@ _LATE = (
 )
 _IGNORED = "is ignored, without an error: Horovod has started already, over all ranks"
 _FIRST = "import mpi4py's MPI before hvd.init(); a strategy does so, and never ends MPI"
+_BLOCKS = (
+    *(ast.If, ast.Try, ast.With, ast.Module),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda),
+)
 _ONCE = "a strategy for each communicator: MirroredStrategy(comm=...)"
 
 
@@ -60,8 +64,7 @@ def _are_in_turn(program: Program, first: ast.AST, second: ast.AST) -> bool:
 
 
 def _block(program: Program, node: ast.AST) -> ast.AST | None:
-    blocks = (ast.If, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.Try)
-    return next((one for one, _ in program.above(node) if isinstance(one, blocks)), None)
+    return next((one for one, _ in program.above(node) if isinstance(one, _BLOCKS)), None)
 
 
 RULE = Rule("start-and-end", _find)

@@ -61,3 +61,10 @@ def test_the_last_import_before_counts():
         "import horovod.tensorflow.keras as hvd\nhvd.rank()"
     )
     assert uses(text) == ["horovod.tensorflow:rank", "horovod.tensorflow.keras:rank"]
+
+
+def test_a_value_is_bound_after_it():
+    text = (
+        "import horovod.tensorflow as hvd\nhvd = hvd.elastic\nhvd.run; import numpy as hvd; hvd.x"
+    )
+    assert uses(text) == ["horovod.tensorflow:elastic", "horovod.tensorflow:elastic.run"]

@@ -177,6 +177,15 @@ RIGHT = {
         "if hvd.rank() == 0:\n    o = hvd.broadcast_object(state)\n"
         "else:\n    o = hvd.broadcast_object(None)"
     ),
+    "join beside the others' collectives": (
+        "if hvd.rank() == 0:\n    hvd.join()\n"
+        "else:\n    hvd.allreduce(x, op=hvd.Sum)\n    hvd.join()"
+    ),
+    "a start that is expected to fail": (
+        "with raises(ValueError):\n    hvd.init(comm=a)\nwith raises(ValueError):\n"
+        "    hvd.init(comm=b)"
+    ),
+    "the word for the launcher": "print(name.endswith('horovodrun'))",
     "a process set": "if hvd.rank() in (0, 1):\n    hvd.allreduce(x, process_set=pairs)",
     "tape of TensorFlow's variables": (
         "v = tf.Variable(1.0)\nt = hvd.DistributedGradientTape(tf.GradientTape())\n"
@@ -196,6 +205,9 @@ RIGHT = {
     ),
     "an optimizer of TensorFlow 1": (
         "o = tf.compat.v1.train.GradientDescentOptimizer(0.1)\nhvd.DistributedOptimizer(o)"
+    ),
+    "an optimizer of TensorFlow 1 under the same name": (
+        "o = tf.train.AdamOptimizer(0.1)\no = hvd.DistributedOptimizer(\n    o, op=hvd.Average\n)"
     ),
     "floats": "hvd.allreduce(tf.cast(x, tf.float16))\nhvd.allreduce(tf.constant([1.0]))",
     "the sum of integers": "hvd.allreduce(tf.constant([1, 2]), op=hvd.Sum)",
@@ -225,6 +237,10 @@ RIGHT = {
 def test_what_works_is_left_alone(text):
     start = "" if "hvd.init" in text else "hvd.init()\n"
     assert found(f"import tensorflow as tf\nimport horovod.tensorflow as hvd\n{start}{text}") == []
+
+
+def test_programs_for_pytorch_are_left_alone():
+    assert found("import torch\nimport horovod\nimport horovod.torch as hvd\nhorovod.run(f)") == []
 
 
 def test_mpi4py_before_horovod_keeps_mpi_running():
