@@ -10,12 +10,12 @@ import os
 
 import tensorflow as tf
 
+from mpistrat.cluster.core_shares import CoreShare, share_of_cores
 from mpistrat.collectives import Communicator
-from mpistrat.system import cores
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.private import api as private_api
 
-__all__ = ["share_cores"]
+__all__ = ["set_pools", "share_cores"]
 
 _LOG = get_logger(__name__)
 
@@ -29,18 +29,14 @@ def share_cores(communicator: Communicator) -> None:
     Numbers that are set by the program or environment stay. TensorFlow must not be in use yet: it
     reads the sizes when it starts.
     """
-    mine, topology = cores.usable(), communicator.topology
-    # Ranks that the launcher has bound to cores of their own share none.
-    masks = communicator.allgather_object(mine)
-    host = topology.hostnames[topology.rank]
-    local = [mask for mask, one in zip(masks, topology.hostnames, strict=True) if one == host]
-    if len(local) > 1:
-        share = cores.fair_share(mine, local, cores.quota())
-        if share < len(mine):
-            _set_pools(share, f"{len(local)} ranks on {host} with {len(mine)} cores for this one")
+    found = share_of_cores(communicator.topology, communicator.allgather_object)
+    if found is not None:
+        set_pools(found)
 
 
-def _set_pools(share: int, why: str) -> None:
+def set_pools(found: CoreShare) -> None:
+    """Give the pools as many threads as this rank may use, unless they are set. **Local.**"""
+    share, why = found
     pools = tf.config.threading
     has_intra = _is_set(pools.get_intra_op_parallelism_threads(), "TF_NUM_INTRAOP_THREADS")
     has_inter = _is_set(pools.get_inter_op_parallelism_threads(), "TF_NUM_INTEROP_THREADS")

@@ -72,7 +72,7 @@ class HorovodAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         """Raise: only strategies of this package have ranks to combine."""
         raise NotImplementedError(
             "HorovodAllReduce combines the ranks of mpistrat's strategies; give it to"
-            " mpistrat.tensorflow.MirroredStrategy or MultiWorkerMirroredStrategy"
+            " mpistrat.tensorflow.MirroredStrategy(cross_device_ops=...)"
         )
 
     batch_reduce_implementation = broadcast_implementation = reduce_implementation

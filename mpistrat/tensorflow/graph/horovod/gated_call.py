@@ -129,12 +129,13 @@ class GatedCall:
         if private_graph.in_xla():
             xla_call.refuse("which Horovod carries: it has no operations for XLA")
         dims = [tf.shape(tensor) for tensor in tensors]
-        number, *_ = self._before([tf.zeros([], tf.int64), *dims])
+        with tf.device("CPU:0"):  # where the two steps are, wherever the tensors are
+            number, *_ = self._before([tf.zeros([], tf.int64), *dims])
         with tf.control_dependencies([number]):
             results = transfer()
         # One element of what has come, as data: Grappler drops what is depended on by order only.
         seen = [tf.reshape(results[-1], [-1])[:1]]
-        with tf.control_dependencies(results):
+        with tf.control_dependencies(results), tf.device("CPU:0"):
             over = self._after([number, *seen])
         with tf.control_dependencies(over):
             return [tf.identity(result) for result in results]

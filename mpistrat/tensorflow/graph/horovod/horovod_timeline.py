@@ -69,7 +69,7 @@ def events_of(text: str) -> list[dict[str, Any]]:
         *(
             {**event, "name": "thread_name", "pid": _PID, "tid": event["pid"]}
             for event in events
-            if event.get("name") == "process_name"
+            if event.get("name") == "process_name" and "name" in event["args"]
         ),
     ]
     phases = [
