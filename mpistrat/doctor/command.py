@@ -89,9 +89,10 @@ def doctor(  # noqa: PLR0913, PLR0917 - its arguments are the options
 ) -> None:
     """Check this job, or a program for Horovod (--lint FILE).
 
-    Of a job: launcher, MPI, CPUs, GPUs, network, files, limits, Slurm and the site.
-    Start it as the training is started: with srun, mpirun, or alone. Exit status: 0 if all is
-    well, 1 for warnings, 2 for failures, the same on all ranks.
+    Of a job: launcher, MPI, CPUs, GPUs, network, files, limits, Slurm, site.
+
+    Start it as the training is started: with srun, mpirun, or alone. Exit
+    status: 0 if all is well, 1 for warnings, 2 for failures, on all ranks.
     """
     launched = was_launched()
     if lint or files:

@@ -59,13 +59,19 @@ def _files(name: str) -> Iterator[str]:
 
 def _examined(file: str) -> Examined:
     try:
-        program = read(file, os.environ)
+        return _found_in(file)
     except OSError as error:
         return Examined(file, error=f"cannot be read: {error.strerror or error}")
     except SyntaxError as error:
         return Examined(file, error=f"is not Python {_PYTHON}: {_told(error)}")
     except ValueError as error:
         return Examined(file, error=f"is not Python: {error}")
+    except RecursionError:
+        return Examined(file, error="has an expression that is nested too deeply")
+
+
+def _found_in(file: str) -> Examined:
+    program = read(file, os.environ)
     if not program.uses_horovod:
         return Examined(file)
     found = [_finding(program, rule, trap) for rule in RULES for trap in rule.find(program)]

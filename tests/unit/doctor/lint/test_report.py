@@ -70,6 +70,14 @@ def test_a_file_that_is_no_python(program, tmp_path, content, why):
     assert "1 finding in 2 files (1 silently wrong); 1 file could not be read" in said.stdout
 
 
+def test_an_expression_that_is_too_long(tmp_path):
+    file = tmp_path / "long.py"
+    file.write_text("x = " + " + ".join(["y"] * 2000) + "\n")
+    said = lint("--lint", file)
+    assert said.exit_code == 2
+    assert "nested too deeply" in said.stdout
+
+
 def test_a_file_that_is_not_there(tmp_path):
     said = lint("--lint", tmp_path / "no.py")
     assert said.exit_code == 2
