@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from types import CodeType
 
 from mpistrat.cluster import mpi
+from mpistrat.cluster.core_shares import share_of_cores
 from mpistrat.cluster.resolvers.job_roles import JobRoles, set_current
-from mpistrat.cluster.topology import host_name
+from mpistrat.cluster.topology import Topology, host_name
 from mpistrat.errors import MpistratError
 from mpistrat.run import explanation, folders, tensorflow_import
 from mpistrat.run.program import (
@@ -19,7 +20,7 @@ from mpistrat.run.program import (
     file_program,
     module_program,
 )
-from mpistrat.run.roles import needed_roles
+from mpistrat.run.roles import names_servers, needed_roles
 from mpistrat.system import log
 
 __all__ = ["main"]
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def prepare(program: Program, num_ps: int | None, num_evaluators: int) -> None:
     """Start MPI, tell the program its role, and exchange what it gets. **Collective.**"""
-    mpi.world()  # it starts MPI, without which nothing says which rank may log
+    comm = mpi.world()  # it starts MPI, without which nothing says which rank may log
     rank, size = mpi.world_place() or (0, 1)
     log.configure(rank, size, host_name())
     text = None if isinstance(program.source, CodeType) else program.source
@@ -66,7 +67,10 @@ def prepare(program: Program, num_ps: int | None, num_evaluators: int) -> None:
         folders.let_ranks_share()
     if text is not None:
         explanation.warn_of_private_imports(text, program.file)
-    tensorflow_import.exchange_at_import()
+    share = None if comm is None else share_of_cores(Topology.of(comm), comm.allgather)
+    if roles.num_ps or (text is not None and names_servers(text)):
+        share = None  # servers in threads of one process wait for each other
+    tensorflow_import.exchange_at_import(share)
 
 
 def _program(options: argparse.Namespace) -> tuple[Program, list[str]]:

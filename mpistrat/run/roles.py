@@ -8,7 +8,7 @@ import os
 from mpistrat.cluster.resolvers.job_roles import VARIABLE, describe, told_counts
 from mpistrat.system.log import get_logger
 
-__all__ = ["Counts", "needed_roles"]
+__all__ = ["Counts", "names_servers", "needed_roles"]
 
 _LOG = get_logger(__name__)
 _SERVERS = "ParameterServerStrategy"
@@ -61,6 +61,11 @@ def needed_roles(
         )
         return (1, num_evaluators), False
     return (0, num_evaluators), False
+
+
+def names_servers(source: bytes | str) -> bool:
+    """Tell whether a program names a strategy with parameter servers. **Local.**"""
+    return _SERVERS in _names(source)
 
 
 def _names(source: bytes | str) -> set[str]:

@@ -11,13 +11,19 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from mpistrat.cluster.core_shares import CoreShare
+
 __all__ = ["exchange_at_import"]
 
 _NAME = "tensorflow"
+_OURS = "mpistrat.tensorflow"
 
 
 class _Finder:
     """Find TensorFlow once, by importing it with all that is to be exchanged in it."""
+
+    def __init__(self, share: CoreShare | None) -> None:
+        self._share = share
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of TensorFlow, which is loaded by then; None of other modules."""
@@ -27,10 +33,10 @@ class _Finder:
         if PathFinder.find_spec(name, path, target) is None:
             return None  # it is not installed; Python says so
         # It imports TensorFlow itself, first of all, and quietly on ranks other than 0.
-        stand_ins = importlib.import_module(
-            "mpistrat.tensorflow.unchanged_programs.stand_in_modules"
-        )
-        stand_ins.install()
+        importlib.import_module(f"{_OURS}.unchanged_programs.stand_in_modules").install()
+        if self._share is not None:
+            # The program may be using TensorFlow before it makes a strategy, which is too late.
+            importlib.import_module(f"{_OURS}.thread_pools").set_pools(self._share)
         return ModuleSpec(name, _Loaded(sys.modules[_NAME]))  # type: ignore[arg-type]
 
 
@@ -49,11 +55,13 @@ class _Loaded:
         module.__spec__ = self._spec
 
 
-def exchange_at_import() -> None:
-    """Exchange ``tf.distribute`` once TensorFlow is imported, at once if it is. **Local.**"""
-    finder: Any = _Finder()
-    if _NAME in sys.modules:
-        sys.meta_path.insert(0, finder)
-        finder.find_spec(_NAME)
-    else:
-        sys.meta_path.insert(0, finder)
+def exchange_at_import(share: CoreShare | None) -> None:
+    """Exchange ``tf.distribute`` once TensorFlow is imported. **Local.**
+
+    Parameters
+    ----------
+    share
+        The cores for TensorFlow's threads, where ranks share them.
+    """
+    finder: Any = _Finder(share)
+    sys.meta_path.insert(0, finder)

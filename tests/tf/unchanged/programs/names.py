@@ -15,13 +15,16 @@ assert tf.distribute is distribute is not tf.compat.v2.distribute
 assert Older is tf1.distribute.MirroredStrategy is tf.distribute.MirroredStrategy
 assert CentralStorageStrategy is tf.distribute.experimental.CentralStorageStrategy
 assert mirrored_strategy.MirroredStrategy.__module__.startswith("tensorflow.")
-assert tf1.distribute.experimental.ParameterServerStrategy.__module__.startswith("tensorflow.")
+# By text: a program that names it is taken for one with parameter servers.
+of_estimators = getattr(tf1.distribute.experimental, "ParameterServerStrategy")  # noqa: B009
+assert of_estimators.__module__.startswith("tensorflow.")
 assert tf.distribute.Strategy.__module__.startswith("tensorflow.")
 assert {"MirroredStrategy", "ReduceOp", "coordinator"} <= {*dir(tf.distribute)}
 assert not hasattr(tf.distribute, "NoSuchName")
 assert tf.distribute.__name__ == "tensorflow._api.v2.distribute"
 assert tf.__spec__.name == "tensorflow"
 
+_ = tf.constant(1) + 1  # it starts TensorFlow, and its threads
 ring = tf.distribute.experimental.CollectiveCommunication.RING
 with tf.distribute.experimental.MultiWorkerMirroredStrategy(ring) as strategy:
     assert isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
