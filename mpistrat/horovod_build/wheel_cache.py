@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mpistrat import config
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.horovod_build.recipe import HOROVOD, target_options
+from mpistrat.horovod_build.recipe import HOROVOD, RECIPE, target_options
 from mpistrat.horovod_build.requirements.examination import Toolchain
 from mpistrat.system.atomic_files import replace_whole
 from mpistrat.system.compile_on_demand import own_folder
@@ -34,6 +34,7 @@ def made_for(toolchain: Toolchain) -> dict[str, str]:
     tensorflow, mpi, gpus = toolchain.tensorflow, toolchain.mpi, toolchain.gpus
     return {
         "horovod": HOROVOD,
+        "recipe": RECIPE,
         "python": sysconfig.get_config_var("SOABI") or platform.python_version(),
         "tensorflow": f"{tensorflow.distribution} {tensorflow.version}",
         "mpi": mpi.version,
@@ -88,13 +89,15 @@ class CachedWheel:
 
     @contextlib.contextmanager
     def locked(self, timeout_s: float) -> Iterator[None]:
-        """Keep other processes of this user from building the same wheel meanwhile.
+        """Make the folder, and keep other processes of this user from building there meanwhile.
 
         Raises
         ------
         BackendUnavailableError
-            Another one has not ended after `timeout_s`.
+            The folder cannot be made, or others could write to it; or another process has not
+            ended after `timeout_s`.
         """
+        self._make_folder()
         with (self.folder / "lock").open("wb") as lock:
             try:
                 is_ours = try_to_lock(lock, timeout_s, _NAP_S)
@@ -107,29 +110,26 @@ class CachedWheel:
                 )
             yield
 
+    def _make_folder(self) -> None:
+        top = self.folder.parent
+        try:
+            for folder in (top.parent, top, self.folder):
+                own_folder(folder)
+        except OSError as error:
+            raise BackendUnavailableError(
+                f"cannot make a folder for the wheel: {error}; set MPISTRAT_CACHE to one of your"
+                f" own (uid {os.geteuid()})"
+            ) from error
+
     @property
     def _note(self) -> Path:
         return self.folder / "made_for.json"
 
 
 def cached_wheel(toolchain: Toolchain) -> CachedWheel:
-    """Return the place of the wheel for this toolchain; its folder is made. **Local.**
-
-    Raises
-    ------
-    BackendUnavailableError
-        The cache folder cannot be made, or others could write to it.
-    """
+    """Return the place of the wheel for this toolchain. **Local.** Nothing is made or changed."""
     key = made_for(toolchain)
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
     words = [f"horovod-{HOROVOD}", f"tensorflow-{toolchain.tensorflow.version}"]
     words += ["cuda"] if toolchain.gpus else []
-    try:
-        top = own_folder(own_folder(config.cache_folder()) / "horovod")
-        folder = own_folder(top / "-".join([*words, digest[:16]]))
-    except OSError as error:
-        raise BackendUnavailableError(
-            f"cannot make a folder for the wheel: {error}; set MPISTRAT_CACHE to one of your own"
-            f" (uid {os.geteuid()})"
-        ) from error
-    return CachedWheel(folder, key)
+    return CachedWheel(config.cache_folder() / "horovod" / "-".join([*words, digest[:16]]), key)

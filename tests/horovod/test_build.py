@@ -82,7 +82,7 @@ def built(environment, limit_s):
 
 def test_it_is_built_installed_and_tested(built):
     assert built.returncode == 0, built.stderr
-    assert "its sums on 2 ranks are right" in built.stdout
+    assert "rank 0 of 2: its sums on the CPU are right" in built.stdout
     steps = [line.partition(":")[0] for line in built.stderr.splitlines()]
     assert steps[0] == "looking for compilers and libraries"
     assert steps[-1] == "testing it on 2 ranks"

@@ -13,7 +13,7 @@ import typer.testing
 
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.horovod_build import command, installing, trial
-from mpistrat.testing.launching.mpirun import LauncherError
+from mpistrat.testing.launcher import JobResult, LauncherError, RankOutput
 
 
 @pytest.fixture
@@ -59,17 +59,17 @@ def test_cmake_is_fetched_where_it_is_missing(machine):
 
 
 def test_it_is_installed_and_tested(machine, monkeypatch):
-    monkeypatch.setattr(command, "try_on_two_ranks", lambda timeout_s: 3.0)
+    monkeypatch.setattr(command, "try_on_two_ranks", lambda timeout_s: "rank 0 of 2: right (3 s)")
     done = run("build")
     assert done.exit_code == 0, done.output
-    assert "its sums on 2 ranks are right (3 s)" in done.stdout
+    assert "Horovod is installed; rank 0 of 2: right (3 s)" in done.stdout
     installs = [call for call in machine.calls("pip install") if "--target" not in call]
     assert ["--force-reinstall" in call for call in installs] == [True, False]
     assert "--no-deps" in installs[0], "NumPy would be replaced, too"
 
 
 def test_another_horovod_that_is_replaced(machine, monkeypatch):
-    monkeypatch.setattr(command, "try_on_two_ranks", lambda timeout_s: 3.0)
+    monkeypatch.setattr(command, "try_on_two_ranks", lambda timeout_s: "rank 0 of 2: right (3 s)")
     monkeypatch.setattr(command, "installed_from", lambda: "file:///with-pytorch.whl")
     done = run("build")
     assert "replacing the Horovod that is installed, from file:///with-pytorch.whl" in done.stderr
@@ -187,6 +187,16 @@ def test_where_an_installation_came_from(machine):
     note = '{"url": "file:///a.whl", "archive_info": {}}'
     machine.file("packages/horovod-0.28.1.dist-info/direct_url.json", note)
     assert installing.installed_from() == "file:///a.whl"
+
+
+def test_what_was_tried_is_said(monkeypatch):
+    ranks = (
+        RankOutput("a warning\nrank 0 of 2: right\n", ""),
+        RankOutput("rank 1 of 2: right\n", ""),
+    )
+    done = JobResult(0, False, 3.4, ranks, "")
+    monkeypatch.setattr(trial, "run_job", lambda *_: done)
+    assert trial.try_on_two_ranks(1.0) == "rank 0 of 2: right (3 s)"
 
 
 def test_no_launcher_is_said(monkeypatch):

@@ -127,3 +127,6 @@ def test_the_linker_finds_nccl_of_a_package(machine):
     link = tools / "nccl" / "libnccl.so"
     assert env["HOROVOD_NCCL_LIB"] == str(link.parent)
     assert link.read_text(encoding="utf-8") == "a library"
+    # Where it is looked for when it is used, for `link` is gone by then.
+    assert f"-Wl,-rpath,{library.parent}" in env["LDFLAGS"].split()
+    assert r"-Wl,-rpath,\$ORIGIN/../../nvidia/nccl/lib" in env["LDFLAGS"].split()

@@ -1,15 +1,13 @@
-"""The environment of the build, and the header that TensorFlow no longer has."""
+"""The environment of the build."""
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 
 import pytest
 
 from helpers.machine_for_horovod import Machine
-from mpistrat.horovod_build.recipe import SHA256, environment, write_compatibility_headers
+from mpistrat.horovod_build.recipe import SHA256, environment
 from mpistrat.horovod_build.requirements.examination import examine
 
 
@@ -88,29 +86,6 @@ def test_the_number_of_jobs(toolchain, machine, monkeypatch):
     assert made(toolchain, machine)["MAKEFLAGS"] == "-j8"
     monkeypatch.setenv("MAKEFLAGS", "-j1")
     assert made(toolchain, machine)["MAKEFLAGS"] == "-j1"
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-def test_the_old_name_of_the_header_gives_the_new_one(tmp_path):
-    write_compatibility_headers(tmp_path)
-    new = tmp_path / "xla" / "hlo" / "builder" / "xla_builder.h"
-    new.parent.mkdir(parents=True)
-    new.write_text("struct XlaBuilder {};\n", encoding="utf-8")
-    status = tmp_path / "absl" / "status" / "statusor.h"
-    status.parent.mkdir(parents=True)
-    text = "namespace absl { template <class T> struct StatusOr {}; }\n"
-    status.write_text(f"#pragma once\n{text}", encoding="utf-8")
-    old = '#include "tensorflow/compiler/xla/client/xla_builder.h"\n'
-    said = subprocess.run(
-        ["g++", "-fsyntax-only", "-x", "c++", "-"],
-        input=f"{old}{old}XlaBuilder builder;\nxla::StatusOr<int> value;\n",
-        env={**os.environ, "CPLUS_INCLUDE_PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert said.returncode == 0, said.stderr
 
 
 def test_the_digest_is_one():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.horovod_build import wheel_cache
 from mpistrat.horovod_build.recipe import TARGETS
 from mpistrat.horovod_build.requirements.build_tools import CMake
 from mpistrat.horovod_build.requirements.compiler import Compiler
@@ -38,9 +39,10 @@ def changed(part, **values):
 
 def kept(toolchain=HERE, content=b"a wheel"):
     place = cached_wheel(toolchain)
-    built = place.folder / "built.whl"
-    built.write_bytes(content)
-    return place.keep(built.rename(place.folder / "horovod-0.28.1-any.whl"))
+    with place.locked(1.0):
+        built = place.folder.parent / "horovod-0.28.1-any.whl"
+        built.write_bytes(content)
+        return place.keep(built)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,12 @@ def test_others_have_a_place_of_their_own(other):
 def test_another_machine(monkeypatch):
     kept()
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert cached_wheel(HERE).find() is None
+
+
+def test_another_recipe(monkeypatch):
+    kept()
+    monkeypatch.setattr(wheel_cache, "RECIPE", "0")
     assert cached_wheel(HERE).find() is None
 
 
@@ -99,8 +107,9 @@ def test_the_place_of_the_library_and_the_tools_do_not_count(same):
     assert kept() == cached_wheel(same).find()
 
 
-def test_there_is_none_at_first():
+def test_there_is_none_at_first(cache):
     assert cached_wheel(HERE).find() is None
+    assert not cache.exists(), "to look for it makes nothing"
 
 
 def test_a_wheel_that_was_changed_is_not_found():
@@ -125,13 +134,13 @@ def test_a_folder_that_others_may_write_to(cache):
     cache.mkdir()
     cache.chmod(0o777)
     with pytest.raises(BackendUnavailableError, match="chmod 700 it, or set MPISTRAT_CACHE"):
-        cached_wheel(HERE)
+        kept()
 
 
 def test_no_folder_on_the_way_is_open_to_others(cache):
     before = os.umask(0o002)
     try:
-        folder = cached_wheel(HERE).folder
+        folder = kept().parent
     finally:
         os.umask(before)
     ours = [folder, *folder.parents[:2]]
@@ -142,11 +151,12 @@ def test_no_folder_on_the_way_is_open_to_others(cache):
 def test_a_folder_that_cannot_be_made(cache):
     cache.write_text("a file", encoding="utf-8")
     with pytest.raises(BackendUnavailableError, match="cannot make a folder for the wheel"):
-        cached_wheel(HERE)
+        kept()
 
 
 def test_two_builds_do_not_run_at_a_time():
     place = cached_wheel(HERE)
+    kept()
     with (place.folder / "lock").open("wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(BackendUnavailableError, match="another process has been building"):
