@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from mpistrat.doctor.lint.collectives import collectives, depends_on_rank
 from mpistrat.doctor.lint.finding import Outcome, Rule, Trap
 from mpistrat.doctor.lint.program import Program
+from mpistrat.doctor.lint.scopes import place
 
 __all__ = ["RULE"]
 
@@ -30,9 +31,7 @@ _SILENT_INSTEAD = (
 
 
 def _find(program: Program) -> Iterator[Trap]:
-    for _, call in collectives(program):
-        if any(one.arg == "process_set" for one in call.keywords):
-            continue  # it is for some of the ranks
+    for _, call in _meetings(program):
         branch = _branch(program, call)
         if branch is None:
             if _follows_an_exit(program, call):
@@ -45,6 +44,35 @@ def _find(program: Program) -> Iterator[Trap]:
             yield Trap(call, Outcome.HANGS, _HANGS, _HANGS_INSTEAD)
         elif own != other and sorted(own) == sorted(other) and not _has_name(call):
             yield Trap(call, Outcome.SILENT, _SILENT, _SILENT_INSTEAD)
+
+
+def _meetings(program: Program, *above: ast.AST) -> list[tuple[str, ast.Call]]:
+    """Return the calls of collectives, and of the program's functions that have some."""
+    inside = {node for one in above or (program.tree,) for node in ast.walk(one)}
+    direct = [(use.name, call) for use, call in collectives(program) if not _is_for_some(call)]
+    makers = {_name_of(program, call) for name, call in direct if name != "join"} - {""}
+    called = [
+        (call.func.id, call)
+        for call in program.calls
+        if isinstance(call.func, ast.Name) and call.func.id in makers
+    ]
+    found = [(name, call) for name, call in (*direct, *called) if call in inside]
+    return sorted(found, key=lambda one: place(one[1]))
+
+
+def _is_for_some(call: ast.Call) -> bool:
+    return any(one.arg == "process_set" for one in call.keywords)
+
+
+def _name_of(program: Program, call: ast.Call) -> str:
+    """Return the function that makes a call each time it is called itself, or ""."""
+    for node, _ in program.above(call):
+        if isinstance(node, (ast.If, ast.IfExp, ast.BoolOp, ast.While, ast.Lambda)):
+            return ""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            is_method = isinstance(program.parent(node), ast.ClassDef)
+            return "" if is_method or _follows_an_exit(program, call) else node.name
+    return ""
 
 
 def _has_name(call: ast.Call) -> bool:
@@ -95,8 +123,8 @@ def _is_exit(program: Program, last: ast.stmt) -> bool:
 def _calls(program: Program, part: list[ast.AST]) -> list[tuple[str, str]]:
     """Return the collectives of a branch in their order: what they do, to what."""
     return [
-        (use.name, program.source(call.args[0]) if call.args else "")
-        for use, call in (collectives(program, *part) if part else ())
+        (name, program.source(call.args[0]) if call.args else "")
+        for name, call in (_meetings(program, *part) if part else ())
     ]
 
 

@@ -124,6 +124,11 @@ TRAPS = [
         HANGS,
         TF + "def f(x):\n    if hvd.rank():\n        return x\n    return hvd.allreduce(x)",
     ),
+    (
+        "some-ranks",
+        HANGS,
+        TF + "def mean(x):\n    return hvd.allreduce(x)\nif hvd.rank() == 0:\n    print(mean(x))",
+    ),
     ("some-ranks", HANGS, TF + "import sys\nif hvd.rank():\n    sys.exit()\nhvd.allreduce(x)"),
     (
         "unused-results",
@@ -176,6 +181,13 @@ RIGHT = {
     "objects of the root": (
         "if hvd.rank() == 0:\n    o = hvd.broadcast_object(state)\n"
         "else:\n    o = hvd.broadcast_object(None)"
+    ),
+    "a function that all ranks call": (
+        "def mean(x):\n    return hvd.allreduce(x)\nm = mean(x)\nif hvd.rank() == 0:\n    print(m)"
+    ),
+    "a function whose collective depends on an option": (
+        "def mean(x, several):\n    return hvd.allreduce(x) if several else x\n"
+        "if hvd.rank() == 0:\n    mean(x, False)"
     ),
     "join beside the others' collectives": (
         "if hvd.rank() == 0:\n    hvd.join()\n"
