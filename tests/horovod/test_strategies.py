@@ -13,6 +13,7 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 import mpistrat.tensorflow as distribute
+from helpers.tf.process import four_cpus
 from mpistrat.errors import BackendUnavailableError, MismatchError
 from mpistrat.testing.placement import repeats
 
@@ -20,6 +21,8 @@ pytestmark = [
     pytest.mark.mpi(ranks=[pytest.param(2, marks=repeats()), 3], timeout_s=60),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
+
+four_cpus()
 
 DTYPES = (
     *("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"),
@@ -47,7 +50,7 @@ def with_strategy(test):
 
     def run(**arguments):
         ops = distribute.HorovodAllReduce()
-        with distribute.MirroredStrategy(cross_device_ops=ops) as strategy:
+        with distribute.MirroredStrategy(["CPU:0"], cross_device_ops=ops) as strategy:
             test(Of(strategy), **arguments)
 
     signature = inspect.signature(test)
@@ -222,10 +225,10 @@ def test_sub_communicators_are_process_sets():
 
     world = MPI.COMM_WORLD
     half = world.Split(world.rank % 2)
-    of_all = distribute.MirroredStrategy(backend="horovod")
+    of_all = distribute.MirroredStrategy(["CPU:0"], backend="horovod")
     ops = distribute.HorovodAllReduce()
-    part = distribute.MirroredStrategy(cross_device_ops=ops, comm=half)
-    again = distribute.MirroredStrategy(cross_device_ops=ops, comm=half)
+    part = distribute.MirroredStrategy(["CPU:0"], cross_device_ops=ops, comm=half)
+    again = distribute.MirroredStrategy(["CPU:0"], cross_device_ops=ops, comm=half)
     graph = tf.function(lambda x: part.reduce(SUM, x, axis=None))
     members = [rank for rank in range(world.size) if rank % 2 == world.rank % 2]
     for found in (graph(tf.constant(1 << world.rank)), again.reduce(SUM, 1 << world.rank, None)):
@@ -238,7 +241,7 @@ def test_sub_communicators_are_process_sets():
         strategy.close()
     assert not hvd.is_initialized()
     # Now each half may begin it anew, for itself.
-    with distribute.MirroredStrategy(backend="horovod", comm=half) as strategy:
+    with distribute.MirroredStrategy(["CPU:0"], backend="horovod", comm=half) as strategy:
         assert int(strategy.reduce(SUM, tf.constant(1), axis=None)) == len(members)
         assert (hvd.size() == len(members)) or half.size == 1
     half.Free()
@@ -249,9 +252,9 @@ def test_overlapping_ranks_are_refused_on_all_of_them():
 
     world = MPI.COMM_WORLD
     half = world.Split(world.rank > 0)
-    first = distribute.MirroredStrategy(backend="horovod", comm=half)
+    first = distribute.MirroredStrategy(["CPU:0"], backend="horovod", comm=half)
     with pytest.raises(BackendUnavailableError, match="Horovod runs already"):
-        distribute.MirroredStrategy(backend="horovod", comm=world)
+        distribute.MirroredStrategy(["CPU:0"], backend="horovod", comm=world)
     first.close()
     half.Free()
 
@@ -262,7 +265,26 @@ def test_a_program_that_has_begun_horovod_itself_shares_it(made):
 
     made.strategy.close()
     hvd.init()
-    with distribute.MirroredStrategy(backend="horovod") as strategy:
+    with distribute.MirroredStrategy(["CPU:0"], backend="horovod") as strategy:
         assert int(strategy.reduce(SUM, tf.constant(1), axis=None)) == made.size
     assert int(hvd.allreduce(tf.constant(1), op=hvd.Sum)) == made.size
     hvd.shutdown()
+
+
+def test_two_replicas_on_each_rank():
+    ops = distribute.HorovodAllReduce(fusion_bytes=1 << 20, cycle_time_ms=0.5)
+    with distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=ops) as strategy:
+        number = strategy.num_replicas_in_sync
+
+        @tf.function
+        def step():
+            def replica():
+                context = tf.distribute.get_replica_context()
+                mine = tf.cast(context.replica_id_in_sync_group, tf.float32)
+                return context.all_reduce(SUM, [mine, tf.ones([2])])
+
+            return strategy.run(replica)
+
+        total, ones = (strategy.experimental_local_results(one) for one in step())
+        assert [float(one) for one in total] == [number * (number - 1) / 2] * 2
+        np.testing.assert_array_equal(ones[1], [number, number])
