@@ -62,14 +62,11 @@ def build(
         place = cached_wheel(toolchain)
         with place.locked(timeout):
             wheel = _wheel(toolchain, place, line, None if rebuild else place.find(), timeout)
-            if wheel_only:
-                print(wheel)
-                return
-            _install(wheel, place, line, timeout)
-        line.step("testing it on 2 ranks")
-        tried = try_on_two_ranks(_TRIAL_S)
-    print(f"Horovod is installed; {tried}")
-    print("use it by cross_device_ops=mpistrat.tensorflow.HorovodAllReduce()")
+            if not wheel_only:
+                _install(wheel, place, line, timeout)
+        said = str(wheel) if wheel_only else _try(line)
+    # Not before: the line takes what is printed meanwhile to standard error.
+    print(said)
 
 
 @app.command()
@@ -102,6 +99,15 @@ def _install(wheel: Path, place: CachedWheel, line: ProgressLine, timeout_s: flo
         line.step(f"replacing the Horovod that is installed, from {before or 'an index'}")
     line.step(f"installing {wheel.name}")
     install(wheel, place.log, timeout_s)
+
+
+def _try(line: ProgressLine) -> str:
+    line.step("testing it on 2 ranks")
+    tried = try_on_two_ranks(_TRIAL_S)
+    return (
+        f"Horovod is installed; {tried}\n"
+        "use it by cross_device_ops=mpistrat.tensorflow.HorovodAllReduce()"
+    )
 
 
 def _refuse_jobs() -> None:

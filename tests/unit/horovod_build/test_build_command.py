@@ -1,5 +1,6 @@
 """The command as a user meets it, on a pretended machine."""
 
+import io
 import os
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from helpers.machine_for_horovod import Machine
 pytest.importorskip("typer")
 
 import typer.testing
+from rich.console import Console
 
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.horovod_build import command, installing, trial
+from mpistrat.horovod_build import command, installing, progress_line, trial
 from mpistrat.testing.launcher import JobResult, LauncherError, RankOutput
 
 
@@ -40,6 +42,13 @@ def test_it_compiles_once(machine):
     assert len(machine.calls("pip wheel")) == 1
     assert run("build", "--wheel-only", "--rebuild").exit_code == 0
     assert len(machine.calls("pip wheel")) == 2
+
+
+def test_the_path_is_on_standard_output_beside_a_terminal(machine, monkeypatch):
+    # As in: wheel=$(mpistrat horovod build --wheel-only)
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(progress_line, "Console", lambda **_: terminal)
+    assert run("build", "--wheel-only").stdout.endswith("linux_x86_64.whl\n")
 
 
 def test_the_environment_is_left_alone_by_the_build(machine):
