@@ -64,7 +64,7 @@ def prepare(program: Program, num_ps: int | None, num_evaluators: int) -> None:
     roles.publish()
     set_current(roles)
     if size > 1:
-        folders.let_ranks_share()
+        folders.let_ranks_share(program.path)
     if text is not None:
         explanation.warn_of_private_imports(text, program.file)
     share = None if comm is None else share_of_cores(Topology.of(comm), comm.allgather)

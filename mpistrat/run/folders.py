@@ -20,22 +20,28 @@ _START_S = 10.0  # by which other ranks may have begun earlier, or a file server
 _MAKERS = ("os", "pathlib")  # their functions make folders by os.mkdir for whoever calls them
 
 
-def let_ranks_share() -> None:
+def let_ranks_share(program_folder: str) -> None:
     """Change ``os.mkdir``, which ``os.makedirs`` and ``Path.mkdir`` call. **Local.**
 
-    Folders that are older than the job are an error as before, and so are all in the standard
-    library's own calls: ``tempfile`` looks for a name that nobody has.
+    Folders that are older than the job are an error as before. So are all that libraries make:
+    a folder may be their lock, and ``tempfile`` looks for a name that nobody has.
+
+    Parameters
+    ----------
+    program_folder
+        Below which the program's own modules are.
     """
-    os.mkdir = _shared(os.mkdir, time.time() - _START_S)
+    home = os.path.join(os.path.abspath(program_folder), "")
+    os.mkdir = _shared(os.mkdir, home, time.time() - _START_S)
 
 
-def _shared(mkdir: Callable[..., None], start: float) -> Callable[..., None]:
+def _shared(mkdir: Callable[..., None], home: str, start: float) -> Callable[..., None]:
     @wraps(mkdir)
     def make(path: Any, *args: Any, **kwargs: Any) -> None:
         try:
             mkdir(path, *args, **kwargs)
         except FileExistsError:
-            if "dir_fd" in kwargs or _is_for_library() or not _is_new_folder(path, start):
+            if "dir_fd" in kwargs or not (_is_for_program(home) and _is_new_folder(path, start)):
                 raise
 
     return make
@@ -46,10 +52,13 @@ def _is_new_folder(path: Any, start: float) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_ctime >= start
 
 
-def _is_for_library() -> bool:
-    """Whether a module of the standard library wants the folder for itself."""
+def _is_for_program(home: str) -> bool:
+    """Whether a module of the program wants the folder."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") in _MAKERS:
         frame = frame.f_back
-    name = str(frame.f_globals.get("__name__")).partition(".")[0]
-    return name in sys.stdlib_module_names and name != "__main__"
+    file = os.path.abspath(frame.f_code.co_filename)
+    is_installed = "site-packages" in file
+    return frame.f_globals.get("__name__") == "__main__" or (
+        file.startswith(home) and not is_installed
+    )

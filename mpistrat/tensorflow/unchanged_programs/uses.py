@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 __all__ = ["Use", "found", "note"]
 
-_LIBRARIES = {"keras", "mpistrat", "tensorflow", "tf_keras"}  # they ask which class one is of
+# They ask which class a strategy is of; importlib asks for names that are imported.
+_LIBRARIES = {"importlib", "keras", "mpistrat", "tensorflow", "tf_keras"}
 
 
 class Use(NamedTuple):

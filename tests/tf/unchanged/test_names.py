@@ -33,12 +33,6 @@ def test_names_and_notes(tmp_path):
     assert "mpistrat run: rank" not in result.ranks[1].stderr
 
 
-def test_a_program_without_a_strategy(tmp_path):
-    text = "import tensorflow as tf; print(tf.constant(1) + 1)"
-    result = run_job([*RUN, "-c", text], 2, 60, cwd=tmp_path).check()
-    assert "used no strategy of tf.distribute: each of the 2 ranks" in result.ranks[0].stderr
-
-
 def test_an_error_on_one_rank_ends_the_job(tmp_path):
     (tmp_path / "train.py").write_text(
         "import json, os\n"

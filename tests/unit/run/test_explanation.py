@@ -5,9 +5,13 @@ import logging
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
+from mpistrat.cluster.resolvers import job_roles
+from mpistrat.cluster.resolvers.job_roles import JobRoles
+from mpistrat.cluster.topology import Topology
 from mpistrat.run import explanation
 from mpistrat.run.explanation import private_imports
 
@@ -33,6 +37,29 @@ def test_they_are_warned_of(caplog, monkeypatch):
     explanation.warn_of_private_imports(PRIVATE, "train.py")
     assert len(caplog.records) == 3
     assert "train.py:3 imports tensorflow.python.distribute.values" in caplog.text
+
+
+def test_ranks_that_know_nothing_of_each_other(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("mpistrat"), "propagate", True)
+    uses = types.SimpleNamespace(found=list)
+    monkeypatch.setitem(sys.modules, "mpistrat.tensorflow.unchanged_programs.uses", uses)
+    for size, modules, is_noted in ((1, {"tensorflow": uses}, False), (2, {}, False)):
+        assert noted(size, modules, caplog, monkeypatch) == is_noted
+    assert noted(3, {"tensorflow": uses}, caplog, monkeypatch)
+    assert "each of the 3 ranks ran all of it" in caplog.text
+    uses.found = lambda: ["a strategy"]
+    assert not noted(3, {"tensorflow": uses}, caplog, monkeypatch)
+
+
+def noted(size, modules, caplog, monkeypatch):
+    topology = Topology.from_hosts(0, ["host"] * size)
+    monkeypatch.setattr(job_roles, "_current", [JobRoles(topology)])
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    before = len(caplog.records)
+    explanation.note_without_strategy()
+    return len(caplog.records) > before
 
 
 def test_a_program_without_strategies_is_explained(tmp_path):

@@ -15,12 +15,12 @@ PYTHONS = os.mkdir
 @pytest.fixture(autouse=True)
 def shared(monkeypatch):
     monkeypatch.setattr(os, "mkdir", PYTHONS)
-    folders.let_ranks_share()
+    folders.let_ranks_share(str(Path(__file__).parent))
 
 
 @pytest.mark.parametrize("make", ["os.mkdir(path)", "os.makedirs(path)", "Path(path).mkdir()"])
 def test_a_folder_that_another_rank_made(make, tmp_path):
-    names = {"os": os, "Path": Path, "path": tmp_path / "new"}
+    names = {"__name__": "__main__", "os": os, "Path": Path, "path": tmp_path / "new"}
     for _ in range(2):
         eval(make, names)
     assert (tmp_path / "new").is_dir()
@@ -35,9 +35,19 @@ def test_what_is_older_or_no_folder(tmp_path, monkeypatch):
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 60)
     os.mkdir = PYTHONS
-    folders.let_ranks_share()
+    folders.let_ranks_share(str(Path(__file__).parent))
     with pytest.raises(FileExistsError):
         os.mkdir(tmp_path / "old")
+
+
+def test_a_folder_that_is_the_lock_of_a_library(tmp_path):
+    library = {"__name__": "library", "os": os, "path": tmp_path / "lock"}
+    code = compile("os.mkdir(path)", "/usr/lib/site-packages/library.py", "exec")
+    exec(code, library)
+    with pytest.raises(FileExistsError):
+        exec(code, library)
+    exec(code, {**library, "__name__": "__main__"})
+    assert (tmp_path / "lock").is_dir()
 
 
 def test_names_that_nobody_else_may_have(tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ def train_step(inputs):
     return loss
 
 
-def test_step(inputs):
+def evaluation_step(inputs):
     images_, labels = inputs
     predictions = model(images_, training=False)
     test_loss.update_state(loss_object(labels, predictions))
@@ -75,7 +75,7 @@ def distributed_train_step(inputs):
 @tf.function
 def distributed_test(data):
     for inputs in data:
-        strategy.run(test_step, args=(inputs,))
+        strategy.run(evaluation_step, args=(inputs,))
 
 
 lines = []
