@@ -20,35 +20,37 @@ _OURS = "mpistrat.tensorflow"
 
 
 class _Finder:
-    """Find TensorFlow once, by importing it with all that is to be exchanged in it."""
+    """Find TensorFlow where Python would, with a loader that exchanges names in it."""
 
     def __init__(self, share: CoreShare | None) -> None:
         self._share = share
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the spec of TensorFlow, which is loaded by then; None of other modules."""
-        if name != _NAME:
-            return None
-        sys.meta_path.remove(self)
-        if PathFinder.find_spec(name, path, target) is None:
-            return None  # it is not installed; Python says so
+        """Return the spec of TensorFlow; None of other modules, and where it is not installed."""
+        found = PathFinder.find_spec(name, path, target) if name == _NAME else None
+        if found is not None:
+            found.loader = _Loader(self, self._share)  # type: ignore[assignment]
+        return found
+
+
+class _Loader:
+    """Load TensorFlow by another import, which is Python's own, and exchange names then."""
+
+    def __init__(self, finder: _Finder, share: CoreShare | None) -> None:
+        self._finder, self._share = finder, share
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return TensorFlow, loaded and with its names exchanged."""
+        sys.meta_path.remove(self._finder)
         # It imports TensorFlow itself, first of all, and quietly on ranks other than 0.
         importlib.import_module(f"{_OURS}.unchanged_programs.stand_in_modules").install()
         if self._share is not None:
             # The program may be using TensorFlow before it makes a strategy, which is too late.
             importlib.import_module(f"{_OURS}.thread_pools").set_pools(self._share)
-        return ModuleSpec(name, _Loaded(sys.modules[_NAME]))  # type: ignore[arg-type]
-
-
-class _Loaded:
-    """A loader that gives a module that is loaded."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._module, self._spec = module, module.__spec__
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module."""
-        return self._module
+        module = sys.modules[_NAME]
+        self._spec = module.__spec__
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Give the module its own spec back, which Python has just replaced."""
