@@ -54,7 +54,7 @@ def test_known_names():
 
 
 def test_unknown_name_lists_the_known_ones():
-    known = "expected auto, hierarchical, mpi, shm"
+    known = "expected auto, hierarchical, horovod, mpi, shm, threads"
     with pytest.raises(BackendNotFoundError, match=f"'nope' is not known; {known}"):
         Communicator(backend="nope")
 
