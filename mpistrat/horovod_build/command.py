@@ -17,6 +17,7 @@ from mpistrat.horovod_build.installing import install, installed_from
 from mpistrat.horovod_build.progress_line import ProgressLine
 from mpistrat.horovod_build.report import print_report
 from mpistrat.horovod_build.requirements.examination import Toolchain, examine
+from mpistrat.horovod_build.termination import exit_at_termination
 from mpistrat.horovod_build.trial import try_on_two_ranks
 from mpistrat.horovod_build.wheel_cache import CachedWheel, cached_wheel
 
@@ -55,7 +56,7 @@ def build(
     The wheel is kept in the cache folder: a second environment that has the same Python,
     TensorFlow and MPI gets it from there.
     """
-    with _told_to_the_user(), ProgressLine() as line:
+    with _told_to_the_user(), exit_at_termination(), ProgressLine() as line:
         _refuse_jobs()
         line.step("looking for compilers and libraries")
         toolchain = examine(cuda=cuda).require()
