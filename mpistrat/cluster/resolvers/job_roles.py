@@ -169,8 +169,7 @@ def describe(text: str) -> str:
         return "no JSON object"
     task, cluster = config.get("task"), config.get("cluster")
     role = f"{task.get('type')} {task.get('index')}" if isinstance(task, dict) else "no task"
-    counts = cluster.items() if isinstance(cluster, dict) else ()
-    jobs = ", ".join(f"{len(tasks)} {job}" for job, tasks in counts)
+    jobs = ", ".join(f"{len(tasks)} {job}" for job, tasks in _jobs(cluster).items())
     return f"{role} of {jobs or 'no cluster'}"
 
 
@@ -184,13 +183,20 @@ def told_counts(text: str) -> tuple[int, int]:
     """
     config = _parsed(text)
     cluster = config.get("cluster", {}) if isinstance(config, dict) else None
-    if not isinstance(cluster, dict):
+    jobs = _jobs(cluster)
+    if not isinstance(cluster, dict) or len(jobs) < len(cluster):
         raise UsageError(
-            f"TF_CONFIG={text!r} holds no JSON object with a cluster; set it like"
+            f"TF_CONFIG={text!r} holds no JSON object with a cluster of lists; set it like"
             ' {"cluster": {"worker": ["host0:2222"]}, "task": {"type": "worker", "index": 0}}, or'
             " unset it: MPI says who the ranks are"
         )
-    return len(cluster.get("ps", ())), len(cluster.get("evaluator", ()))
+    return len(jobs.get("ps", ())), len(jobs.get("evaluator", ()))
+
+
+def _jobs(cluster: Any) -> dict[str, Any]:
+    """Return the jobs of a cluster whose tasks are given as TensorFlow wants them."""
+    given = cluster.items() if isinstance(cluster, dict) else ()
+    return {job: tasks for job, tasks in given if isinstance(tasks, (list, dict))}
 
 
 def _parsed(text: str) -> Any:

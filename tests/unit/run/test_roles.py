@@ -47,7 +47,7 @@ def test_numbers_of_a_given_config(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     assert needed_roles(None, 0, SERVERS) == ((2, 0), True)
     assert needed_roles(1, 0, SERVERS) == ((1, 0), True)
-    for wrong in ("{", "[]", '{"cluster": 3}'):
+    for wrong in ("{", "[]", '{"cluster": 3}', '{"cluster": {"worker": 3}}'):
         monkeypatch.setenv("TF_CONFIG", wrong)
         with pytest.raises(UsageError, match="no JSON object with a cluster"):
             needed_roles(None, 0, None)
@@ -133,3 +133,4 @@ def test_without_the_command_every_rank_is_a_worker(monkeypatch):
     assert job_roles.current().tf_config()["task"] == {"type": "worker", "index": 0}
     assert job_roles.current() is job_roles.current()
     assert describe("[]") == "no JSON object"
+    assert describe('{"cluster": {"worker": 3}}') == "no task of no cluster"
