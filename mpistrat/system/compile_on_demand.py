@@ -82,7 +82,7 @@ def compiler() -> list[str]:
     BackendUnavailableError
         There is none.
     """
-    chosen = shlex.split(os.environ.get("CXX", ""))
+    chosen = _chosen()
     for command in [chosen] if chosen else [[name] for name in _COMPILERS]:
         if shutil.which(command[0]):
             return command
@@ -90,6 +90,16 @@ def compiler() -> list[str]:
     raise BackendUnavailableError(
         f"found no C++ compiler: {names} is on the PATH; install one or set CXX"
     )
+
+
+def _chosen() -> list[str]:
+    text = os.environ.get("CXX", "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BackendUnavailableError(
+            f"CXX={text!r} is no command of a shell: {error}; set CXX to a compiler, and options"
+        ) from error
 
 
 def _digests(source: Path) -> list[str]:

@@ -163,6 +163,9 @@ def test_without_a_compiler(cache, source, monkeypatch):
     monkeypatch.setenv("CXX", "nosuch++ -O3")
     with pytest.raises(BackendUnavailableError, match=r"CXX='nosuch\+\+' is on the PATH"):
         compile_on_demand.shared_object(source, FLAGS, "")
+    monkeypatch.setenv("CXX", "g++ '")
+    with pytest.raises(BackendUnavailableError, match="No closing quotation; set CXX"):
+        compile_on_demand.shared_object(source, FLAGS, "")
 
 
 def test_a_failure_tells_what_the_compiler_said_and_leaves_nothing(cache, source):
