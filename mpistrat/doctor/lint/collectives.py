@@ -64,7 +64,5 @@ def _made_by(program: Program, function: ast.AST) -> Iterator[tuple[ast.expr, as
     parent = program.parent(function)
     if isinstance(parent, ast.Call) and function in parent.args:
         yield parent.func, parent
-    for call in program.calls:
-        given = call.args[0] if call.args else None
-        if isinstance(given, ast.Name) and given.id == getattr(function, "name", ""):
-            yield call.func, call
+    for call in program.given_to.get(getattr(function, "name", ""), ()):
+        yield call.func, call

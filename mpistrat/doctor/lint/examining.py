@@ -86,7 +86,7 @@ def _told(error: SyntaxError) -> str:
 
 def _is_allowed(program: Program, finding: Finding) -> bool:
     """Tell whether the line ends with ``# mpistrat: allow`` and the name of the rule."""
-    _, is_there, names = program.lines()[finding.line - 1].partition("# mpistrat: allow ")
+    _, is_there, names = program.lines[finding.line - 1].partition("# mpistrat: allow ")
     return bool(is_there) and finding.rule in names.replace(",", " ").split()
 
 

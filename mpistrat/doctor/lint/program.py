@@ -6,10 +6,11 @@ import ast
 import tokenize
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 from mpistrat.doctor.lint.keras_version import asks_for_keras_2, imports
 from mpistrat.doctor.lint.names import Names
-from mpistrat.doctor.lint.uses import OTHER_FRAMEWORKS, Use, horovods
+from mpistrat.doctor.lint.uses import MODULES, OTHER_FRAMEWORKS, Use, horovods
 
 __all__ = ["Program", "read"]
 
@@ -65,8 +66,8 @@ class Program:
 
     @cached_property
     def uses_horovod(self) -> bool:
-        """Whether it uses Horovod for TensorFlow, or starts it."""
-        return bool(self.uses or self.launches)
+        """Whether it uses Horovod for TensorFlow, or starts it; an import alone is a use."""
+        return bool(self.uses or self.launches) or any(map(_is_import, ast.walk(self.tree)))
 
     @cached_property
     def is_for_others(self) -> bool:
@@ -130,11 +131,26 @@ class Program:
 
     def source(self, node: ast.AST) -> str:
         """Return a node as it is written, on one line."""
-        return " ".join((ast.get_source_segment(self._text, node) or "").split())
+        place: Any = node  # an expression or a statement
+        # Not by ast.get_source_segment, which splits the whole text each time.
+        rows = [line.encode() for line in self.lines[place.lineno - 1 : place.end_lineno]]
+        rows[-1] = rows[-1][: place.end_col_offset]
+        rows[0] = rows[0][place.col_offset :]
+        return " ".join(b" ".join(rows).decode().split())
 
+    @cached_property
     def lines(self) -> list[str]:
-        """Return the lines of the source."""
-        return self._text.splitlines()
+        """The lines of the source, as Python counts them."""
+        return self._text.split("\n")
+
+    @cached_property
+    def given_to(self) -> dict[str, list[ast.Call]]:
+        """The calls whose first argument is a name, by that name."""
+        found: dict[str, list[ast.Call]] = {}
+        for call in self.calls:
+            if call.args and isinstance(call.args[0], ast.Name):
+                found.setdefault(call.args[0].id, []).append(call)
+        return found
 
     def _use(self, node: ast.AST) -> Use | None:
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
@@ -165,6 +181,12 @@ def read(file: str, environment: Mapping[str, str]) -> Program:
     """
     with tokenize.open(file) as source:
         return Program(file, source.read(), environment)
+
+
+def _is_import(node: ast.AST) -> bool:
+    """Tell whether a statement imports Horovod for TensorFlow."""
+    names = node.names if isinstance(node, ast.ImportFrom) and node.module == "horovod" else ()
+    return imports(node, MODULES) or any(f"horovod.{one.name}" in MODULES for one in names)
 
 
 def _text(node: ast.expr) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-__all__ = ["OTHER_FRAMEWORKS", "Use", "horovods"]
+__all__ = ["MODULES", "OTHER_FRAMEWORKS", "Use", "horovods"]
 
 OTHER_FRAMEWORKS = ("horovod.torch", "horovod.mxnet", "horovod.spark", "horovod.ray")
 _MODULES = ("horovod.tensorflow.keras", "horovod.keras", "horovod.tensorflow", "horovod")
+MODULES = ("horovod.tensorflow", "horovod.keras")
+"""The modules that are for TensorFlow."""
+
 # Where Horovod defines what it offers one level above.
 _INNER = ("mpi_ops", "functions", "sync_batch_norm", "gradient_aggregation", "compression")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from mpistrat.doctor.lint.collectives import collectives, depends_on_rank
@@ -84,12 +85,20 @@ def _branch(program: Program, call: ast.Call) -> tuple[list[ast.AST], list[ast.A
     for node, part in program.above(call):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return None
+        if isinstance(node, ast.BoolOp) and _follows_rank(program, node, part):
+            return [part], []
         if not isinstance(node, (ast.If, ast.IfExp)) or part is node.test:
             continue
         body, other = _as_list(node.body), _as_list(node.orelse)
         if depends_on_rank(program, node.test):
             return (body, other) if part in body else (other, body)
     return None
+
+
+def _follows_rank(program: Program, node: ast.BoolOp, part: ast.AST) -> bool:
+    """Tell whether a part of ``a and b`` is reached by the rank, as in ``rank == 0 and f()``."""
+    before = itertools.takewhile(lambda value: value is not part, node.values)
+    return any(depends_on_rank(program, value) for value in before)
 
 
 def _follows_an_exit(program: Program, call: ast.Call) -> bool:

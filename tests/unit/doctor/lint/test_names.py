@@ -68,3 +68,23 @@ def test_a_value_is_bound_after_it():
         "import horovod.tensorflow as hvd\nhvd = hvd.elastic\nhvd.run; import numpy as hvd; hvd.x"
     )
     assert uses(text) == ["horovod.tensorflow:elastic", "horovod.tensorflow:elastic.run"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_use"),
+    [
+        ("import horovod.tensorflow as hvd\ntrain(hvd)", True),
+        ("from horovod import keras as hvd\nself.hvd = hvd", True),
+        ("import horovod.torch as hvd\ntrain(hvd)", False),
+        ("from horovod import torch as hvd", False),
+        ("import tensorflow", False),
+    ],
+)
+def test_an_import_alone_is_a_use(text, is_use):
+    assert Program("p.py", text, {}).uses_horovod is is_use
+
+
+def test_the_source_of_a_part():
+    program = Program("p.py", 'é = "\x0c"; f(\n    "ä", 1\n)  # end\n', {})
+    assert [program.source(call) for call in program.calls] == ['f( "ä", 1 )']
+    assert program.lines[2] == ")  # end"

@@ -130,6 +130,7 @@ TRAPS = [
         TF + "def mean(x):\n    return hvd.allreduce(x)\nif hvd.rank() == 0:\n    print(mean(x))",
     ),
     ("some-ranks", HANGS, TF + "import sys\nif hvd.rank():\n    sys.exit()\nhvd.allreduce(x)"),
+    ("some-ranks", HANGS, TF + "hvd.rank() == 0 and hvd.allreduce(x)"),
     (
         "unused-results",
         HANGS,
@@ -176,6 +177,9 @@ def test_both_branches_in_another_order_are_found():
 
 RIGHT = {
     "init, rank and broadcast": "print(hvd.rank(), hvd.size())\nhvd.broadcast(x, root_rank=0)",
+    "a sum that is compared with the rank": (
+        "if ready and hvd.allreduce(x) > 0 and hvd.rank() == 0:\n    print(x)"
+    ),
     "a branch on the size": "if hvd.size() > 1:\n    hvd.allreduce(x)",
     "a file that one rank writes": "if hvd.rank() == 0:\n    model.save('m.keras')",
     "objects of the root": (
