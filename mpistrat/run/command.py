@@ -34,11 +34,12 @@ Run a program written for tf.distribute on the ranks of mpirun or srun, as it is
 strategies, servers and cluster resolvers of tf.distribute are mpistrat's, and TF_CONFIG says what
 MPI knows."""
 _NO_PROGRAM = 2
+_WITH_VALUE = ("--ps", "--evaluators")
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the program that the command line names; end with its exit status."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(_split(arguments))
     try:
         program, rest = _program(options)
         prepare(program, options.ps, options.evaluators)
@@ -83,6 +84,18 @@ def _program(options: argparse.Namespace) -> tuple[Program, list[str]]:
         raise NoProgramError("no program; expected a Python file, -m MODULE or -c CODE")
     rest = options.program[1:] if options.program[0] == "--" else options.program
     return file_program(rest[0]), rest[1:]
+
+
+def _split(arguments: Sequence[str]) -> list[str]:
+    """Make two arguments of ``-mMODULE`` and ``-cCODE``; argparse would take those after it."""
+    before = ""
+    for at, one in enumerate(arguments):
+        if one[:2] in ("-m", "-c"):
+            return [*arguments[:at], one[:2], *filter(None, [one[2:]]), *arguments[at + 1 :]]
+        if one == "--" or not (one.startswith("-") or before in _WITH_VALUE):
+            break  # the program begins
+        before = one
+    return list(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

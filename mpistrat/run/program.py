@@ -104,7 +104,10 @@ def file_program(path: str) -> Program:
             source = file.read()
     except OSError as error:
         raise NoProgramError(f"cannot open {path!r}: {error.strerror}") from error
-    loader = importlib.machinery.SourceFileLoader("__main__", whole)
+    loader: Any = importlib.machinery.SourceFileLoader("__main__", whole)
+    if source.startswith(importlib.util.MAGIC_NUMBER):  # a compiled file
+        loader = importlib.machinery.SourcelessFileLoader("__main__", whole)
+        source = loader.get_code("__main__")
     names = {"__file__": whole, "__cached__": None, "__loader__": loader, "__spec__": None}
     folder = os.path.dirname(os.path.realpath(path))
     return Program(source, whole, path, folder, {**names, "__package__": None})

@@ -1,6 +1,7 @@
 """``mpistrat run`` runs a program as ``python`` does: the same output, errors and status."""
 
 import os
+import py_compile
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,14 @@ def test_a_folder_and_a_text(tmp_path):
     (tmp_path / "app" / "__main__.py").write_text(TELL)
     assert both("app", "x", cwd=tmp_path)[0] == 0
     assert both("-c", TELL, "-m", cwd=tmp_path)[0] == 0
+    assert both(f"-c{TELL}", "-x", "y", cwd=tmp_path)[0] == 0
+    assert both("app", "-mx", "-cy", cwd=tmp_path)[0] == 0
+
+
+def test_a_compiled_file(tmp_path):
+    (tmp_path / "program.py").write_text(TELL)
+    py_compile.compile(str(tmp_path / "program.py"), str(tmp_path / "other.pyc"))
+    assert both("other.pyc", "x", cwd=tmp_path)[0] == 0
 
 
 @pytest.mark.parametrize(
