@@ -22,10 +22,10 @@ def asks_for_keras_2(tree: ast.Module, environment: Mapping[str, str]) -> bool:
 def imports(node: ast.AST, modules: tuple[str, ...]) -> bool:
     """Tell whether a statement imports one of the modules, or from it."""
     if isinstance(node, ast.ImportFrom):
-        return (node.module or "").startswith(modules)
-    if isinstance(node, ast.Import):
-        return any(alias.name.startswith(modules) for alias in node.names)
-    return False
+        names = [] if node.level else [node.module or ""]
+    else:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    return any(f"{name}.".startswith(f"{module}.") for name in names for module in modules)
 
 
 def _sets_variable(node: ast.AST) -> bool:

@@ -88,3 +88,16 @@ def test_the_source_of_a_part():
     program = Program("p.py", 'é = "\x0c"; f(\n    "ä", 1\n)  # end\n', {})
     assert [program.source(call) for call in program.calls] == ['f( "ä", 1 )']
     assert program.lines[2] == ")  # end"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_legacy"),
+    [
+        ("import tf_keras", True),
+        ("from tf_keras.layers import Dense", True),
+        ("import tf_keras_vit", False),
+        ("from .tf_keras import x", False),
+    ],
+)
+def test_the_import_of_keras_2(text, is_legacy):
+    assert Program("p.py", text, {}).is_legacy is is_legacy
