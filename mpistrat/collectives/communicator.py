@@ -10,7 +10,7 @@ from mpistrat import config
 from mpistrat.cluster import process_end
 from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import operations, shutdown
-from mpistrat.collectives.backends.base import Backend, Steps
+from mpistrat.collectives.backends.base import Backend, HasRelease, Steps
 from mpistrat.collectives.backends.registry import open_backend
 from mpistrat.collectives.checking import fingerprint, settings_check
 from mpistrat.collectives.checking.fingerprint import Signature
@@ -350,9 +350,11 @@ class Communicator(CollectiveMethods):
             self._release()
 
     def _release(self) -> None:
-        """Give back what is left on GPUs after an error, as far as that is safe."""
+        """Give back what is left after an error, on GPUs and elsewhere, as far as is safe."""
         if self._gate.device_backend is not None:
             self._gate.device_backend.release()
+        if isinstance(self._backend, HasRelease):
+            self._backend.release()
 
     def iclose(self) -> Work[None]:
         """Start :meth:`close`, the wait for all ranks; the same call if it was started before."""

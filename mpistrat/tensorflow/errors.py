@@ -146,23 +146,26 @@ _COMPARED = 2000  # characters: TensorFlow may cut what is longer
 _last: collections.deque[_Raised] = collections.deque(maxlen=16)
 
 
-def translated(error: Any) -> Any:
-    """Return mpistrat's error for one of TensorFlow's, or the latter if it has none. **Local.**"""
+def translated(error: Any, function: str = "") -> Any:
+    """Return mpistrat's error for one of TensorFlow's, or the latter if it has none. **Local.**
+
+    `function` is the name of the graph that has failed, if it was one.
+    """
     # A copy: threads that wait in collectives may append meanwhile. The newest goes first, since
     # texts may be equal.
     found = (one for one in reversed(tuple(_last)) if one.is_in(error.message))
     ours = next((one.again(error.message) for one in found), None)
-    others = [other for translate in _others if (other := translate(error)) is not None]
+    others = [other for translate in _others if (other := translate(error, function)) is not None]
     return next(one for one in (ours, *others, error) if one is not None)
 
 
-_others: list[Callable[[Any], Any]] = []
+_others: list[Callable[[Any, str], Any]] = []
 
 
-def translate_also(translate: Callable[[Any], Any]) -> None:
-    """Ask `translate`, too, for the error of one of TensorFlow's; None if it has none. **Local.**
+def translate_also(translate: Callable[[Any, str], Any]) -> None:
+    """Call `translate` with each error of a graph, and the graph's name. **Local.**
 
-    It is asked whenever a graph fails, whoever knows that error.
+    It returns an error to raise in its place, or None.
     """
     _others.append(translate)
 

@@ -76,6 +76,7 @@ def test_a_rank_that_is_killed_ends_the_job():
     result = run_job(["-c", PROGRAM + KILLED], 2, 60)
     assert not result.timed_out, result.output
     assert result.returncode != 0
+    assert result.duration_s < 50, result.output
 
 
 ENDS_ALONE = """

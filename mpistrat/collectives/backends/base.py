@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from mpistrat.types import Array
 
@@ -22,6 +22,7 @@ __all__ = [
     "HEAD_BYTES",
     "Backend",
     "Capabilities",
+    "HasRelease",
     "Header",
     "HeadersDiffer",
     "Late",
@@ -254,4 +255,13 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Free what the backend holds but its control; all ranks have agreed to it."""
+        ...
+
+
+@runtime_checkable
+class HasRelease(Protocol):
+    """A backend with something to give up after an error, when it cannot be closed."""
+
+    def release(self) -> None:
+        """Give up what this rank can give up alone. Idempotent; also called after ``close``."""
         ...

@@ -294,8 +294,8 @@ def wrap_save_counters(wrap: Callable[[Callable[..., Any]], Callable[..., Any]])
         kind._maybe_create_save_counter = wrap(kind._maybe_create_save_counter)
 
 
-def translate_errors_of_functions(translated: Callable[[Any], BaseException]) -> None:
-    """Let every ``tf.function`` raise its error as `translated` converts it."""
+def translate_errors_of_functions(translated: Callable[[Any, str], BaseException]) -> None:
+    """Let every ``tf.function`` raise its error as `translated` converts it, given its name."""
     context: Any = _modules["eager.context"].Context
     call_function = context.call_function
 
@@ -307,7 +307,7 @@ def translate_errors_of_functions(translated: Callable[[Any], BaseException]) ->
             # another.
             found = foreign(call_function, self, name, tensor_inputs, *args, **kwargs)
         except tf.errors.OpError as error:
-            raise translated(error) from None
+            raise translated(error, tf.compat.as_str(name)) from None
         # Not after an error: these may be collective, and the other ranks may not have failed.
         for follow in _followers:
             follow(tensor_inputs)

@@ -19,6 +19,7 @@ __all__ = [
     "is_function",
     "is_nested_in_xla",
     "nodes_of",
+    "refuse_in_vectorized_map",
     "resolve_resources",
     "set_flag",
     "with_body",
@@ -48,6 +49,19 @@ def resolve_resources(touch: Callable[[Any, Any, Any], bool]) -> None:
     whether it has changed them. Operations that write to one resource run in their order.
     """
     _modules["framework.auto_control_deps"].register_acd_resource_resolver(touch)
+
+
+def refuse_in_vectorized_map(operation: str, error: Callable[[], Exception]) -> None:
+    """Raise an error where ``tf.vectorized_map`` meets an operation, from now on. **Local.**
+
+    It would otherwise make a loop of each operation by itself.
+    """
+    pfor = importlib.import_module("tensorflow.python.ops.parallel_for.pfor")
+
+    def refuse(_: Any) -> Any:
+        raise error()
+
+    pfor.RegisterPFor(operation)(refuse)
 
 
 def set_flag(operation: Any, name: str) -> None:

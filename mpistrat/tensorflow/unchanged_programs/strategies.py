@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
 import mpistrat.tensorflow
 from mpistrat.cluster.resolvers.job_roles import current
 from mpistrat.system.log import get_logger, warn_once
@@ -28,7 +30,8 @@ class MirroredStrategy(mpistrat.tensorflow.MirroredStrategy):
     ----------
     devices
         As the program for one process names them. Several GPUs, on a machine with several ranks,
-        are left out: each rank takes those that are bound to it.
+        are left out: each rank takes those that are bound to it. Of more CPUs than TensorFlow has
+        it takes the first.
     cross_device_ops
         See there.
 
@@ -73,6 +76,12 @@ OlderMultiWorkerMirroredStrategy.__name__ = "MultiWorkerMirroredStrategy"
 
 def _own_devices(devices: Sequence[str] | None) -> Sequence[str] | None:
     """Return the devices that a rank is to use; None for those bound to it. **Local.**"""
+    if devices is not None and _are_missing_cpus(devices):
+        text = (
+            f"devices={list(devices)} are more CPUs than TensorFlow has: each rank uses the first"
+        )
+        warn_once(_LOG, "CPUs left out", text)
+        return ["/cpu:0"]
     if devices is None or current().topology.local_size == 1:
         return devices
     if len(devices) < 2 or not all("gpu" in str(device).lower() for device in devices):
@@ -83,3 +92,9 @@ def _own_devices(devices: Sequence[str] | None) -> Sequence[str] | None:
     )
     warn_once(_LOG, "devices dealt out", text)
     return None
+
+
+def _are_missing_cpus(devices: Sequence[str]) -> bool:
+    """Tell whether CPUs are named that TensorFlow lacks; it would put all on the one it has."""
+    are_cpus = all("cpu" in str(device).lower() for device in devices)
+    return are_cpus and len(devices) > len(tf.config.list_logical_devices("CPU"))

@@ -14,7 +14,7 @@ from mpistrat.tables.reduction_ops import DTYPES, combine
 from mpistrat.tensorflow.graph.horovod import dtypes
 from mpistrat.tensorflow.graph.horovod.array_reductions import plan
 from mpistrat.tensorflow.graph.horovod.horovod_timeline import events_of
-from mpistrat.tensorflow.graph.horovod.session import Tuning
+from mpistrat.tensorflow.graph.horovod.tuning import Tuning
 
 CARRIED = {"uint8", "int8", "int32", "int64", "float16", "float32", "float64"}
 OPS = {"Sum": np.add, "Product": np.multiply, "Min": np.minimum, "Max": np.maximum}

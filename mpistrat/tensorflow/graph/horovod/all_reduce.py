@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.graph.horovod import installed
 from mpistrat.tensorflow.graph.horovod.bridge import HorovodBridge, why_not_on
-from mpistrat.tensorflow.graph.horovod.session import Tuning
+from mpistrat.tensorflow.graph.horovod.tuning import Tuning
 
 __all__ = ["HorovodAllReduce"]
 
@@ -50,9 +50,10 @@ class HorovodAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         self, fusion_bytes: int | None = None, cycle_time_ms: float | None = None
     ) -> None:
         super().__init__()
-        for name, value in (("fusion_bytes", fusion_bytes), ("cycle_time_ms", cycle_time_ms)):
-            if value is not None and not (isinstance(value, Real) and value >= 0):
-                raise UsageError(f"{name}={value!r}; expected a number of 0 or more, or None")
+        if fusion_bytes is not None and not _is_number(fusion_bytes, Integral):
+            raise UsageError(f"fusion_bytes={fusion_bytes!r}; expected an int of 0 or more")
+        if cycle_time_ms is not None and not _is_number(cycle_time_ms, Real):
+            raise UsageError(f"cycle_time_ms={cycle_time_ms!r}; expected a number of 0 or more")
         installed.load()
         self._tuning = Tuning(fusion_bytes, cycle_time_ms)
 
@@ -76,3 +77,8 @@ class HorovodAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         )
 
     batch_reduce_implementation = broadcast_implementation = reduce_implementation
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    is_one = isinstance(value, kind) and not isinstance(value, bool)
+    return is_one and 0 <= value < float("inf")

@@ -6,7 +6,7 @@ their tensors to Horovod without that (bridge.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,9 @@ from mpistrat.tables.reduction_ops import DTYPES, OPS, combine
 from mpistrat.tensorflow.graph.horovod import installed, session
 from mpistrat.tensorflow.graph.horovod.array_reductions import Plan, plan
 from mpistrat.tensorflow.graph.horovod.bridge import HorovodBridge, why_not_on
+from mpistrat.tensorflow.graph.horovod.named_function import concrete, in_own_scope
 from mpistrat.tensorflow.graph.horovod.transfer_thread import TransferThread
+from mpistrat.tensorflow.graph.horovod.tuning import Tuning
 from mpistrat.types import Array
 
 __all__ = ["HorovodBackend"]
@@ -41,8 +43,9 @@ class HorovodBackend:
     def __init__(self, helper: Communicator) -> None:
         self.rank, self.size = helper.rank, helper.size
         self._helper = helper  # what the ranks agree through, before this backend carries anything
-        self._member = session.join(helper, session.Tuning())
+        self._member = session.join(helper, Tuning())
         self._thread = TransferThread()
+        self._functions: dict[Any, Callable[..., list[tf.Tensor]]] = {}
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
@@ -97,8 +100,8 @@ class HorovodBackend:
                 yield self._thread.begin(partial(self._reduce, how, send[part], recv[part]))
 
     def _reduce(self, how: Plan, send: Array, recv: Array) -> None:
-        hvd = self._member.horovod
-        found = hvd.allreduce(_tensor(how.there(send)), op=getattr(hvd, how.op), **self._named())
+        op = getattr(self._member.horovod, how.op)
+        (found,) = self._made("allreduce", [_tensor(how.there(send))], kind=how.op, op=op)
         recv[:] = how.back(found.numpy())
 
     def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
@@ -127,7 +130,7 @@ class HorovodBackend:
 
     def _bcast(self, buffer: Array, root: int) -> None:
         there = self._member.ranks[root]
-        found = self._member.horovod.broadcast(_tensor(_moved(buffer)), there, **self._named())
+        (found,) = self._made("broadcast", [_tensor(_moved(buffer))], kind=root, root_rank=there)
         if root != self.rank:
             _moved(buffer)[:] = found.numpy()
 
@@ -148,7 +151,7 @@ class HorovodBackend:
             yield self._thread.begin(partial(self._gather, send, recv))
 
     def _gather(self, send: Array, recv: Array) -> None:
-        found = self._member.horovod.allgather(_tensor(_moved(send)), **self._named())
+        (found,) = self._made("allgather", [_tensor(_moved(send))])
         _moved(recv)[:] = found.numpy()
 
     def gather(self, send: Array, recv: Array | None, counts: Sequence[int], root: int) -> Steps:
@@ -189,7 +192,7 @@ class HorovodBackend:
         width = 2 if outgoing[0].dtype.itemsize == 16 else 1
         splits = tf.constant([piece.size * width for piece in outgoing], tf.int32)
         sent = _tensor(_moved(np.concatenate(outgoing)))
-        found, _ = self._member.horovod.alltoall(sent, splits, **self._named())
+        found, _ = self._made("alltoall", [sent, splits])
         start, came = 0, found.numpy()
         for piece in incoming:
             _moved(piece)[:] = came[start : start + piece.size * width]
@@ -201,10 +204,30 @@ class HorovodBackend:
         self._member.close()
         self._helper.close()
 
-    def _named(self) -> dict[str, Any]:
-        """Return the arguments by which Horovod knows a transfer; one is under way at a time."""
-        member = self._member
-        return {"name": f"mpistrat_{member.number}", "process_set": member.process_set}
+    def release(self) -> None:
+        """Give up what can be after an error, which this rank may have alone."""
+        self._thread.close()
+        self._member.close(is_well=False)
+
+    def _made(
+        self, what: str, tensors: list[tf.Tensor], kind: object = "", **how: Any
+    ) -> list[tf.Tensor]:
+        """Make a transfer by one of Horovod's operations; `kind` tells its arguments apart."""
+        dtypes = tuple(tensor.dtype for tensor in tensors)
+        key = what, kind, dtypes
+        if key not in self._functions:
+            operation = getattr(self._member.horovod, what)
+            # One transfer of this communicator is under way at a time.
+            name = f"mpistrat_{self._member.number}_arrays_{what}"
+            named = {"name": name, "ignore_name_scope": True}
+            call = partial(operation, process_set=self._member.process_set, **named, **how)
+            self._functions[key] = concrete(partial(in_own_scope, partial(_listed, call)), dtypes)
+        return self._functions[key](*tensors)
+
+
+def _listed(call: Callable[..., Any], tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    found = call(*tensors)
+    return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
 def _tensor(array: Array) -> tf.Tensor:

@@ -13,6 +13,7 @@ from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.graph.bridge import OF_A_MEAN, Bridge
 from mpistrat.tensorflow.graph.horovod import dtypes, installed, session
 from mpistrat.tensorflow.graph.horovod.operations import Operations
+from mpistrat.tensorflow.graph.horovod.tuning import Tuning
 
 __all__ = ["HorovodBridge", "why_not_on"]
 
@@ -37,7 +38,7 @@ class HorovodBridge(Bridge):
         communicator: Communicator,
         options: Any = None,
         gpu: str | None = None,
-        tuning: session.Tuning | None = None,
+        tuning: Tuning | None = None,
         member: session.Member | None = None,
     ) -> None:
         super().__init__(communicator, options)
@@ -46,7 +47,7 @@ class HorovodBridge(Bridge):
         # One rank alone has nothing to send, and may have no MPI; but where Horovod runs already,
         # its other ranks wait for this one to take part in making process sets.
         if member is None and (self.size > 1 or session.is_running()):
-            self._member = session.join(communicator, tuning or session.Tuning())
+            self._member = session.join(communicator, tuning or Tuning())
         if self.size > 1 and self._member is not None:
             self._operations = Operations(communicator, self._member, self._timeout)
 
@@ -128,6 +129,8 @@ class HorovodBridge(Bridge):
         """Return the root's tensor; the others' has its shape and dtype."""
         if self.size == 1:
             return tf.identity(tensor)
+        if tensor.dtype == tf.string:
+            return self.all_gather(tensor[tf.newaxis])[root]
         return self._moved(tensor, lambda sent: self._operations.broadcast(sent, root))
 
     def reduce_scatter(self, tensor: tf.Tensor, op: str) -> tf.Tensor:

@@ -33,7 +33,8 @@ class HorovodCollectives:
     -----
     All methods are **Collective**, and work in eager code and in a ``tf.function``. Gradients are
     those of the sum of all ranks' losses, as in ``tf.distribute``. Tensors may have the dtypes of
-    `HorovodAllReduce`. The ranks compare op, dtype, shape and root of each call.
+    `HorovodAllReduce`, strings in `all_gather` and `broadcast` alone. The ranks compare op, dtype,
+    shape and root of each call; what a rank finds wrong by itself it raises before.
     """
 
     def __init__(self, strategy: Any) -> None:
@@ -60,9 +61,12 @@ class HorovodCollectives:
         tf.Tensor or list of tf.Tensor
             Of the same shapes and dtypes.
         """
-        self._check(op)
         is_list = isinstance(tensors, (list, tuple))
         given = [tf.convert_to_tensor(one) for one in (tensors if is_list else [tensors])]
+        if not given:
+            return []
+        for one in given:
+            _check_reduction("all_reduce", op, one)
 
         def call(*sent: tf.Tensor) -> list[tf.Tensor]:
             return self._bridge.all_reduce(sent, op)
@@ -72,11 +76,11 @@ class HorovodCollectives:
 
     def all_gather(self, tensor: Any, axis: int = 0) -> tf.Tensor:
         """Concatenate the ranks' tensors along `axis`, along which their lengths may differ."""
+        tensor = tf.convert_to_tensor(tensor)
+        axis = _check_axis("all_gather", tensor, axis)
 
         def call(sent: tf.Tensor) -> list[tf.Tensor]:
             return [self._bridge.all_gather(sent, axis)]
-
-        tensor = tf.convert_to_tensor(tensor)
 
         def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
             (total,) = self._bridge.all_reduce([upstream])
@@ -104,7 +108,9 @@ class HorovodCollectives:
         The first dimension is divided evenly; the first ranks have one row more where a rest is
         left.
         """
-        self._check(op)
+        tensor = tf.convert_to_tensor(tensor)
+        _check_axis("reduce_scatter", tensor, 0)
+        _check_reduction("reduce_scatter", op, tensor)
 
         def call(sent: tf.Tensor) -> list[tf.Tensor]:
             return [self._bridge.reduce_scatter(sent, op)]
@@ -113,7 +119,7 @@ class HorovodCollectives:
             whole = self._bridge.all_gather(upstream)
             return [whole / self._bridge.size if op == "mean" else whole]
 
-        return _with_gradient(call, gradient)(tf.convert_to_tensor(tensor))[0]
+        return _with_gradient(call, gradient)(tensor)[0]
 
     def all_to_all(self, tensor: Any, splits: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Send parts of the first dimension to the ranks, and receive theirs.
@@ -132,6 +138,7 @@ class HorovodCollectives:
             The rows that came, in the order of the ranks; and how many came from each.
         """
         tensor = tf.convert_to_tensor(tensor)
+        _check_axis("all_to_all", tensor, 0)
         sent = self._splits(tensor, splits)
 
         def call(rows: tf.Tensor, counts: tf.Tensor) -> list[tf.Tensor]:
@@ -160,9 +167,28 @@ class HorovodCollectives:
         ):
             return tf.identity(counts)
 
-    def _check(self, op: str) -> None:
-        if op not in _OPS:
-            raise UsageError(f"op={op!r}; expected one of {', '.join(_OPS)}")
+
+def _check_reduction(what: str, op: str, tensor: tf.Tensor) -> None:
+    """Raise before anything is sent where Horovod's result would be no sum or mean."""
+    dtype = tensor.dtype
+    if op not in _OPS:
+        raise UsageError(f"{what}: op={op!r}; expected one of {', '.join(_OPS)}")
+    if dtype == tf.string or (op == "mean" and not (dtype.is_floating or dtype.is_complex)):
+        raise UsageError(
+            f"{what}: the {op} of a tensor of {dtype.name}; expected numbers, and floats for a"
+            " mean: tf.cast it first"
+        )
+
+
+def _check_axis(what: str, tensor: tf.Tensor, axis: int) -> int:
+    """Return `axis` counted from the first dimension; raise if the tensor has no such one."""
+    rank = tensor.shape.rank
+    if rank is not None and not -rank <= axis < rank:
+        raise UsageError(
+            f"{what} along axis={axis} of a tensor of shape {tensor.shape}; expected a tensor with"
+            " at least one dimension, and an axis that it has"
+        )
+    return axis + rank if axis < 0 and rank is not None else axis
 
 
 def _with_gradient(

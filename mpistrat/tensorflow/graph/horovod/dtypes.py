@@ -95,10 +95,7 @@ def moved(dtype: tf.DType) -> Carried | None:
 
 def _noted(dtype: tf.DType, carried: Carried | None) -> Carried | None:
     if carried is None or carried.dtype != dtype:
-        how = "mpistrat's own backend" if carried is None else f"it as {carried.dtype.name}"
-        warn_once(
-            _LOG,
-            f"Horovod and {dtype.name}",
-            f"Horovod has no {dtype.name}: such tensors are carried by {how}",
-        )
+        how = "by mpistrat's own backend" if carried is None else f"as {carried.dtype.name}"
+        text = f"Horovod has no {dtype.name}: such tensors are sent {how}"
+        warn_once(_LOG, text, text)
     return carried

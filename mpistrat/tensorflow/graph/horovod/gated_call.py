@@ -7,88 +7,25 @@ Horovod's operation stands between them: by itself it has none of these properti
 
 from __future__ import annotations
 
-import itertools
-import re
-import threading
-import weakref
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from mpistrat.collectives import Communicator
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.operations.axis_rows import row_signature
-from mpistrat.collectives.outside_call import OutsideCall
 from mpistrat.errors import CommunicationError
-from mpistrat.tensorflow.errors import of_both, passed_on, translate_also
+from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.graph import xla_call
-from mpistrat.tensorflow.graph.horovod.watch import Watch
+from mpistrat.tensorflow.graph.horovod.gates import Gates
+from mpistrat.tensorflow.graph.horovod.named_function import Transfer, concrete, in_own_scope
 from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape
 from mpistrat.tensorflow.private import graph as private_graph
 from mpistrat.types import Array
 
-__all__ = ["GatedCall", "Gates"]
-
-Transfer = Callable[[], list[tf.Tensor]]
-
-
-class Gates:
-    """The calls of one communicator that are in Horovod's hands.
-
-    Parameters
-    ----------
-    communicator
-        Whose ranks make the calls.
-    timeout
-        Seconds that one may take; None for MPISTRAT_TIMEOUT.
-    """
-
-    def __init__(self, communicator: Communicator, timeout: float | None) -> None:
-        self.communicator, self.timeout = communicator, timeout
-        self._watch = Watch(communicator, timeout)
-        self._calls: dict[int, OutsideCall] = {}
-        self._numbers = itertools.count(1)
-        self.lock = threading.RLock()  # of eager calls: one transfer at a time
-        _all_gates.add(self)
-
-    def start(self, signature: Signature, label: str | None) -> tuple[int, OutsideCall]:
-        """Start a call; return its number and itself."""
-        with self.communicator.labelled(label):
-            return next(self._numbers), self.communicator.start_outside(signature)
-
-    def hand_over(self, number: int, call: OutsideCall, timeout: float | None) -> None:
-        """Wait until all ranks are here, and watch the transfer from then on."""
-        call.wait_for_all(timeout)
-        self._calls[number] = call
-        self._watch.begin(call)
-
-    def end(self, number: int) -> None:
-        """End a call whose data have come."""
-        self._watch.end()
-        self._calls.pop(number).end()
-
-    def drop(self) -> None:
-        """End the calls under way whose graph failed elsewhere, and never comes to their end."""
-        for number in tuple(self._calls):
-            self.end(number)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a transfer is under way."""
-        return bool(self._calls)
-
-    def fail(self, error: Exception) -> Any:
-        """End the calls under way, whose transfer failed here; return the error to raise."""
-        self._watch.end()
-        text = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        rank = f"rank {self.communicator.rank}/{self.communicator.size}"
-        raised: Any = CommunicationError(f"Horovod's transfer failed on {rank}: {text}")
-        while self._calls:
-            raised = self._calls.popitem()[1].fail(raised)
-        return raised
+__all__ = ["GatedCall"]
 
 
 class GatedCall:
@@ -98,6 +35,8 @@ class GatedCall:
     ----------
     gates
         Of the communicator.
+    transfer
+        Makes Horovod's transfer of the tensors.
     signature
         What must agree on all ranks, besides dtypes and shapes.
     dtypes
@@ -111,6 +50,7 @@ class GatedCall:
     def __init__(
         self,
         gates: Gates,
+        transfer: Transfer,
         signature: Signature,
         dtypes: Sequence[tf.DType],
         label: str | None = None,
@@ -118,21 +58,24 @@ class GatedCall:
     ) -> None:
         self._gates, self._label, self._is_ragged = gates, label, is_ragged
         self._dtypes = tuple(np.dtype(dtype.as_numpy_dtype) for dtype in dtypes)
-        self._signature = signature
+        self._signature, self._transfer = signature, transfer
+        # TensorFlow gives eager operations no name, by which Horovod matches transfers: those of
+        # other strategies would be taken for this one's. Operations of a function have names.
+        self._function = functools.cache(lambda: concrete(self._made, dtypes))
         self._before = SameShape(self._start, gates.timeout)
         self._after = SameShape(self._end, gates.timeout)
 
-    def __call__(self, tensors: Sequence[tf.Tensor], transfer: Transfer) -> list[tf.Tensor]:
-        """Compare the call, let `transfer` make it, and return its results. **Collective**."""
+    def __call__(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Compare the call, make its transfer, and return the results. **Collective**."""
         if tf.executing_eagerly():
-            return self._eagerly(tensors, transfer)
+            return self._eagerly(tensors)
         if private_graph.in_xla():
             xla_call.refuse("which Horovod carries: it has no operations for XLA")
         dims = [tf.shape(tensor) for tensor in tensors]
         with tf.device("CPU:0"):  # where the two steps are, wherever the tensors are
             number, *_ = self._before([tf.zeros([], tf.int64), *dims])
         with tf.control_dependencies([number]):
-            results = transfer()
+            results = self._made(*tensors)
         # One element of what has come, as data: Grappler drops what is depended on by order only.
         seen = [tf.reshape(results[-1], [-1])[:1]]
         with tf.control_dependencies(results), tf.device("CPU:0"):
@@ -140,18 +83,37 @@ class GatedCall:
         with tf.control_dependencies(over):
             return [tf.identity(result) for result in results]
 
-    def _eagerly(self, tensors: Sequence[tf.Tensor], transfer: Transfer) -> list[tf.Tensor]:
+    def _made(self, *tensors: tf.Tensor) -> list[tf.Tensor]:
+        """Make the transfer in a graph.
+
+        Raises
+        ------
+        CommunicationError
+            Horovod was shut down.
+        """
+        try:
+            return in_own_scope(self._transfer, *tensors)
+        except ValueError as error:  # Horovod is asked for its size
+            raise of_both(self._gates.fail(error)) from error
+
+    def _eagerly(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         gates = self._gates
         shapes = tuple(tuple(tensor.shape.as_list()) for tensor in tensors)
+        function = self._function()
         with gates.lock:
             number, call = passed_on(gates.start, self._of(shapes), self._label)
             passed_on(gates.hand_over, number, call, gates.timeout)
             try:
-                results = transfer()
-            except Exception as error:  # TensorFlow's of the operation, or a ValueError before it
+                results = function(*tensors)
+            except CommunicationError:  # of this call (gates.py)
+                raise
+            except Exception as error:
                 raise of_both(gates.fail(error)) from error
+            except BaseException as interrupt:
+                gates.fail(interrupt)
+                raise
             passed_on(gates.end, number)
-        return results
+        return list(results)
 
     def _start(self, sources: list[Array], results: list[Array]) -> Finish:
         """Start a call of a graph, whose shapes are known now."""
@@ -174,24 +136,3 @@ class GatedCall:
         if len(shapes) == 1:
             return self._signature._replace(dtype=self._dtypes[0], shape=shapes[0])
         return self._signature._replace(dtype=self._dtypes, shape=shapes)
-
-
-_all_gates: weakref.WeakSet[Gates] = weakref.WeakSet()
-_OF_HOROVOD = re.compile(r"mpistrat_\d+_|[Hh]orovod")  # the names of its nodes; its own texts
-
-
-def _translated(error: Any) -> Any:
-    """Return this package's error for one of a graph in which a transfer was under way, or None.
-
-    The graph may have failed elsewhere: its transfer ends by itself then, unseen.
-    """
-    raised = None
-    for gates in [one for one in _all_gates if one.is_busy]:
-        if _OF_HOROVOD.search(error.message):
-            raised = of_both(gates.fail(error))
-        else:
-            gates.drop()
-    return raised
-
-
-translate_also(_translated)

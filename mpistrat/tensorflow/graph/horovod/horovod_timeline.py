@@ -8,6 +8,7 @@ thread for each tensor.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -17,17 +18,19 @@ from mpistrat.collectives.health import timeline
 
 __all__ = ["events_of", "start", "stop", "variables"]
 
+_VARIABLE = "HOROVOD_TIMELINE"
+_PID = 1  # no other process of a timeline has this one: theirs are hashes of host names
 _files: list[Path] = []
 
 
 def variables() -> dict[str, str]:
     """Return what lets Horovod begin a timeline after it was initialised. **Local.**"""
-    return {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline.is_on() else {}
+    return {_VARIABLE: "DYNAMIC"} if _is_wanted() else {}
 
 
 def start(horovod: Any) -> None:
     """Let Horovod write its timeline, on its first rank, if the job has one. **Local.**"""
-    if timeline.is_on() and horovod.rank() == 0:
+    if _is_wanted() and horovod.rank() == 0:
         with tempfile.NamedTemporaryFile(suffix=".json", delete=False) as file:
             _files.append(Path(file.name))
         horovod.start_timeline(str(_files[-1]), mark_cycles=False)
@@ -80,4 +83,6 @@ def events_of(text: str) -> list[dict[str, Any]]:
     return names + phases
 
 
-_PID = 1  # no other process of a timeline has this one: theirs are hashes of host names
+def _is_wanted() -> bool:
+    """Tell whether the job has a timeline, and the user wants none of Horovod's for itself."""
+    return timeline.is_on() and _VARIABLE not in os.environ

@@ -12,9 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mpistrat.cluster import mpi
@@ -23,32 +21,9 @@ from mpistrat.errors import BackendUnavailableError
 from mpistrat.system import exit_hooks
 from mpistrat.system.exit_hooks import Phase
 from mpistrat.tensorflow.graph.horovod import horovod_timeline, installed
+from mpistrat.tensorflow.graph.horovod.tuning import Tuning, environment
 
-__all__ = ["Member", "Tuning", "is_running", "join"]
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """How Horovod is to be initialised.
-
-    Attributes
-    ----------
-    fusion_bytes
-        Size of its fusion buffer; None for its default or HOROVOD_FUSION_THRESHOLD.
-    cycle_time_ms
-        Pause between its rounds; None for its default or HOROVOD_CYCLE_TIME.
-    """
-
-    fusion_bytes: int | None = None
-    cycle_time_ms: float | None = None
-
-    def variables(self) -> dict[str, str]:
-        """Return the environment variables that Horovod reads when it is initialised."""
-        given = {
-            "HOROVOD_FUSION_THRESHOLD": self.fusion_bytes,
-            "HOROVOD_CYCLE_TIME": self.cycle_time_ms,
-        }
-        return {name: str(value) for name, value in given.items() if value is not None}
+__all__ = ["Member", "is_running", "join"]
 
 
 class _State(NamedTuple):
@@ -85,7 +60,7 @@ class _Session:
 
     def begin(self, tuning: Tuning) -> None:
         """Initialise Horovod over the owner's ranks. **Collective**."""
-        with _environment(tuning.variables() | horovod_timeline.variables()):
+        with environment(tuning.variables() | horovod_timeline.variables()):
             self.horovod.init(comm=_mpi_comm(self.owner), process_sets="dynamic")
         # It would shut Horovod down at the end of a program whose ranks may be stuck in it.
         atexit.unregister(self.horovod.shutdown)
@@ -114,7 +89,8 @@ class _Session:
                 " strategy open meanwhile"
             )
         if ranks not in self._sets:  # then on no rank: all have made the same ones
-            wanted = self.owner.allgather_object(ranks)
+            with self.owner.labelled("making process sets of Horovod"):
+                wanted = self.owner.allgather_object(ranks)
             for group in sorted(set(wanted) - set(self._sets)):
                 self._sets[group] = self.horovod.add_process_set(list(group))
         return self._sets[ranks]
@@ -231,20 +207,6 @@ def _state(horovod: Any) -> _State:
 
 def _mpi_comm(communicator: Communicator) -> Any:
     return mpi.world() if communicator.origin is None else communicator.origin
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _end_at_exit() -> None:

@@ -16,13 +16,13 @@ from mpistrat.collectives import Communicator, shutdown
 from mpistrat.collectives.outside_call import OutsideCall
 from mpistrat.errors import MpistratError
 
-__all__ = ["Watch"]
+__all__ = ["TransferWatch"]
 
 _LOOK_S = 0.05  # shorter transfers are not waited for beside
 _IDLE_S = 5.0  # after this long without transfers the thread ends
 
 
-class Watch:
+class TransferWatch:
     """The watch over the transfers of one communicator.
 
     Parameters
