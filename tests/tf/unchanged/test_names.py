@@ -23,6 +23,7 @@ def test_names_and_notes(tmp_path):
     for note in (
         "names.py:11 imports tensorflow.python.distribute.mirrored_strategy",
         "devices=['/gpu:0', '/gpu:1'] are those of a machine that now has 2 ranks",
+        "devices=['/cpu:0', '/cpu:1'] are more CPUs than TensorFlow has",
         "the program's SimpleClusterResolver is replaced by what MPI says: 2 worker",
         "names.py:9: tf.compat.v1.distribute.MirroredStrategy is mpistrat.tensorflow.",
         "names.py:10: tf.distribute.experimental.CentralStorageStrategy is mpistrat.tensorflow.",

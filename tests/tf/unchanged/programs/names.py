@@ -36,6 +36,8 @@ given = tf.distribute.cluster_resolver.SimpleClusterResolver(
 with tf.distribute.MultiWorkerMirroredStrategy(given) as strategy:
     assert strategy.cluster_resolver.cluster_spec().num_tasks("worker") == size
     rank = strategy.cluster_resolver.task_id
+with tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]) as strategy:
+    assert strategy.num_replicas_in_sync == size
 with tf.distribute.MirroredStrategy(["/gpu:0", "/gpu:1"]) as strategy:
     assert strategy.num_replicas_in_sync == size
     assert isinstance(strategy, tf.distribute.Strategy)
