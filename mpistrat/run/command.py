@@ -12,7 +12,7 @@ from mpistrat.cluster.core_shares import share_of_cores
 from mpistrat.cluster.resolvers.job_roles import JobRoles, set_current
 from mpistrat.cluster.topology import Topology, host_name
 from mpistrat.errors import MpistratError
-from mpistrat.run import explanation, folders, tensorflow_import
+from mpistrat.run import downloads, explanation, folders, tensorflow_import
 from mpistrat.run.program import (
     NoProgramError,
     Program,
@@ -66,6 +66,7 @@ def prepare(program: Program, num_ps: int | None, num_evaluators: int) -> None:
     set_current(roles)
     if size > 1:
         folders.let_ranks_share(program.path)
+        downloads.write_downloads_whole()
     if text is not None:
         explanation.warn_of_private_imports(text, program.file)
     share = None if comm is None else share_of_cores(Topology.of(comm), comm.allgather)
