@@ -9,7 +9,7 @@ from types import CodeType
 
 from mpistrat.cluster import mpi
 from mpistrat.cluster.core_shares import share_of_cores
-from mpistrat.cluster.resolvers.job_roles import JobRoles, set_current
+from mpistrat.cluster.resolvers.tf_config_of_ranks import JobRoles, set_current
 from mpistrat.cluster.topology import Topology, host_name
 from mpistrat.errors import MpistratError
 from mpistrat.run import downloads, explanation, folders, tensorflow_import

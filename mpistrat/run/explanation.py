@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mpistrat.cluster.resolvers.job_roles import VARIABLE, current, describe
+from mpistrat.cluster.resolvers.tf_config_of_ranks import VARIABLE, current, describe
 from mpistrat.system.log import get_logger
 
 __all__ = ["note_without_strategy", "private_imports", "show", "warn_of_private_imports"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 
-from mpistrat.cluster.resolvers.job_roles import VARIABLE, describe, told_counts
+from mpistrat.cluster.resolvers.tf_config_of_ranks import VARIABLE, describe, told_counts
 from mpistrat.system.log import get_logger
 
 __all__ = ["Counts", "names_servers", "needed_roles"]

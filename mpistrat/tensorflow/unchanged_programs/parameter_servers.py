@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import mpistrat.tensorflow
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.resolvers.job_roles import JobRoles, current
+from mpistrat.cluster.resolvers.tf_config_of_ranks import JobRoles, current
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.unchanged_programs.roles import (

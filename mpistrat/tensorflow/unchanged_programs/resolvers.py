@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.cluster.resolvers.job_roles import current
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
+from mpistrat.cluster.resolvers.tf_config_of_ranks import current
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.original_distribute import distribute
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpistrat.cluster.resolvers.job_roles import JobRoles, current
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
+from mpistrat.cluster.resolvers.tf_config_of_ranks import JobRoles, current
 from mpistrat.errors import UsageError
 from mpistrat.system.log import get_logger, warn_once
 

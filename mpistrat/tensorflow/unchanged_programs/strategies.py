@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 import mpistrat.tensorflow
-from mpistrat.cluster.resolvers.job_roles import current
+from mpistrat.cluster.resolvers.tf_config_of_ranks import current
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.unchanged_programs.roles import workers_resolver

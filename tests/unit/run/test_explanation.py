@@ -9,8 +9,8 @@ import types
 
 import pytest
 
-from mpistrat.cluster.resolvers import job_roles
-from mpistrat.cluster.resolvers.job_roles import JobRoles
+from mpistrat.cluster.resolvers import tf_config_of_ranks
+from mpistrat.cluster.resolvers.tf_config_of_ranks import JobRoles
 from mpistrat.cluster.topology import Topology
 from mpistrat.run import explanation
 from mpistrat.run.explanation import private_imports
@@ -53,7 +53,7 @@ def test_ranks_that_know_nothing_of_each_other(caplog, monkeypatch):
 
 def noted(size, modules, caplog, monkeypatch):
     topology = Topology.from_hosts(0, ["host"] * size)
-    monkeypatch.setattr(job_roles, "_current", [JobRoles(topology)])
+    monkeypatch.setattr(tf_config_of_ranks, "_current", [JobRoles(topology)])
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)

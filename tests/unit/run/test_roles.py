@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from mpistrat.cluster.resolvers import job_roles
-from mpistrat.cluster.resolvers.job_roles import JobRoles, describe
+from mpistrat.cluster.resolvers import tf_config_of_ranks
+from mpistrat.cluster.resolvers.tf_config_of_ranks import JobRoles, describe
 from mpistrat.cluster.topology import Topology
 from mpistrat.errors import ClusterError, UsageError
 from mpistrat.run.roles import needed_roles
@@ -128,9 +128,9 @@ def test_a_config_of_the_program_is_replaced(monkeypatch, caplog):
 
 
 def test_without_the_command_every_rank_is_a_worker(monkeypatch):
-    monkeypatch.setattr(job_roles, "_current", [])
+    monkeypatch.setattr(tf_config_of_ranks, "_current", [])
     monkeypatch.setattr("mpistrat.cluster.mpi.world", lambda: None)
-    assert job_roles.current().tf_config()["task"] == {"type": "worker", "index": 0}
-    assert job_roles.current() is job_roles.current()
+    assert tf_config_of_ranks.current().tf_config()["task"] == {"type": "worker", "index": 0}
+    assert tf_config_of_ranks.current() is tf_config_of_ranks.current()
     assert describe("[]") == "no JSON object"
     assert describe('{"cluster": {"worker": 3}}') == "no task of no cluster"
