@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from types import CodeType
 
 from mpistrat.cluster import mpi
 from mpistrat.cluster.core_shares import share_of_cores
-from mpistrat.cluster.resolvers.tf_config_of_ranks import JobRoles, set_current
+from mpistrat.cluster.resolvers.tf_config_of_ranks import VARIABLE, JobRoles, set_current
 from mpistrat.cluster.topology import Topology, host_name
 from mpistrat.errors import MpistratError
 from mpistrat.run import downloads, explanation, folders, tensorflow_import
@@ -61,7 +62,8 @@ def prepare(program: Program, num_ps: int | None, num_evaluators: int) -> None:
     log.configure(rank, size, host_name())
     text = None if isinstance(program.source, CodeType) else program.source
     counts, is_told = needed_roles(num_ps, num_evaluators, text)
-    roles = JobRoles.of_job(*counts, is_told=is_told)
+    given = os.environ.get(VARIABLE)
+    roles = JobRoles.of_job(*counts, is_told=is_told).named_as_in(given)
     roles.publish()
     set_current(roles)
     if size > 1:

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 from mpistrat.cluster.topology import Topology
 from mpistrat.errors import UsageError
@@ -34,6 +35,8 @@ class JobRoles:
         Whether somebody has said `num_ps`; else a program's own number counts for more.
     evaluator
         This rank's number among the evaluators, if it is one.
+    has_chief
+        Whether rank 0 is called chief also without parameter servers, as a TF_CONFIG has said.
     """
 
     topology: Topology
@@ -41,6 +44,7 @@ class JobRoles:
     comm: Any = None
     is_told: bool = False
     evaluator: int | None = None
+    has_chief: bool = False
 
     @classmethod
     def of_job(cls, num_ps: int, num_evaluators: int, *, is_told: bool) -> JobRoles:
@@ -65,6 +69,12 @@ class JobRoles:
         rank = everyone.rank if mine is None else 0
         topology = Topology.from_hosts(rank, everyone.hostnames[:first])
         return cls(topology, num_ps, part, is_told, mine)
+
+    def named_as_in(self, config: str | None) -> JobRoles:
+        """Return these roles, with a chief if a TF_CONFIG has one and no parameter servers."""
+        parsed = _parsed(config or "")
+        jobs = _jobs(parsed.get("cluster")) if isinstance(parsed, dict) else {}
+        return replace(self, has_chief=True) if "chief" in jobs and "ps" not in jobs else self
 
     def with_ps(self, wanted: int) -> JobRoles:
         """Return these roles with a program's number of parameter servers, unless one was told.
@@ -100,7 +110,8 @@ class JobRoles:
         topology, comm = self.topology, self.comm
         if self.has_idle_rank:
             topology, comm = Topology.from_hosts(0, topology.hostnames[:1]), None
-        found = MPIClusterResolver(comm, self.num_ps, topology=topology)
+        kind = _WithChief if self.has_chief and not self.num_ps else MPIClusterResolver
+        found = kind(comm, self.num_ps, topology=topology)
         if self.evaluator is not None:
             found.task_type, found.task_id = "evaluator", self.evaluator
         elif self.has_idle_rank and not self.is_chief:
@@ -141,6 +152,14 @@ class JobRoles:
         return True
 
 
+class _WithChief(MPIClusterResolver):
+    """Resolve rank 0 as the chief, and the others as workers."""
+
+    def _spec_of(self, topology: Topology) -> ClusterSpec:
+        chief, *workers = super()._spec_of(topology).job_tasks("worker")
+        return ClusterSpec({"chief": [chief], **({"worker": workers} if workers else {})})
+
+
 _current: list[JobRoles] = []
 
 
@@ -152,6 +171,7 @@ def set_current(roles: JobRoles) -> None:
 def current() -> JobRoles:
     """Return the roles that were set. Where none were, every rank of COMM_WORLD is a worker.
 
+    With a TF_CONFIG of the program's that has a chief, rank 0 is called so from then on.
     **Local** where they were set, else **Collective**: it starts MPI.
     """
     if not _current:
@@ -159,6 +179,7 @@ def current() -> JobRoles:
 
         comm = mpi.world()
         set_current(JobRoles(Topology.of(comm), comm=comm))
+    set_current(_current[0].named_as_in(os.environ.get(VARIABLE)))
     return _current[0]
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 from mpistrat.cluster.resolvers.tf_config_of_ranks import current
+from mpistrat.cluster.topology import Topology
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.original_distribute import distribute
 
@@ -53,6 +55,9 @@ class TFConfigClusterResolver(MPIClusterResolver, distribute.cluster_resolver.Cl
         if (task_type, task_id) not in {(None, None), (known.task_type, known.task_id)}:
             text = f"the program's task {task_type} {task_id} is replaced by what MPI says"
             warn_once(_LOG, "task replaced", text)
+
+    def _spec_of(self, topology: Topology) -> ClusterSpec:
+        return self._known_roles.resolver().cluster_spec()
 
     def cluster_spec(self) -> Any:
         """Return the tasks of all ranks as a ``tf.train.ClusterSpec``."""

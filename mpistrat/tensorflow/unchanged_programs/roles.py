@@ -25,7 +25,10 @@ def workers_resolver(given: Any) -> MPIClusterResolver:
     current().replace_given()
     if isinstance(given, MPIClusterResolver):
         return given
-    found = MPIClusterResolver(current().comm, topology=current().topology)
+    roles = current()
+    found = MPIClusterResolver(roles.comm, topology=roles.topology)
+    if roles.has_chief:
+        found = roles.resolver()
     if given is not None:
         _note_replaced(given, found)
     return found

@@ -134,3 +134,30 @@ def test_without_the_command_every_rank_is_a_worker(monkeypatch):
     assert tf_config_of_ranks.current() is tf_config_of_ranks.current()
     assert describe("[]") == "no JSON object"
     assert describe('{"cluster": {"worker": 3}}') == "no task of no cluster"
+
+
+def test_a_config_with_a_chief_makes_rank_0_the_chief(monkeypatch, caplog):
+    given = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+    monkeypatch.setattr(tf_config_of_ranks, "_current", [roles(1, 3)])
+    config = {"cluster": given, "task": {"type": "chief", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with caplog.at_level(logging.WARNING):
+        found = tf_config_of_ranks.current()
+        assert found.replace_given()
+    said = json.loads(os.environ["TF_CONFIG"])
+    assert {job: len(tasks) for job, tasks in said["cluster"].items()} == {"chief": 1, "worker": 2}
+    assert said["task"] == {"type": "worker", "index": 0}
+    first = roles(0, 3).named_as_in(os.environ["TF_CONFIG"]).tf_config()["task"]
+    assert first == {"type": "chief", "index": 0}
+    assert roles(0, 1).named_as_in(json.dumps(config)).tf_config()["cluster"] == {
+        "chief": ["host:0"]
+    }
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[1]", '{"cluster": {"worker": ["a:1"]}}'])
+def test_other_configs_name_no_chief(text):
+    assert not roles(0, 2).named_as_in(text).has_chief
+
+
+def test_parameter_servers_have_a_chief_of_their_own():
+    assert not roles(0, 5, 2).named_as_in(json.dumps({"cluster": CLUSTER})).has_chief
