@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("horovod.tensorflow")
+
 from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
 from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
 
