@@ -1,4 +1,4 @@
-"""How Horovod's sources are compiled: their version, the tools, and the environment.
+"""Version, tools and environment with which Horovod's sources are compiled.
 
 Headers of TensorFlow include some that TensorFlow keeps elsewhere, and Horovod includes one that
 it no longer has (``compatibility_headers.py``). The folders for both come after TensorFlow's own,

@@ -1,4 +1,4 @@
-"""What rules ask of a program: its collectives, its `tf.function`s, what depends on the rank."""
+"""Find a program's collectives, its `tf.function`s, and what depends on the rank, for rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a program used the names that were exchanged, for ``mpistrat run --explain``."""
+"""Record the lines of a program that use exchanged names, for ``mpistrat run --explain``."""
 
 from __future__ import annotations
 

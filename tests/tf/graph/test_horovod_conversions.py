@@ -1,4 +1,4 @@
-"""What is converted for Horovod and back, its settings, and its timeline: without Horovod."""
+"""Conversions for Horovod and back, its settings, and its timeline, tried without Horovod."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a program gets by the names of tf.distribute, and what is said of those it goes past."""
+"""Names of tf.distribute give a program our classes; private ones are warned of."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What Horovod's sources find by the names of an older TensorFlow."""
+"""Horovod's sources find headers by the names of an older TensorFlow."""
 
 import os
 import shutil

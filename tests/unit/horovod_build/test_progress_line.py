@@ -1,4 +1,4 @@
-"""How far a build is: lines now and then in a log, one line with a bar in a terminal."""
+"""Progress of a build: lines now and then in a log, one line with a bar in a terminal."""
 
 import io
 

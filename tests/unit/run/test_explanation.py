@@ -1,4 +1,4 @@
-"""What ``mpistrat run`` says of a program: names that it goes past, or that it has no strategy."""
+"""``mpistrat run`` warns of private names that a program uses, and of programs without a strategy."""
 
 import json
 import logging
