@@ -21,7 +21,6 @@ from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods import CollectiveMethods
-from mpistrat.collectives.outside_call import OutsideCall
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
@@ -101,8 +100,7 @@ class Communicator(CollectiveMethods):
         if is_job:
             log.configure(self.rank, self.size, facts[self.rank].host)
         timeline.follow(self, facts)
-        # After the timeline: the thread of stacks.py flushes one only if it is on by then.
-        if is_job:
+        if is_job:  # after the timeline: the thread of stacks.py flushes one only if it is on
             self.health.stacks = Stacks(self._gate, facts)
 
     def _take_short_ways(self) -> None:
@@ -376,21 +374,6 @@ class Communicator(CollectiveMethods):
     def gate(self) -> Gate:
         """The check that each call passes, for tests of it."""
         return self._gate
-
-    def start_outside(self, signature: Signature) -> OutsideCall:
-        """Start a call whose data another library carries, and which is checked here.
-
-        Parameters
-        ----------
-        signature
-            What must agree on all ranks.
-
-        Notes
-        -----
-        **Collective**; see `OutsideCall` for what follows.
-        """
-        call = OutsideCall()
-        return call.follow(self._engine, self._start(operations.outside, signature, call))
 
     def _start(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
         return self._engine.start(self._steps(make, *arguments), self._label)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives import operations
 from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.operations import fusion, objects
+from mpistrat.collectives.outside_call import OutsideCall
 from mpistrat.collectives.work import Work
 from mpistrat.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from mpistrat.collectives.progress_engine import Engine
 
 __all__ = ["CollectiveMethods"]
 
 
 class CollectiveMethods(ABC):
     """The methods of a `Communicator` that are collectives; see there for what they share."""
+
+    _engine: Engine
 
     @abstractmethod
     def _start(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
@@ -25,6 +32,21 @@ class CollectiveMethods(ABC):
     @abstractmethod
     def _start_behind(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
         """Do the same, and let the call go on while Python computes, where the backend can."""
+
+    def start_outside(self, signature: Signature) -> OutsideCall:
+        """Start a call whose data another library carries, and which is checked here.
+
+        Parameters
+        ----------
+        signature
+            What must agree on all ranks.
+
+        Notes
+        -----
+        **Collective**; see `OutsideCall` for what follows.
+        """
+        call = OutsideCall()
+        return call.follow(self._engine, self._start(operations.outside, signature, call))
 
     # ---------------------------------------------------------------------------- reductions
 

@@ -1,4 +1,4 @@
-"""``mpistrat run`` warns of private names that a program uses, and of programs without a strategy."""
+"""``mpistrat run`` warns of private names in a program, and of programs without a strategy."""
 
 import json
 import logging
