@@ -4,8 +4,11 @@ import pytest
 
 pytest.importorskip("horovod.tensorflow")
 
+from helpers.tf.process import four_cpus
 from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
 from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
+
+four_cpus()  # as the other files, whose tests may run in the same process
 
 
 @pytest.mark.mpi(ranks=3)

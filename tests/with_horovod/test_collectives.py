@@ -12,10 +12,13 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 import mpistrat.tensorflow as distribute
+from helpers.tf.process import four_cpus
 from mpistrat.errors import UsageError
 from mpistrat.testing.placement import repeats
 
 pytestmark = pytest.mark.mpi(ranks=[2, pytest.param(3, marks=repeats())], timeout_s=60)
+
+four_cpus()
 
 
 def with_horovod(test):

@@ -11,9 +11,11 @@ pytest.importorskip("horovod.tensorflow")
 keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - Horovod may be missing
-from helpers.tf.process import keras_dtype  # noqa: E402
+from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.placement import takes_long  # noqa: E402
+
+four_cpus()  # as the other files, whose tests may run in the same process
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).normal(size=(109, 8))

@@ -75,10 +75,10 @@ def test_a_failing_program_is_not_started_again(slurm, tmp_path):
     assert slurm.job(job_of(done)).restarts() == 0
 
 
-def launched(slurm, folder, script):
-    """Submit a job that waits to be told, and return it once its two ranks or more run."""
+def launched(slurm, folder, script, ranks=2):
+    """Submit a job that waits to be told, and return it once all its ranks run."""
     job = slurm.sbatch(script, folder=folder)
-    assert wait_until(lambda: job.output().count("run 0") >= 2, 60, 0.1), job.output()
+    assert wait_until(lambda: job.output().count("run 0") == ranks, 60, 0.1), job.output()
     return job
 
 
@@ -110,7 +110,7 @@ def test_the_script_tells_ranks_that_mpirun_started(slurm, tmp_path):
 @takes_long()
 def test_a_preempted_job_is_started_again_once(slurm, tmp_path):
     options = ("--nodes", "4", "--directive=--exclusive")
-    job = launched(slurm, tmp_path, script_of(slurm, tmp_path, *options))
+    job = launched(slurm, tmp_path, script_of(slurm, tmp_path, *options), ranks=8)
     everything = ("--nodes=4", "--exclusive", "--partition=high")
     slurm.sbatch("#!/bin/bash\n", *everything, folder=tmp_path).completed(60)
     output = job.completed(90)
