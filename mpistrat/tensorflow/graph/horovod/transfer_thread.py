@@ -12,6 +12,9 @@ from mpistrat.collectives.backends.base import SleepingRequest
 __all__ = ["Transfer", "TransferThread"]
 
 
+_MOMENT_S = 50e-6
+
+
 class Transfer(SleepingRequest):
     """A transfer that the thread makes, or is to make."""
 
@@ -29,6 +32,14 @@ class Transfer(SleepingRequest):
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
         self._is_over.set()
+
+    def Test(self) -> bool:  # noqa: N802 - see Request
+        """Return whether it is over; let the thread have the GIL for a moment if it is not.
+
+        Who asks in a loop would else have it nearly always: the thread would get it once in 5 ms,
+        for the short time until TensorFlow next lets go of it.
+        """
+        return self.sleep(0.0) or self.sleep(_MOMENT_S)
 
     def sleep(self, seconds: float) -> bool:
         """See `SleepingRequest`; raise what the transfer failed with."""
