@@ -4,7 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "../common/backoff.h"
-#include "fast_allreduce.h"
+#include "fast_calls.h"
 #include "flight_recorder.h"
 #include "numpy_api.h"
 
@@ -149,11 +149,10 @@ void record_in(Calls& self, const nb::object& records) {
   self.records_object = records;
 }
 
-nb::object fast_allreduce(nb::handle_t<Calls> self, nb::handle general, nb::handle digest,
-                          nb::handle finish, nb::handle lose) {
-  Calls* calls = nb::cast<Calls*>(self);
-  PyObject* made =
-      make_fast_allreduce(self.ptr(), calls, general.ptr(), digest.ptr(), finish.ptr(), lose.ptr());
+nb::object fast_calls_of(nb::handle_t<Calls> self, nb::handle ticket, nb::handle finish,
+                         nb::handle lose, nb::handle memory) {
+  PyObject* made = make_fast_calls(self.ptr(), nb::cast<Calls*>(self), ticket.ptr(), finish.ptr(),
+                                   lose.ptr(), memory.ptr());
   if (!made) throw nb::python_error();
   return nb::steal(made);
 }
@@ -173,7 +172,7 @@ void bind_calls(nb::module_& module) {
       .def("collect", &collect)
       .def("resume", [](Calls& self) { mpistrat_resume(self.calls); })
       .def("drop", [](Calls& self) { mpistrat_drop(self.calls); })
-      .def("fast_allreduce", &fast_allreduce)
+      .def("fast_calls_of", &fast_calls_of)
       .def("record_in", &record_in, nb::arg().none())
       .def("line",
            [](nb::handle_t<Calls> self) {

@@ -9,8 +9,11 @@
 #include <nanobind/stl/vector.h>
 
 #include "array_lists.h"
+#include "call_arguments.h"
 #include "calls.h"
-#include "fast_allreduce.h"
+#include "collective_method.h"
+#include "dtypes.h"
+#include "fast_calls.h"
 #include "flight_recorder.h"
 #include "mpistrat/shm.h"
 #include "store.h"
@@ -67,7 +70,9 @@ void tune(Node& self, int kind, bool halves, const std::array<int64_t, 5>& figur
 
 NB_MODULE(_kernels, m) {
   nb::set_leak_warnings(false);  // communicators may live until the interpreter ends
-  if (!mpistrat::init_fast_allreduce()) throw nb::python_error();
+  if (!mpistrat::init_fast_calls() || !mpistrat::init_call_arguments() ||
+      !mpistrat::init_collective_method(m.ptr()))
+    throw nb::python_error();
   m.def("node_bytes", &mpistrat_node_bytes);
   m.def("has_token", [](int32_t pid, uint64_t address, uint64_t value) {
     return mpistrat_has_token(pid, address, value) != 0;

@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_BINDINGS_NUMPY_API_H_
 #define MPISTRAT_BINDINGS_NUMPY_API_H_
 
-// NumPy's C API, imported once (in fast_allreduce.cc) for all files of the module.
+// NumPy's C API, imported once (in fast_calls.cc) for all files of the module.
 
 #define PY_ARRAY_UNIQUE_SYMBOL mpistrat_numpy_api
 #define NPY_NO_DEPRECATED_API NPY_1_22_API_VERSION

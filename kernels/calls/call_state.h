@@ -5,17 +5,18 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "mpistrat/calls.h"
-#include "mpistrat/flight_recorder.h"
 
 namespace mpistrat {
 
-// An all-reduce, as the kernels and the records want it.
-struct Allreduce {
-  MpistratSpec spec = {};  // its pieces are these:
+// A call under way, as the kernels and the records want it.
+struct FastCall {
+  MpistratSpec spec = {};  // its lists are these:
   MpistratPiece send = {}, recv = {};
-  MpistratRecord record = {};
+  std::vector<int64_t> blocks;  // bytes by rank
+  MpistratTicket ticket = {};
 };
 
 // A node or a wire as Python holds it, and what its fast calls have to know.
@@ -30,7 +31,7 @@ struct CallState {
   std::atomic<int64_t> fast_calls{0};
   bool has_digests = true;             // whether calls are compared
   MpistratRecords* records = nullptr;  // where fast calls are recorded, if they are
-  Allreduce call = {};                 // the fast one under way
+  FastCall call = {};                  // the fast one under way
 
   // A failed call is raised by Calls::check (bindings/calls.h), so that all end in one place.
   int wait(uint64_t budget_ns) {

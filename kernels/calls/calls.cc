@@ -2,15 +2,16 @@
 
 uint8_t* mpistrat_line(MpistratCalls* calls) { return calls->line(); }
 
-int64_t mpistrat_count(MpistratCalls* calls, int64_t digest) {
-  return mpistrat::count_call(calls->line(), digest, 0);
-}
-
 const uint8_t* mpistrat_table(MpistratCalls* calls) { return calls->table(); }
 
 void mpistrat_begin(MpistratCalls* calls, const MpistratSpec* spec) {
   calls->is_under_way = true;
   calls->begin(*spec);
+}
+
+void mpistrat_begin_counted(MpistratCalls* calls, MpistratSpec* spec, MpistratTicket* ticket) {
+  calls->is_under_way = true;
+  mpistrat::begin_counted(calls, spec, ticket);
 }
 
 int mpistrat_wait(MpistratCalls* calls, uint64_t budget_ns) {

@@ -3,39 +3,43 @@
 namespace mpistrat {
 namespace {
 
-// The texts of records (mpistrat/collectives/health/recorder.py).
-enum { kAllreduceText = 1, kFirstOpText = 2, kFirstDtypeText = 10 };
-
-// What is said to the kernels and to the records of a call.
-void describe(const CallState& calls, const Plain& call, Allreduce* found) {
-  *found = {};
-  found->send = {call.send, call.nbytes};
-  found->recv = {call.recv, call.nbytes};
-  found->spec.kind = MPISTRAT_ALLREDUCE;
-  found->spec.crosses = 1;
-  found->spec.op = call.op == kMean ? static_cast<int32_t>(MPISTRAT_SUM) : call.op;
-  found->spec.dtype = call.dtype;
-  found->spec.divisor = call.op == kMean ? calls.size : 1;
-  found->spec.num_send = found->spec.num_recv = 1;
-  found->spec.send = &found->send;
-  found->spec.recv = &found->recv;
-  found->record.nbytes = call.nbytes;
-  found->record.op = kAllreduceText;
-  found->record.reduction = kFirstOpText + call.op;
-  found->record.dtype = kFirstDtypeText + call.dtype;
-  found->record.label = static_cast<int32_t>(calls.label);
+// Bytes by rank of the blocks that a call's whole array consists of.
+void fill_blocks(const Plain& call, int size, std::vector<int64_t>* blocks) {
+  blocks->resize(static_cast<size_t>(size));
+  const bool is_even = call.kind == MPISTRAT_ALLGATHER || call.kind == MPISTRAT_GATHER;
+  for (int rank = 0; rank < size; ++rank)
+    (*blocks)[static_cast<size_t>(rank)] =
+        is_even ? call.send_bytes : rows_of(call.rows, size, rank) * call.row_bytes;
 }
 
-// What the array is for a fingerprint. No byte of it is left undefined.
-Kind kind_of(const CallState& calls, int64_t packed, const ArrayMemory& array) {
-  Kind kind;
-  std::memset(&kind, 0, sizeof kind);
-  kind.label = calls.label;
-  kind.op = static_cast<int32_t>(packed & 0xFF);
-  kind.type_num = static_cast<int32_t>(packed >> 16 & 0xFFFF);
-  kind.ndim = static_cast<int32_t>(array.ndim);
-  for (int i = 0; i < kind.ndim; ++i) kind.shape[i] = array.shape[i];
-  return kind;
+void name_blocks(const Plain& call, FastCall* found) {
+  const bool sends = call.kind == MPISTRAT_REDUCE_SCATTER || call.kind == MPISTRAT_SCATTER;
+  const bool receives = call.kind == MPISTRAT_ALLGATHER || call.kind == MPISTRAT_GATHER;
+  const bool both = call.kind == MPISTRAT_ALLTOALL;
+  if (sends || both) found->spec.send_bytes = found->blocks.data();
+  if (receives || both) found->spec.recv_bytes = found->blocks.data();
+  if (both || call.kind == MPISTRAT_SCATTER) found->spec.most_bytes = found->blocks[0];
+}
+
+// What is said to the kernels of a call.
+void describe(const CallState& calls, const Plain& call, FastCall* found) {
+  found->spec = {};
+  found->send = {call.send, call.send_bytes};
+  found->recv = {call.recv, call.recv_bytes};
+  const bool is_barrier = call.kind == MPISTRAT_CROSS;  // which reduces nothing
+  found->spec.kind = is_barrier ? static_cast<int32_t>(MPISTRAT_ALLREDUCE) : call.kind;
+  found->spec.op = call.op == kMean ? static_cast<int32_t>(MPISTRAT_SUM) : call.op;
+  found->spec.dtype = call.dtype;
+  found->spec.root = call.root;
+  found->spec.divisor = call.op == kMean ? calls.size : 1;
+  found->spec.num_send = call.send_bytes > 0;
+  found->spec.num_recv = call.recv_bytes > 0;
+  found->spec.send = &found->send;
+  found->spec.recv = &found->recv;
+  if (call.kind == MPISTRAT_REDUCE_SCATTER || call.kind >= MPISTRAT_ALLGATHER) {
+    fill_blocks(call, calls.size, &found->blocks);
+    name_blocks(call, found);
+  }
 }
 
 bool is_aligned(const void* memory, int64_t itemsize) {
@@ -45,31 +49,49 @@ bool is_aligned(const void* memory, int64_t itemsize) {
 }  // namespace
 
 size_t Kind::hash() const {
-  uint64_t h = static_cast<uint64_t>(label) * 31 + static_cast<uint64_t>(op) * 37 +
-               static_cast<uint64_t>(type_num);
+  const auto words = {label, int64_t{kind}, int64_t{op}, int64_t{root}, int64_t{type_num}};
+  uint64_t h = 0;
+  for (int64_t word : words) h = h * 31 + static_cast<uint64_t>(word);
   for (int i = 0; i < ndim; ++i) h = (h ^ static_cast<uint64_t>(shape[i])) * 0x9E3779B97F4A7C15u;
   return static_cast<size_t>(h >> 32 ^ h);
 }
 
-bool FastPath::find_digest(const Kind& kind, int64_t* digest) const {
+Kind kind_of(const CallState& calls, int kind, int op, int root, int type_num, int64_t ndim,
+             const int64_t* shape) {
+  Kind found;
+  std::memset(&found, 0, sizeof found);
+  found.label = calls.label;
+  found.kind = kind;
+  found.op = op;
+  found.root = root;
+  found.type_num = type_num;
+  found.ndim = static_cast<int32_t>(ndim);
+  for (int i = 0; i < found.ndim; ++i) found.shape[i] = shape[i];
+  return found;
+}
+
+const MpistratTicket* FastPath::find(const Kind& kind) const {
   const Known& found = known[kind.hash() % known.size()];
-  *digest = found.digest;
-  return found.is_used && found.kind == kind;
+  return found.is_used && found.kind == kind ? &found.ticket : nullptr;
 }
 
-void FastPath::learn_digest(const Kind& kind, int64_t digest) {
-  known[kind.hash() % known.size()] = {kind, digest, true};
+void FastPath::learn(const Kind& kind, const MpistratTicket& ticket) {
+  known[kind.hash() % known.size()] = {kind, ticket, true};
 }
 
-void FastPath::begin(const Plain& call, int64_t digest) {
+void FastPath::forget_scatters() {
+  for (Known& one : known) one.is_used &= one.kind.kind != MPISTRAT_SCATTER;
+}
+
+void FastPath::begin(const Plain& call, const MpistratTicket* ticket) {
   calls->is_fast.store(true, std::memory_order_relaxed);
   calls->fast_calls.store(calls->fast_calls.load(std::memory_order_relaxed) + 1,
                           std::memory_order_relaxed);
-  Allreduce& mine = calls->call;
+  FastCall& mine = calls->call;
   describe(*calls, call, &mine);
-  mine.record.sequence = mpistrat_count(calls->calls, digest);
-  if (calls->records) mpistrat_record_begin(calls->records, &mine.record);
-  mpistrat_begin(calls->calls, &mine.spec);
+  mine.ticket = ticket ? *ticket : MpistratTicket{};
+  mine.ticket.records = calls->records;
+  mpistrat_begin_counted(calls->calls, &mine.spec, &mine.ticket);
 }
 
 void FastPath::note(int status) {
@@ -98,16 +120,23 @@ int allreduce_now(void* path, int64_t kind, const ArrayMemory* array, int64_t* s
   CallState* calls = self->calls;
   const int64_t itemsize = kind >> 32;
   const auto op = static_cast<int32_t>(kind & 0xFF), dtype = static_cast<int32_t>(kind >> 8 & 0xFF);
+  const auto type_num = static_cast<int32_t>(kind >> 16 & 0xFFFF);
   if (array->nbytes == 0 || array->ndim > kMaxDims || !is_aligned(array->send, itemsize) ||
       !is_aligned(array->recv, itemsize) || !claim(calls))
     return kNotBegun;
-  int64_t digest = 0;
-  if (calls->has_digests && !self->find_digest(kind_of(*calls, kind, *array), &digest)) {
-    calls->is_busy = false;
-    return kNotBegun;
+  const MpistratTicket* ticket = nullptr;
+  if (calls->has_digests) {
+    ticket =
+        self->find(kind_of(*calls, MPISTRAT_ALLREDUCE, op, 0, type_num, array->ndim, array->shape));
+    if (!ticket) {
+      calls->is_busy = false;
+      return kNotBegun;
+    }
   }
-  self->begin({op, dtype, const_cast<void*>(array->send), array->recv, array->nbytes}, digest);
-  *sequence = calls->call.record.sequence;
+  self->begin({MPISTRAT_ALLREDUCE, op, dtype, 0, const_cast<void*>(array->send), array->recv,
+               array->nbytes, array->nbytes, 0, 0},
+              ticket);
+  *sequence = calls->call.ticket.record.sequence;
   const int status = calls->wait(kStayNs);
   self->note(status);
   return status;

@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_CALLS_FAST_PATH_H_
 #define MPISTRAT_CALLS_FAST_PATH_H_
 
-// The fast path: an all-reduce of one plain array, without the interpreter. Any thread may begin
+// The fast path: a collective of one plain array, without the interpreter. Any thread may begin
 // one; the thread that claims the calls has them to itself, holding Python's lock or not.
 
 #include <array>
@@ -15,38 +15,47 @@ namespace mpistrat {
 
 constexpr int kMean = 7;  // a sum, divided
 constexpr int kMaxDims = 6;
+constexpr int64_t kMostGathered = int64_t{1} << 30;  // bytes of a result of rows: gate.py
 constexpr uint64_t kStayNs = 2'000'000;  // then Python looks after deadlines and signals
 
-// What a fingerprint is made of.
+// What a call is, but for its data: what a ticket is made of. MPISTRAT_CROSS is a barrier.
 struct Kind {
   int64_t label;
-  int32_t op, type_num, ndim;
+  int32_t kind, op, root, type_num, ndim;
   int64_t shape[kMaxDims];
 
   bool operator==(const Kind& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
   size_t hash() const;
 };
 
-// An array and the one for its result, which are plain memory.
+// The arrays of a call, which are plain memory.
 struct Plain {
-  int32_t op, dtype;  // MpistratOp or kMean, MpistratDtype
+  int32_t kind, op, dtype, root;  // MpistratKind, MpistratOp or kMean, MpistratDtype
   void *send, *recv;
-  int64_t nbytes;
+  int64_t send_bytes, recv_bytes;
+  int64_t rows, row_bytes;  // of the whole array, where ranks get parts of it
 };
+
+// Rows of rank `rank`, where `rows` are cut as evenly as can be (even_cut.py).
+inline int64_t rows_of(int64_t rows, int size, int rank) {
+  return rows / size + (rank < rows % size);
+}
 
 struct FastPath {
   CallState* calls = nullptr;
   struct Known {
     Kind kind;
-    int64_t digest;
+    MpistratTicket ticket;
     bool is_used;
   };
   std::array<Known, 256> known = {};
 
   // What follows is for whoever has claimed `calls`.
-  bool find_digest(const Kind& kind, int64_t* digest) const;
-  void learn_digest(const Kind& kind, int64_t digest);
-  void begin(const Plain& call, int64_t digest);
+  const MpistratTicket* find(const Kind& kind) const;
+  void learn(const Kind& kind, const MpistratTicket& ticket);
+  void forget_scatters();
+  // `ticket` is null where calls are not compared.
+  void begin(const Plain& call, const MpistratTicket* ticket);
   // Take note of how a call stands. Unless it is done, it stays claimed, and no other begins until
   // it is in the queue: another would pass it.
   void note(int status);
@@ -63,14 +72,19 @@ struct ArrayMemory {
   const int64_t* shape;
 };
 
-// For threads without the interpreter, such as those of TensorFlow: begin a call of an array of
-// `kind` (packed_kind), and stay with it for 2 ms. Returns its MpistratStatus, with its number in
-// `sequence`, or kNotBegun. Unless it is done, Python has to end it (FastAllreduce.end).
+// For threads without the interpreter, such as those of TensorFlow: begin an all-reduce of an array
+// of `kind` (packed_kind), and stay with it for 2 ms. Returns its MpistratStatus, with its number
+// in `sequence`, or kNotBegun. Unless it is done, Python has to end it (FastCalls.end).
 constexpr int kNotBegun = -1;
 int allreduce_now(void* path, int64_t kind, const ArrayMemory* array, int64_t* sequence);
 
 // What an array is but for its shape, in one number.
 int64_t packed_kind(int op, int dtype, int type_num, int64_t itemsize);
+
+// The key of a call's ticket; `shape` is null for arrays that only the root knows. No byte of it is
+// left undefined.
+Kind kind_of(const CallState& calls, int kind, int op, int root, int type_num, int64_t ndim,
+             const int64_t* shape);
 
 }  // namespace mpistrat
 

@@ -14,8 +14,7 @@ namespace {
 constexpr uint64_t kDriveNs = 2'000'000;                // how long the thread may take to give way
 constexpr std::chrono::microseconds kWaiterGrace(200);  // for one who waits at once to come
 
-}  // namespace
-
+// Count one more call in a line, and show what it is; returns its number.
 int64_t count_call(uint8_t* line, int64_t digest, int64_t extra) {
   int64_t head[MPISTRAT_HEAD_BYTES / 8];
   std::memcpy(head, line, sizeof head);
@@ -25,6 +24,15 @@ int64_t count_call(uint8_t* line, int64_t digest, int64_t extra) {
   std::memcpy(line, head, 2 * sizeof *head);  // head[2], the failures, is Python's
   std::memcpy(line + 3 * sizeof *head, head + 3, sizeof *head);
   return head[0];
+}
+
+}  // namespace
+
+void begin_counted(Caller* caller, MpistratSpec* spec, MpistratTicket* ticket) {
+  ticket->record.sequence = count_call(caller->line(), ticket->digest, ticket->extra);
+  if (ticket->records) mpistrat_record_begin(ticket->records, &ticket->record);
+  spec->crosses = 1;
+  caller->begin(*spec);
 }
 
 void Queue::halt() {
@@ -153,15 +161,11 @@ void Queue::drive(Lock* lock, uint64_t budget_ns) {
 // The spec refers to the call itself: what is added to a deque's end moves nothing in it.
 void Queue::begin(Queued* call) {
   shared_->has_begun = true;
-  MpistratTicket& ticket = call->ticket;
-  ticket.record.sequence = count_call(caller_->line(), ticket.digest, ticket.extra);
-  if (ticket.records) mpistrat_record_begin(ticket.records, &ticket.record);
-  call->spec.crosses = 1;
   call->spec.send = call->send.data();
   call->spec.recv = call->recv.data();
   call->spec.send_bytes = call->send_bytes.data();
   call->spec.recv_bytes = call->recv_bytes.data();
-  caller_->begin(call->spec);
+  begin_counted(caller_, &call->spec, &call->ticket);
 }
 
 void Queue::end(int status) {

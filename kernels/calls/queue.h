@@ -39,8 +39,8 @@ class Caller {
   virtual int size() const = 0;
 };
 
-// Count one more call in a line, and show `digest` and `extra`; returns the call's number.
-int64_t count_call(uint8_t* line, int64_t digest, int64_t extra);
+// See mpistrat_begin_counted.
+void begin_counted(Caller* caller, MpistratSpec* spec, MpistratTicket* ticket);
 
 // A call, with copies of the lists that its spec names.
 struct Queued {

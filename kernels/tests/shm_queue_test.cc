@@ -17,9 +17,10 @@ constexpr int kCalls = 6;  // in the queue
 
 // A call that is made while others wait for their turn; a thread can carry on with none then.
 void run_between(Rank& me) {
-  const MpistratSpec lines = {};
-  mpistrat_count(me.calls, 77);
-  mpistrat_begin(me.calls, &lines);
+  MpistratSpec lines = {};
+  MpistratTicket ticket = {};
+  ticket.digest = 77;
+  mpistrat_begin_counted(me.calls, &lines, &ticket);
   mpistrat_detach(me.calls);
   CHECK(!mpistrat_is_queue_busy(me.calls));
   int status = MPISTRAT_WAITING;

@@ -198,9 +198,10 @@ void run_lines(Rank& me) {
 
 // Lines that cross while submitted calls wait for their turn; a thread can carry on with none then.
 void run_between(Rank& me) {
-  const MpistratSpec lines = {};
-  mpistrat_count(me.calls, 77);
-  mpistrat_begin(me.calls, &lines);
+  MpistratSpec lines = {};
+  MpistratTicket ticket = {};
+  ticket.digest = 77;
+  mpistrat_begin_counted(me.calls, &lines, &ticket);
   CHECK(!mpistrat_wire_is_over(me.wire));
   mpistrat_detach(me.calls);
   CHECK(!mpistrat_is_queue_busy(me.calls));

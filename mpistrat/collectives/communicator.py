@@ -10,10 +10,10 @@ from mpistrat import config
 from mpistrat.cluster import process_end
 from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import operations, shutdown
+from mpistrat.collectives.arrays.results import pooled
 from mpistrat.collectives.backends.base import Backend, HasRelease, Steps
 from mpistrat.collectives.backends.registry import open_backend
-from mpistrat.collectives.checking import fingerprint, settings_check
-from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking import settings_check
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import stacks, timeline
 from mpistrat.collectives.health.call_log import CallLog
@@ -21,6 +21,7 @@ from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods import CollectiveMethods
+from mpistrat.collectives.operations.plain_calls import PlainCall
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
@@ -74,13 +75,15 @@ class Communicator(CollectiveMethods):
     Results are the same bits on every rank and in every run of the same job.
     """
 
+    fast_calls: Any = None  # what makes calls natively (native_methods.py), where the backend can
+
     def __init__(self, comm: Any = None, backend: str = "auto") -> None:
         self.origin = comm  # of which another communicator of the same ranks can be made
         self._backend, self._control, refusal = open_backend(comm, backend)
         self._gate = Gate(self._backend, self._control)
         self._engine = Engine(self._gate)
         self._label: str | None = None
-        self._at_risk: tuple[Array, Array] | None = None
+        self._at_risk: tuple[Array | None, Array | None] | None = None
         self._closing: Work[None] | None = None
         is_job = self._backend.capabilities().processes and self.size > 1
         # Before the first call: an error in it has to reach the peers, and to end the job.
@@ -95,7 +98,7 @@ class Communicator(CollectiveMethods):
         self._gate.has_digests = config.checks()
         if not config.checks():
             self.call_log.recorder.stop()
-        self._take_short_ways()
+        self._allow_native_calls()
         self._topology = Topology.from_hosts(self.rank, [fact.host for fact in facts])
         if is_job:
             log.configure(self.rank, self.size, facts[self.rank].host)
@@ -103,16 +106,11 @@ class Communicator(CollectiveMethods):
         if is_job:  # after the timeline: the thread of stacks.py flushes one only if it is on
             self.health.stacks = Stacks(self._gate, facts)
 
-    def _take_short_ways(self) -> None:
-        """Replace methods by the backend's own, which do the same in the common case, sooner."""
+    def _allow_native_calls(self) -> None:
+        """Let the backend make the calls of methods itself in the common case, sooner."""
         fast = self._backend.fast
         if fast is not None:
-            for name, finish in (
-                ("allreduce", self._finish),
-                ("allreduce_soon", self._finish_soon),
-            ):
-                general = getattr(self, name)
-                vars(self)[name] = fast.allreduce(general, self._digest, finish, self._lose)
+            self.fast_calls = fast.attach(self._ticket, self._finish, self._lose, pooled)
             fast.has_digests = self._gate.has_digests
             fast.record_in(self.call_log.recorder.ring)
             self._engine.allow_fast_calls()
@@ -139,7 +137,7 @@ class Communicator(CollectiveMethods):
         **Local.** What that function begins and does not end is for :meth:`carry_on`.
         """
         fast = self._backend.fast
-        return None if fast is None else fast.natively(self.allreduce_soon, array, op)
+        return None if fast is None else fast.natively(array, op)
 
     def carry_on(
         self, status: int, sequence: int, array: Array, op: str, out: Array
@@ -174,39 +172,38 @@ class Communicator(CollectiveMethods):
         -----
         **Local.** Once for each call that has begun and not ended.
         """
-        begun: Any = self.allreduce_soon
-        work: Work[Array] = begun.end(status, sequence, array, op, out)
-        return work
-
-    def _digest(self, array: Array, op: str) -> int:
-        return fingerprint.digest(_allreduce(array, op), self._label)
-
-    def _finish(self, status: int, array: Array, op: str, out: Array) -> Array:
-        """End a fast call as any other one: with a deadline, and with errors in words."""
-        return self._finish_later(status, array, op, out).wait()
-
-    def _finish_later(self, status: int, array: Array, op: str, out: Array) -> Work[Array]:
-        """Give a fast call its place in the queue, and return what ends it."""
         fast = self._backend.fast
         if fast is None:
-            raise AssertionError("only fast calls end here")
-        self._at_risk = (array, out)  # if this fails, the kernels may still write to them
-        steps = self._gate.resume(_allreduce(array, op), fast.carry_on(status, array, out))
-        # The kernels have counted this call (`fast_calls`), so that the engine must not.
-        return self._engine.start(self._until(steps, out), self._label, is_counted=False)
-
-    def _finish_soon(self, status: int, array: Array, op: str, out: Array) -> Work[Array]:
-        """Do the same, and let the backend carry on meanwhile."""
-        work = self._finish_later(status, array, op, out)
-        self._engine.detach(work)
+            raise AssertionError("only a backend with native calls has begun one")
+        work: Work[Array] = fast.end(status, sequence, array, op, out)
         return work
 
-    def _until(self, steps: Steps, out: Array) -> Steps:
-        yield from steps
-        self._at_risk = None
-        return out
+    def _ticket(self, *call: Any) -> tuple[int, int, int, int, int, int]:
+        return PlainCall(*call).ticket(self._gate, self._label)
 
-    def _lose(self, sequence: int, error: BaseException, array: Array, out: Array) -> None:
+    def _finish(
+        self, status: int, call: tuple[Any, ...], out: Array | None, is_given: bool
+    ) -> Any:
+        """End a native call as any other one: with a deadline, and with errors in words."""
+        plain = PlainCall(*call)
+        self._at_risk = (plain.array, out)  # if this fails, the kernels may still write to them
+        steps = plain.steps(self._gate, out, is_given)
+        resumed = self._until(self._gate.resume(status, steps))
+        # The kernels have counted this call (`fast_calls`), so that the engine must not.
+        work = self._engine.start(resumed, self._label, is_counted=False)
+        if plain.method != "allreduce_soon":
+            return work.wait()
+        self._engine.detach(work)  # the backend carries on meanwhile
+        return work
+
+    def _until(self, steps: Steps) -> Steps:
+        result = yield from steps
+        self._at_risk = None
+        return result
+
+    def _lose(
+        self, sequence: int, error: BaseException, array: Array | None, out: Array | None
+    ) -> None:
         """See to it that peers hear of a fast call whose end failed here, whatever the error."""
         self._at_risk = (array, out)
         self._engine.lose(sequence, error)
@@ -395,7 +392,3 @@ class Communicator(CollectiveMethods):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.end(error)
-
-
-def _allreduce(array: Array, op: str) -> Signature:
-    return Signature("allreduce", op, array.dtype, array.shape)

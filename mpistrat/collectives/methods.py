@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mpistrat.collectives import operations
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.native_methods import made_natively
 from mpistrat.collectives.operations import fusion, objects
 from mpistrat.collectives.outside_call import OutsideCall
 from mpistrat.collectives.work import Work
@@ -50,6 +51,7 @@ class CollectiveMethods(ABC):
 
     # ---------------------------------------------------------------------------- reductions
 
+    @made_natively
     def allreduce(
         self,
         array: ArrayLike,
@@ -94,6 +96,7 @@ class CollectiveMethods(ABC):
         """
         return self._start_behind(operations.allreduce, array, op, out)
 
+    @made_natively
     def allreduce_soon(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
     ) -> Array | Work[Array]:
@@ -147,6 +150,7 @@ class CollectiveMethods(ABC):
         """Start :meth:`allreduce_many`."""
         return self._start_behind(fusion.allreduce_many, arrays, op, bucket_bytes, out)
 
+    @made_natively
     def reduce(
         self,
         array: ArrayLike,
@@ -169,22 +173,33 @@ class CollectiveMethods(ABC):
         """Start :meth:`reduce`."""
         return self._start_behind(operations.reduce, array, op, root, out)
 
+    @made_natively
     def reduce_scatter(
-        self, array: ArrayLike, op: str = "sum", axis: int = 0, *, timeout: float | None = None
+        self,
+        array: ArrayLike,
+        op: str = "sum",
+        axis: int = 0,
+        *,
+        out: Array | None = None,
+        timeout: float | None = None,
     ) -> Array:
         """Reduce over all ranks; every rank gets its piece of the result along `axis`.
 
-        The pieces are as even as can be: the first ``rows % size`` ranks get one row more.
+        The pieces are as even as can be: the first ``rows % size`` ranks get one row more. `out`
+        has the shape of this rank's piece.
         """
-        work: Work[Array] = self._start(operations.reduce_scatter, array, op, axis)
+        work: Work[Array] = self._start(operations.reduce_scatter, array, op, axis, out)
         return work.wait(timeout)
 
-    def ireduce_scatter(self, array: ArrayLike, op: str = "sum", axis: int = 0) -> Work[Array]:
+    def ireduce_scatter(
+        self, array: ArrayLike, op: str = "sum", axis: int = 0, *, out: Array | None = None
+    ) -> Work[Array]:
         """Start :meth:`reduce_scatter`."""
-        return self._start_behind(operations.reduce_scatter, array, op, axis)
+        return self._start_behind(operations.reduce_scatter, array, op, axis, out)
 
     # ------------------------------------------------------------------------------ movement
 
+    @made_natively
     def bcast(
         self,
         array: ArrayLike,
@@ -214,55 +229,101 @@ class CollectiveMethods(ABC):
         """Start :meth:`bcast`."""
         return self._start_behind(operations.bcast, array, root, out)
 
-    def allgather(self, array: ArrayLike, axis: int = 0, *, timeout: float | None = None) -> Array:
+    @made_natively
+    def allgather(
+        self,
+        array: ArrayLike,
+        axis: int = 0,
+        *,
+        out: Array | None = None,
+        timeout: float | None = None,
+    ) -> Array:
         """Concatenate all ranks' arrays in rank order along `axis`; every rank gets the result.
 
         Lengths along `axis` may differ between ranks; all else must agree. 0-d arrays
         are refused.
+
+        Parameters
+        ----------
+        array
+            What this rank brings.
+        axis
+            Dimension along which the arrays are put together.
+        out
+            Where to put the result, apart from `array`; default a new array.
+        timeout
+            Seconds to wait.
+
+        Raises
+        ------
+        UsageError
+            `out` has not as many rows as all ranks bring together, which is found out when they
+            have come: the others have their results then.
         """
-        work: Work[Array] = self._start(operations.allgather, array, axis)
+        work: Work[Array] = self._start(operations.allgather, array, axis, out)
         return work.wait(timeout)
 
-    def iallgather(self, array: ArrayLike, axis: int = 0) -> Work[Array]:
+    def iallgather(
+        self, array: ArrayLike, axis: int = 0, *, out: Array | None = None
+    ) -> Work[Array]:
         """Start :meth:`allgather`."""
-        return self._start_behind(operations.allgather, array, axis)
+        return self._start_behind(operations.allgather, array, axis, out)
 
+    @made_natively
     def gather(
-        self, array: ArrayLike, root: int = 0, axis: int = 0, *, timeout: float | None = None
+        self,
+        array: ArrayLike,
+        root: int = 0,
+        axis: int = 0,
+        *,
+        out: Array | None = None,
+        timeout: float | None = None,
     ) -> Array | None:
-        """Concatenate as :meth:`allgather` does; `root` gets the result, the others None."""
-        work: Work[Array | None] = self._start(operations.gather, array, root, axis)
+        """Concatenate as :meth:`allgather` does; `root` gets the result, the others None.
+
+        `out` counts at the root only.
+        """
+        work: Work[Array | None] = self._start(operations.gather, array, root, axis, out)
         return work.wait(timeout)
 
-    def igather(self, array: ArrayLike, root: int = 0, axis: int = 0) -> Work[Array | None]:
+    def igather(
+        self, array: ArrayLike, root: int = 0, axis: int = 0, *, out: Array | None = None
+    ) -> Work[Array | None]:
         """Start :meth:`gather`."""
-        return self._start_behind(operations.gather, array, root, axis)
+        return self._start_behind(operations.gather, array, root, axis, out)
 
+    @made_natively
     def scatter(
         self,
         array: ArrayLike | None,
         root: int = 0,
         axis: int = 0,
         *,
+        out: Array | None = None,
         timeout: float | None = None,
     ) -> Array:
         """Cut the root's array along `axis` and give every rank its piece.
 
-        Ranks other than `root` pass None. Pieces are as in :meth:`reduce_scatter`.
+        Ranks other than `root` pass None. Pieces are as in :meth:`reduce_scatter`; `out` has the
+        shape and dtype of this rank's.
         """
-        work: Work[Array] = self._start(operations.scatter, array, root, axis)
+        work: Work[Array] = self._start(operations.scatter, array, root, axis, out)
         return work.wait(timeout)
 
-    def iscatter(self, array: ArrayLike | None, root: int = 0, axis: int = 0) -> Work[Array]:
+    def iscatter(
+        self, array: ArrayLike | None, root: int = 0, axis: int = 0, *, out: Array | None = None
+    ) -> Work[Array]:
         """Start :meth:`scatter`."""
-        return self._start_behind(operations.scatter, array, root, axis)
+        return self._start_behind(operations.scatter, array, root, axis, out)
 
+    @made_natively
     def alltoall(
         self,
         array: ArrayLike,
         splits: Sequence[int] | None = None,
         axis: int = 0,
         *,
+        out: Array | None = None,
         timeout: float | None = None,
     ) -> Array:
         """Send block i of the rows along `axis` to rank i; return the blocks received, in order.
@@ -275,18 +336,26 @@ class CollectiveMethods(ABC):
             Rows for each rank, which may differ between ranks; default equal blocks.
         axis
             Dimension that is cut.
+        out
+            As of :meth:`allgather`.
         timeout
             Seconds to wait.
         """
-        work: Work[Array] = self._start(operations.alltoall, array, splits, axis)
+        work: Work[Array] = self._start(operations.alltoall, array, splits, axis, out)
         return work.wait(timeout)
 
     def ialltoall(
-        self, array: ArrayLike, splits: Sequence[int] | None = None, axis: int = 0
+        self,
+        array: ArrayLike,
+        splits: Sequence[int] | None = None,
+        axis: int = 0,
+        *,
+        out: Array | None = None,
     ) -> Work[Array]:
         """Start :meth:`alltoall`."""
-        return self._start_behind(operations.alltoall, array, splits, axis)
+        return self._start_behind(operations.alltoall, array, splits, axis, out)
 
+    @made_natively
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until all ranks are here."""
         self._start(operations.barrier).wait(timeout)

@@ -1,6 +1,6 @@
-"""Compare the native fast path of ``communicator.allreduce`` with the path through Python.
+"""Compare the native fast path of a communicator's methods with the path through Python.
 
-``comm.allreduce`` takes it for plain arrays; :func:`slow` never does.
+Methods take it for plain arrays; :func:`slow` never does.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def open_communicator(backend: str = "shm") -> Communicator:
     return Communicator(None, backend)
 
 
-def slow(comm: Communicator, *arguments: Any, **options: Any) -> Array:
-    """Reduce the long way."""
-    return Communicator.allreduce(comm, *arguments, **options)
+def slow(comm: Communicator, *arguments: Any, method: str = "allreduce", **options: Any) -> Any:
+    """Call a method the long way."""
+    return getattr(Communicator, method).__wrapped__(comm, *arguments, **options)
 
 
 def fast_calls(comm: Communicator) -> int:
@@ -49,13 +49,19 @@ def assert_equal(got: Array, want: Array, what: str = "") -> None:
     assert got.flags.writeable, what
 
 
-def check(comm: Communicator, *arguments: Any, is_fast: bool, **options: Any) -> Array:
+def check(
+    comm: Communicator, *arguments: Any, is_fast: bool, method: str = "allreduce", **options: Any
+) -> Any:
     """Compare the two ways, and look which one was taken."""
     before = fast_calls(comm)
-    got = comm.allreduce(*arguments, **options)
-    what = f"{arguments} {options}"
+    got = getattr(comm, method)(*arguments, **options)
+    what = f"{method} {arguments} {options}"
     assert fast_calls(comm) - before == is_fast, what
-    assert_equal(got, slow(comm, *arguments, **options), what)
+    want = slow(comm, *arguments, method=method, **options)
+    if want is None:
+        assert got is None, what
+    else:
+        assert_equal(got, want, what)
     return got
 
 

@@ -81,15 +81,23 @@ typedef struct MpistratCalls MpistratCalls;
 // This rank's line, MPISTRAT_LINE_BYTES, to be filled in before a call that crosses.
 uint8_t* mpistrat_line(MpistratCalls* calls);
 
-// Count one more call in the line, and show `digest`; returns the call's number. The failures in
-// the line stay as they are.
-int64_t mpistrat_count(MpistratCalls* calls, int64_t digest);
-
 // All ranks' lines of the last MPISTRAT_CROSS or mismatch, MPISTRAT_LINE_BYTES each.
 const uint8_t* mpistrat_table(MpistratCalls* calls);
 
-// Start a call; the one before must be over.
+// Start a call, whose line is filled in if it crosses; the one before must be over.
 void mpistrat_begin(MpistratCalls* calls, const MpistratSpec* spec);
+
+// How a call is shown and recorded.
+typedef struct {
+  int64_t digest, extra;     // of its line
+  int32_t holds;             // not 0: no other begins after it until resume (mpistrat_submit)
+  MpistratRecords* records;  // where it is recorded, or NULL
+  MpistratRecord record;     // whose `sequence` is filled in
+} MpistratTicket;
+
+// Count one more call, fill its line in, record it, and start it. The failures in the line stay as
+// they are.
+void mpistrat_begin_counted(MpistratCalls* calls, MpistratSpec* spec, MpistratTicket* ticket);
 
 // Advance the call for about `budget_ns` (0: as far as is possible at once); returns an
 // MpistratStatus. Once it is not WAITING, the call is over.
@@ -104,14 +112,6 @@ void mpistrat_detach(MpistratCalls* calls);
 // Calls that follow each other by themselves, in that thread, while no other call is made. Each
 // crosses the gate.
 //
-// How one is shown and recorded.
-typedef struct {
-  int64_t digest, extra;     // of its line
-  int32_t holds;             // not 0: no other begins after it until resume
-  MpistratRecords* records;  // where it is recorded, or NULL
-  MpistratRecord record;     // whose `sequence` is filled in
-} MpistratTicket;
-
 // Add one and return its number. The lists that `spec` names are copied, their memory has to stay.
 // If it does not end well, or holds, no other begins until resume; but then other calls may be
 // made, each of which must be over before resume. Such a call's record is still under way, for its

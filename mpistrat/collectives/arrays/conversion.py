@@ -20,12 +20,10 @@ __all__ = [
     "as_operands",
     "can_be_sent",
     "check_axis",
-    "check_out",
     "cut",
-    "deliver",
     "flat",
-    "landing",
-    "new_like",
+    "is_aligned",
+    "place_of",
 ]
 
 _SUPPORTED: set[np.dtype[Any]] = {
@@ -92,7 +90,7 @@ def as_operands(values: Iterable[ArrayLike]) -> list[Array]:
         if are_alike(found) and found[0].dtype in _SUPPORTED and found[0].dtype.kind != "b":
             return found
     found = [as_operand(value) for value in values]
-    places = {_place(one) for one in found}
+    places = {place_of(one) for one in found}
     if len(places) > 1:
         raise UsageError(
             f"a list of arrays of {' and '.join(sorted(places))}; expected all of them in one"
@@ -101,7 +99,8 @@ def as_operands(values: Iterable[ArrayLike]) -> list[Array]:
     return found
 
 
-def _place(array: Array) -> str:
+def place_of(array: Array) -> str:
+    """Return where an array is, in words."""
     return "the host" if isinstance(array, np.ndarray) else f"GPU:{on_device.index_of(array)}"
 
 
@@ -186,97 +185,11 @@ def check_axis(axis: int, ndim: int, what: str) -> int:
 
 def flat(array: Array) -> Array:
     """Return the elements in C order as one contiguous, aligned dimension: a view if possible."""
-    is_aligned = array.flags.aligned if isinstance(array, np.ndarray) else _is_aligned(array)
-    return array.ravel() if is_aligned else array.flatten()
+    return array.ravel() if is_aligned(array) else array.flatten()
 
 
-def new_like(array: Array, count: int, dtype: Any = None) -> Array:
-    """Return a new flat array of `count` elements where `array` is, not initialised."""
+def is_aligned(array: Any) -> bool:
+    """Tell whether an array's elements are at multiples of their size."""
     if isinstance(array, np.ndarray):
-        return np.empty(count, array.dtype if dtype is None else dtype)
-    return np.empty_like(array, dtype=dtype, shape=(count,))
-
-
-def check_out(
-    out: Array | None,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    what: str,
-    source: Array | None = None,
-) -> None:
-    """Raise unless `out` is None or an array that a result of `shape` and `dtype` can go to.
-
-    It has to be in the same place as `source`, if that is given, else on the host.
-    """
-    if out is None:
-        return
-    if source is not None and not isinstance(source, np.ndarray):
-        _check_out_on_gpu(out, shape, dtype, what, source)
-        return
-    if not isinstance(out, np.ndarray):
-        raise ArgumentTypeError(f"{what}: out is a {type(out).__name__}; expected a NumPy array")
-    if isinstance(out, np.ma.MaskedArray):
-        raise ArgumentTypeError(
-            f"{what}: out is a masked array, whose mask would hide the result; pass out.data"
-        )
-    if out.shape != shape or out.dtype != dtype or not out.flags.writeable:
-        raise UsageError(
-            f"{what}: out has shape {out.shape}, dtype {out.dtype}, writeable="
-            f"{out.flags.writeable}; expected a writeable array of shape {shape}, dtype {dtype}"
-        )
-
-
-def _check_out_on_gpu(
-    out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], what: str, source: Array
-) -> None:
-    place = _place(source)
-    if type(out) is not type(source) or _place(out) != place:
-        raise ArgumentTypeError(
-            f"{what}: out is a {type(out).__name__}; expected an array of CuPy on {place}, where"
-            " the array is"
-        )
-    if out.shape != shape or out.dtype != dtype:
-        raise UsageError(
-            f"{what}: out has shape {out.shape}, dtype {out.dtype}; expected shape {shape}, dtype"
-            f" {dtype}"
-        )
-
-
-def landing(out: Array | None, send: Array) -> Array:
-    """Return flat memory for the result of `send`: that of `out` where it fits, else new memory.
-
-    The two may be the same memory; if they only overlap, new memory is safe.
-    """
-    if not isinstance(send, np.ndarray):
-        return _landing_on_gpu(out, send)
-    if out is None or out.dtype != send.dtype or not out.flags.carray:
-        return np.empty(send.size, send.dtype)
-    if np.may_share_memory(out, send) and out.ctypes.data != send.ctypes.data:
-        return np.empty(send.size, send.dtype)
-    return np.asarray(out).ravel()  # not of a subclass, such as a matrix, which stays 2-d
-
-
-def _landing_on_gpu(out: Any, send: Any) -> Array:
-    is_apart = out is not None and (
-        out.data.ptr == send.data.ptr or not np.may_share_memory(out, send)
-    )
-    if not is_apart or out.dtype != send.dtype or not out.flags.c_contiguous:
-        return new_like(send, send.size)
-    if not _is_aligned(out):
-        return new_like(send, send.size)
-    found: Array = out.ravel()
-    return found
-
-
-def _is_aligned(array: Any) -> bool:
-    """Tell whether an array on a GPU begins at a multiple of its elements' size."""
+        return array.flags.aligned
     return bool(array.data.ptr % array.itemsize == 0)
-
-
-def deliver(result: Array, out: Array | None) -> Array:
-    """Return `result` in `out`, if one was given."""
-    if out is None:
-        return result
-    if not np.may_share_memory(result, out):
-        out[...] = result
-    return out

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HEAD_BYTES",
     "Backend",
+    "BegunHeader",
     "Capabilities",
     "HasRelease",
     "Header",
@@ -167,11 +168,24 @@ class QueuedHeader(NamedTuple):
     holds: bool
 
 
-Header: TypeAlias = bool | QueuedHeader
+class BegunHeader(NamedTuple):
+    """What is known of a transfer that the kernels have begun, with its header.
+
+    Attributes
+    ----------
+    status
+        Its MpistratStatus (kernels/include/mpistrat/calls.h).
+    """
+
+    status: int
+
+
+Header: TypeAlias = bool | QueuedHeader | BegunHeader
 """Whether a transfer carries this rank's header, which is filled in.
 
 With a `QueuedHeader` the backend begins the transfer by itself, and fills the header in then; the
-transfer's request is a `QueuedRequest`.
+transfer's request is a `QueuedRequest`. With a `BegunHeader` it has begun already, and is gone on
+with.
 """
 
 

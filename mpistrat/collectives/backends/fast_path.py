@@ -1,11 +1,10 @@
-"""The protocol of the fast path: all-reduces that begin without the gate's and engine's Python."""
+"""The protocol of the fast path: collectives that begin without the gate's and engine's Python."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from mpistrat.collectives.backends.base import Steps
 from mpistrat.types import Array
 
 __all__ = ["FastCalls"]
@@ -47,37 +46,44 @@ class FastCalls(Protocol):
         """How many were made."""
         ...
 
-    def allreduce(
+    def attach(
         self,
-        general: Callable[..., Any],
-        digest: Callable[[Array, str], int],
-        finish: Callable[[int, Array, str, Array], Any],
+        ticket: Callable[..., tuple[int, int, int, int, int, int]],
+        finish: Callable[..., Any],
         lose: Callable[[int, BaseException, Array, Array], None],
-    ) -> Callable[..., Any]:
-        """Return a callable in place of ``communicator.allreduce`` or ``allreduce_soon``.
+        memory: Callable[..., Array],
+    ) -> Any:
+        """Return what makes the calls of a communicator (kernels/bindings/fast_calls.h).
 
         Parameters
         ----------
-        general
-            That method; called for all that is not the common case.
-        digest
-            Gives the fingerprint of a call from its array and op.
+        ticket
+            Tells how a call is shown and recorded, from its method, array, op and root.
         finish
-            Ends a call that did not end soon, or well, from its status, array, op and result.
+            Ends a call that did not end soon, or well, from its status, those four in a tuple, its
+            result's array, and whether that was given by the user.
         lose
             Told of each error of `finish` before it is raised, which may be an interrupt that
             kept `finish` from doing anything: its call's number, the error, array and result.
+        memory
+            Makes arrays for long results, from shape and dtype.
         """
         ...
 
-    def natively(
-        self, callable_: Callable[..., Any], array: Array, op: str
-    ) -> tuple[int, int, int] | None:
-        """Return how native code makes the calls of what :meth:`allreduce` has returned.
+    def natively(self, array: Array, op: str) -> tuple[int, int, int] | None:
+        """Return how native code makes all-reduces of flat arrays like `array`.
 
         None if it cannot; see ``Communicator.allreduce_natively``. Of a call that is not over then
-        `callable_` has a method ``end`` (status, sequence, array, op, out).
+        :meth:`end` is called.
         """
+        ...
+
+    def end(self, status: int, sequence: int, array: Array, op: str, out: Array) -> Any:
+        """End an all-reduce that native code has begun, by `finish`."""
+        ...
+
+    def know_scatter(self, root: int, like: Array) -> None:
+        """Take note of what `root` scatters, which the other ranks can only remember."""
         ...
 
     def resume(self) -> None:
@@ -90,8 +96,4 @@ class FastCalls(Protocol):
 
     def record_in(self, ring: Any) -> None:
         """Record the calls in `ring` (recorder.py) from now on; None: no more."""
-        ...
-
-    def carry_on(self, status: int, *arrays: Array) -> Steps:
-        """Go on with a call that did not end soon, or whose headers differ; keeps its arrays."""
         ...

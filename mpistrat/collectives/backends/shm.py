@@ -15,6 +15,7 @@ import numpy as np
 
 from mpistrat.collectives.backends.base import (
     HEAD_BYTES,
+    BegunHeader,
     Capabilities,
     Header,
     HeadersDiffer,
@@ -264,6 +265,8 @@ class _KernelHeaders:
 def _request(node: Any, spec: Spec, header: Header) -> Call | QueuedCall:
     if isinstance(header, QueuedHeader):
         return QueuedCall(node, spec, header)
+    if isinstance(header, BegunHeader):
+        return Call.resume(node, header.status)
     return Call(node, spec)
 
 

@@ -17,10 +17,11 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from mpistrat import config
-from mpistrat.collectives.arrays.conversion import new_like
 from mpistrat.collectives.arrays.on_device import memory_problem
+from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import (
     Backend,
+    BegunHeader,
     Header,
     HeadersDiffer,
     QueuedHeader,
@@ -98,6 +99,7 @@ class Gate:
         self.call_log = CallLog(headers, recorder, self.size, backend.fast)
         self.health = Health(backend, control, headers, self.call_log)
         self.device_backend: Any = None
+        self._begun: BegunHeader | None = None  # what `resume` goes on with
         self._is_leaving = False  # whether `leave` asks for the first transfer of a call
         self._left: Signature | str = ""
 
@@ -197,10 +199,15 @@ class Gate:
         return new_like(array, count)
         yield
 
-    def resume(self, signature: Signature, transfer: Steps) -> Steps:
-        """Go on with a call that the backend began, with its header, without this gate."""
-        self.call_log.resume(signature)
-        return (yield from self._finish(transfer))
+    def resume(self, status: int, steps: Steps) -> Steps:
+        """Go on with a call whose first transfer the backend has begun, without this gate."""
+        self._begun = BegunHeader(status)
+        try:
+            request = next(steps)  # up to that transfer, whose `_show` sees it
+        finally:
+            self._begun = None
+        yield request
+        return (yield from steps)
 
     def leave(self, steps: Steps, label: str | None) -> tuple[Signature | str, Request]:
         """Leave the first transfer of a call to the backend, which begins it after others.
@@ -232,6 +239,9 @@ class Gate:
 
         Returns what the first transfer of the call is given.
         """
+        if self._begun is not None:
+            self.call_log.resume(what)
+            return self._begun
         brought = kind.nbytes if nbytes is None else nbytes
         if self._is_leaving:
             # Calls before this one may not be over: the backend counts and records it in turn.

@@ -74,7 +74,7 @@ class CallLog:
         """Record what carries the arrays on GPUs of the call under way."""
         self.recorder.note_carrier(self.sequence, name)
 
-    def resume(self, what: Signature) -> None:
+    def resume(self, what: Signature | str) -> None:
         """Come to a call that the backend has counted and recorded."""
         self._resumed = self.sequence
         self.arrive(what)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from mpistrat.collectives.arrays.conversion import (
-    as_operand,
-    check_out,
-    deliver,
-    flat,
-    landing,
-)
+from mpistrat.collectives.arrays.conversion import as_operand, flat
+from mpistrat.collectives.arrays.results import check_out, deliver, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
@@ -17,7 +12,7 @@ from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.tables.reduction_ops import carried, combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["allreduce"]
+__all__ = ["allreduce", "allreduce_signature"]
 
 
 def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps:
@@ -30,8 +25,13 @@ def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps
     return own.run(_steps(own, source, op, out))
 
 
+def allreduce_signature(source: Array, op: str) -> Signature:
+    """Return what must agree on all ranks."""
+    return Signature("allreduce", op, source.dtype, source.shape)
+
+
 def _steps(gate: GateOfCall, source: Array, op: str, out: Array | None) -> Steps:
-    signature = Signature("allreduce", op, source.dtype, source.shape)
+    signature = allreduce_signature(source, op)
     how = gate.reductions.carried(op, source.dtype)
     if source.nbytes <= gate.inline_bytes:
         how = carried(op, source.dtype, is_exact=False)  # what is shown is combined here

@@ -12,9 +12,9 @@ from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health.peers import Peers
 
-__all__ = ["barrier", "close"]
+__all__ = ["BARRIER", "barrier", "close"]
 
-_BARRIER = Signature("barrier")
+BARRIER = Signature("barrier")
 _CLOSE = Signature("close")
 _NOTHING = np.empty(0)
 
@@ -24,7 +24,7 @@ def barrier(gate: Gate) -> Steps:
     # A backend that carries headers reduces nothing with it, as the call that is its last
     # transfer: what is queued behind a bare crossing would have to wait for Python.
     transfer = partial(gate.backend.allreduce, _NOTHING, _NOTHING, "sum")
-    yield from gate.carry(_BARRIER, transfer, is_empty=True)
+    yield from gate.carry(BARRIER, transfer, is_empty=True)
 
 
 def close(gate: Gate) -> Steps:

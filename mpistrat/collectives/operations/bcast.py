@@ -6,13 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import (
-    as_operand,
-    check_out,
-    deliver,
-    flat,
-    landing,
-)
+from mpistrat.collectives.arrays.conversion import as_operand, flat
+from mpistrat.collectives.arrays.results import check_out, deliver, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
@@ -20,7 +15,7 @@ from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["bcast"]
+__all__ = ["bcast", "bcast_signature"]
 
 
 def bcast(gate: Gate, array: ArrayLike, root: int, out: Array | None) -> Steps:
@@ -32,8 +27,13 @@ def bcast(gate: Gate, array: ArrayLike, root: int, out: Array | None) -> Steps:
     return own.run(_steps(own, source, root, out))
 
 
+def bcast_signature(source: Array, root: int) -> Signature:
+    """Return what must agree on all ranks."""
+    return Signature("bcast", None, source.dtype, source.shape, root)
+
+
 def _steps(gate: GateOfCall, source: Array, root: int, out: Array | None) -> Steps:
-    signature = Signature("bcast", None, source.dtype, source.shape, root)
+    signature = bcast_signature(source, root)
     send = flat(source)
     buffer = landing(out, send)
     if gate.rank == root:

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import new_like
+from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import GateOfCall
 from mpistrat.collectives.checking.fingerprint import Signature

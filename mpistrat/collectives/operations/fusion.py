@@ -11,15 +11,8 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.collectives.arrays.buffer_pool import BufferPool
-from mpistrat.collectives.arrays.conversion import (
-    are_alike,
-    as_operands,
-    check_out,
-    cut,
-    deliver,
-    flat,
-    landing,
-)
+from mpistrat.collectives.arrays.conversion import are_alike, as_operands, cut, flat
+from mpistrat.collectives.arrays.results import check_out, deliver, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature

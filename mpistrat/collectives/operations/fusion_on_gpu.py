@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.arrays.conversion import cut, new_like
+from mpistrat.collectives.arrays.conversion import cut
+from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.all_or_none import is_any, reasons, said
 from mpistrat.collectives.backends.gpu.memory.filling import fill, whole

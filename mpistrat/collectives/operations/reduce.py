@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from mpistrat.collectives.arrays.conversion import (
-    as_operand,
-    check_out,
-    deliver,
-    flat,
-    landing,
-)
+from mpistrat.collectives.arrays.conversion import as_operand, flat
+from mpistrat.collectives.arrays.results import check_out, deliver, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
@@ -20,7 +15,7 @@ from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.tables.reduction_ops import narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["reduce"]
+__all__ = ["reduce", "reduce_signature"]
 
 
 def reduce(gate: Gate, array: ArrayLike, op: str, root: int, out: Array | None) -> Steps:
@@ -34,8 +29,13 @@ def reduce(gate: Gate, array: ArrayLike, op: str, root: int, out: Array | None) 
     return own.run(_steps(own, source, op, root, out))
 
 
+def reduce_signature(source: Array, op: str, root: int) -> Signature:
+    """Return what must agree on all ranks."""
+    return Signature("reduce", op, source.dtype, source.shape, root)
+
+
 def _steps(gate: GateOfCall, source: Array, op: str, root: int, out: Array | None) -> Steps:
-    signature = Signature("reduce", op, source.dtype, source.shape, root)
+    signature = reduce_signature(source, op, root)
     how = gate.reductions.carried(op, source.dtype)
     send = flat(source.astype(how.dtype, copy=False))
     total = landing(out, send) if gate.rank == root else None

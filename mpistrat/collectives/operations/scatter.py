@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.arrays.conversion import as_operand, check_axis, new_like
+from mpistrat.collectives.arrays.conversion import as_operand, check_axis
+from mpistrat.collectives.arrays.results import Out, Spare, check_out, deliver_rows, new_like, room
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.all_or_none import reasons, said
 from mpistrat.collectives.checking import fingerprint
@@ -24,13 +25,13 @@ from mpistrat.errors import BackendUnavailableError, UsageError
 from mpistrat.tables.even_cut import even_lengths
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["scatter"]
+__all__ = ["scatter", "scatter_length", "scatter_signature"]
 
 _HERE = np.empty(0)  # an array of the host
 _MAX_NDIM = 64  # NumPy's limit; only the root knows the dimensions of its array
 
 
-def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int) -> Steps:
+def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int, out: Out = None) -> Steps:
     """See `Communicator.scatter`."""
     check_root(root, gate.size, "scatter")
     if gate.rank != root:
@@ -40,40 +41,79 @@ def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int) -> Steps:
                 " on the other ranks"
             )
         check_axis(axis, _MAX_NDIM, "scatter")
-        return _steps(gate, None, root, axis, on_device.current())
+        return _steps(gate, None, (root, axis), out, on_device.current())
     if array is None:
         raise UsageError(f"scatter: the root (rank {root}) gave None; expected its array")
     source = as_operand(array)
     check_axis(axis, source.ndim, "scatter")
-    return _steps(gate, source, root, axis)
+    _check_out(gate, source, axis, out)
+    return _steps(gate, source, (root, axis), out)
+
+
+def _check_out(gate: Gate, source: Array, axis: int, out: Out) -> None:
+    """Raise unless `out` fits: at the root, which alone knows the result before the call."""
+    if isinstance(out, Spare):
+        return
+    shape = list(source.shape)
+    shape[axis] = even_lengths(shape[axis], gate.size)[gate.rank]
+    check_out(out, tuple(shape), source.dtype, "scatter", source)
+
+
+def scatter_signature(root: int, axis: int) -> Signature:
+    """Return what must agree on all ranks."""
+    return Signature("scatter", None, None, None, root, axis)
+
+
+def scatter_length(gate: Gate, source: Array | None, root: int, axis: int) -> int:
+    """Return the number that stands for what is scattered, as far as this rank knows."""
+    form = _last_forms(gate).get((root, axis)) if source is None else _Form.of(source)
+    # No digest is 0: where one rank has no guess, all ranks find that the guesses differ.
+    return 0 if form is None else form.number
 
 
 def _steps(
-    gate: Gate, source: Array | None, root: int, axis: int, gpu: int | None = None
+    gate: Gate,
+    source: Array | None,
+    where: tuple[int, int],
+    out: Out,
+    gpu: int | None = None,
 ) -> Steps:
-    signature = Signature("scatter", None, None, None, root, axis)
+    root, axis = where
     nbytes = 0 if source is None else source.nbytes
     mine = None if source is None else _Form.of(source)
     # Only the root knows what it has; the others guess what it had the last time.
-    last = _scattered.get(gate)
-    if last is None:
-        last = _scattered[gate] = {}
-    form = last.get((root, axis)) if source is None else mine
+    last = _last_forms(gate)
+    form = last.get(where) if source is None else mine
     share = None
     if form is not None and not form.is_on_gpu and gate.may_guess(form.nbytes):
-        share = _Share(gate, form, source, axis)
-    # No digest is 0: where one rank has no guess, all ranks find that the guesses differ.
-    guess = 0 if share is None else share.number
+        share = _Share(gate, form, source, axis, out=out)
+    guess = 0 if share is None or form is None else form.number
     transfer = None if share is None else share.transfer(root)
-    is_right = yield from gate.carry_rows(signature, guess, transfer, nbytes)
+    is_right = yield from gate.carry_rows(scatter_signature(root, axis), guess, transfer, nbytes)
     if share is None or not is_right:
         form = yield from bcast_object(gate, mine, root)
         if form.is_on_gpu:
-            return (yield from _scatter_on_gpus(gate, form, source, (root, axis), gpu))
-        last[root, axis] = form
-        share = _Share(gate, form, source, axis)
+            found = yield from _scatter_on_gpus(gate, form, source, where, gpu)
+            return deliver_rows(found, out, "scatter")
+        _remember(gate, where, form)
+        share = _Share(gate, form, source, axis, out=out)
         yield from share.transfer(root)()
-    return share.result()
+    return deliver_rows(share.result(), out, "scatter")
+
+
+def _last_forms(gate: Gate) -> dict[tuple[int, int], _Form]:
+    last = _scattered.get(gate)
+    if last is None:
+        last = _scattered[gate] = {}
+    return last
+
+
+def _remember(gate: Gate, where: tuple[int, int], form: _Form) -> None:
+    """Take note of what was scattered, for the next guess, of the kernels, too."""
+    root, axis = where
+    _last_forms(gate)[where] = form
+    if gate.rank != root and axis == 0 and gate.backend.fast is not None:
+        gate.backend.fast.know_scatter(root, form.like())
 
 
 def _scatter_on_gpus(
@@ -93,7 +133,7 @@ def _to_gpus(
     gate: GateOfCall, form: _Form, source: Array | None, where: tuple[int, int], like: Array
 ) -> Steps:
     root, axis = where
-    share = _Share(gate, form, source, axis, like)  # here, since memory may lack
+    share = _Share(gate, form, source, axis, like=like)  # here, since memory may lack
     yield from gate.cross(Signature("scatter", None, form.dtype, form.shape, root, axis))
     yield from share.transfer(root)()
     return share.result()
@@ -114,6 +154,15 @@ class _Form(NamedTuple):
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def number(self) -> int:
+        """A number that stands for the form."""
+        return fingerprint.digest(Signature("scatter", None, self.dtype, self.shape))
+
+    def like(self) -> Array:
+        """Return an array of this form, of one element in memory."""
+        return np.broadcast_to(np.empty((), self.dtype), self.shape)
+
 
 # What was scattered last over each communicator, by root and axis.
 _scattered: WeakKeyDictionary[Gate, dict[tuple[int, int], _Form]] = WeakKeyDictionary()
@@ -123,18 +172,25 @@ class _Share:
     """A rank's part in the scattering of an array of the given form."""
 
     def __init__(
-        self, gate: GateOfCall, form: _Form, source: Array | None, axis: int, like: Array = _HERE
+        self,
+        gate: GateOfCall,
+        form: _Form,
+        source: Array | None,
+        axis: int,
+        *,
+        like: Array = _HERE,
+        out: Out = None,
     ) -> None:
         self._gate, self._form, self._axis = gate, form, axis % len(form.shape)
         self._lengths = even_lengths(form.shape[self._axis], gate.size)
         self._counts = row_counts(self._lengths, form.shape, self._axis)
         self._rows = None if source is None else to_rows(source, self._axis)
-        self._piece = new_like(like, self._counts[gate.rank], form.dtype)
-
-    @property
-    def number(self) -> int:
-        """A number that stands for the form."""
-        return fingerprint.digest(Signature("scatter", None, self._form.dtype, self._form.shape))
+        count = self._counts[gate.rank]
+        if like is _HERE:
+            sent = np.empty(0, form.dtype) if self._rows is None else self._rows
+            self._piece = room(out, sent, count, self._axis)
+        else:
+            self._piece = new_like(like, count, form.dtype)
 
     def transfer(self, root: int) -> Transfer:
         """Return what moves the data."""
@@ -143,5 +199,5 @@ class _Share:
 
     def result(self) -> Array:
         """Return this rank's piece."""
-        like = np.broadcast_to(np.empty((), self._form.dtype), self._form.shape)
-        return from_rows(self._piece, self._lengths[self._gate.rank], like, self._axis)
+        length = self._lengths[self._gate.rank]
+        return from_rows(self._piece, length, self._form.like(), self._axis)

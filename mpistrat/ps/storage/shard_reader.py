@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.conversion import as_array, check_out
+from mpistrat.collectives.arrays.conversion import as_array
+from mpistrat.collectives.arrays.results import check_out
 from mpistrat.errors import ArgumentTypeError, PeerLostError, TornReadError, UsageError
 from mpistrat.ps.storage.locked_store import LockedStore
 from mpistrat.ps.storage.shared_store import StoreReader, gather

@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives.arrays import conversion, on_device
-from mpistrat.collectives.arrays.conversion import (
-    are_alike,
-    as_array,
-    check_axis,
-    check_out,
-    cut,
-    deliver,
-    flat,
-    landing,
-)
+from mpistrat.collectives.arrays.conversion import are_alike, as_array, check_axis, cut, flat
+from mpistrat.collectives.arrays.results import check_out, deliver, landing
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, row_signature, to_rows
 from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.errors import ArgumentTypeError, UsageError

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpistrat.collectives.backends.base import HeadersDiffer, Steps
-from mpistrat.collectives.backends.kernel_calls.requests import MISMATCH, WAITING, Call
 from mpistrat.types import Array
 
 __all__ = ["NativeFastCalls"]
@@ -22,6 +20,7 @@ class NativeFastCalls:
 
     def __init__(self, node: Any, may_queue: bool) -> None:
         self._node = node
+        self._native: Any = None
         self.may_queue = may_queue
 
     @property
@@ -70,14 +69,23 @@ class NativeFastCalls:
         """How many were made."""
         return int(self._node.fast_calls)
 
-    def allreduce(self, general: Any, digest: Any, finish: Any, lose: Any) -> Any:
-        """Return the compiled callable."""
-        return self._node.fast_allreduce(general, digest, finish, lose)
+    def attach(self, ticket: Any, finish: Any, lose: Any, memory: Any) -> Any:
+        """Return the compiled object that makes the calls."""
+        self._native = self._node.fast_calls_of(ticket, finish, lose, memory)
+        return self._native
 
-    def natively(self, callable_: Any, array: Array, op: str) -> tuple[int, int, int] | None:
-        """Ask the compiled callable."""
-        how: tuple[int, int, int] | None = callable_.native(array, op)
+    def natively(self, array: Array, op: str) -> tuple[int, int, int] | None:
+        """Ask the compiled object."""
+        how: tuple[int, int, int] | None = self._native.native(array, op)
         return how
+
+    def end(self, status: int, sequence: int, array: Array, op: str, out: Array) -> Any:
+        """End it as one that the compiled object has begun itself."""
+        return self._native.end(status, sequence, array, op, out)
+
+    def know_scatter(self, root: int, like: Array) -> None:
+        """Tell the compiled object."""
+        self._native.know_scatter(root, like)
 
     def resume(self) -> None:
         """Let queued calls begin again."""
@@ -86,14 +94,3 @@ class NativeFastCalls:
     def drop(self) -> None:
         """Forget the queued calls that have not begun, and no longer advance what has."""
         self._node.drop()
-
-    def carry_on(self, status: int, *arrays: Array) -> Steps:
-        """Go on with a call; whoever gives it up keeps these steps, and so its arrays."""
-        call = Call(self._node, None, status)
-        if status != WAITING:
-            self._node.end()  # its headers are still to be read, by this call before any other
-        yield call
-        # Up to here this generator has kept them alive: the kernels read and write them.
-        del arrays
-        if call.status == MISMATCH:
-            raise HeadersDiffer

@@ -62,6 +62,13 @@ class Call(SleepingRequest):
         self._node, self._spec = node, spec
         self.status = status
 
+    @classmethod
+    def resume(cls, node: Any, status: int) -> Call:
+        """Go on with a call that the node has begun by itself; its arrays have to be kept."""
+        if status != WAITING:
+            node.end()  # its headers are still to be read, by this call before any other
+        return cls(node, None, status)
+
     def detach(self) -> None:
         """Let a native thread carry on with the call."""
         # Only what has begun: the kernels' thread begins the calls of its queue, and no others.

@@ -29,11 +29,11 @@ def test_forms_of_the_call():
             ((x,), {"op": "max"}),
             ((x,), {"out": None, "timeout": None}),
             ((x, "mean"), {"timeout": None}),
+            ((), {"array": x}),
+            ((), {"op": "max", "array": x}),
         ]:
             check(comm, *arguments, is_fast=True, **options)
         for arguments, options in [
-            ((), {"array": x}),
-            ((), {"op": "max", "array": x}),
             ((x,), {"timeout": 10}),
             ((x, "".join(["s", "um"])), {}),  # a text that Python has not interned
             ((x, np.str_("sum")), {}),

@@ -1,0 +1,222 @@
+#include "call_arguments.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dtypes.h"
+#include "mpistrat/simd.h"
+
+namespace mpistrat {
+namespace {
+
+const char* const kOpNames[] = {"sum", "prod", "min", "max", "and", "or", "xor", "mean"};
+PyObject* op_names[8];
+PyObject *array_name, *op_name, *root_name, *axis_name, *splits_name, *out_name, *timeout_name;
+
+// What `name` says is `value`; returns false if that is not the common case.
+bool take(PyObject* name, PyObject* value, Arguments* parsed) {
+  if (name == array_name) {
+    if (value == Py_None) return parsed->method->kind == MPISTRAT_SCATTER;
+    parsed->array = reinterpret_cast<PyArrayObject*>(value);
+    return PyArray_CheckExact(value);
+  }
+  if (name == op_name) {
+    parsed->op_text = value;
+    return true;
+  }
+  if (name == root_name) {
+    if (!PyLong_CheckExact(value)) return false;
+    int overflow = 0;
+    const long root = PyLong_AsLongAndOverflow(value, &overflow);
+    parsed->root = static_cast<int>(root);
+    return overflow == 0 && parsed->root == root;
+  }
+  if (name == axis_name) return PyLong_CheckExact(value) && PyObject_Not(value) == 1;
+  if (name == out_name) {
+    parsed->out = value;
+    return true;
+  }
+  return (name == splits_name || name == timeout_name) && value == Py_None;
+}
+
+PyObject* positional_names[16][kMaxPositional];
+
+PyObject* const* names_of(const Method* method) { return positional_names[method - kMethods]; }
+
+// A name of a keyword as it is compared, whoever has made the string.
+PyObject* known_name(PyObject* name) {
+  for (PyObject* one :
+       {out_name, op_name, root_name, axis_name, array_name, splits_name, timeout_name})
+    if (name == one) return one;
+  return nullptr;
+}
+
+bool has_rows(int32_t kind) {
+  return kind == MPISTRAT_REDUCE_SCATTER ||
+         (kind >= MPISTRAT_ALLGATHER && kind <= MPISTRAT_ALLTOALL);
+}
+
+bool is_reduction(int32_t kind) {
+  return kind == MPISTRAT_ALLREDUCE || kind == MPISTRAT_REDUCE || kind == MPISTRAT_REDUCE_SCATTER;
+}
+
+// Rows of this rank's result; -1 where blocks would not be equal.
+int64_t result_rows(const CallState& calls, int32_t kind, int64_t rows) {
+  switch (kind) {
+    case MPISTRAT_REDUCE_SCATTER:
+    case MPISTRAT_SCATTER:
+      return rows_of(rows, calls.size, calls.rank);
+    case MPISTRAT_ALLGATHER:
+    case MPISTRAT_GATHER:
+      return rows * calls.size;
+    case MPISTRAT_ALLTOALL:
+      return rows % calls.size == 0 ? rows : -1;
+    default:
+      return rows;
+  }
+}
+
+// Whether this rank gets a result, which its array's rows, or others', make up.
+bool wants_result(const CallState& calls, const Arguments& call) {
+  const int32_t kind = call.method->kind;
+  const bool is_at_root = kind == MPISTRAT_REDUCE || kind == MPISTRAT_GATHER;
+  return !is_at_root || call.root == calls.rank;
+}
+
+// Rows are told apart by their lengths, which travel with the fingerprint (gate.py).
+bool may_guess(const CallState& calls, int32_t kind, int64_t nbytes) {
+  if (kind == MPISTRAT_REDUCE_SCATTER) return true;
+  const bool is_gathered = kind == MPISTRAT_ALLGATHER || kind == MPISTRAT_GATHER;
+  return calls.has_digests && calls.size > 1 &&
+         nbytes <= kMostGathered / (is_gathered ? calls.size : 1);
+}
+
+bool overlap(PyArrayObject* a, PyArrayObject* b) {
+  const char *first = PyArray_BYTES(a), *second = PyArray_BYTES(b);
+  return first < second + PyArray_NBYTES(b) && second < first + PyArray_NBYTES(a);
+}
+
+}  // namespace
+
+const Method kMethods[] = {
+    {"allreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}},
+    {"allreduce_soon", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}},
+    {"reduce", MPISTRAT_REDUCE, {"array", "op", "root"}},
+    {"reduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}},
+    {"bcast", MPISTRAT_BCAST, {"array", "root", nullptr}},
+    {"allgather", MPISTRAT_ALLGATHER, {"array", "axis", nullptr}},
+    {"gather", MPISTRAT_GATHER, {"array", "root", "axis"}},
+    {"scatter", MPISTRAT_SCATTER, {"array", "root", "axis"}},
+    {"alltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}},
+    {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}},
+    {nullptr, 0, {nullptr, nullptr, nullptr}},
+};
+
+const Method* find_method(const char* name) {
+  const Method* found = kMethods;
+  while (found->name && std::strcmp(found->name, name) != 0) ++found;
+  return found->name ? found : nullptr;
+}
+
+bool init_call_arguments() {
+  for (int i = 0; i < 8; ++i)
+    if (!(op_names[i] = PyUnicode_InternFromString(kOpNames[i]))) return false;
+  array_name = PyUnicode_InternFromString("array");
+  op_name = PyUnicode_InternFromString("op");
+  root_name = PyUnicode_InternFromString("root");
+  axis_name = PyUnicode_InternFromString("axis");
+  splits_name = PyUnicode_InternFromString("splits");
+  out_name = PyUnicode_InternFromString("out");
+  timeout_name = PyUnicode_InternFromString("timeout");
+  for (const Method* one = kMethods; one->name; ++one)
+    for (int i = 0; i < kMaxPositional; ++i)
+      if (one->positional[i])
+        positional_names[one - kMethods][i] = PyUnicode_InternFromString(one->positional[i]);
+  return !PyErr_Occurred();
+}
+
+int find_op(PyObject* text) {
+  for (int i = 0; i < 8; ++i)
+    if (text == op_names[i]) return i;
+  return -1;
+}
+
+bool can_reduce(int op, int dtype) {
+  if (dtype < 0 || op < 0) return false;
+  if (op == kMean) return dtype >= MPISTRAT_FLOAT16 && dtype <= MPISTRAT_FLOAT64;
+  return mpistrat_can_reduce(op, dtype);
+}
+
+bool is_plain(PyArrayObject* array) {
+  return PyArray_IS_C_CONTIGUOUS(array) && PyArray_ISALIGNED(array) &&
+         PyArray_ISNOTSWAPPED(array) && PyArray_NDIM(array) <= kMaxDims;
+}
+
+bool parse(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments* parsed) {
+  PyObject* const* names = names_of(parsed->method);
+  if (nargs > kMaxPositional) return false;
+  if (is_reduction(parsed->method->kind)) parsed->op_text = op_names[0];
+  for (Py_ssize_t i = 0; i < nargs; ++i)
+    if (!names[i] || !take(names[i], args[i], parsed)) return false;
+  const Py_ssize_t num_named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  for (Py_ssize_t i = 0; i < num_named; ++i) {
+    PyObject* name = known_name(PyTuple_GET_ITEM(kwnames, i));
+    const bool is_of_method =
+        name == out_name || name == timeout_name ||
+        std::find(names, names + kMaxPositional, name) != names + kMaxPositional;
+    // One that is given by its place as well is refused by the general way.
+    const bool is_new = std::find(names, names + nargs, name) == names + nargs;
+    if (!name || !is_of_method || !is_new || !take(name, args[nargs + i], parsed)) return false;
+  }
+  if (!is_reduction(parsed->method->kind)) return true;
+  parsed->op = find_op(parsed->op_text);
+  return parsed->op >= 0;
+}
+
+bool plan(const CallState& calls, const Arguments& arguments, PyArrayObject* form, Plain* call,
+          ResultShape* result) {
+  const int32_t kind = arguments.method->kind;
+  *call = {kind, arguments.op, MPISTRAT_FLOAT64, arguments.root, nullptr, nullptr, 0, 0, 0, 0};
+  *result = {};
+  if (kind == MPISTRAT_CROSS) return true;
+  const bool is_root = arguments.root == calls.rank;
+  if (kind == MPISTRAT_SCATTER && is_root != (arguments.array != nullptr)) return false;
+  PyArrayObject* like = arguments.array ? arguments.array : form;
+  if (!like || arguments.root < 0 || arguments.root >= calls.size) return false;
+  if (arguments.array && !is_plain(like)) return false;
+  call->dtype = dtype_of(reinterpret_cast<PyObject*>(like));
+  if (is_reduction(kind) && !can_reduce(arguments.op, call->dtype)) return false;
+  // Bools of a view may have any bytes, which only the general way makes 0 and 1.
+  if (call->dtype < 0 || (call->dtype == MPISTRAT_BOOL && !is_reduction(kind))) return false;
+  result->is_wanted = wants_result(calls, arguments);
+  result->ndim = PyArray_NDIM(like);
+  std::copy_n(PyArray_DIMS(like), result->ndim, result->dims);
+  const int64_t nbytes = PyArray_SIZE(like) * PyArray_ITEMSIZE(like);
+  if (arguments.array) {
+    call->send = PyArray_DATA(like);
+    call->send_bytes = nbytes;
+  }
+  call->recv_bytes = result->is_wanted ? nbytes : 0;
+  if (!has_rows(kind)) return nbytes > 0 || kind != MPISTRAT_BCAST;
+  if (result->ndim == 0 || nbytes == 0 || !may_guess(calls, kind, nbytes)) return false;
+  call->rows = result->dims[0];
+  call->row_bytes = nbytes / call->rows;
+  const int64_t rows = result_rows(calls, kind, call->rows);
+  if (rows < 0) return false;
+  result->dims[0] = rows;
+  if (result->is_wanted) call->recv_bytes = rows * call->row_bytes;
+  return true;
+}
+
+bool fits(PyObject* out, const ResultShape& result, PyArrayObject* like, const Arguments& call) {
+  if (!PyArray_CheckExact(out)) return false;
+  auto* array = reinterpret_cast<PyArrayObject*>(out);
+  if (!is_plain(array) || !PyArray_ISWRITEABLE(array) || PyArray_NDIM(array) != result.ndim ||
+      PyArray_TYPE(array) != PyArray_TYPE(like) ||
+      !std::equal(result.dims, result.dims + result.ndim, PyArray_DIMS(array)))
+    return false;
+  if (!call.array || !overlap(array, call.array)) return true;
+  return !has_rows(call.method->kind) && PyArray_BYTES(array) == PyArray_BYTES(call.array);
+}
+
+}  // namespace mpistrat

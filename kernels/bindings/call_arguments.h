@@ -1,0 +1,62 @@
+#ifndef MPISTRAT_BINDINGS_CALL_ARGUMENTS_H_
+#define MPISTRAT_BINDINGS_CALL_ARGUMENTS_H_
+
+// Take the arguments of a collective apart, where they are the common case: one NumPy array in C
+// order and native byte order, axis 0, equal blocks.
+
+#include <Python.h>
+
+#include "../calls/fast_path.h"
+#include "numpy_api.h"
+
+namespace mpistrat {
+
+enum { kMaxPositional = 3 };
+
+// What a method of `Communicator` takes, and what its calls are.
+struct Method {
+  const char* name;
+  int32_t kind;                            // MpistratKind; MPISTRAT_CROSS for a barrier
+  const char* positional[kMaxPositional];  // its positional parameters, after `self`
+};
+extern const Method kMethods[];
+const Method* find_method(const char* name);
+
+// A call's arguments. All references are borrowed.
+struct Arguments {
+  const Method* method = nullptr;
+  PyArrayObject* array = nullptr;  // null for barriers, and for who only receives of a scatter
+  PyObject* out = Py_None;
+  PyObject* op_text = nullptr;  // null where nothing is reduced
+  int op = 0, root = 0;
+};
+
+// Where the result of a call goes.
+struct ResultShape {
+  bool is_wanted = false;
+  int ndim = 0;
+  npy_intp dims[kMaxDims] = {};
+};
+
+// Create the names that are compared. Returns false with a Python error set.
+bool init_call_arguments();
+
+// Returns whether the arguments, without `self`, are the common case.
+bool parse(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments* parsed);
+
+// Fill in what is known before there is memory for the result. `form` is what the root scatters.
+// Returns false where the general way is to be taken.
+bool plan(const CallState& calls, const Arguments& arguments, PyArrayObject* form, Plain* call,
+          ResultShape* result);
+
+// Whether the result can be written to `out` at once.
+bool fits(PyObject* out, const ResultShape& result, PyArrayObject* like, const Arguments& call);
+
+// The number of an op, or -1.
+int find_op(PyObject* text);
+bool can_reduce(int op, int dtype);
+bool is_plain(PyArrayObject* array);
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_BINDINGS_CALL_ARGUMENTS_H_

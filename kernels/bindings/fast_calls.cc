@@ -1,0 +1,306 @@
+#define MPISTRAT_IMPORTS_NUMPY
+#include "fast_calls.h"
+
+#include <nanobind/nanobind.h>
+#include <structmember.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "../calls/fast_path.h"
+#include "dtypes.h"
+
+namespace mpistrat {
+namespace {
+
+constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
+constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
+constexpr int kLoseTries = 8;                // each is lost to one more interrupt at most
+constexpr int64_t kLeastPooled = 128 << 10;  // bytes of results that come from `memory`
+
+struct FastCalls {
+  PyObject_HEAD;
+  PyObject *calls_object, *ticket, *finish, *lose, *memory;
+  PyObject* form;  // like what was last scattered to this rank, by `form_root`; or null
+  int form_root;
+  FastPath path;
+};
+
+PyTypeObject* fast_type = nullptr;
+
+PyObject* or_none(PyArrayObject* array) {
+  return array ? reinterpret_cast<PyObject*>(array) : Py_None;
+}
+
+PyObject* or_none(PyObject* object) { return object ? object : Py_None; }
+
+enum Claim { kClaimed, kRefused, kRaised };
+
+// Ask Python how a call is shown and recorded.
+bool ask_ticket(FastCalls* self, const Arguments& call, const CallState& calls,
+                MpistratTicket* ticket) {
+  PyObject* found = PyObject_CallFunction(self->ticket, "sOOi", call.method->name,
+                                          or_none(call.array), or_none(call.op_text), call.root);
+  if (!found) return false;
+  long long digest, extra, nbytes;
+  MpistratRecord& record = ticket->record;
+  const int is_read = PyArg_ParseTuple(found, "LLLiii", &digest, &extra, &nbytes, &record.op,
+                                       &record.reduction, &record.dtype);
+  Py_DECREF(found);
+  if (!is_read) return false;
+  ticket->digest = digest;
+  ticket->extra = extra;
+  record.nbytes = nbytes;
+  record.label = static_cast<int32_t>(calls.label);
+  return true;
+}
+
+Kind key_of(const CallState& calls, const Arguments& call) {
+  const int kind = call.method->kind;
+  const int op = call.op, root = call.root;
+  if (!call.array) return kind_of(calls, kind, op, root, 0, 0, nullptr);
+  int64_t shape[kMaxDims];
+  const int ndim = PyArray_NDIM(call.array);
+  std::copy_n(PyArray_DIMS(call.array), ndim, shape);
+  return kind_of(calls, kind, op, root, PyArray_TYPE(call.array), ndim, shape);
+}
+
+// Claim the calls, with the ticket of this one at hand; Python is asked once for each kind.
+Claim claim_with_ticket(FastCalls* self, const Arguments& call, const MpistratTicket** ticket) {
+  CallState* calls = self->path.calls;
+  if (!claim(calls)) return kRefused;
+  if (!calls->has_digests) return kClaimed;
+  const Kind key = key_of(*calls, call);
+  if ((*ticket = self->path.find(key))) return kClaimed;
+  calls->is_busy = false;  // while Python runs, other threads may, too
+  MpistratTicket found = {};
+  if (!ask_ticket(self, call, *calls, &found)) return kRaised;
+  if (!claim(calls)) return kRefused;
+  self->path.learn(key, found);
+  *ticket = self->path.find(key);
+  return kClaimed;
+}
+
+// What the root scatters, as far as this rank knows.
+PyArrayObject* form_of(FastCalls* self, const Arguments& call) {
+  const bool is_known = self->form && self->form_root == call.root;
+  return is_known ? reinterpret_cast<PyArrayObject*>(self->form) : nullptr;
+}
+
+PyObject* new_result(FastCalls* self, const ResultShape& result, PyArrayObject* like,
+                     int64_t nbytes) {
+  PyArray_Descr* dtype = PyArray_DESCR(like);
+  if (nbytes < kLeastPooled) {
+    Py_INCREF(dtype);
+    return PyArray_NewFromDescr(&PyArray_Type, dtype, result.ndim, result.dims, nullptr, nullptr, 0,
+                                nullptr);
+  }
+  PyObject* shape = PyArray_IntTupleFromIntp(result.ndim, result.dims);
+  if (!shape) return nullptr;
+  PyObject* found = PyObject_CallFunctionObjArgs(self->memory, shape,
+                                                 reinterpret_cast<PyObject*>(dtype), nullptr);
+  Py_DECREF(shape);
+  return found;
+}
+
+// What a root that broadcasts has to do for itself, which nobody waits for.
+void copy_own(const Plain& call, void* result) {
+  if (result && result != call.send) std::memcpy(result, call.send, call.send_bytes);
+}
+
+int wait(CallState* calls, const Plain& call, void* own) {
+  const int64_t nbytes = std::max(call.send_bytes, call.recv_bytes);
+  int status = MPISTRAT_WAITING;
+  if (nbytes <= kHoldGilBytes) {
+    copy_own(call, own);
+    status = calls->wait(kHoldGilNs);
+    if (status != MPISTRAT_WAITING) return status;
+  }
+  Py_BEGIN_ALLOW_THREADS;
+  if (nbytes > kHoldGilBytes && own) {
+    status = calls->wait(0);  // others read what it has published, while this rank copies
+    copy_own(call, own);
+  }
+  if (status == MPISTRAT_WAITING) status = calls->wait(kStayNs);
+  Py_END_ALLOW_THREADS;
+  return status;
+}
+
+// End a call in Python; tell `lose` of an error, again if one more interrupt strikes that.
+PyObject* finish(FastCalls* self, const Arguments& call, int status, int64_t sequence,
+                 PyObject* out) {
+  PyObject* array = or_none(call.array);
+  PyObject* is_given = call.out == Py_None ? Py_False : Py_True;
+  PyObject* result = PyObject_CallFunction(self->finish, "i(sOOi)OO", status, call.method->name,
+                                           array, or_none(call.op_text), call.root, out, is_given);
+  if (result) return result;
+  nanobind::python_error error;
+  for (int i = 0; i < kLoseTries; ++i) {
+    result = PyObject_CallFunction(self->lose, "LOOO", static_cast<long long>(sequence),
+                                   error.value().ptr(), array, out);
+    if (result) break;
+    PyErr_WriteUnraisable(self->lose);
+  }
+  Py_XDECREF(result);
+  error.restore();
+  return nullptr;
+}
+
+// Returns null without an error where another thread was faster.
+PyObject* carry_out(FastCalls* self, const Arguments& arguments, Plain* call, PyObject* out) {
+  const MpistratTicket* ticket = nullptr;
+  const Claim claimed = claim_with_ticket(self, arguments, &ticket);
+  if (claimed != kClaimed) return nullptr;
+  CallState* calls = self->path.calls;
+  void* data = out == Py_None ? nullptr : PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
+  void* own = nullptr;
+  call->recv = data;
+  if (call->kind == MPISTRAT_BCAST) {
+    const bool is_root = call->root == calls->rank;
+    if (is_root) own = data;
+    call->recv = is_root ? call->send : data;  // the kernels broadcast from where the result is
+    if (!is_root) call->send = data;
+  }
+  self->path.begin(*call, ticket);
+  const int64_t sequence = calls->call.ticket.record.sequence;
+  const int status = wait(calls, *call, own);
+  self->path.note(status);
+  return status == MPISTRAT_DONE ? Py_NewRef(out) : finish(self, arguments, status, sequence, out);
+}
+
+bool may_begin(const CallState& calls) { return calls.is_ready && !calls.is_busy; }
+
+// (array, op) -> (function, state, kind), or None: see allreduce_now in fast_path.h.
+PyObject* native(PyObject* object, PyObject* const* args, Py_ssize_t nargs) {
+  auto* self = reinterpret_cast<FastCalls*>(object);
+  Arguments call;
+  call.method = find_method("allreduce");
+  if (nargs != 2 || !parse(args, nargs, nullptr, &call)) Py_RETURN_NONE;
+  const int dtype = dtype_of(args[0]);
+  // Without a thread of their own, calls are made by threads that Python knows of.
+  if (!can_reduce(call.op, dtype) || !self->path.calls->may_detach) Py_RETURN_NONE;
+  const int64_t kind =
+      packed_kind(call.op, dtype, PyArray_TYPE(call.array), PyArray_ITEMSIZE(call.array));
+  return Py_BuildValue("KKL", reinterpret_cast<unsigned long long>(&allreduce_now),
+                       reinterpret_cast<unsigned long long>(&self->path),
+                       static_cast<long long>(kind));
+}
+
+// (status, sequence, array, op, out) -> work: end an all-reduce that native code has begun.
+PyObject* end(PyObject* object, PyObject* args) {
+  auto* self = reinterpret_cast<FastCalls*>(object);
+  int status;
+  long long sequence;
+  PyObject *array, *out;
+  Arguments call;
+  call.method = find_method("allreduce_soon");
+  if (!PyArg_ParseTuple(args, "iLO!OO", &status, &sequence, &PyArray_Type, &array, &call.op_text,
+                        &out))
+    return nullptr;
+  call.array = reinterpret_cast<PyArrayObject*>(array);
+  call.out = out;
+  return finish(self, call, status, sequence, out);
+}
+
+// (root, form): take note of what was scattered to this rank.
+PyObject* know_scatter(PyObject* object, PyObject* args) {
+  auto* self = reinterpret_cast<FastCalls*>(object);
+  PyObject* form;
+  if (!PyArg_ParseTuple(args, "iO!", &self->form_root, &PyArray_Type, &form)) return nullptr;
+  Py_XSETREF(self->form, Py_NewRef(form));
+  self->path.forget_scatters();
+  Py_RETURN_NONE;
+}
+
+int clear(PyObject* object) {
+  auto* self = reinterpret_cast<FastCalls*>(object);
+  Py_CLEAR(self->ticket);
+  Py_CLEAR(self->finish);
+  Py_CLEAR(self->lose);
+  Py_CLEAR(self->memory);
+  Py_CLEAR(self->form);
+  return 0;
+}
+
+void dealloc(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  clear(object);
+  Py_CLEAR(reinterpret_cast<FastCalls*>(object)->calls_object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+int traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = reinterpret_cast<FastCalls*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->calls_object);
+  Py_VISIT(self->ticket);
+  Py_VISIT(self->finish);
+  Py_VISIT(self->lose);
+  Py_VISIT(self->memory);
+  Py_VISIT(self->form);
+  return 0;
+}
+
+PyMethodDef methods[] = {{"native", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(native)),
+                          METH_FASTCALL, nullptr},
+                         {"end", end, METH_VARARGS, nullptr},
+                         {"know_scatter", know_scatter, METH_VARARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                       {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                       {Py_tp_methods, methods},
+                       {0, nullptr}};
+
+PyType_Spec type_spec = {"mpistrat._kernels.FastCalls", sizeof(FastCalls), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
+
+}  // namespace
+
+bool init_fast_calls() {
+  import_array1(false);
+  fast_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&type_spec));
+  return fast_type != nullptr;
+}
+
+PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ticket,
+                          PyObject* finish, PyObject* lose, PyObject* memory) {
+  PyObject* object = fast_type->tp_alloc(fast_type, 0);
+  if (!object) return nullptr;
+  auto* self = reinterpret_cast<FastCalls*>(object);
+  self->calls_object = Py_NewRef(calls_object);
+  self->ticket = Py_NewRef(ticket);
+  self->finish = Py_NewRef(finish);
+  self->lose = Py_NewRef(lose);
+  self->memory = Py_NewRef(memory);
+  self->form_root = -1;
+  self->path.calls = calls;
+  return object;
+}
+
+PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args, Py_ssize_t nargs,
+                    PyObject* kwnames) {
+  if (Py_TYPE(state) != fast_type) return nullptr;
+  auto* self = reinterpret_cast<FastCalls*>(state);
+  const CallState& calls = *self->path.calls;
+  Arguments arguments;
+  arguments.method = method;
+  if (!may_begin(calls) || !parse(args, nargs, kwnames, &arguments)) return nullptr;
+  Plain call;
+  ResultShape result;
+  if (!plan(calls, arguments, form_of(self, arguments), &call, &result)) return nullptr;
+  if (!result.is_wanted) return carry_out(self, arguments, &call, Py_None);
+  PyArrayObject* like = arguments.array ? arguments.array : form_of(self, arguments);
+  if (arguments.out != Py_None && !fits(arguments.out, result, like, arguments)) return nullptr;
+  PyObject* out = arguments.out == Py_None ? new_result(self, result, like, call.recv_bytes)
+                                           : Py_NewRef(arguments.out);
+  if (!out) return nullptr;
+  PyObject* found = carry_out(self, arguments, &call, out);
+  Py_DECREF(out);
+  return found;
+}
+
+}  // namespace mpistrat

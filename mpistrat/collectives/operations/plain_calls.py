@@ -1,0 +1,133 @@
+"""Answer what the kernels ask of calls that they begin themselves (kernels/bindings/fast_calls.h).
+
+Such a call has one plain array of the host, axis 0 and equal blocks. The kernels learn here, once
+for each kind of call, how it is shown to the other ranks and recorded; and where it does not end
+soon, or not well, the operation's own steps go on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpistrat.collectives import operations
+from mpistrat.collectives.arrays.results import Spare
+from mpistrat.collectives.backends.base import Steps
+from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.checking.headers import with_length
+from mpistrat.collectives.health.recorder import kind_of
+from mpistrat.collectives.operations.allgather import allgather_signature
+from mpistrat.collectives.operations.allreduce import allreduce_signature
+from mpistrat.collectives.operations.alltoall import alltoall_signature
+from mpistrat.collectives.operations.barrier import BARRIER
+from mpistrat.collectives.operations.bcast import bcast_signature
+from mpistrat.collectives.operations.gather import gather_signature
+from mpistrat.collectives.operations.reduce import reduce_signature
+from mpistrat.collectives.operations.reduce_scatter import reduce_scatter_signature
+from mpistrat.collectives.operations.scatter import scatter_length, scatter_signature
+from mpistrat.types import Array
+
+__all__ = ["PlainCall"]
+
+
+class PlainCall(NamedTuple):
+    """One call, as the kernels name it.
+
+    Attributes
+    ----------
+    method
+        A method of `Communicator`.
+    array
+        What this rank brings; None if nothing.
+    op
+        A reduction; None for calls that have none.
+    root
+        A rank, where there is a root.
+    """
+
+    method: str
+    array: Any
+    op: Any
+    root: int
+
+    def ticket(self, gate: Gate, label: str | None) -> tuple[int, int, int, int, int, int]:
+        """Return digest, extra, bytes, and the numbers of the record's texts. **Local.**"""
+        length, array = self._length(gate), self.array
+        kind = kind_of(_OPERATIONS[self.method].signature(self), label)
+        if length is None:
+            return kind.digest, 0, kind.nbytes, kind.op, kind.reduction, kind.dtype
+        nbytes = 0 if array is None else array.nbytes
+        digest = with_length(kind.digest, length)
+        return digest, length, nbytes, kind.op, kind.reduction, kind.dtype
+
+    def _length(self, gate: Gate) -> int | None:
+        """Return what is mixed into the digest, of calls of rows (`Gate.carry_rows`)."""
+        if self.method not in _OF_ROWS:
+            return None
+        if self.method == "scatter":
+            return scatter_length(gate, self.array, self.root, 0)
+        return int(np.shape(self.array)[0])
+
+    def steps(self, gate: Gate, out: Array | None, is_given: bool) -> Steps:
+        """Return the steps of the call in its operation's file.
+
+        Parameters
+        ----------
+        gate
+            Of the communicator.
+        out
+            Where the kernels write the result.
+        is_given
+            Whether that is the user's, and not new.
+        """
+        guessed = self.method in _OF_ROWS and not is_given and out is not None
+        place: Any = Spare(out) if guessed and out is not None else out
+        return _OPERATIONS[self.method].steps(gate, self, place)
+
+
+class _Operation(NamedTuple):
+    signature: Callable[[PlainCall], Signature]
+    steps: Callable[[Gate, PlainCall, Any], Steps]
+
+
+_OF_ROWS = ("allgather", "gather", "scatter", "alltoall")  # whose results have guessed lengths
+_ALLREDUCE = _Operation(
+    lambda call: allreduce_signature(call.array, call.op),
+    lambda gate, call, out: operations.allreduce(gate, call.array, call.op, out),
+)
+_OPERATIONS = {
+    "allreduce": _ALLREDUCE,
+    "allreduce_soon": _ALLREDUCE,
+    "reduce": _Operation(
+        lambda call: reduce_signature(call.array, call.op, call.root),
+        lambda gate, call, out: operations.reduce(gate, call.array, call.op, call.root, out),
+    ),
+    "reduce_scatter": _Operation(
+        lambda call: reduce_scatter_signature(call.array, call.op, 0),
+        lambda gate, call, out: operations.reduce_scatter(gate, call.array, call.op, 0, out),
+    ),
+    "bcast": _Operation(
+        lambda call: bcast_signature(call.array, call.root),
+        lambda gate, call, out: operations.bcast(gate, call.array, call.root, out),
+    ),
+    "allgather": _Operation(
+        lambda call: allgather_signature(call.array, 0),
+        lambda gate, call, out: operations.allgather(gate, call.array, 0, out),
+    ),
+    "gather": _Operation(
+        lambda call: gather_signature(call.array, call.root, 0),
+        lambda gate, call, out: operations.gather(gate, call.array, call.root, 0, out),
+    ),
+    "scatter": _Operation(
+        lambda call: scatter_signature(call.root, 0),
+        lambda gate, call, out: operations.scatter(gate, call.array, call.root, 0, out),
+    ),
+    "alltoall": _Operation(
+        lambda call: alltoall_signature(call.array, 0),
+        lambda gate, call, out: operations.alltoall(gate, call.array, None, 0, out),
+    ),
+    "barrier": _Operation(lambda call: BARRIER, lambda gate, call, out: operations.barrier(gate)),
+}
