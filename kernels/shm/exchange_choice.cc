@@ -9,8 +9,7 @@ Exchange* ExchangeChoice::begin(const MpistratSpec& spec, const NodeView& view) 
       return begin_reduction(spec, view);
     case MPISTRAT_REDUCE_SCATTER:
       return &exchange_.emplace<PeerReadExchange<ReduceScatter>>(spec, view);
-    case MPISTRAT_BCAST:  // whose slots are filled and read at the same time, which is as fast
-      return &exchange_.emplace<Spread>(spec, view);
+    case MPISTRAT_BCAST:
     case MPISTRAT_ALLGATHER:
     case MPISTRAT_GATHER:
       return &exchange_.emplace<PeerReadExchange<Spread>>(spec, view);

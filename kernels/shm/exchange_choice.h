@@ -27,7 +27,7 @@ class ExchangeChoice {
   Exchange* begin_reduction(const MpistratSpec& spec, const NodeView& view);
 
   // Memory for one of them: a call allocates nothing.
-  std::variant<Exchange, FlatReduction, LongReduction, Spread, PeerReadExchange<ReduceScatter>,
+  std::variant<Exchange, FlatReduction, LongReduction, PeerReadExchange<ReduceScatter>,
                PeerReadExchange<Spread>, PeerReadExchange<Blocks>>
       exchange_;
 };

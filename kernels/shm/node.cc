@@ -48,9 +48,7 @@ void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   const auto line = static_cast<int64_t>(kCacheLine);
   const int64_t chunk_bytes =
       view_.size == 2 ? kDefaultTuning.chunk_bytes : kDefaultTuning.chunk_bytes / 2;
-  // More than two ranks' arrays are reduced as soon from slots as by reading.
-  const bool reduces = kind == MPISTRAT_ALLREDUCE || kind == MPISTRAT_REDUCE_SCATTER;
-  int64_t remote_bytes = reduces && view_.size > 2 ? INT64_MAX : kDefaultTuning.remote_bytes;
+  int64_t remote_bytes = view_.size > 2 ? kReadFrom[kind].more : kReadFrom[kind].two;
   // Where nothing is given for all-reduces, the ranks find out; two ranks, whether to read, too.
   is_timed_[kind][halves] =
       kind == MPISTRAT_ALLREDUCE && view_.size > 1 && tuning.remote_bytes == 0;
