@@ -150,9 +150,9 @@ void record_in(Calls& self, const nb::object& records) {
 }
 
 nb::object fast_calls_of(nb::handle_t<Calls> self, nb::handle ticket, nb::handle finish,
-                         nb::handle lose, nb::handle memory) {
-  PyObject* made = make_fast_calls(self.ptr(), nb::cast<Calls*>(self), ticket.ptr(), finish.ptr(),
-                                   lose.ptr(), memory.ptr());
+                         nb::handle lose) {
+  PyObject* made =
+      make_fast_calls(self.ptr(), nb::cast<Calls*>(self), ticket.ptr(), finish.ptr(), lose.ptr());
   if (!made) throw nb::python_error();
   return nb::steal(made);
 }

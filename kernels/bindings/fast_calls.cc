@@ -9,6 +9,7 @@
 
 #include "../calls/fast_path.h"
 #include "dtypes.h"
+#include "result_memory.h"
 
 namespace mpistrat {
 namespace {
@@ -16,11 +17,10 @@ namespace {
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
 constexpr int kLoseTries = 8;                // each is lost to one more interrupt at most
-constexpr int64_t kLeastPooled = 128 << 10;  // bytes of results that come from `memory`
 
 struct FastCalls {
   PyObject_HEAD;
-  PyObject *calls_object, *ticket, *finish, *lose, *memory;
+  PyObject *calls_object, *ticket, *finish, *lose;
   PyObject* form;  // like what was last scattered to this rank, by `form_root`; or null
   int form_root;
   FastPath path;
@@ -87,22 +87,6 @@ PyArrayObject* form_of(FastCalls* self, const Arguments& call) {
   return is_known ? reinterpret_cast<PyArrayObject*>(self->form) : nullptr;
 }
 
-PyObject* new_result(FastCalls* self, const ResultShape& result, PyArrayObject* like,
-                     int64_t nbytes) {
-  PyArray_Descr* dtype = PyArray_DESCR(like);
-  if (nbytes < kLeastPooled) {
-    Py_INCREF(dtype);
-    return PyArray_NewFromDescr(&PyArray_Type, dtype, result.ndim, result.dims, nullptr, nullptr, 0,
-                                nullptr);
-  }
-  PyObject* shape = PyArray_IntTupleFromIntp(result.ndim, result.dims);
-  if (!shape) return nullptr;
-  PyObject* found = PyObject_CallFunctionObjArgs(self->memory, shape,
-                                                 reinterpret_cast<PyObject*>(dtype), nullptr);
-  Py_DECREF(shape);
-  return found;
-}
-
 // What a root that broadcasts has to do for itself, which nobody waits for.
 void copy_own(const Plain& call, void* result) {
   if (result && result != call.send) std::memcpy(result, call.send, call.send_bytes);
@@ -157,9 +141,11 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, Plain* call, Py
   call->recv = data;
   if (call->kind == MPISTRAT_BCAST) {
     const bool is_root = call->root == calls->rank;
-    if (is_root) own = data;
-    call->recv = is_root ? call->send : data;  // the kernels broadcast from where the result is
     if (!is_root) call->send = data;
+    if (is_root && !calls->copies_own) {  // these kernels broadcast from where the result is
+      own = data;
+      call->recv = call->send;
+    }
   }
   self->path.begin(*call, ticket);
   const int64_t sequence = calls->call.ticket.record.sequence;
@@ -217,7 +203,6 @@ int clear(PyObject* object) {
   Py_CLEAR(self->ticket);
   Py_CLEAR(self->finish);
   Py_CLEAR(self->lose);
-  Py_CLEAR(self->memory);
   Py_CLEAR(self->form);
   return 0;
 }
@@ -238,7 +223,6 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->ticket);
   Py_VISIT(self->finish);
   Py_VISIT(self->lose);
-  Py_VISIT(self->memory);
   Py_VISIT(self->form);
   return 0;
 }
@@ -267,7 +251,7 @@ bool init_fast_calls() {
 }
 
 PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ticket,
-                          PyObject* finish, PyObject* lose, PyObject* memory) {
+                          PyObject* finish, PyObject* lose) {
   PyObject* object = fast_type->tp_alloc(fast_type, 0);
   if (!object) return nullptr;
   auto* self = reinterpret_cast<FastCalls*>(object);
@@ -275,7 +259,6 @@ PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ti
   self->ticket = Py_NewRef(ticket);
   self->finish = Py_NewRef(finish);
   self->lose = Py_NewRef(lose);
-  self->memory = Py_NewRef(memory);
   self->form_root = -1;
   self->path.calls = calls;
   return object;
@@ -295,8 +278,9 @@ PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args
   if (!result.is_wanted) return carry_out(self, arguments, &call, Py_None);
   PyArrayObject* like = arguments.array ? arguments.array : form_of(self, arguments);
   if (arguments.out != Py_None && !fits(arguments.out, result, like, arguments)) return nullptr;
-  PyObject* out = arguments.out == Py_None ? new_result(self, result, like, call.recv_bytes)
-                                           : Py_NewRef(arguments.out);
+  PyObject* out = arguments.out == Py_None
+                      ? new_result(PyArray_DESCR(like), result.ndim, result.dims)
+                      : Py_NewRef(arguments.out);
   if (!out) return nullptr;
   PyObject* found = carry_out(self, arguments, &call, out);
   Py_DECREF(out);

@@ -27,9 +27,8 @@ bool init_fast_calls();
 //         soon, or not well. `out` is where the result goes, given by the user or made here.
 // lose    (sequence, error, array, out): told of each error of `finish`, before it is raised. An
 //         interrupt may come before `finish` has done anything.
-// memory  (shape, dtype) -> array: for results that new pages would be needed for.
 PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ticket,
-                          PyObject* finish, PyObject* lose, PyObject* memory);
+                          PyObject* finish, PyObject* lose);
 
 // Make a call, if `state` is a FastCalls and the call is one of the common case; returns null
 // without an error set if not.

@@ -16,6 +16,7 @@
 #include "fast_calls.h"
 #include "flight_recorder.h"
 #include "mpistrat/shm.h"
+#include "result_memory.h"
 #include "store.h"
 #include "wire.h"
 
@@ -36,10 +37,21 @@ struct Node : Calls {
     node = mpistrat_node_open(reinterpret_cast<void*>(address), rank, size, num_cpus);
     if (!node) throw std::bad_alloc();
     calls = mpistrat_node_calls(node);
+    copies_own = true;
   }
   ~Node() override { mpistrat_node_close(node); }
   Node(const Node&) = delete;
 };
+
+// An array of the given dtype for a result.
+nb::object new_result(nb::handle dtype, const std::vector<npy_intp>& shape) {
+  auto* descr = reinterpret_cast<PyArray_Descr*>(dtype.ptr());
+  if (!PyArray_DescrCheck(dtype.ptr())) throw nb::type_error("expected a dtype");
+  if (shape.size() > NPY_MAXDIMS) throw nb::value_error("too many dimensions");
+  PyObject* made = mpistrat::new_result(descr, static_cast<int>(shape.size()), shape.data());
+  if (!made) throw nb::python_error();
+  return nb::steal(made);
+}
 
 // What other processes read to see whether they can: (address, value).
 std::pair<uint64_t, uint64_t> token(Node& self) {
@@ -71,7 +83,7 @@ void tune(Node& self, int kind, bool halves, const std::array<int64_t, 5>& figur
 NB_MODULE(_kernels, m) {
   nb::set_leak_warnings(false);  // communicators may live until the interpreter ends
   if (!mpistrat::init_fast_calls() || !mpistrat::init_call_arguments() ||
-      !mpistrat::init_collective_method(m.ptr()))
+      !mpistrat::init_result_memory() || !mpistrat::init_collective_method(m.ptr()))
     throw nb::python_error();
   m.def("node_bytes", &mpistrat_node_bytes);
   m.def("has_token", [](int32_t pid, uint64_t address, uint64_t value) {
@@ -79,6 +91,7 @@ NB_MODULE(_kernels, m) {
   });
   m.def("register_dtype", &mpistrat::register_dtype);
   m.def("dtype_of", [](nb::handle array) { return mpistrat::dtype_of(array.ptr()); });
+  m.def("new_result", &new_result);
   mpistrat::bind_records(m);
   mpistrat::bind_calls(m);
   mpistrat::bind_array_lists(m);

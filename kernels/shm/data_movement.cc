@@ -18,6 +18,9 @@ Spread::Spread(const MpistratSpec& spec, const NodeView& view)
   }
   steps = std::max<int64_t>(num_pieces(most_bytes_, chunk_bytes_), 1);
   stream_ = total >= view.tuning.stream_bytes;
+  const bool is_apart =
+      spec.num_send == 1 && spec.num_recv == 1 && spec.send[0].data != spec.recv[0].data;
+  copies_own_ = spec.kind != MPISTRAT_BCAST || (view.rank == spec.root && is_apart);
   lap_bytes = view.lap_bytes(most_bytes_);
 }
 
@@ -49,7 +52,7 @@ void Spread::consume(const NodeView& view, int64_t step) {
     if (n == 0) continue;
     if (of != view.rank) {
       recv_.copy_in(block_start(of) + at, view.slot(of), n, stream_);
-    } else if (spec_.kind != MPISTRAT_BCAST) {  // a root broadcasts from where its result is
+    } else if (copies_own_) {
       copy_own(block_start(of) + at, at, n);
     }
   }
@@ -65,7 +68,7 @@ void Spread::copy_own(int64_t to, int64_t from, int64_t nbytes) {
 bool Spread::read_peers(const NodeView& view) {
   if (!is_reader(view.rank)) return true;
   return copy_.copy_sources(view, &send_, &recv_, [&](int of) {
-    const bool is_there = spec_.kind == MPISTRAT_BCAST && of == view.rank;
+    const bool is_there = of == view.rank && !copies_own_;
     return RangeCopy::Range{0, is_there ? 0 : block_bytes(of), block_start(of)};
   });
 }

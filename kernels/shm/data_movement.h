@@ -37,6 +37,7 @@ class Spread : public Exchange {
   Pieces send_, recv_;
   int64_t chunk_bytes_, most_bytes_ = 0;  // of any block
   bool stream_ = false;
+  bool copies_own_ = false;  // of a root that broadcasts, whether its result is elsewhere
   RangeCopy copy_;
 };
 

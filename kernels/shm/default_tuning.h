@@ -13,21 +13,21 @@ namespace mpistrat {
 constexpr MpistratTuning kDefaultTuning{256 << 10, 64 << 10, 128 << 10, 20 << 20, 0};
 
 // From so many bytes on, of the longest block of any rank, arrays are read where they are: of two
-// ranks, and of more. By then one copy through the kernel (about 1.5 us to agree on) takes less than
-// two through the slots. By MpistratKind.
+// ranks, and of more. By then one copy through the kernel (about 1.5 us to agree on) takes less
+// than two through the slots. By MpistratKind.
 struct ReadFrom {
   int64_t two, more;
 };
 constexpr ReadFrom kReadFrom[MPISTRAT_NUM_KINDS] = {
     {INT64_MAX, INT64_MAX},
-    {4 << 20, INT64_MAX},     // all-reduce: more ranks' arrays are reduced as soon from slots
-    {4 << 20, INT64_MAX},     // reduce
-    {64 << 10, 128 << 10},    // reduce-scatter
-    {256 << 10, INT64_MAX},   // bcast: its slots are filled and read at the same time
-    {64 << 10, 2 << 20},      // allgather
-    {INT64_MAX, 2 << 20},     // gather
-    {32 << 10, 64 << 10},     // scatter
-    {32 << 10, 64 << 10},     // alltoall
+    {4 << 20, INT64_MAX},    // all-reduce: more ranks' arrays are reduced as soon from slots
+    {4 << 20, INT64_MAX},    // reduce
+    {64 << 10, 128 << 10},   // reduce-scatter
+    {256 << 10, INT64_MAX},  // bcast: its slots are filled and read at the same time
+    {64 << 10, 2 << 20},     // allgather
+    {INT64_MAX, 2 << 20},    // gather
+    {32 << 10, 64 << 10},    // scatter
+    {32 << 10, 64 << 10},    // alltoall
 };
 
 constexpr int64_t kTimedBytes = 1 << 10;    // all-reduces from here on may be timed, and

@@ -10,7 +10,6 @@ from mpistrat import config
 from mpistrat.cluster import process_end
 from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import operations, shutdown
-from mpistrat.collectives.arrays.results import pooled
 from mpistrat.collectives.backends.base import Backend, HasRelease, Steps
 from mpistrat.collectives.backends.registry import open_backend
 from mpistrat.collectives.checking import settings_check
@@ -110,7 +109,7 @@ class Communicator(CollectiveMethods):
         """Let the backend make the calls of methods itself in the common case, sooner."""
         fast = self._backend.fast
         if fast is not None:
-            self.fast_calls = fast.attach(self._ticket, self._finish, self._lose, pooled)
+            self.fast_calls = fast.attach(self._ticket, self._finish, self._lose)
             fast.has_digests = self._gate.has_digests
             fast.record_in(self.call_log.recorder.ring)
             self._engine.allow_fast_calls()

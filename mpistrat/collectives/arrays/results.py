@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from mpistrat.collectives.arrays.buffer_pool import BufferPool
 from mpistrat.collectives.arrays.conversion import is_aligned, place_of
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.system.kernels import compiled_module
 from mpistrat.types import Array
 
 __all__ = [
@@ -20,7 +21,7 @@ __all__ = [
     "deliver_rows",
     "landing",
     "new_like",
-    "pooled",
+    "new_result",
     "room",
 ]
 
@@ -37,18 +38,20 @@ class Spare:
 Out: TypeAlias = Array | Spare | None
 """Where the result of a call of rows goes."""
 
-_pool = BufferPool(most_bytes=64 << 20)
 
-
-def pooled(shape: tuple[int, ...], dtype: Any) -> Array:
+def new_result(shape: Sequence[int], dtype: Any) -> Array:
     """Return a new array of the host, not initialised; of memory that is used again, if long."""
-    return _pool.empty(shape, np.dtype(dtype))
+    module = compiled_module()
+    if module is None:
+        return np.empty(shape, dtype)
+    made: Array = module.new_result(np.dtype(dtype), shape)
+    return made
 
 
 def new_like(array: Array, count: int, dtype: Any = None) -> Array:
     """Return a new flat array of `count` elements where `array` is, not initialised."""
     if isinstance(array, np.ndarray):
-        return pooled((count,), array.dtype if dtype is None else dtype)
+        return new_result((count,), array.dtype if dtype is None else dtype)
     return np.empty_like(array, dtype=dtype, shape=(count,))
 
 

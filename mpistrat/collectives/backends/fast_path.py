@@ -51,7 +51,6 @@ class FastCalls(Protocol):
         ticket: Callable[..., tuple[int, int, int, int, int, int]],
         finish: Callable[..., Any],
         lose: Callable[[int, BaseException, Array, Array], None],
-        memory: Callable[..., Array],
     ) -> Any:
         """Return what makes the calls of a communicator (kernels/bindings/fast_calls.h).
 
@@ -65,8 +64,6 @@ class FastCalls(Protocol):
         lose
             Told of each error of `finish` before it is raised, which may be an interrupt that
             kept `finish` from doing anything: its call's number, the error, array and result.
-        memory
-            Makes arrays for long results, from shape and dtype.
         """
         ...
 

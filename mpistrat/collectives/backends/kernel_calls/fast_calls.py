@@ -69,9 +69,9 @@ class NativeFastCalls:
         """How many were made."""
         return int(self._node.fast_calls)
 
-    def attach(self, ticket: Any, finish: Any, lose: Any, memory: Any) -> Any:
+    def attach(self, ticket: Any, finish: Any, lose: Any) -> Any:
         """Return the compiled object that makes the calls."""
-        self._native = self._node.fast_calls_of(ticket, finish, lose, memory)
+        self._native = self._node.fast_calls_of(ticket, finish, lose)
         return self._native
 
     def natively(self, array: Array, op: str) -> tuple[int, int, int] | None:
