@@ -34,6 +34,8 @@ class Grid:
         Whose memory the buffers are.
     memcpy
         Whether an all-reduce is compared with a copy; None: from 1 MiB.
+    new
+        Whether results in new arrays are timed, too.
     """
 
     ops: Sequence[str]
@@ -43,6 +45,7 @@ class Grid:
     in_place: bool
     memory: Memory
     memcpy: bool | None = None
+    new: bool = False
 
     def tables(self, rank: int, size: int) -> Iterator[list[Task]]:
         """Yield the tasks of each table; a barrier has neither dtype nor size."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,7 @@ _MEMCPY_FROM_BYTES = 1 << 20
 
 
 def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
-    ops: Annotated[str, typer.Option(help=f"Comma list of {', '.join(OPS)}.")] = "allreduce",
+    ops: Annotated[str, typer.Option(help=f"Comma list of {', '.join(OPS)}; or all.")] = "allreduce",
     sizes: Annotated[
         str,
         typer.Option(
@@ -64,6 +65,9 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             " communicator.empty(shared=True); allreduce only.",
         ),
     ] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="Also time calls without out=, whose results are new.")
+    ] = False,
     memcpy: Annotated[
         bool | None,
         typer.Option(
@@ -85,8 +89,9 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     with told_to_the_user():
         names = split(backends, "backends"), parse_peers(peers)
         memory = Memory.SHARED if shared else Memory.REGISTERED if registered else Memory.PRIVATE
-        table = split(ops, "ops"), split(dtypes, "dtypes"), parse_sizes(sizes)
-        grid = make_grid(table, reduction, in_place, memory, memcpy)
+        chosen = OPS if ops == "all" else split(ops, "ops")
+        table = chosen, split(dtypes, "dtypes"), parse_sizes(sizes)
+        grid = replace(make_grid(table, reduction, in_place, memory, memcpy), new=new)
     if not _run(grid, names, Budget(rounds, seconds), json):
         raise typer.Exit(1)
 
@@ -112,6 +117,11 @@ def _row(task: Task, grid: Grid, session: Session, budget: Budget) -> Row:
         backend_side(name, communicator, problems[name])
         for name, communicator in session.backends.items()
     ]
+    if grid.new and task.op != "barrier":
+        sides += [
+            backend_side(name, communicator, problems[name], ", new", has_out=False)
+            for name, communicator in session.backends.items()
+        ]
     sides += peer_sides(session.peers, common)
     is_large = task.nbytes >= _MEMCPY_FROM_BYTES
     if task.op == "allreduce" and (is_large if grid.memcpy is None else grid.memcpy):

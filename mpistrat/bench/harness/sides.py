@@ -61,29 +61,37 @@ class Side:
 
 
 def backend_side(
-    name: str, communicator: Communicator, problem: Problem, note: str = "", is_base: bool = False
+    name: str,
+    communicator: Communicator,
+    problem: Problem,
+    note: str = "",
+    is_base: bool = False,
+    *,
+    has_out: bool = True,
 ) -> Side:
-    """Return the side of a backend that was asked for as `name`; its label ends with `note`."""
+    """Return the side of a backend that was asked for as `name`; its label ends with `note`.
+
+    With `has_out` results go to the problem's memory, else to new arrays.
+    """
     carrier = communicator.backend.name
     text = (name if name == carrier else f"{name} ({carrier})") + note
-    call = backend_call(communicator, problem)
+    call = backend_call(communicator, problem, has_out)
     label = Label(text, "backend", carrier, problem.task.op, is_base)
     return Side(label, call, partial(problem.is_right, call))
 
 
-def backend_call(communicator: Communicator, problem: Problem) -> Callable[[], object]:
+def backend_call(
+    communicator: Communicator, problem: Problem, has_out: bool = True
+) -> Callable[[], object]:
     """Return mpistrat's own call: a bound method and its arguments, nothing in between."""
-    task, send, recv = problem.task, problem.send, problem.recv
+    task, send = problem.task, problem.send
     method: Callable[..., object] = getattr(communicator, task.op)
-    calls: dict[str, Callable[[], object]] = {
-        "allreduce": partial(method, send, task.reduction, out=recv),
-        "allreduce_many": partial(method, problem.arrays, task.reduction),
-        "reduce": partial(method, send, task.reduction, 0, out=recv),
-        "reduce_scatter": partial(method, send, task.reduction),
-        "bcast": partial(method, send, 0, out=recv),
-        "barrier": method,
-    }
-    return calls.get(task.op, partial(method, send))
+    if task.op == "barrier":
+        return method
+    if task.op == "allreduce_many":
+        return partial(method, problem.arrays, task.reduction)
+    arguments = (send, task.reduction) if task.is_reduction else (send,)
+    return partial(method, *arguments, out=problem.recv if has_out else None)
 
 
 def peer_sides(peers: Iterable[Peer], problem: Problem) -> list[Side]:

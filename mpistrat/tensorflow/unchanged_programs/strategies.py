@@ -76,25 +76,30 @@ OlderMultiWorkerMirroredStrategy.__name__ = "MultiWorkerMirroredStrategy"
 
 def _own_devices(devices: Sequence[str] | None) -> Sequence[str] | None:
     """Return the devices that a rank is to use; None for those bound to it. **Local.**"""
-    if devices is not None and _are_missing_cpus(devices):
+    if devices is None:
+        return None
+    ranks_here = current().topology.local_size
+    are_gpus = all("gpu" in str(device).lower() for device in devices)
+    if ranks_here > 1 and len(devices) > 1 and are_gpus:
         text = (
-            f"devices={list(devices)} are more CPUs than TensorFlow has: each rank uses the first"
+            f"devices={list(devices)} are those of a machine that now has {ranks_here} ranks: each"
+            " rank uses the GPUs that are bound to it"
         )
-        warn_once(_LOG, "CPUs left out", text)
-        return ["/cpu:0"]
-    if devices is None or current().topology.local_size == 1:
+        warn_once(_LOG, "devices dealt out", text)
+        return None
+    missing = _missing(devices)
+    if not missing:
         return devices
-    if len(devices) < 2 or not all("gpu" in str(device).lower() for device in devices):
-        return devices
-    text = (
-        f"devices={list(devices)} are those of a machine that now has"
-        f" {current().topology.local_size} ranks: each rank uses the GPUs that are bound to it"
-    )
-    warn_once(_LOG, "devices dealt out", text)
-    return None
+    text = f"devices={list(devices)} are {missing}: each rank uses its first CPU"
+    warn_once(_LOG, "devices left out", text)
+    return ["/cpu:0"]
 
 
-def _are_missing_cpus(devices: Sequence[str]) -> bool:
-    """Tell whether CPUs are named that TensorFlow lacks; it would put all on the one it has."""
-    are_cpus = all("cpu" in str(device).lower() for device in devices)
-    return are_cpus and len(devices) > len(tf.config.list_logical_devices("CPU"))
+def _missing(devices: Sequence[str]) -> str:
+    """Say which devices TensorFlow lacks; it would put all replicas on the CPU it has."""
+    kinds = {kind for device in devices for kind in ("cpu", "gpu") if kind in str(device).lower()}
+    if kinds == {"cpu"} and len(devices) > len(tf.config.list_logical_devices("CPU")):
+        return "more CPUs than TensorFlow has"
+    if kinds == {"gpu"} and not tf.config.list_physical_devices("GPU"):
+        return "GPUs, and TensorFlow has none here"
+    return ""

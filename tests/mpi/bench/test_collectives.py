@@ -78,6 +78,14 @@ def test_in_place_on_three_ranks(tmp_path: Path) -> None:
     assert all(one["in_place"] and one["correct"] and one["bytes"] == 100 for one in found)
 
 
+def test_all_operations_with_and_without_out(tmp_path: Path) -> None:
+    file = tmp_path / "figures.jsonl"
+    run_job(arguments(file, "--ops", "all", "--new", "--bytes", "1KiB"), 2, timeout_s=60).check()
+    sides = [(one["op"], one["side"].endswith(", new")) for one in records(file)]
+    assert len(sides) == len(set(sides)) == 17  # a barrier has no result
+    assert all(one["correct"] for one in records(file))
+
+
 def test_wrong_answer_is_recorded_and_ends_the_job(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
     code = f"""
@@ -87,8 +95,8 @@ import mpistrat.bench.harness.sides as sides
 
 right = sides.backend_call
 
-def careless(communicator, problem):
-    call = right(communicator, problem)
+def careless(communicator, problem, *more):
+    call = right(communicator, problem, *more)
     return lambda: call() + (communicator.rank == 1)
 
 sides.backend_call = careless

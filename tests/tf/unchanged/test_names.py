@@ -34,6 +34,16 @@ def test_names_and_notes(tmp_path):
     assert "mpistrat run: rank" not in result.ranks[1].stderr
 
 
+def test_devices_that_one_rank_lacks(tmp_path):
+    lines = []
+    for devices in (["/gpu:0", "/gpu:1"], ["/gpu:0"], ["/cpu:0", "/cpu:1"]):
+        lines.append(f"with tf.distribute.MirroredStrategy({devices}) as strategy:")
+        lines.append("    assert strategy.num_replicas_in_sync == 1")
+    (tmp_path / "train.py").write_text("\n".join(["import tensorflow as tf", *lines]))
+    (output,) = run_job([*RUN, "train.py"], 1, 60, cwd=tmp_path).check().ranks
+    assert "GPUs, and TensorFlow has none here: each rank uses its first CPU" in output.stderr
+
+
 def test_an_error_on_one_rank_ends_the_job(tmp_path):
     (tmp_path / "train.py").write_text(
         "import json, os\n"
