@@ -3,7 +3,6 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
 
-#include "../common/backoff.h"
 #include "fast_calls.h"
 #include "flight_recorder.h"
 #include "numpy_api.h"
@@ -73,28 +72,41 @@ struct Described {
 
 // Start a call, which is held until it is done, or another one starts.
 void start(Calls& self, const nb::object& described, bool crosses) {
-  self.held = described;
+  self.hold(described);
   MpistratSpec spec = nb::cast<Described&>(described).spec;
   spec.crosses = crosses;
-  // A fast call may have claimed this for the moment until it sees that it may not begin.
-  while (self.is_busy.exchange(true)) yield_core();
-  self.is_fast = false;
   mpistrat_begin(self.calls, &spec);
 }
 
-// Queue a call, which is held until it is over, and return its number.
-int64_t submit(Calls& self, const nb::object& object, int64_t digest, int64_t extra, bool holds,
-               int64_t nbytes, std::array<int32_t, 4> texts) {
-  const auto& described = nb::cast<const Described&>(object);
-  for (const auto* bytes : {&described.send_bytes, &described.recv_bytes})
-    if (!bytes->empty() && bytes->size() != static_cast<size_t>(self.size))
-      throw nb::value_error("expected as many lengths as ranks");
-  MpistratTicket ticket = {digest, extra, holds, self.records, {}};
+MpistratTicket ticket_of(const Calls& self, int64_t digest, int64_t extra, int64_t nbytes,
+                         const std::array<int32_t, 4>& texts) {
+  MpistratTicket ticket = {digest, extra, 0, self.records, {}};
   ticket.record.nbytes = nbytes;
   ticket.record.op = texts[0];
   ticket.record.reduction = texts[1];
   ticket.record.dtype = texts[2];
   ticket.record.label = texts[3];
+  return ticket;
+}
+
+// Start a call likewise, which is counted and recorded here.
+void start_counted(Calls& self, const nb::object& described, int64_t digest, int64_t extra,
+                   int64_t nbytes, const std::array<int32_t, 4>& texts) {
+  self.hold(described);
+  MpistratSpec spec = nb::cast<Described&>(described).spec;
+  MpistratTicket ticket = ticket_of(self, digest, extra, nbytes, texts);
+  mpistrat_begin_counted(self.calls, &spec, &ticket);
+}
+
+// Queue a call, which is held until it is over, and return its number.
+int64_t submit(Calls& self, const nb::object& object, int64_t digest, int64_t extra, bool holds,
+               int64_t nbytes, const std::array<int32_t, 4>& texts) {
+  const auto& described = nb::cast<const Described&>(object);
+  for (const auto* bytes : {&described.send_bytes, &described.recv_bytes})
+    if (!bytes->empty() && bytes->size() != static_cast<size_t>(self.size))
+      throw nb::value_error("expected as many lengths as ranks");
+  MpistratTicket ticket = ticket_of(self, digest, extra, nbytes, texts);
+  ticket.holds = holds;
   const int64_t number = mpistrat_submit(self.calls, &described.spec, &ticket);
   self.queued[number] = object;
   return number;
@@ -165,6 +177,7 @@ void bind_calls(nb::module_& module) {
                     std::vector<int64_t>, std::vector<int64_t>, int64_t, int>());
   nb::class_<Calls>(module, "Calls")
       .def("start", &start)
+      .def("start_counted", &start_counted)
       .def("wait", &wait)
       .def("end", [](Calls& self) { self.is_busy = false; })
       .def("detach", &detach)

@@ -35,7 +35,9 @@ _MEMCPY_FROM_BYTES = 1 << 20
 
 
 def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
-    ops: Annotated[str, typer.Option(help=f"Comma list of {', '.join(OPS)}; or all.")] = "allreduce",
+    ops: Annotated[
+        str, typer.Option(help=f"{', '.join(OPS)}: a comma list, or all.")
+    ] = "allreduce",
     sizes: Annotated[
         str,
         typer.Option(

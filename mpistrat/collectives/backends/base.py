@@ -28,11 +28,11 @@ __all__ = [
     "HeadersDiffer",
     "Late",
     "LateRequest",
-    "QueuedHeader",
     "QueuedRequest",
     "Request",
     "SleepingRequest",
     "Steps",
+    "Ticket",
 ]
 
 HEAD_BYTES = 32
@@ -91,7 +91,7 @@ class LateRequest:
 
 
 class QueuedRequest(SleepingRequest):
-    """The request of a transfer that its backend begins by itself (see `QueuedHeader`)."""
+    """The request of a transfer that its backend begins by itself (see `Ticket`)."""
 
     __slots__ = ()
 
@@ -148,8 +148,8 @@ class Capabilities:
     carries_headers: bool = False
 
 
-class QueuedHeader(NamedTuple):
-    """What is shown of a transfer that its backend begins, as soon as the one before it is over.
+class Ticket(NamedTuple):
+    """What its backend shows of a call and records, when it counts it and begins its transfer.
 
     Attributes
     ----------
@@ -159,13 +159,16 @@ class QueuedHeader(NamedTuple):
         What is recorded of it (health/recorder.py).
     holds
         Whether none begins after it until ``FastCalls.resume``: there is more to do for its call.
+    is_queued
+        Whether the backend begins it by itself, as soon as the one before it is over.
     """
 
     digest: int
     extra: int
     nbytes: int
     texts: tuple[int, int, int, int]
-    holds: bool
+    holds: bool = False
+    is_queued: bool = False
 
 
 class BegunHeader(NamedTuple):
@@ -180,12 +183,12 @@ class BegunHeader(NamedTuple):
     status: int
 
 
-Header: TypeAlias = bool | QueuedHeader | BegunHeader
+Header: TypeAlias = bool | Ticket | BegunHeader
 """Whether a transfer carries this rank's header, which is filled in.
 
-With a `QueuedHeader` the backend begins the transfer by itself, and fills the header in then; the
-transfer's request is a `QueuedRequest`. With a `BegunHeader` it has begun already, and is gone on
-with.
+With a `Ticket` the backend counts the call and fills the header in when it begins the transfer;
+where that is by itself, the transfer's request is a `QueuedRequest`. With a `BegunHeader` the
+transfer has begun already, and is gone on with.
 """
 
 

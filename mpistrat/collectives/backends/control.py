@@ -37,7 +37,7 @@ class HeaderExchange(Protocol):
         """Show this rank's header to all ranks; when complete, the table holds every rank's.
 
         **Collective**, and never more than one at a time. A header that is still to be filled in
-        (`QueuedHeader`) is given to a backend that carries headers only.
+        (`Ticket`) is given to a backend that carries headers only.
         """
         ...
 

@@ -22,7 +22,7 @@ class FastCalls(Protocol):
     has_digests
         Whether calls are compared between the ranks.
     may_queue
-        Whether transfers can be left to the backend (see `QueuedHeader` of base.py).
+        Whether transfers can be left to the backend (see `Ticket` of base.py).
     """
 
     is_ready: bool

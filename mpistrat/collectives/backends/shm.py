@@ -19,9 +19,9 @@ from mpistrat.collectives.backends.base import (
     Capabilities,
     Header,
     HeadersDiffer,
-    QueuedHeader,
     Request,
     Steps,
+    Ticket,
 )
 from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.kernel_calls.fast_calls import NativeFastCalls
@@ -263,11 +263,12 @@ class _KernelHeaders:
 
 
 def _request(node: Any, spec: Spec, header: Header) -> Call | QueuedCall:
-    if isinstance(header, QueuedHeader):
-        return QueuedCall(node, spec, header)
     if isinstance(header, BegunHeader):
         return Call.resume(node, header.status)
-    return Call(node, spec)
+    ticket = header if isinstance(header, Ticket) else None
+    if ticket is not None and ticket.is_queued:
+        return QueuedCall(node, spec, ticket)
+    return Call(node, spec, ticket)
 
 
 def _node_bytes(size: int) -> int:

@@ -24,9 +24,9 @@ from mpistrat.collectives.backends.base import (
     BegunHeader,
     Header,
     HeadersDiffer,
-    QueuedHeader,
     Request,
     Steps,
+    Ticket,
 )
 from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking import fingerprint
@@ -243,10 +243,12 @@ class Gate:
             self.call_log.resume(what)
             return self._begun
         brought = kind.nbytes if nbytes is None else nbytes
-        if self._is_leaving:
-            # Calls before this one may not be over: the backend counts and records it in turn.
+        if self._is_leaving:  # calls before this one may not be over
             self._left = what
-            return QueuedHeader(kind.digest, extra, brought, kind[1:5], not is_all)
+            return Ticket(kind.digest, extra, brought, kind[1:5], not is_all, is_queued=True)
+        if self.carries_headers:
+            self.call_log.arrive(what)
+            return Ticket(kind.digest, extra, brought, kind[1:5])
         self.call_log.begin(what, kind, self.health.peers.failures, extra, brought)
         return True
 

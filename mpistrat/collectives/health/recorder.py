@@ -264,8 +264,8 @@ class Recorder:
 
     def end(self, is_done: bool) -> None:
         """Record that the call under way is over."""
-        if self.ring is not None:
-            self.ring.end(_DONE if is_done else _FAILED)
+        if self.ring is not None and self.ring.end(_DONE if is_done else _FAILED):
+            self.drain()
 
     def note_carrier(self, sequence: int, name: str) -> None:
         """Record what carries the arrays on GPUs of a call."""

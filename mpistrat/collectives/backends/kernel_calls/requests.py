@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpistrat.collectives.backends.base import (
-    QueuedHeader,
     QueuedRequest,
     SleepingRequest,
+    Ticket,
 )
 from mpistrat.system.kernels import kernels
 from mpistrat.types import Array
@@ -58,16 +58,18 @@ class Spec:
 class Call(SleepingRequest):
     """The request of one call of the node; starts it as soon as the node is free."""
 
-    def __init__(self, node: Any, spec: Spec | None, status: int = WAITING) -> None:
-        self._node, self._spec = node, spec
-        self.status = status
+    def __init__(self, node: Any, spec: Spec | None, ticket: Ticket | None = None) -> None:
+        self._node, self._spec, self._ticket = node, spec, ticket
+        self.status = WAITING
 
     @classmethod
     def resume(cls, node: Any, status: int) -> Call:
         """Go on with a call that the node has begun by itself; its arrays have to be kept."""
         if status != WAITING:
             node.end()  # its headers are still to be read, by this call before any other
-        return cls(node, None, status)
+        call = cls(node, None)
+        call.status = status
+        return call
 
     def detach(self) -> None:
         """Let a native thread carry on with the call."""
@@ -80,21 +82,30 @@ class Call(SleepingRequest):
         if self._spec is not None:
             if self._node.is_busy:  # by a fast call of another thread
                 return False
-            self._node.start(self._spec.described(self._node.size), self._spec.crosses)
+            self._start(self._spec)
             self._spec = None
         if self.status == WAITING:
             self.status = self._node.wait(int(seconds * 1e9))
         return self.status != WAITING
 
+    def _start(self, spec: Spec) -> None:
+        described, ticket = spec.described(self._node.size), self._ticket
+        if ticket is None:
+            self._node.start(described, spec.crosses)
+        else:
+            self._node.start_counted(
+                described, ticket.digest, ticket.extra, ticket.nbytes, ticket.texts
+            )
+
 
 class QueuedCall(QueuedRequest):
     """The request of a call that the kernels begin by themselves, after those before it."""
 
-    def __init__(self, node: Any, spec: Spec, header: QueuedHeader) -> None:
-        self._node, self._holds = node, header.holds
+    def __init__(self, node: Any, spec: Spec, ticket: Ticket) -> None:
+        self._node, self._holds = node, ticket.holds
         described = spec.described(node.size)
         self._number = node.submit(
-            *(described, header.digest, header.extra, header.holds, header.nbytes, header.texts)
+            *(described, ticket.digest, ticket.extra, ticket.holds, ticket.nbytes, ticket.texts)
         )
         self.status = WAITING
 
