@@ -62,6 +62,9 @@ Side sent(const Case& c, const Rank& me) {
     side.add(c.block(me.rank, -1));
   } else if (c.kind == MPISTRAT_ALLTOALL || me.rank == c.root) {
     for (int to = 0; to < me.size; ++to) side.add(c.block(me.rank, to));
+  } else {  // all know the lengths of what the root scatters
+    for (int to = 0; to < me.size; ++to) side.add(c.block(c.root, to));
+    side.bytes.clear();
   }
   return side;
 }
@@ -94,6 +97,7 @@ int call(Rank& me, const Case& c, Bytes* recv) {
   spec.num_recv = static_cast<int32_t>(to.size());
   spec.send_bytes = send.counts.data();
   spec.recv_bytes = recvs.counts.data();
+  spec.most_bytes = c.salt % 2 ? c.most : 0;  // which need not be told
   return finish(me, spec);
 }
 

@@ -70,9 +70,11 @@ typedef struct {
   const MpistratPiece* send;  // every rank's, except that bcast and scatter read the root's only
   const MpistratPiece* recv;  // every rank's, except that reduce and gather write the root's only
   // Bytes by rank of the blocks that `send` or `recv` consist of, in rank order.
-  const int64_t* send_bytes;  // reduce_scatter (equal on all ranks), scatter, alltoall
+  const int64_t* send_bytes;  // reduce_scatter and scatter (equal on all ranks), alltoall
   const int64_t* recv_bytes;  // allgather and gather (equal on all ranks), alltoall
-  int64_t most_bytes;  // scatter, alltoall of a node: the longest block of any rank; equal on all
+  // scatter, alltoall: the longest block of any rank; equal on all ranks. Of several nodes 0 will
+  // do for blocks that may be uneven.
+  int64_t most_bytes;
 } MpistratSpec;
 
 // One rank's end of what carries the calls.
