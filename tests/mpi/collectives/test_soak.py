@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
+from mpistrat.errors import ArgumentTypeError, MismatchError
 from mpistrat.testing.backends.samples import get_dtype
 from mpistrat.testing.placement import takes_long, with_all
 
-CALLS, WARM_UP = 10_000 if with_all() else 5_000, 2_500
+# Fingerprints of the last 4096 kinds of calls are kept (checking/fingerprint.py): first they fill up.
+CALLS, WARM_UP = (100_000, 25_000) if with_all() else (5_000, 2_500)
 MOST_BYTES = 100_000
-GROWTH_BYTES = (CALLS - WARM_UP) * 700
+GROWTH_BYTES = 2 << 20  # however many calls
 DTYPES = ("bool", "int8", "uint16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 
 
@@ -122,6 +124,55 @@ class Soak:
         result = self.comm.alltoall(arrays[self.rank], splits)
         return same(result, np.concatenate([self.pieces(a)[self.rank] for a in arrays]))
 
+    def call_even_rows(self):
+        """Rows that the kernels exchange by themselves, half of the results in memory of ours."""
+        root, op, arrays, total = self.pick()
+        count = total.size // self.size * self.size
+        arrays, mine = [array[:count] for array in arrays], arrays[self.rank][:count]
+        here = slice(self.rank * count // self.size, (self.rank + 1) * count // self.size)
+        comm, whole = self.comm, np.concatenate(arrays)
+        is_given = self.random.random() < 0.5
+        out = np.empty_like(whole) if is_given else None
+        gathered = comm.allgather(mine, out=out)
+        collected = comm.gather(mine, root, out=None if out is None else np.empty_like(out))
+        exchanged = comm.alltoall(mine, out=None if out is None else np.empty_like(mine))
+        place = None if out is None else np.empty_like(mine[here])
+        reduced = comm.reduce_scatter(mine, op, out=place)
+        return (
+            same(gathered, whole)
+            and (collected is None if self.rank != root else same(collected, whole))
+            and same(exchanged, np.concatenate([array[here] for array in arrays]))
+            and same(reduced, total[:count][here])
+            and (out is None or (gathered is out and reduced is place))
+        )
+
+    def call_that_one_rank_refuses(self):
+        """Seldom, since all ranks word an error; they go on after it."""
+        root, op, arrays, _ = self.pick()
+        if self.random.random() < 0.9:
+            return True
+        methods = [self.comm.reduce, self.comm.bcast, self.comm.gather, self.comm.allreduce]
+        method = methods[self.random.integers(len(methods))]
+        arguments = (arrays[self.rank],)
+        if self.rank == root:
+            arguments = (np.array([op]),)  # a text
+        try:
+            method(*arguments)
+        except (MismatchError, ArgumentTypeError) as error:
+            return isinstance(error, ArgumentTypeError) == (self.rank == root)
+        return False
+
+    def call_that_differs(self):
+        """Likewise."""
+        _, _, arrays, _ = self.pick()
+        if self.random.random() < 0.9:
+            return True
+        try:
+            self.comm.bcast(np.ones((3, self.rank + 1), arrays[0].dtype))
+        except MismatchError:
+            return True
+        return False
+
     def call_objects(self):
         root, _, arrays, _ = self.pick()
         name = arrays[0].dtype.name
@@ -152,7 +203,7 @@ def same(got, want):
 
 
 @takes_long()
-@pytest.mark.mpi(ranks=2, timeout_s=90)
+@pytest.mark.mpi(ranks=2, timeout_s=300 if with_all() else 90)
 @pytest.mark.parametrize("backend", ["shm"])
 def test_thousands_of_calls(backend):
     from mpi4py import MPI
