@@ -65,10 +65,18 @@ void Spread::copy_own(int64_t to, int64_t from, int64_t nbytes) {
   });
 }
 
+// Whether the ranks have one result between them, of which each writes what it brings.
+bool Spread::is_shared(const NodeView& view) const {
+  const uint8_t* result = view.peers[view.rank].recv;
+  for (int rank = 0; rank < view.size; ++rank)
+    if (!result || view.peers[rank].recv != result) return false;
+  return spec_.kind != MPISTRAT_GATHER;
+}
+
 bool Spread::read_peers(const NodeView& view) {
   if (!is_reader(view.rank)) return true;
   return copy_.copy_sources(view, &send_, &recv_, [&](int of) {
-    const bool is_there = of == view.rank && !copies_own_;
+    const bool is_there = of == view.rank ? !copies_own_ : is_shared(view);
     return RangeCopy::Range{0, is_there ? 0 : block_bytes(of), block_start(of)};
   });
 }

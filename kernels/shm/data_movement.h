@@ -31,6 +31,7 @@ class Spread : public Exchange {
   // Bytes that `of` brings, and where they go in the result.
   int64_t block_bytes(int of) const;
   int64_t block_start(int of) const;
+  bool is_shared(const NodeView& view) const;
   void copy_own(int64_t to, int64_t from, int64_t nbytes);
 
   const MpistratSpec& spec_;

@@ -3,6 +3,7 @@
 
 // Read long arrays in place where that is possible; use the slots for all others.
 
+#include "../regions.h"
 #include "peer_memory.h"
 #include "transfers.h"
 
@@ -17,7 +18,8 @@ class PeerReadExchange : public Exchange {
   PeerReadExchange(const MpistratSpec& spec, const NodeView& view)
       : slots_(spec, view), addresses_(spec) {
     const bool is_long = slots_.most_bytes(view) >= view.tuning.remote_bytes;
-    before_ = is_long && view.size > 1 && view.peer_memory->is_open() ? 2 : 0;
+    const bool may_read = view.peer_memory->is_open() || !view.regions->empty();
+    before_ = is_long && view.size > 1 && may_read ? 2 : 0;
     steps = before_ + slots_.steps;
     lap_bytes = slots_.lap_bytes;
   }

@@ -11,7 +11,7 @@ from mpistrat.errors import ArgumentTypeError, MismatchError
 from mpistrat.testing.backends.samples import get_dtype
 from mpistrat.testing.placement import takes_long, with_all
 
-# Fingerprints of the last 4096 kinds of calls are kept (checking/fingerprint.py): first they fill up.
+# Fingerprints of the last 4096 kinds of calls are kept (checking/fingerprint.py): they fill up.
 CALLS, WARM_UP = (100_000, 25_000) if with_all() else (5_000, 2_500)
 MOST_BYTES = 100_000
 GROWTH_BYTES = 2 << 20  # however many calls
