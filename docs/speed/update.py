@@ -1,12 +1,14 @@
 """Write the tables of docs/speed.md and the figures of README.md from recorded JSON lines.
 
-The JSON lines are those of ``mpistrat.bench collectives --json``, one file for each MPI library.
+The JSON lines are those of ``mpistrat.bench collectives --json``, one file for each MPI library
+and number of ranks.
 
 ``python docs/speed/update.py``
     writes both pages from docs/speed/*.jsonl.
 ``python docs/speed/update.py --record PYTHON [PYTHON ...]``
-    first measures again with each of these interpreters, one for each MPI library. Needs a clean
-    checkout, so that the commit in the recording is what was measured, and an idle machine.
+    first measures again with each of these interpreters, one for each MPI library, on 2 and 4
+    ranks. Needs a clean checkout, so that the commit in the recording is what was measured, and an
+    idle machine. MPISTRAT_RECORD_MPIRUN may hold options of mpirun.
 ``python docs/speed/update.py --check``
     changes nothing; exits with 1 where a page differs from the recordings.
 """
@@ -16,8 +18,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
-import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,35 +34,40 @@ ROOT = Path(__file__).parents[2]
 RECORDINGS = Path(__file__).parent
 PAGES = {"docs/speed.md", "README.md"}
 
-_RANKS = 2
-_SIZES = "8,4KiB,64KiB,1MiB,16MiB"
-_NAMES = {8: "8 B", 4096: "4 KiB", 65536: "64 KiB", 1 << 20: "1 MiB", 16 << 20: "16 MiB"}
+_RANKS = (2, 4)
+_SIZES = "64,4KiB,64KiB,1MiB,16MiB"
+_NAMES = {64: "64 B", 4096: "4 KiB", 65536: "64 KiB", 1 << 20: "1 MiB", 16 << 20: "16 MiB"}
+_JOBS = 5
+_OPTIONS = os.environ.get("MPISTRAT_RECORD_MPIRUN", "").split()  # more of mpirun's
 _TIMEOUT_S = 600.0
 _BEGIN, _END = "<!-- recorded: written by docs/speed/update.py -->", "<!-- end of recorded -->"
 
 Record = Mapping[str, Any]
+Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The all-reduces of one job: mpistrat's, and the MPI library's own.
+    """The calls of some jobs alike: mpistrat's, and the MPI library's own.
 
     Attributes
     ----------
     file
         Name of the file.
-    ours, theirs
-        The records by bytes; theirs is ``MPI_Allreduce`` through mpi4py.
+    ours, new, theirs
+        The records by operation and bytes: with ``out=``, with new results, and of MPI's own call
+        through mpi4py.
     """
 
     file: str
-    ours: Mapping[int, Record]
-    theirs: Mapping[int, Record]
+    ours: Mapping[Key, Record]
+    new: Mapping[Key, Record]
+    theirs: Mapping[Key, Record]
 
     @property
     def run(self) -> Record:
         """What all records of the job have in common."""
-        return self.ours[min(self.ours)]
+        return next(iter(self.ours.values()))
 
     @property
     def library(self) -> str:
@@ -79,14 +87,20 @@ def recordings(folder: Path = RECORDINGS) -> list[Recording]:
 
 
 def _recording(file: Path) -> Recording:
-    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    ours, theirs = (
-        {record["bytes"]: record for record in records if record["kind"] == kind}
-        for kind in ("backend", "peer")
-    )
+    ours: dict[Key, Record] = {}
+    new: dict[Key, Record] = {}
+    theirs: dict[Key, Record] = {}
+    for record in _records(file):
+        is_new = record["side"].endswith(", new")
+        side = theirs if record["kind"] == "peer" else new if is_new else ours
+        side[record["op"], record["bytes"]] = record
     if not ours or ours.keys() != theirs.keys():
         raise SystemExit(f"{file.name}: expected mpistrat's and mpi4py's times for equal sizes")
-    return Recording(file.name, ours, theirs)
+    return Recording(file.name, ours, new, theirs)
+
+
+def _records(file: Path) -> list[Record]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 # ------------------------------------------------------------------------------------ write
@@ -101,32 +115,54 @@ def _section(recording: Recording) -> Iterator[str]:
     run, library = recording.run, recording.library
     text = (
         f"{run['ranks']} ranks on {_machine(run)}, {run['date']}, commit {run['git'][:12]}, Python"
-        f" {run['python']}, NumPy {run['numpy']}. Median, and least to 99th percentile, of"
-        f" {run['rounds']} rounds or fewer: [speed/{recording.file}](speed/{recording.file})."
+        f" {run['python']}, NumPy {run['numpy']}. Each figure is that of the median of {_JOBS}"
+        f" jobs, in each the median of {run['rounds']} rounds or fewer:"
+        f" [speed/{recording.file}](speed/{recording.file}). In the geometric mean"
+        f" {_mean(recording.ours):.1f} times as fast, with new results {_mean(recording.new):.1f}."
     )
-    yield from (f"### {library}", "", *textwrap.wrap(text, 99, break_long_words=False), "")
-    yield f"| size | mpistrat | {library} | times as fast |"
-    yield "|---|---|---|---|"
-    for nbytes, ours in recording.ours.items():
-        faster = f"{ours['speedup']['mpi4py']:.1f}"
-        cells = (_NAMES[nbytes], _spread(ours), _spread(recording.theirs[nbytes]), faster)
-        yield f"| {' | '.join(cells)} |"
+    title = f"### {library}, {run['ranks']} ranks"
+    yield from (title, "", *textwrap.wrap(text, 99, break_long_words=False), "")
+    sizes = sorted({nbytes for _, nbytes in recording.ours if nbytes})
+    yield f"| call | {' | '.join(_NAMES[nbytes] for nbytes in sizes)} |"
+    yield f"|---|{'---|' * len(sizes)}"
+    for op in dict.fromkeys(op for op, _ in recording.ours):
+        cells = [_cell(recording, (op, nbytes)) for nbytes in sizes]
+        if (op, 0) in recording.ours:
+            cells[0] = _cell(recording, (op, 0))
+        yield f"| {op} | {' | '.join(cells)} |"
     yield ""
+
+
+def _cell(recording: Recording, key: Key) -> str:
+    """Return our time, and the speedups with ``out=`` and with a new result."""
+    if key not in recording.ours:
+        return ""
+    found = [one[key] for one in (recording.ours, recording.new) if key in one]
+    return ", ".join([_median(found[0]), *(f"{_speedup(one):.2f}" for one in found)])
+
+
+def _speedup(record: Record) -> float:
+    return float(record["speedup"]["mpi4py"])
+
+
+def _mean(records: Mapping[Key, Record]) -> float:
+    return statistics.geometric_mean(_speedup(one) for one in records.values())
 
 
 def sentence(recorded: Sequence[Recording]) -> str:
     """Return the part of README.md that is made from recordings."""
-    first = recorded[0]
-    few, many = min(first.ours), max(first.ours)
+    pairs = [one for one in recorded if one.run["ranks"] == min(_RANKS)]
+    first, few, many = pairs[0], ("allreduce", min(_NAMES)), ("allreduce", max(_NAMES))
     theirs = (
         f"{one.library} takes {_median(one.theirs[few])} and {_median(one.theirs[many])}"
-        for one in recorded
+        for one in pairs
     )
+    means = " and ".join(f"{_mean(one.ours):.1f}" for one in pairs)
     text = (
         f"A sum of float32 over {first.run['ranks']} ranks takes {_median(first.ours[few])} for"
-        f" {few} bytes and {_median(first.ours[many])} for {_NAMES[many]} on"
-        f" {_machine(first.run)}; {', '.join(theirs)}."
-        " [More, and how to measure yours](docs/speed.md)."
+        f" {_NAMES[few[1]]} and {_median(first.ours[many])} for {_NAMES[many[1]]} on"
+        f" {_machine(first.run)}; {', '.join(theirs)}. All collectives are {means} times as fast"
+        " as theirs, in the geometric mean. [More, and how to measure yours](docs/speed.md)."
     )
     return "\n".join(textwrap.wrap(text, 119, break_long_words=False, break_on_hyphens=False))
 
@@ -137,11 +173,6 @@ def _machine(run: Record) -> str:
 
 def _median(record: Record) -> str:
     return _time(record["time_us"]["median"])
-
-
-def _spread(record: Record) -> str:
-    times = record["time_us"]
-    return f"{_time(times['median'])} ({_time(times['min'])} to {_time(times['p99'])})"
 
 
 def _time(time_us: float) -> str:
@@ -173,14 +204,29 @@ def record(pythons: Sequence[str]) -> None:
     _check_clean()
     with tempfile.TemporaryDirectory() as name:
         # Outside of the checkout until all are there: the first would make the next one dirty.
-        for number, python in enumerate(pythons):
-            _measure(python, Path(name) / f"{number}.jsonl")
-        measured = [(one.library, Path(name) / one.file) for one in recordings(Path(name))]
+        measured = {}
+        for python in pythons:
+            for ranks in _RANKS:
+                jobs = [Path(name) / f"{len(measured)}-{job}.jsonl" for job in range(_JOBS)]
+                for file in jobs:
+                    _measure(python, ranks, file)
+                stem = re.sub(r"[ \d.]", "", _recording(jobs[0]).library).lower()
+                measured[f"{stem}-{ranks}.jsonl"] = "".join(_medians(jobs))
         for old in RECORDINGS.glob("*.jsonl"):
             old.unlink()
-        for library, file in measured:
-            stem = re.sub(r"[ \d.]", "", library).lower()
-            shutil.move(file, RECORDINGS / f"{stem}.jsonl")
+        for file_name, text in measured.items():
+            (RECORDINGS / file_name).write_text(text, encoding="utf-8")
+
+
+def _medians(files: Sequence[Path]) -> Iterator[str]:
+    """Yield, of each measurement, the record of the job with the median speedup, or time."""
+    for records in zip(*map(_records, files), strict=True):
+        ranked = sorted(records, key=_rank)
+        yield json.dumps(ranked[len(ranked) // 2]) + "\n"
+
+
+def _rank(record: Record) -> float:
+    return record["speedup"].get("mpi4py") or record["time_us"]["median"]
 
 
 def _check_clean() -> None:
@@ -189,10 +235,11 @@ def _check_clean() -> None:
         raise SystemExit(f"commit first; the recording names the commit:\n{changed}")
 
 
-def _measure(python: str, file: Path) -> None:
-    command = [str(Path(python).with_name("mpirun")), "-n", str(_RANKS), python]
+def _measure(python: str, ranks: int, file: Path) -> None:
+    command = [str(Path(python).with_name("mpirun")), "-n", str(ranks), *_OPTIONS, python]
     command += ["-m", "mpistrat.bench", "collectives", "--peers", "mpi4py", "--no-memcpy"]
-    command += ["--bytes", _SIZES, "--rounds", "51", "--seconds", "5", "--json", str(file)]
+    command += ["--ops", "all", "--new", "--bytes", _SIZES]
+    command += ["--rounds", "31", "--seconds", "0.5", "--json", str(file)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=_TIMEOUT_S)
 
 

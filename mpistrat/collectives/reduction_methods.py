@@ -1,0 +1,164 @@
+"""The reductions as methods: signatures and documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpistrat.collectives import operations
+from mpistrat.collectives.native_methods import made_natively
+from mpistrat.collectives.operations import fusion
+from mpistrat.collectives.starting import Starts
+from mpistrat.collectives.work import Work
+from mpistrat.types import Array, ArrayLike
+
+__all__ = ["ReductionMethods"]
+
+
+class ReductionMethods(Starts):
+    """The methods of a `Communicator` that reduce; see there for what they share."""
+
+    @made_natively
+    def allreduce(
+        self,
+        array: ArrayLike,
+        op: str = "sum",
+        *,
+        out: Array | None = None,
+        timeout: float | None = None,
+    ) -> Array:
+        """Reduce over all ranks; every rank gets the result.
+
+        Parameters
+        ----------
+        array
+            Equal shape and dtype on all ranks.
+        op
+            ``sum``, ``prod``, ``min``, ``max``, ``and``, ``or``, ``xor`` or ``mean``.
+        out
+            Where to put the result (may be `array`); default a new array.
+        timeout
+            Seconds to wait.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape and dtype of `array` (float64 for the mean of integers and bool).
+
+        References
+        ----------
+        MPI 5.0, section 6.9.6 (MPI_Allreduce).
+        """
+        work: Work[Array] = self._start(operations.allreduce, array, op, out)
+        return work.wait(timeout)
+
+    def iallreduce(
+        self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
+    ) -> Work[Array]:
+        """Start :meth:`allreduce`.
+
+        A result on a GPU, of this and every other twin, is ordered with the stream that was
+        current when the twin was called, wherever it is waited for: use it on that stream, or let
+        another one wait for it (``cupy.cuda.Stream.wait_event``).
+        """
+        return self._start_behind(operations.allreduce, array, op, out)
+
+    @made_natively
+    def allreduce_soon(
+        self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
+    ) -> Array | Work[Array]:
+        """Do :meth:`allreduce`, for up to 2 ms; then return a `Work` that ends it.
+
+        For callers that must not block for long, such as an event loop. Where the peers are there
+        already, nothing is faster.
+        """
+        return self.iallreduce(array, op, out=out)
+
+    def allreduce_many(
+        self,
+        arrays: Sequence[ArrayLike],
+        op: str = "sum",
+        *,
+        bucket_bytes: int | None = None,
+        out: Sequence[Array] | None = None,
+        timeout: float | None = None,
+    ) -> list[Array]:
+        """Reduce each array of a list over all ranks, packed into few messages.
+
+        Parameters
+        ----------
+        arrays
+            Equal in number, shapes and dtypes on all ranks; dtypes may be mixed.
+        op
+            As in :meth:`allreduce`.
+        bucket_bytes
+            Size of a message; default ``MPISTRAT_FUSION_BYTES``. Equal on all ranks.
+        out
+            An array for each result, of the result's shape and dtype; each may be its own
+            source, and must not overlap any other.
+        timeout
+            Seconds to wait.
+
+        Notes
+        -----
+        One message for each dtype and each `bucket_bytes` of it.
+        """
+        work: Work[list[Array]] = self._start(fusion.allreduce_many, arrays, op, bucket_bytes, out)
+        return work.wait(timeout)
+
+    def iallreduce_many(
+        self,
+        arrays: Sequence[ArrayLike],
+        op: str = "sum",
+        *,
+        bucket_bytes: int | None = None,
+        out: Sequence[Array] | None = None,
+    ) -> Work[list[Array]]:
+        """Start :meth:`allreduce_many`."""
+        return self._start_behind(fusion.allreduce_many, arrays, op, bucket_bytes, out)
+
+    @made_natively
+    def reduce(
+        self,
+        array: ArrayLike,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: Array | None = None,
+        timeout: float | None = None,
+    ) -> Array | None:
+        """Reduce over all ranks; `root` gets the result, the others None.
+
+        Arguments as in :meth:`allreduce`; `out` counts at the root only.
+        """
+        work: Work[Array | None] = self._start(operations.reduce, array, op, root, out)
+        return work.wait(timeout)
+
+    def ireduce(
+        self, array: ArrayLike, op: str = "sum", root: int = 0, *, out: Array | None = None
+    ) -> Work[Array | None]:
+        """Start :meth:`reduce`."""
+        return self._start_behind(operations.reduce, array, op, root, out)
+
+    @made_natively
+    def reduce_scatter(
+        self,
+        array: ArrayLike,
+        op: str = "sum",
+        axis: int = 0,
+        *,
+        out: Array | None = None,
+        timeout: float | None = None,
+    ) -> Array:
+        """Reduce over all ranks; every rank gets its piece of the result along `axis`.
+
+        The pieces are as even as can be: the first ``rows % size`` ranks get one row more. `out`
+        has the shape of this rank's piece.
+        """
+        work: Work[Array] = self._start(operations.reduce_scatter, array, op, axis, out)
+        return work.wait(timeout)
+
+    def ireduce_scatter(
+        self, array: ArrayLike, op: str = "sum", axis: int = 0, *, out: Array | None = None
+    ) -> Work[Array]:
+        """Start :meth:`reduce_scatter`."""
+        return self._start_behind(operations.reduce_scatter, array, op, axis, out)
