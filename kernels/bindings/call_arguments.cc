@@ -16,6 +16,7 @@ PyObject *array_name, *op_name, *root_name, *axis_name, *splits_name, *out_name,
 // What `name` says is `value`; returns false if that is not the common case.
 bool take(PyObject* name, PyObject* value, Arguments* parsed) {
   if (name == array_name) {
+    parsed->has_array = true;
     if (value == Py_None) return parsed->method->kind == MPISTRAT_SCATTER;
     parsed->array = reinterpret_cast<PyArrayObject*>(value);
     return PyArray_CheckExact(value);
@@ -99,17 +100,17 @@ bool overlap(PyArrayObject* a, PyArrayObject* b) {
 }  // namespace
 
 const Method kMethods[] = {
-    {"allreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}},
-    {"allreduce_soon", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}},
-    {"reduce", MPISTRAT_REDUCE, {"array", "op", "root"}},
-    {"reduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}},
-    {"bcast", MPISTRAT_BCAST, {"array", "root", nullptr}},
-    {"allgather", MPISTRAT_ALLGATHER, {"array", "axis", nullptr}},
-    {"gather", MPISTRAT_GATHER, {"array", "root", "axis"}},
-    {"scatter", MPISTRAT_SCATTER, {"array", "root", "axis"}},
-    {"alltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}},
-    {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}},
-    {nullptr, 0, {nullptr, nullptr, nullptr}},
+    {"allreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, true, true},
+    {"allreduce_soon", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, true, false},
+    {"reduce", MPISTRAT_REDUCE, {"array", "op", "root"}, true, true},
+    {"reduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}, true, true},
+    {"bcast", MPISTRAT_BCAST, {"array", "root", nullptr}, true, true},
+    {"allgather", MPISTRAT_ALLGATHER, {"array", "axis", nullptr}, true, true},
+    {"gather", MPISTRAT_GATHER, {"array", "root", "axis"}, true, true},
+    {"scatter", MPISTRAT_SCATTER, {"array", "root", "axis"}, true, true},
+    {"alltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}, true, true},
+    {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, false, true},
+    {nullptr, 0, {nullptr, nullptr, nullptr}, false, false},
 };
 
 const Method* find_method(const char* name) {
@@ -161,13 +162,15 @@ bool parse(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments
   const Py_ssize_t num_named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   for (Py_ssize_t i = 0; i < num_named; ++i) {
     PyObject* name = known_name(PyTuple_GET_ITEM(kwnames, i));
-    const bool is_of_method =
-        name == out_name || name == timeout_name ||
-        std::find(names, names + kMaxPositional, name) != names + kMaxPositional;
+    const bool is_of_method = name == out_name       ? parsed->method->has_out
+                              : name == timeout_name ? parsed->method->has_timeout
+                                                     : std::find(names, names + kMaxPositional,
+                                                                 name) != names + kMaxPositional;
     // One that is given by its place as well is refused by the general way.
     const bool is_new = std::find(names, names + nargs, name) == names + nargs;
     if (!name || !is_of_method || !is_new || !take(name, args[nargs + i], parsed)) return false;
   }
+  if (!parsed->has_array && names[0]) return false;
   if (!is_reduction(parsed->method->kind)) return true;
   parsed->op = find_op(parsed->op_text);
   return parsed->op >= 0;
@@ -184,6 +187,7 @@ bool plan(const CallState& calls, const Arguments& arguments, PyArrayObject* for
   PyArrayObject* like = arguments.array ? arguments.array : form;
   if (!like || arguments.root < 0 || arguments.root >= calls.size) return false;
   if (arguments.array && !is_plain(like)) return false;
+  if (PyArray_NDIM(like) > kMaxDims) return false;  // of a form, of which no more is asked
   call->dtype = dtype_of(reinterpret_cast<PyObject*>(like));
   if (is_reduction(kind) && !can_reduce(arguments.op, call->dtype)) return false;
   // Bools of a view may have any bytes, which only the general way makes 0 and 1.

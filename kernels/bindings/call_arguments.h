@@ -18,6 +18,7 @@ struct Method {
   const char* name;
   int32_t kind;                            // MpistratKind; MPISTRAT_CROSS for a barrier
   const char* positional[kMaxPositional];  // its positional parameters, after `self`
+  bool has_out, has_timeout;               // and by their names alone
 };
 extern const Method kMethods[];
 const Method* find_method(const char* name);
@@ -29,6 +30,7 @@ struct Arguments {
   PyObject* out = Py_None;
   PyObject* op_text = nullptr;  // null where nothing is reduced
   int op = 0, root = 0;
+  bool has_array = false;  // whether it was given, be it None
 };
 
 // Where the result of a call goes.

@@ -14,7 +14,7 @@ PyObject* fast_name;  // of the communicator's attribute
 struct CollectiveMethod {
   PyObject_HEAD;
   vectorcallfunc vectorcall;
-  PyObject *general, *dict;
+  PyObject *general, *dict, *weak_references;
   const Method* method;
 };
 
@@ -25,10 +25,13 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   if (nargs > 0) {
     PyObject* state = PyObject_GetAttr(args[0], fast_name);
-    if (!state) return nullptr;
-    PyObject* result = call_fast(state, self->method, args + 1, nargs - 1, kwnames);
-    Py_DECREF(state);
-    if (result || PyErr_Occurred()) return result;
+    if (state) {
+      PyObject* result = call_fast(state, self->method, args + 1, nargs - 1, kwnames);
+      Py_DECREF(state);
+      if (result || PyErr_Occurred()) return result;
+    } else {
+      PyErr_Clear();  // no communicator, of which the function says more
+    }
   }
   return PyObject_Vectorcall(self->general, args, nargsf, kwnames);
 }
@@ -70,6 +73,7 @@ int clear(PyObject* object) {
 void dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
+  PyObject_ClearWeakRefs(object);
   clear(object);
   Py_CLEAR(reinterpret_cast<CollectiveMethod*>(object)->general);
   type->tp_free(object);
@@ -79,7 +83,17 @@ void dealloc(PyObject* object) {
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(CollectiveMethod, vectorcall), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(CollectiveMethod, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(CollectiveMethod, weak_references), READONLY,
+     nullptr},
     {nullptr, 0, 0, 0, nullptr}};
+
+// As a function does, it travels by its name.
+PyObject* reduce(PyObject* object, PyObject*) {
+  return PyObject_GetAttrString(object, "__qualname__");
+}
+
+PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef properties[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
@@ -92,6 +106,7 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
                        {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                        {Py_tp_descr_get, reinterpret_cast<void*>(bind)},
                        {Py_tp_members, members},
+                       {Py_tp_methods, methods},
                        {Py_tp_getset, properties},
                        {0, nullptr}};
 

@@ -34,7 +34,7 @@ PyObject* or_none(PyArrayObject* array) {
 
 PyObject* or_none(PyObject* object) { return object ? object : Py_None; }
 
-enum Claim { kClaimed, kRefused, kRaised };
+enum Claim { kClaimed, kRefused };
 
 // Ask Python how a call is shown and recorded.
 bool ask_ticket(FastCalls* self, const Arguments& call, const CallState& calls,
@@ -55,6 +55,12 @@ bool ask_ticket(FastCalls* self, const Arguments& call, const CallState& calls,
   return true;
 }
 
+// Errors before a call has begun are the general way's, which tells the peers of them.
+PyObject* leave_to_python() {
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+  return nullptr;
+}
+
 Kind key_of(const CallState& calls, const Arguments& call) {
   const int kind = call.method->kind;
   const int op = call.op, root = call.root;
@@ -65,8 +71,15 @@ Kind key_of(const CallState& calls, const Arguments& call) {
   return kind_of(calls, kind, op, root, PyArray_TYPE(call.array), ndim, shape);
 }
 
+// What the root scatters, as far as this rank knows.
+PyArrayObject* form_of(FastCalls* self, const Arguments& call) {
+  const bool is_known = self->form && self->form_root == call.root;
+  return is_known ? reinterpret_cast<PyArrayObject*>(self->form) : nullptr;
+}
+
 // Claim the calls, with the ticket of this one at hand; Python is asked once for each kind.
-Claim claim_with_ticket(FastCalls* self, const Arguments& call, const MpistratTicket** ticket) {
+Claim claim_with_ticket(FastCalls* self, const Arguments& call, PyArrayObject* form,
+                        const MpistratTicket** ticket) {
   CallState* calls = self->path.calls;
   if (!claim(calls)) return kRefused;
   if (!calls->has_digests) return kClaimed;
@@ -74,39 +87,39 @@ Claim claim_with_ticket(FastCalls* self, const Arguments& call, const MpistratTi
   if ((*ticket = self->path.find(key))) return kClaimed;
   calls->is_busy = false;  // while Python runs, other threads may, too
   MpistratTicket found = {};
-  if (!ask_ticket(self, call, *calls, &found)) return kRaised;
+  if (!ask_ticket(self, call, *calls, &found)) {
+    leave_to_python();
+    return kRefused;
+  }
   if (!claim(calls)) return kRefused;
+  if (!call.array && form_of(self, call) != form) {  // another thread has learned of another one
+    calls->is_busy = false;
+    return kRefused;
+  }
   self->path.learn(key, found);
   *ticket = self->path.find(key);
   return kClaimed;
 }
 
-// What the root scatters, as far as this rank knows.
-PyArrayObject* form_of(FastCalls* self, const Arguments& call) {
-  const bool is_known = self->form && self->form_root == call.root;
-  return is_known ? reinterpret_cast<PyArrayObject*>(self->form) : nullptr;
-}
-
-// What a root that broadcasts has to do for itself, which nobody waits for.
-void copy_own(const Plain& call, void* result) {
-  if (result && result != call.send) std::memcpy(result, call.send, call.send_bytes);
-}
-
-int wait(CallState* calls, const Plain& call, void* own) {
-  const int64_t nbytes = std::max(call.send_bytes, call.recv_bytes);
-  int status = MPISTRAT_WAITING;
+// Of a root that broadcasts from where its result is: put the array there.
+void copy_own(const void* array, void* result, int64_t nbytes) {
   if (nbytes <= kHoldGilBytes) {
-    copy_own(call, own);
-    status = calls->wait(kHoldGilNs);
-    if (status != MPISTRAT_WAITING) return status;
+    std::memcpy(result, array, static_cast<size_t>(nbytes));
+    return;
   }
   Py_BEGIN_ALLOW_THREADS;
-  if (nbytes > kHoldGilBytes && own) {
-    status = calls->wait(0);  // others read what it has published, while this rank copies
-    copy_own(call, own);
-  }
-  if (status == MPISTRAT_WAITING) status = calls->wait(kStayNs);
+  std::memcpy(result, array, static_cast<size_t>(nbytes));
   Py_END_ALLOW_THREADS;
+}
+
+int wait(CallState* calls, const Plain& call) {
+  int status = MPISTRAT_WAITING;
+  if (std::max(call.send_bytes, call.recv_bytes) <= kHoldGilBytes) status = calls->wait(kHoldGilNs);
+  if (status == MPISTRAT_WAITING) {
+    Py_BEGIN_ALLOW_THREADS;
+    status = calls->wait(kStayNs);
+    Py_END_ALLOW_THREADS;
+  }
   return status;
 }
 
@@ -130,26 +143,28 @@ PyObject* finish(FastCalls* self, const Arguments& call, int status, int64_t seq
   return nullptr;
 }
 
+// Where the arrays of a broadcast are, as the kernels take them.
+void place_broadcast(const CallState& calls, Plain* call) {
+  if (call->root != calls.rank) {
+    call->send = call->recv;
+  } else if (!calls.copies_own) {
+    if (call->recv != call->send) copy_own(call->send, call->recv, call->send_bytes);
+    call->send = call->recv;
+  }
+}
+
 // Returns null without an error where another thread was faster.
-PyObject* carry_out(FastCalls* self, const Arguments& arguments, Plain* call, PyObject* out) {
+PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* form, Plain* call,
+                    PyObject* out) {
   const MpistratTicket* ticket = nullptr;
-  const Claim claimed = claim_with_ticket(self, arguments, &ticket);
+  const Claim claimed = claim_with_ticket(self, arguments, form, &ticket);
   if (claimed != kClaimed) return nullptr;
   CallState* calls = self->path.calls;
-  void* data = out == Py_None ? nullptr : PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
-  void* own = nullptr;
-  call->recv = data;
-  if (call->kind == MPISTRAT_BCAST) {
-    const bool is_root = call->root == calls->rank;
-    if (!is_root) call->send = data;
-    if (is_root && !calls->copies_own) {  // these kernels broadcast from where the result is
-      own = data;
-      call->recv = call->send;
-    }
-  }
+  call->recv = out == Py_None ? nullptr : PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
+  if (call->kind == MPISTRAT_BCAST) place_broadcast(*calls, call);
   self->path.begin(*call, ticket);
   const int64_t sequence = calls->call.ticket.record.sequence;
-  const int status = wait(calls, *call, own);
+  const int status = wait(calls, *call);
   self->path.note(status);
   return status == MPISTRAT_DONE ? Py_NewRef(out) : finish(self, arguments, status, sequence, out);
 }
@@ -188,11 +203,19 @@ PyObject* end(PyObject* object, PyObject* args) {
   return finish(self, call, status, sequence, out);
 }
 
+bool is_alike(PyObject* first, PyObject* second) {
+  auto *a = reinterpret_cast<PyArrayObject*>(first), *b = reinterpret_cast<PyArrayObject*>(second);
+  return PyArray_SAMESHAPE(a, b) && PyArray_TYPE(a) == PyArray_TYPE(b);
+}
+
 // (root, form): take note of what was scattered to this rank.
 PyObject* know_scatter(PyObject* object, PyObject* args) {
   auto* self = reinterpret_cast<FastCalls*>(object);
   PyObject* form;
-  if (!PyArg_ParseTuple(args, "iO!", &self->form_root, &PyArray_Type, &form)) return nullptr;
+  int root;
+  if (!PyArg_ParseTuple(args, "iO!", &root, &PyArray_Type, &form)) return nullptr;
+  if (self->form && self->form_root == root && is_alike(self->form, form)) Py_RETURN_NONE;
+  self->form_root = root;
   Py_XSETREF(self->form, Py_NewRef(form));
   self->path.forget_scatters();
   Py_RETURN_NONE;
@@ -274,15 +297,16 @@ PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args
   if (!may_begin(calls) || !parse(args, nargs, kwnames, &arguments)) return nullptr;
   Plain call;
   ResultShape result;
-  if (!plan(calls, arguments, form_of(self, arguments), &call, &result)) return nullptr;
-  if (!result.is_wanted) return carry_out(self, arguments, &call, Py_None);
-  PyArrayObject* like = arguments.array ? arguments.array : form_of(self, arguments);
+  PyArrayObject* const form = form_of(self, arguments);
+  if (!plan(calls, arguments, form, &call, &result)) return nullptr;
+  if (!result.is_wanted) return carry_out(self, arguments, form, &call, Py_None);
+  PyArrayObject* like = arguments.array ? arguments.array : form;
   if (arguments.out != Py_None && !fits(arguments.out, result, like, arguments)) return nullptr;
   PyObject* out = arguments.out == Py_None
                       ? new_result(PyArray_DESCR(like), result.ndim, result.dims)
                       : Py_NewRef(arguments.out);
-  if (!out) return nullptr;
-  PyObject* found = carry_out(self, arguments, &call, out);
+  if (!out) return leave_to_python();
+  PyObject* found = carry_out(self, arguments, form, &call, out);
   Py_DECREF(out);
   return found;
 }

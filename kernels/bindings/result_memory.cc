@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kLeastBytes = 128 << 10;     // what is smaller the process has already
 constexpr size_t kMostFree = 4;               // blocks, of which those given back first go first,
-constexpr size_t kMostFreeBytes = 256 << 20;  // and bytes, but for one block
+constexpr size_t kMostFreeBytes = 256 << 20;  // and bytes
 constexpr size_t kHugeBytes = 4 << 20;        // from here on large pages are asked for
 constexpr size_t kPageBytes = 4096, kHugePageBytes = 2 << 20;
 
@@ -59,7 +59,7 @@ void give_back(Memory memory) {
   blocks.push_back(memory);
   size_t total = 0;
   for (const Memory& one : blocks) total += one.nbytes;
-  while (blocks.size() > kMostFree || (blocks.size() > 1 && total > kMostFreeBytes)) {
+  while (blocks.size() > kMostFree || total > kMostFreeBytes) {
     total -= blocks.front().nbytes;
     std::free(blocks.front().data);
     blocks.pop_front();

@@ -39,9 +39,10 @@ class Communicator(CollectiveMethods):
     All methods but the properties are **Collective**: every rank makes the same calls in the same
     order with matching arguments; otherwise every rank gets `MismatchError`. They take anything
     that :func:`~mpistrat.collectives.arrays.conversion.as_array` takes, on the host, of equal
-    dtype on all ranks, and return new NumPy arrays owned by the caller, or `out`. Where a method
-    has an ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns a
-    `Work`; the arrays must not be changed before it is done. Twins finish in the order of their
+    dtype on all ranks, and return new NumPy arrays of the caller's own, or `out`. (The memory of
+    long ones is used again once nothing refers to it: they cannot be resized in place.) Where a
+    method has an ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns
+    a `Work`; the arrays must not be changed before it is done. Twins finish in the order of their
     start.
 
     Over shared memory, and between nodes where MPI may be called by any thread, what twins started

@@ -75,7 +75,7 @@ class MovementMethods(Starts):
         ------
         UsageError
             `out` has not as many rows as all ranks bring together, which is found out when they
-            have come: the others have their results then.
+            have come: the others have their results then, and this communicator is broken.
         """
         work: Work[Array] = self._start(operations.allgather, array, axis, out)
         return work.wait(timeout)

@@ -90,7 +90,9 @@ def _steps(
     guess = 0 if share is None or form is None else form.number
     transfer = None if share is None else share.transfer(root)
     is_right = yield from gate.carry_rows(scatter_signature(root, axis), guess, transfer, nbytes)
-    if share is None or not is_right:
+    if share is not None and form is not None and is_right:
+        _remember(gate, where, form)
+    else:
         form = yield from bcast_object(gate, mine, root)
         if form.is_on_gpu:
             found = yield from _scatter_on_gpus(gate, form, source, where, gpu)

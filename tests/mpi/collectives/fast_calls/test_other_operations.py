@@ -1,12 +1,16 @@
 """The fast path of the other collectives: values, arguments, unequal ranks, and late ones."""
 
+import inspect
+import pickle
 import re
 import time
+import weakref
 
 import numpy as np
 import pytest
 
 from helpers.fast_calls import assert_equal, check, drop, fast_calls, open_communicator, slow
+from mpistrat.collectives import Communicator
 from mpistrat.errors import MismatchError, PeerLostError, UsageError
 from mpistrat.testing.placement import repeats
 
@@ -186,6 +190,57 @@ def test_scatters_of_changing_forms():
         before = fast_calls(comm)
         comm.scatter(x if comm.rank == 1 else None, 1)
         assert fast_calls(comm) == before + 1
+
+
+def test_scatters_of_many_dimensions():
+    with open_communicator() as comm:
+        for ndim in (7, 9, 20):
+            x = np.arange(112.0).reshape(7, 2, 2, 2, 2, *[1] * (ndim - 5))
+            for _ in range(3):
+                got = comm.scatter(x if comm.rank == 0 else None)
+                assert_equal(got, np.array_split(x, comm.size)[comm.rank])
+
+
+def test_scatters_by_several_roots():
+    with open_communicator() as comm:
+        x = np.arange(12.0)
+        for root in (0, 0, 1, 0, 0):
+            comm.scatter(x if comm.rank == root else None, root)
+        before = fast_calls(comm)
+        comm.scatter(x if comm.rank == 0 else None)
+        assert fast_calls(comm) == before + 1
+
+
+def test_calls_that_python_would_refuse():
+    with open_communicator() as comm:
+        x = rows(comm, 2)
+        comm.scatter(x if comm.rank == 0 else None)
+        for call in (
+            lambda: comm.barrier(out=5),
+            lambda: comm.barrier(None),
+            lambda: comm.allreduce_soon(x, timeout=None),
+            comm.scatter,
+            lambda: comm.scatter(root=0),
+            lambda: comm.allgather(x, 0, x),
+            lambda: comm.gather(x, 0, root=0),
+            comm.bcast,
+        ):
+            with pytest.raises(TypeError, match="argument"):
+                call()
+        check(comm, x, method="allgather", is_fast=True)
+
+
+def test_a_method_is_like_a_function():
+    with open_communicator() as comm:
+        x = rows(comm, 2)
+        assert pickle.loads(pickle.dumps(Communicator.allgather)) is Communicator.allgather
+        assert weakref.WeakMethod(comm.allgather)()(x).size == x.size * comm.size
+        assert Communicator.allgather(comm, x).size == x.size * comm.size
+        parameters = inspect.signature(comm.scatter).parameters
+        assert list(parameters) == ["array", "root", "axis", "out", "timeout"]
+        assert "rank order" in inspect.getdoc(Communicator.allgather)
+        with pytest.raises(AttributeError, match="'int' object has no attribute"):
+            Communicator.allgather(5, x)
 
 
 def test_barriers():
