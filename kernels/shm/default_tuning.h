@@ -30,7 +30,8 @@ constexpr ReadFrom kReadFrom[MPISTRAT_NUM_KINDS] = {
     {32 << 10, 64 << 10},    // alltoall
 };
 
-constexpr int64_t kTimedBytes = 1 << 10;    // all-reduces from here on may be timed, and
+constexpr int64_t kRootedChunkBytes = 64 << 10;  // of reductions of two ranks to a root
+constexpr int64_t kTimedBytes = 1 << 10;         // all-reduces from here on may be timed, and
 constexpr int64_t kReadBytes = 64 << 10;    // those of two ranks from here on be read in place, too
                                             // (reduction/algorithm_choice.h)
 constexpr int64_t kProbeBytes = 128 << 10;  // shorter arrays gain nothing from being in place

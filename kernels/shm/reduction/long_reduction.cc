@@ -1,5 +1,7 @@
 #include "long_reduction.h"
 
+#include <algorithm>
+
 #include "../../common/clock.h"
 #include "../peer_read/peer_memory.h"
 #include "../regions.h"
@@ -66,11 +68,14 @@ bool LongReduction::streams_results(const NodeView& view) const {
 void LongReduction::choose(const NodeView& view) {
   const int64_t nbytes = operands_.nbytes;
   const bool is_one_chunk = mapped_.all();  // nothing to keep in caches
-  const Chunks chunks(nbytes, is_one_chunk ? nbytes : view.tuning.chunk_bytes, view.size);
+  const bool is_rooted = view.size == 2 && operands_.is_rooted();
+  const int64_t most = is_rooted ? kRootedChunkBytes : INT64_MAX;
+  const int64_t chunk_bytes = std::min(view.tuning.chunk_bytes, most);
+  const Chunks chunks(nbytes, is_one_chunk ? nbytes : chunk_bytes, view.size);
   const PastCaches past{streams_results(view), plan_.streams_slots};
   if (mapped_.sources || mapped_.results)
     chosen_ = &algorithm_.emplace<MappedReduction>(operands_, chunks, past, mapped_);
-  else if (view.size == 2 && nbytes <= view.tuning.whole_bytes)
+  else if (is_rooted || (view.size == 2 && nbytes <= view.tuning.whole_bytes))
     chosen_ = &algorithm_.emplace<WholeReduction>(operands_, chunks, past);
   else
     chosen_ = &algorithm_.emplace<ChunkedReduction>(operands_, chunks, past);

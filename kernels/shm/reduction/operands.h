@@ -33,6 +33,9 @@ class Operands {
   // Whether `rank` gets the result.
   bool wants(int rank) const { return spec_.kind == MPISTRAT_ALLREDUCE || rank == spec_.root; }
 
+  // Whether one rank alone gets it.
+  bool is_rooted() const { return spec_.kind == MPISTRAT_REDUCE; }
+
   // Whether this rank's result is not where its source is.
   bool is_apart() const {
     return spec_.num_send > 0 && spec_.num_recv > 0 && spec_.send[0].data != spec_.recv[0].data;

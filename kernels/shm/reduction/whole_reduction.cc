@@ -9,7 +9,9 @@ WholeReduction::WholeReduction(Operands& operands, const Chunks& chunks, PastCac
   steps = chunks.count();
 }
 
+// Nobody reads what a root has.
 void WholeReduction::produce(const NodeView& view, int64_t chunk) {
+  if (operands_.is_rooted() && operands_.wants(view.rank)) return;
   operands_.send.copy_out(chunks_.start(chunk), view.slot(view.rank), chunks_.nbytes(chunk),
                           past_.slots);
 }
@@ -31,7 +33,8 @@ void WholeReduction::consume(const NodeView& view, int64_t chunk) {
 const uint8_t* WholeReduction::source(const NodeView& view, int64_t chunk, int of, Slice part) {
   if (of != view.rank) return view.slot(of) + part.begin;
   const uint8_t* own = operands_.send.contiguous(chunks_.start(chunk) + part.begin, part.nbytes());
-  const bool may_change = view.regions->find(own, part.nbytes()).region >= 0;
+  const bool may_change =
+      !operands_.is_rooted() && view.regions->find(own, part.nbytes()).region >= 0;
   return may_change ? view.slot(of) + part.begin : own;
 }
 

@@ -4,7 +4,8 @@
 // Reduce arrays of two ranks by whole chunks: each reduces all of a chunk, to its own result.
 //
 // Twice the arithmetic of slices (chunked_reduction.h), but no copy of the other rank's slice, and
-// no step to wait for it.
+// no step to wait for it. Where a root alone gets the result, it reduces a chunk while the other
+// rank brings the next one.
 
 #include "../exchange.h"
 #include "operands.h"
