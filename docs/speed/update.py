@@ -8,7 +8,7 @@ and number of ranks.
 ``python docs/speed/update.py --record PYTHON [PYTHON ...]``
     first measures again with each of these interpreters, one for each MPI library, on 2 and 4
     ranks. Needs a clean checkout, so that the commit in the recording is what was measured, and an
-    idle machine. MPISTRAT_RECORD_MPIRUN may hold options of mpirun.
+    idle machine.
 ``python docs/speed/update.py --check``
     changes nothing; exits with 1 where a page differs from the recordings.
 """
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import re
 import statistics
 import subprocess
@@ -38,7 +37,6 @@ _RANKS = (2, 4)
 _SIZES = "64,4KiB,64KiB,1MiB,16MiB"
 _NAMES = {64: "64 B", 4096: "4 KiB", 65536: "64 KiB", 1 << 20: "1 MiB", 16 << 20: "16 MiB"}
 _JOBS = 5
-_OPTIONS = os.environ.get("MPISTRAT_RECORD_MPIRUN", "").split()  # more of mpirun's
 _TIMEOUT_S = 600.0
 _BEGIN, _END = "<!-- recorded: written by docs/speed/update.py -->", "<!-- end of recorded -->"
 
@@ -200,7 +198,7 @@ def _with_part(page: Path, part: str) -> str:
 
 
 def record(pythons: Sequence[str]) -> None:
-    """Measure with each interpreter, then replace all recordings."""
+    """Measure with each interpreter, then replace the recordings of its MPI library."""
     _check_clean()
     with tempfile.TemporaryDirectory() as name:
         # Outside of the checkout until all are there: the first would make the next one dirty.
@@ -212,8 +210,6 @@ def record(pythons: Sequence[str]) -> None:
                     _measure(python, ranks, file)
                 stem = re.sub(r"[ \d.]", "", _recording(jobs[0]).library).lower()
                 measured[f"{stem}-{ranks}.jsonl"] = "".join(_medians(jobs))
-        for old in RECORDINGS.glob("*.jsonl"):
-            old.unlink()
         for file_name, text in measured.items():
             (RECORDINGS / file_name).write_text(text, encoding="utf-8")
 
@@ -236,11 +232,18 @@ def _check_clean() -> None:
 
 
 def _measure(python: str, ranks: int, file: Path) -> None:
-    command = [str(Path(python).with_name("mpirun")), "-n", str(ranks), *_OPTIONS, python]
+    mpirun = str(Path(python).with_name("mpirun"))
+    command = [mpirun, "-n", str(ranks), *_options(mpirun), python]
     command += ["-m", "mpistrat.bench", "collectives", "--peers", "mpi4py", "--no-memcpy"]
     command += ["--ops", "all", "--new", "--bytes", _SIZES]
     command += ["--rounds", "31", "--seconds", "0.5", "--json", str(file)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=_TIMEOUT_S)
+
+
+def _options(mpirun: str) -> list[str]:
+    """Return what lets it start more ranks than there are cores."""
+    version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=True)
+    return ["--oversubscribe"] if "Open MPI" in version.stdout else []
 
 
 # ------------------------------------------------------------------------------------- main
