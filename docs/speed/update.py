@@ -152,15 +152,15 @@ def sentence(recorded: Sequence[Recording]) -> str:
     pairs = [one for one in recorded if one.run["ranks"] == min(_RANKS)]
     first, few, many = pairs[0], ("allreduce", min(_NAMES)), ("allreduce", max(_NAMES))
     theirs = (
-        f"{one.library} takes {_median(one.theirs[few])} and {_median(one.theirs[many])}"
+        f"{one.library} {_median(one.theirs[few])} and {_median(one.theirs[many])}"
         for one in pairs
     )
     means = " and ".join(f"{_mean(one.ours):.1f}" for one in pairs)
     text = (
-        f"A sum of float32 over {first.run['ranks']} ranks takes {_median(first.ours[few])} for"
+        f"A sum over {first.run['ranks']} ranks takes {_median(first.ours[few])} for"
         f" {_NAMES[few[1]]} and {_median(first.ours[many])} for {_NAMES[many[1]]} on"
-        f" {_machine(first.run)}; {', '.join(theirs)}. All collectives are {means} times as fast"
-        " as theirs, in the geometric mean. [More, and how to measure yours](docs/speed.md)."
+        f" {first.run['cores']} cores; {', '.join(theirs)}. In the mean, all collectives are"
+        f" {means} times as fast. [More, and how to measure yours](docs/speed.md)."
     )
     return "\n".join(textwrap.wrap(text, 119, break_long_words=False, break_on_hyphens=False))
 
