@@ -159,8 +159,8 @@ def sentence(recorded: Sequence[Recording]) -> str:
     text = (
         f"A sum over {first.run['ranks']} ranks takes {_median(first.ours[few])} for"
         f" {_NAMES[few[1]]} and {_median(first.ours[many])} for {_NAMES[many[1]]} on"
-        f" {first.run['cores']} cores; {', '.join(theirs)}. In the mean, all collectives are"
-        f" {means} times as fast. [More, and how to measure yours](docs/speed.md)."
+        f" {first.run['cores']} cores; {', '.join(theirs)}. All collectives are"
+        f" {means} times as fast (mean). [More, and how to measure yours](docs/speed.md)."
     )
     return "\n".join(textwrap.wrap(text, 119, break_long_words=False, break_on_hyphens=False))
 
