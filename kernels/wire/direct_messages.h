@@ -1,5 +1,5 @@
-#ifndef MPISTRAT_WIRE_DIRECT_H_
-#define MPISTRAT_WIRE_DIRECT_H_
+#ifndef MPISTRAT_WIRE_DIRECT_MESSAGES_H_
+#define MPISTRAT_WIRE_DIRECT_MESSAGES_H_
 
 // Collectives by messages from rank to rank, on any nodes: gather, scatter and all-to-all,
 // in which every byte crosses the wire once anyway, and the all-gather of short arrays, in as few
@@ -58,4 +58,4 @@ class Direct {
 
 }  // namespace mpistrat::wire
 
-#endif  // MPISTRAT_WIRE_DIRECT_H_
+#endif  // MPISTRAT_WIRE_DIRECT_MESSAGES_H_

@@ -120,12 +120,12 @@ int64_t Wire::nbytes() const {
                      : Pieces(spec_.send, spec_.num_send).nbytes();
 }
 
-bool Wire::has_short_rows() const {
-  return ShortRows::suits(spec_, topology_.size, tuning_.short_bytes);
+bool Wire::has_short_blocks() const {
+  return ShortBlocks::suits(spec_, topology_.size, tuning_.short_bytes);
 }
 
 bool Wire::is_short() const {
-  if (has_short_rows()) return true;
+  if (has_short_blocks()) return true;
   const bool may_ride = MPISTRAT_ALLREDUCE <= spec_.kind && spec_.kind <= MPISTRAT_BCAST;
   return may_ride && nbytes() <= tuning_.short_bytes;
 }
@@ -139,9 +139,9 @@ void Wire::begin_short() {
   phase_ = Phase::kShort;
   if (spec_.kind == MPISTRAT_BCAST) {
     header_exchange_.begin_bcast(spec_);
-  } else if (has_short_rows()) {
-    const MpistratSpec& rows = short_rows_.begin(spec_, topology_.rank, topology_.size);
-    header_exchange_.begin_reduce(rows, Arithmetic::of(rows));
+  } else if (has_short_blocks()) {
+    const MpistratSpec& blocks = short_blocks_.begin(spec_, topology_.rank, topology_.size);
+    header_exchange_.begin_reduce(blocks, Arithmetic::of(blocks));
   } else {
     header_exchange_.begin_reduce(spec_, Arithmetic::of(spec_));
   }
@@ -201,7 +201,7 @@ void Wire::begin_copies() {
 
 // Take what this rank gets of an array that was reduced, or copied, for all.
 void Wire::deliver(const uint8_t* total) {
-  if (has_short_rows()) return short_rows_.deliver(total);
+  if (has_short_blocks()) return short_blocks_.deliver(total);
   Pieces recv(spec_.recv, spec_.num_recv);
   int64_t start = 0;
   const bool is_rooted = spec_.kind == MPISTRAT_REDUCE || spec_.kind == MPISTRAT_BCAST;

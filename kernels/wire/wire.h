@@ -15,7 +15,7 @@
 #include "mpistrat/wire.h"
 #include "pipeline/collective_flows.h"
 #include "pipeline/pipeline.h"
-#include "short_rows.h"
+#include "short_blocks.h"
 
 namespace mpistrat::wire {
 
@@ -43,7 +43,7 @@ class Wire {
   int64_t nbytes() const;
   bool is_short() const;
   bool is_direct() const;
-  bool has_short_rows() const;
+  bool has_short_blocks() const;
   void begin_short();
   void begin_data();
   void begin_reduction();
@@ -67,7 +67,7 @@ class Wire {
   Phase phase_ = Phase::kOver;
   std::atomic<int> status_{MPISTRAT_DONE};  // any thread may ask whether it is over
   std::variant<std::monostate, Reduction, OwnReduction, Copies> flow_;
-  ShortRows short_rows_;
+  ShortBlocks short_blocks_;
   std::vector<int64_t> counts_;
   std::vector<uint8_t> total_;  // of what is reduced for all ranks but wanted by some
   MpistratPiece total_piece_ = {};

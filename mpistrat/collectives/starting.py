@@ -1,4 +1,4 @@
-"""What the methods of a `Communicator` start their calls by."""
+"""The abstract base of the communicator's methods: how they start a call."""
 
 from __future__ import annotations
 

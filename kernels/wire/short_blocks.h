@@ -1,5 +1,5 @@
-#ifndef MPISTRAT_WIRE_SHORT_ROWS_H_
-#define MPISTRAT_WIRE_SHORT_ROWS_H_
+#ifndef MPISTRAT_WIRE_SHORT_BLOCKS_H_
+#define MPISTRAT_WIRE_SHORT_BLOCKS_H_
 
 // Short blocks that ranks gather, scatter or exchange, as one array that is reduced: each rank's
 // part is zero where others have theirs, and "or" puts them together. So they travel with the
@@ -12,7 +12,7 @@
 
 namespace mpistrat::wire {
 
-class ShortRows {
+class ShortBlocks {
  public:
   // All blocks together: more are sent sooner to those alone whom they concern. Measured between
   // four hosts at 200 Mbit/s, us an all-gather: 256 B in all, 37 so and 96 by itself; 4 KiB, 354
@@ -42,4 +42,4 @@ class ShortRows {
 
 }  // namespace mpistrat::wire
 
-#endif  // MPISTRAT_WIRE_SHORT_ROWS_H_
+#endif  // MPISTRAT_WIRE_SHORT_BLOCKS_H_

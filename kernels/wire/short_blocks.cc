@@ -1,4 +1,4 @@
-#include "short_rows.h"
+#include "short_blocks.h"
 
 #include <algorithm>
 #include <numeric>
@@ -15,25 +15,25 @@ const int64_t* blocks_of(const MpistratSpec& spec) {
 }  // namespace
 
 // Of an all-to-all all ranks know but the longest block, if that.
-int64_t ShortRows::total_bytes(const MpistratSpec& spec, int size) {
+int64_t ShortBlocks::total_bytes(const MpistratSpec& spec, int size) {
   if (spec.kind == MPISTRAT_ALLTOALL) return spec.most_bytes * size * size;
   if (!is_gathered(spec.kind) && spec.kind != MPISTRAT_SCATTER) return 0;
   const int64_t* blocks = blocks_of(spec);
   return std::accumulate(blocks, blocks + size, int64_t{0});
 }
 
-bool ShortRows::suits(const MpistratSpec& spec, int size, int64_t most_bytes) {
+bool ShortBlocks::suits(const MpistratSpec& spec, int size, int64_t most_bytes) {
   const int64_t total = total_bytes(spec, size);
   return total > 0 && total <= std::min<int64_t>(most_bytes, kMostBytes);
 }
 
-int64_t ShortRows::start_of(int rank) const {
+int64_t ShortBlocks::start_of(int rank) const {
   if (spec_.kind == MPISTRAT_ALLTOALL) return rank * spec_.most_bytes * size_;
   const int64_t* blocks = blocks_of(spec_);
   return std::accumulate(blocks, blocks + rank, int64_t{0});
 }
 
-const MpistratSpec& ShortRows::begin(const MpistratSpec& spec, int rank, int size) {
+const MpistratSpec& ShortBlocks::begin(const MpistratSpec& spec, int rank, int size) {
   spec_ = spec;
   rank_ = rank;
   size_ = size;
@@ -50,7 +50,7 @@ const MpistratSpec& ShortRows::begin(const MpistratSpec& spec, int rank, int siz
   return reduction_;
 }
 
-void ShortRows::bring() {
+void ShortBlocks::bring() {
   Pieces send(spec_.send, spec_.num_send);
   if (spec_.kind == MPISTRAT_ALLTOALL) {
     int64_t at = 0;
@@ -64,7 +64,7 @@ void ShortRows::bring() {
   }
 }
 
-void ShortRows::deliver(const uint8_t* total) {
+void ShortBlocks::deliver(const uint8_t* total) {
   Pieces recv(spec_.recv, spec_.num_recv);
   if (spec_.kind == MPISTRAT_GATHER && rank_ != spec_.root) return;
   if (spec_.kind == MPISTRAT_ALLTOALL) {
