@@ -1,5 +1,6 @@
 #include "node.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "../calls/calls.h"
@@ -7,9 +8,17 @@
 #include "cache_size.h"
 
 namespace mpistrat {
+namespace {
+
+int64_t believed_cache_bytes(int num_cpus, int size) {
+  const int64_t told = last_level_cache_bytes(num_cpus);
+  return size > 2 ? std::min(told, num_cpus * kCacheOfCpu) : told;
+}
+
+}  // namespace
 
 Node::Node(Memory* memory, int rank, int size, int num_cpus)
-    : cache_bytes_(last_level_cache_bytes(num_cpus)),
+    : cache_bytes_(believed_cache_bytes(num_cpus, size)),
       view_{},
       waiting_(&memory->futex, size > num_cpus),
       sources_(static_cast<size_t>(size)),
