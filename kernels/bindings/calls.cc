@@ -3,7 +3,7 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
 
-#include "fast_calls.h"
+#include "fast_path/fast_calls.h"
 #include "flight_recorder.h"
 #include "numpy_api.h"
 

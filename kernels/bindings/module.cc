@@ -9,14 +9,14 @@
 #include <nanobind/stl/vector.h>
 
 #include "array_lists.h"
-#include "call_arguments.h"
 #include "calls.h"
-#include "collective_method.h"
 #include "dtypes.h"
-#include "fast_calls.h"
+#include "fast_path/call_arguments.h"
+#include "fast_path/collective_method.h"
+#include "fast_path/fast_calls.h"
+#include "fast_path/result_memory.h"
 #include "flight_recorder.h"
 #include "mpistrat/shm.h"
-#include "result_memory.h"
 #include "store.h"
 #include "wire.h"
 

@@ -20,7 +20,7 @@ from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods import CollectiveMethods
-from mpistrat.collectives.operations.plain_calls import PlainCall
+from mpistrat.collectives.plain_calls import PlainCall
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError

@@ -52,7 +52,7 @@ class FastCalls(Protocol):
         finish: Callable[..., Any],
         lose: Callable[[int, BaseException, Array, Array], None],
     ) -> Any:
-        """Return what makes the calls of a communicator (kernels/bindings/fast_calls.h).
+        """Return what makes the calls of a communicator (kernels/bindings/fast_path/fast_calls.h).
 
         Parameters
         ----------

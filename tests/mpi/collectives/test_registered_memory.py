@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.registered_memory import COUNTS, filled, inputs, world
 from mpistrat.collectives import Communicator
 from mpistrat.errors import (
     ArgumentTypeError,
@@ -13,29 +14,8 @@ from mpistrat.errors import (
     MismatchError,
     UsageError,
 )
-from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
+from mpistrat.testing.backends.samples import assert_same, expected_reduction
 from mpistrat.testing.threads import run_ranks
-
-# Below what is read in place, a bit above, and more than a chunk for each rank.
-COUNTS = (5, 3001, (128 << 10) // 8 + 1, 200_003)
-
-
-def world():
-    """Return the job; on the ranks only, since importing mpi4py starts MPI."""
-    from mpi4py import MPI
-
-    return MPI.COMM_WORLD
-
-
-def filled(comm, array, **options):
-    """Return registered memory with the content of `array`."""
-    registered = comm.empty(array.shape, array.dtype, **options)
-    registered[...] = array
-    return registered
-
-
-def inputs(comm, count, name="int64"):
-    return [sample(name, (count,), rank) for rank in range(comm.size)]
 
 
 @pytest.mark.mpi(ranks=[2, 3])
@@ -178,48 +158,6 @@ def test_a_result_that_all_ranks_share():
             shared[comm.rank] = -comm.rank  # written by one, seen by all
             comm.barrier()
             np.testing.assert_array_equal(shared[: comm.size], -np.arange(comm.size))
-
-
-@pytest.mark.mpi(ranks=[2, 3])
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_results_of_what_is_moved(is_shared):
-    with Communicator(world(), "shm") as comm:
-        for count in COUNTS:
-            arrays = inputs(comm, count * comm.size)
-            mine, last = arrays[comm.rank], comm.size - 1
-            everything = np.concatenate(arrays)
-            for send in (mine, filled(comm, mine)):
-                recv = comm.empty(everything.shape, everything.dtype, shared=is_shared)
-                recv[:] = 0
-                comm.barrier()
-                assert comm.allgather(send, out=recv) is recv
-                assert_same(np.array(recv), everything, "all-gather")
-                comm.barrier()
-                place = recv[: mine.size]
-                place[:] = 0
-                comm.barrier()
-                assert comm.bcast(send, last, out=place) is place
-                assert_same(np.array(place), arrays[last], "broadcast")
-                comm.barrier()
-                if comm.rank == 0:
-                    recv[:] = 0
-                got = comm.gather(send, 0, out=recv if comm.rank == 0 else None)
-                if comm.rank == 0:
-                    assert got is recv
-                    assert_same(np.array(recv), everything, "gather")
-                comm.barrier()
-                if is_shared:  # the results that follow are not the same on all ranks
-                    continue
-                piece = recv[:count]
-                assert comm.scatter(send if comm.rank == last else None, last, out=piece) is piece
-                assert_same(
-                    np.array(piece), np.split(arrays[last], comm.size)[comm.rank], "scatter"
-                )
-                assert comm.alltoall(send, out=place) is place
-                pieces = [np.split(array, comm.size)[comm.rank] for array in arrays]
-                assert_same(np.array(place), np.concatenate(pieces), "all-to-all")
-                assert comm.reduce_scatter(send, out=piece) is piece
-                assert_same(np.array(piece), sum(pieces), "reduce-scatter")
 
 
 @pytest.mark.mpi(ranks=[2, 3])

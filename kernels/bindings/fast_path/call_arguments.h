@@ -1,13 +1,13 @@
-#ifndef MPISTRAT_BINDINGS_CALL_ARGUMENTS_H_
-#define MPISTRAT_BINDINGS_CALL_ARGUMENTS_H_
+#ifndef MPISTRAT_BINDINGS_FAST_PATH_CALL_ARGUMENTS_H_
+#define MPISTRAT_BINDINGS_FAST_PATH_CALL_ARGUMENTS_H_
 
 // Take the arguments of a collective apart, where they are the common case: one NumPy array in C
 // order and native byte order, axis 0, equal blocks.
 
 #include <Python.h>
 
-#include "../calls/fast_path.h"
-#include "numpy_api.h"
+#include "../../calls/fast_path.h"
+#include "../numpy_api.h"
 
 namespace mpistrat {
 
@@ -61,4 +61,4 @@ bool is_plain(PyArrayObject* array);
 
 }  // namespace mpistrat
 
-#endif  // MPISTRAT_BINDINGS_CALL_ARGUMENTS_H_
+#endif  // MPISTRAT_BINDINGS_FAST_PATH_CALL_ARGUMENTS_H_

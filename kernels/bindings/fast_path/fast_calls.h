@@ -1,5 +1,5 @@
-#ifndef MPISTRAT_BINDINGS_FAST_CALLS_H_
-#define MPISTRAT_BINDINGS_FAST_CALLS_H_
+#ifndef MPISTRAT_BINDINGS_FAST_PATH_FAST_CALLS_H_
+#define MPISTRAT_BINDINGS_FAST_PATH_FAST_CALLS_H_
 
 // The Python class FastCalls, one of each communicator: collectives in the common case, without a
 // detour through Python (call_arguments.h), while nothing else is under way. What does not fit goes
@@ -7,7 +7,7 @@
 
 #include <Python.h>
 
-#include "../calls/call_state.h"
+#include "../../calls/call_state.h"
 #include "call_arguments.h"
 
 namespace mpistrat {
@@ -37,4 +37,4 @@ PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args
 
 }  // namespace mpistrat
 
-#endif  // MPISTRAT_BINDINGS_FAST_CALLS_H_
+#endif  // MPISTRAT_BINDINGS_FAST_PATH_FAST_CALLS_H_

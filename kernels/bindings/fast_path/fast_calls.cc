@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "../calls/fast_path.h"
-#include "dtypes.h"
+#include "../../calls/fast_path.h"
+#include "../dtypes.h"
 #include "result_memory.h"
 
 namespace mpistrat {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "dtypes.h"
+#include "../dtypes.h"
 #include "mpistrat/simd.h"
 
 namespace mpistrat {

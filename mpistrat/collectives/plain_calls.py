@@ -1,8 +1,9 @@
-"""Answer what the kernels ask of calls that they begin themselves (kernels/bindings/fast_calls.h).
+"""Answer what the kernels ask of calls that they begin themselves.
 
-Such a call has one plain array of the host, axis 0 and equal blocks. The kernels learn here, once
-for each kind of call, how it is shown to the other ranks and recorded; and where it does not end
-soon, or not well, the operation's own steps go on with it.
+They ask as kernels/bindings/fast_path/fast_calls.h says. Such a call has one plain array of the
+host, axis 0 and equal blocks. The kernels learn here, once for each kind of call, how it is shown
+to the other ranks and recorded; and where it does not end soon, or not well, the operation's own
+steps go on with it.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ class PlainCall(NamedTuple):
         is_given
             Whether that is the user's, and not new.
         """
-        guessed = self.method in _OF_ROWS and not is_given and out is not None
-        place: Any = Spare(out) if guessed and out is not None else out
+        may_be_wrong = not is_given and self.method in _OF_ROWS
+        place = Spare(out) if out is not None and may_be_wrong else out
         return _OPERATIONS[self.method].steps(gate, self, place)
 
 

@@ -1,13 +1,16 @@
-#ifndef MPISTRAT_BINDINGS_RESULT_MEMORY_H_
-#define MPISTRAT_BINDINGS_RESULT_MEMORY_H_
+#ifndef MPISTRAT_BINDINGS_FAST_PATH_RESULT_MEMORY_H_
+#define MPISTRAT_BINDINGS_FAST_PATH_RESULT_MEMORY_H_
 
 // Memory of long results, used again once no array shows part of it: new memory costs more than a
 // reduction, since each of its pages has to be found and cleared first. It is the process's own,
 // not shared: a forked child must not see, or change, the results of its parent.
+//
+// BufferPool (mpistrat/collectives/arrays/buffer_pool.py) does the same in Python, which takes
+// longer than the calls here may; it keeps blocks of any length, as those of fused gradients are.
 
 #include <Python.h>
 
-#include "numpy_api.h"
+#include "../numpy_api.h"
 
 namespace mpistrat {
 
@@ -20,4 +23,4 @@ PyObject* new_result(PyArray_Descr* dtype, int ndim, const npy_intp* dims);
 
 }  // namespace mpistrat
 
-#endif  // MPISTRAT_BINDINGS_RESULT_MEMORY_H_
+#endif  // MPISTRAT_BINDINGS_FAST_PATH_RESULT_MEMORY_H_

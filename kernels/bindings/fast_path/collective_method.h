@@ -1,5 +1,5 @@
-#ifndef MPISTRAT_BINDINGS_COLLECTIVE_METHOD_H_
-#define MPISTRAT_BINDINGS_COLLECTIVE_METHOD_H_
+#ifndef MPISTRAT_BINDINGS_FAST_PATH_COLLECTIVE_METHOD_H_
+#define MPISTRAT_BINDINGS_FAST_PATH_COLLECTIVE_METHOD_H_
 
 // The Python class CollectiveMethod: a method of `Communicator` whose calls native code makes where
 // it can, and else the Python function that it was made of, which is its `__wrapped__`.
@@ -13,4 +13,4 @@ bool init_collective_method(PyObject* module);
 
 }  // namespace mpistrat
 
-#endif  // MPISTRAT_BINDINGS_COLLECTIVE_METHOD_H_
+#endif  // MPISTRAT_BINDINGS_FAST_PATH_COLLECTIVE_METHOD_H_
