@@ -28,7 +28,8 @@ NOT_OF_DEVICES = (
     "tests/gpu/kernels/test_on_host.py",
     "tests/gpu/kernels/test_planted_faults.py",
 )
-_TESTERS = "3"  # at a time: most of a test is the start of ranks, and compilers
+_CORES_OF_A_TESTER = 3  # most of a test is the start of ranks, and compilers
+_LEAST_TESTERS = 3
 _QUICK_TESTS = ["tests/gpu/kernels/test_loader.py", "-k", "rows or cast"]
 _QUICK_KERNELS = ["--bytes", "4KiB", "--buffers", "3", "--variables", "3"]
 _QUICK_RANKS = ["--allreduce-bytes", "8,4KiB"]
@@ -117,7 +118,8 @@ def _tests(machine: dict[str, Any], choice: Choice) -> Step:
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *where, *ignored]
     why_not = _why_no_gpu(machine, choice) or _absent(machine, "pytest", "hypothesis")
     if machine["packages"]["pytest-xdist"] and not choice.is_quick:
-        command += ["-p", "xdist", "-n", _TESTERS, "--dist", "loadfile"]
+        testers = max(_LEAST_TESTERS, (machine["cores"] or 1) // _CORES_OF_A_TESTER)
+        command += ["-p", "xdist", "-n", str(testers), "--dist", "loadfile"]
     environment = {
         # Kernels are compiled on their first use, by several ranks that share a GPU, and cores.
         "MPISTRAT_TESTS_SLOWER": "3",
