@@ -78,7 +78,7 @@ class LocalListener:
             missing = [rank for rank in expected if rank not in found]
             for fd, _ in self._poll.poll(max(0.0, end - time.monotonic()) * 1e3):
                 if fd == self._sock.fileno():
-                    self._accept()
+                    self._accept(missing, found)
                 # An earlier event of this turn may have closed it to make room for another.
                 elif fd in self._unknown:
                     self._listen_to(fd, missing, found)
@@ -91,14 +91,24 @@ class LocalListener:
                 )
         return found
 
-    def _accept(self) -> None:
+    def _accept(self, missing: list[int], found: dict[int, socket.socket]) -> None:
         with suppress(BlockingIOError, ConnectionError):  # it has left again
             sock, _ = self._sock.accept()
             sock.setblocking(False)
             self._unknown[sock.fileno()] = sock, bytearray()
             self._poll.register(sock, select.POLLIN)
         if len(self._unknown) > self._most:
-            self._forget(next(iter(self._unknown))).close()
+            self._make_room(missing, found)
+
+    def _make_room(self, missing: list[int], found: dict[int, socket.socket]) -> None:
+        """Close the oldest, unless all that it had to show has come by now."""
+        fd, (sock, _) = next(iter(self._unknown.items()))
+        # A peer that is slow to show its token finds that it cannot, and comes again.
+        with suppress(OSError):  # it has left again
+            sock.shutdown(socket.SHUT_RD)
+        self._listen_to(fd, missing, found)
+        if fd in self._unknown:
+            self._forget(fd).close()
 
     def _forget(self, fd: int) -> socket.socket:
         self._poll.unregister(fd)
@@ -139,26 +149,43 @@ def connect_local(
     PeerLostError
         It has ended.
     """
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    end = time.monotonic() + timeout_s
+    while True:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            _connect(sock, name, max(0.0, end - time.monotonic()))
+            sock.sendall(token + rank.to_bytes(_RANK_BYTES, "little"))
+        except BlockingIOError as error:
+            sock.close()
+            raise _no_room(member, timeout_s) from error
+        except (BrokenPipeError, ConnectionResetError) as error:
+            sock.close()
+            # It had to make room, before it could see the token; if it has ended, connect() says
+            # so next.
+            if time.monotonic() > end:
+                raise _no_room(member, timeout_s) from error
+        except OSError as error:
+            sock.close()
+            raise PeerLostError(
+                f"{member} has ended before it accepted a connection ({error}); its own output"
+                " may say why",
+                member.rank,
+            ) from error
+        else:
+            return sock
+
+
+def _connect(sock: socket.socket, name: bytes, timeout_s: float) -> None:
     # A struct timeval, where zero would mean no deadline. connect() to a listener whose backlog is
     # full waits that long, and then fails with EAGAIN, which is BlockingIOError.
     patience = struct.pack("@ll", int(timeout_s), int(timeout_s % 1 * 1e6) or 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
-    try:
-        sock.connect(name)
-        sock.sendall(token + rank.to_bytes(_RANK_BYTES, "little"))
-    except BlockingIOError as error:
-        sock.close()
-        raise CommunicationTimeoutError(
-            f"waited {timeout_s:g} s for {member} to accept a connection; look at what it does, or"
-            " raise MPISTRAT_TIMEOUT",
-            (member.rank,),
-        ) from error
-    except OSError as error:
-        sock.close()
-        raise PeerLostError(
-            f"{member} has ended before it accepted a connection ({error}); its own output may"
-            " say why",
-            member.rank,
-        ) from error
-    return sock
+    sock.connect(name)
+
+
+def _no_room(member: Member, timeout_s: float) -> CommunicationTimeoutError:
+    return CommunicationTimeoutError(
+        f"waited {timeout_s:g} s for {member} to accept a connection; look at what it does, or"
+        " raise MPISTRAT_TIMEOUT",
+        (member.rank,),
+    )

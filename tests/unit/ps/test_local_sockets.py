@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 
 from mpistrat.errors import CommunicationTimeoutError, PeerLostError
+from mpistrat.ps.transport import local_sockets
 from mpistrat.ps.transport.local_sockets import LocalListener, connect_local
 from mpistrat.ps.transport.roles import Member
 
@@ -72,6 +73,29 @@ def test_a_crowd_of_strangers_keeps_nobody_out():
     stranger.join(LONG_S)
     knocking.join(LONG_S)
     for sock in [*crowd, *peers, *found.values()]:
+        sock.close()
+
+
+def test_who_had_to_make_room_before_it_could_show_its_token_comes_again(monkeypatch):
+    plainly, crowd = local_sockets._connect, []
+
+    def slowly(sock, name, timeout_s):
+        plainly(sock, name, timeout_s)
+        if not crowd:
+            crowd.extend(connect(listener) for _ in range(70))
+            assert is_closed(sock)
+
+    with LocalListener(1) as listener:
+        monkeypatch.setattr(local_sockets, "_connect", slowly)
+        found = {}
+        accepting = threading.Thread(
+            target=lambda: found.update(listener.accept({7: PEER}, LONG_S))
+        )
+        accepting.start()
+        peer = connect_local(listener.name, listener.token, 7, ME, LONG_S)
+        accepting.join(LONG_S)
+        assert list(found) == [7]
+    for sock in [peer, *crowd, *found.values()]:
         sock.close()
 
 
