@@ -16,7 +16,7 @@ from typing import Any
 
 from gpu_check import figures, machine, wheels
 from gpu_check.plan import ROOT, Choice, steps
-from gpu_check.steps import Outcome, run
+from gpu_check.steps import Outcome, log_name, run
 
 _PRINTED_LINES = 120
 _RESERVE_S = 10.0  # of the whole: to write the file
@@ -46,7 +46,7 @@ def main() -> int:
     for step in steps(found, choice):
         left_s = options.seconds - _RESERVE_S - (time.monotonic() - begin)
         print(f"\n==> {step.name}", flush=True)
-        log = folder / f"{re.sub(r'[^a-z0-9]+', '-', step.name)}.log"
+        log = folder / f"{log_name(step.name)}.log"
         outcomes.append(run(step, environment, log, left_s))
         _tell(outcomes[-1], log)
     _write(found, options, outcomes)
@@ -175,9 +175,10 @@ def _conclude(outcomes: list[Outcome]) -> None:
         if one.name.startswith("benchmark") and one.figures:
             print("\n".join(figures.bars(one.figures)))
     for one in outcomes:
-        counts = one.figures["counts"] if one.name == "tests" and one.figures else ""
+        is_of_tests = one.name.startswith("tests") and one.figures
+        counts = one.figures["counts"] if is_of_tests else ""
         reason = one.reason or ""
         print(f"{one.outcome:>9}  {one.name}  {one.seconds} s  {counts} {reason}".rstrip())
-        if one.name == "tests" and one.figures:
+        if is_of_tests:
             for name in one.figures["failed"]:
                 print(f"           {name}")

@@ -26,6 +26,8 @@ PACKAGES = {
     "mpi4py": "no jobs of several ranks",
     "typer": "no benchmarks",
     "rich": "no benchmarks",
+    "pydantic": "no benchmarks, and tests of the doctor fail",
+    "tomlkit": "tests of the doctor fail",
     "optree": "tests of strategies with nested values fail",
     "cloudpickle": "tests of coordinators fail",
     "safetensors": "tests of checkpoints fail",

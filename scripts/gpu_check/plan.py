@@ -12,7 +12,7 @@ from typing import Any
 
 from gpu_check import figures
 from gpu_check.machine import can_run_ranks
-from gpu_check.steps import Step
+from gpu_check.steps import Step, log_name
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -30,6 +30,7 @@ NOT_OF_DEVICES = (
 )
 _CORES_OF_A_TESTER = 3  # most of a test is the start of ranks, and compilers
 _LEAST_TESTERS = 3
+_MEASURES_MEMORY = "measures_memory"  # the marker of tests that look at free memory
 _QUICK_TESTS = ["tests/gpu/kernels/test_loader.py", "-k", "rows or cast"]
 _QUICK_KERNELS = ["--bytes", "4KiB", "--buffers", "3", "--variables", "3"]
 _QUICK_RANKS = ["--allreduce-bytes", "8,4KiB"]
@@ -67,6 +68,7 @@ def steps(machine: dict[str, Any], choice: Choice) -> list[Step]:
         _build(machine),
         _kernels(machine, choice),
         _tests(machine, choice),
+        _memory_tests(machine, choice),
         *(
             _benchmark(machine, choice, ranks)
             for ranks in ((1, 2) if choice.is_quick else (1, 2, 4))
@@ -112,14 +114,29 @@ def _kernels(machine: dict[str, Any], choice: Choice) -> Step:
 
 
 def _tests(machine: dict[str, Any], choice: Choice) -> Step:
-    report = choice.folder / "tests.xml"
-    ignored = [f"--ignore={ROOT / path}" for path in NOT_OF_DEVICES]
-    where = _QUICK_TESTS if choice.is_quick else ["tests/gpu"]
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *where, *ignored]
-    why_not = _why_no_gpu(machine, choice) or _absent(machine, "pytest", "hypothesis")
+    where = _QUICK_TESTS if choice.is_quick else ["tests/gpu", "-m", f"not {_MEASURES_MEMORY}"]
+    options = []
     if machine["packages"]["pytest-xdist"] and not choice.is_quick:
         testers = max(_LEAST_TESTERS, (machine["cores"] or 1) // _CORES_OF_A_TESTER)
-        command += ["-p", "xdist", "-n", str(testers), "--dist", "loadfile"]
+        options = ["-p", "xdist", "-n", str(testers), "--dist", "loadfile"]
+    return _pytest(machine, choice, "tests", 220, [*where, *options])
+
+
+def _memory_tests(machine: dict[str, Any], choice: Choice) -> Step:
+    """Run what looks at how much of the GPU's memory is free, while no other test takes any."""
+    if choice.is_quick:
+        return Step("tests of memory", [], 0, why_not="not in a quick check")
+    options = ["tests/gpu", "-m", _MEASURES_MEMORY]
+    return _pytest(machine, choice, "tests of memory", 60, options)
+
+
+def _pytest(
+    machine: dict[str, Any], choice: Choice, name: str, limit_s: float, options: list[str]
+) -> Step:
+    report = choice.folder / f"{log_name(name)}.xml"
+    ignored = [f"--ignore={ROOT / path}" for path in NOT_OF_DEVICES]
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, *ignored]
+    why_not = _why_no_gpu(machine, choice) or _absent(machine, "pytest", "hypothesis")
     environment = {
         # Kernels are compiled on their first use, by several ranks that share a GPU, and cores.
         "MPISTRAT_TESTS_SLOWER": "3",
@@ -129,12 +146,12 @@ def _tests(machine: dict[str, Any], choice: Choice) -> Step:
     if can_run_ranks(machine):
         environment["MPISTRAT_TESTS_WITHOUT_MPI"] = "1"
     return Step(
-        "tests",
+        name,
         [*command, f"--junitxml={report}"],
-        220,
+        limit_s,
         environment,
         why_not,
-        partial(figures.of_tests, report, choice.folder / "tests.log"),
+        partial(figures.of_tests, report, choice.folder / f"{log_name(name)}.log"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -82,6 +83,11 @@ class Outcome:
     def record(self) -> dict[str, Any]:
         """Return it for the JSON file."""
         return asdict(self)
+
+
+def log_name(step: str) -> str:
+    """Return a step's name as that of its files, without the ending."""
+    return re.sub(r"[^a-z0-9]+", "-", step)
 
 
 def run(step: Step, environment: dict[str, str], log: Path, left_s: float) -> Outcome:

@@ -2,10 +2,6 @@
 
 It needs CuPy. Arrays of any other library are used where they lie if it can hand them over by
 DLPack; without CuPy they come back to the host if it can hand over a copy.
-
-Notes
------
-None of it has run on a GPU so far, but on the runtime that stands in for one (tests/gpu/pretend).
 """
 
 from __future__ import annotations
@@ -50,7 +46,7 @@ __all__ = [
 _LOG = get_logger(__name__)
 
 _CPU = 1  # DLPack's number for memory of the host
-_GPUS = (2, 10)  # for memory of NVIDIA's and AMD's GPUs
+_GPUS = (2, 10, 13)  # for memory of NVIDIA's and AMD's GPUs, and CUDA's managed memory
 _NO_DEVICE = 100  # of CUDA and of HIP
 _OUT_OF_MEMORY = 2  # of CUDA and of HIP
 

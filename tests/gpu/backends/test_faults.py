@@ -187,6 +187,7 @@ def test_a_forked_child_leaves_the_transfers_of_its_parent_alone(carrier):
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.measures_memory
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_nothing_is_left_on_the_gpu_when_a_communicator_is_closed(carrier):

@@ -200,6 +200,7 @@ def free_bytes(comm, cupy):
     return cupy.cuda.runtime.memGetInfo()[0]
 
 
+@pytest.mark.measures_memory
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_it_is_given_back_once_all_ranks_have_dropped_it():
     with communicator_on_gpus("peer_memory") as (comm, cupy):
@@ -223,6 +224,7 @@ def test_it_is_given_back_once_all_ranks_have_dropped_it():
         assert kept.size == 1
 
 
+@pytest.mark.measures_memory
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_it_outlives_its_communicator(carrier):
@@ -284,6 +286,7 @@ class _NoMemory:
         raise self._runtime.CUDARuntimeError(2)
 
 
+@pytest.mark.measures_memory
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("carrier", ["peer_memory", "staged"])
 def test_one_rank_has_no_memory_for_it(carrier):

@@ -12,7 +12,15 @@ import pytest
 from helpers.gpu_kernels.arrays import dtype_of, random_values, same_bits
 from helpers.gpu_kernels.reductions import expected
 from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.backends.gpu.kernels import launch, movement, reductions, rows, updates
+from mpistrat.collectives.backends.gpu.kernels import (
+    compiling,
+    launch,
+    movement,
+    reductions,
+    rows,
+    source,
+    updates,
+)
 from mpistrat.errors import BackendUnavailableError, UsageError
 from mpistrat.tables.reduction_ops import result_dtype
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
@@ -25,6 +33,7 @@ except BackendUnavailableError as error:
 import cupy
 
 SIZE = 10_001
+_IS_HIP = cupy.cuda.runtime.is_hip
 
 
 @pytest.fixture
@@ -47,6 +56,15 @@ def test_slices_of_three_ranks_make_the_whole(generator, op, dtype):
         reductions.slice_reduce(op, dtype_of(dtype), *addresses, begin, end)
     for one in results:
         assert same_bits(one.get(), want)
+
+
+def test_subnormal_numbers_are_kept():
+    """Not so by the kernels that CuPy compiles itself."""
+    small = cupy.array([1e-40, 1e-42], np.float32)
+    out = cupy.zeros_like(small)
+    reductions.slice_reduce("sum", small.dtype, [small.data.ptr] * 2, [out.data.ptr], 0, 2)
+    assert same_bits(out.get(), small.get() * np.float32(2))
+    assert (cupy.add(small, small).get() == 0).all()
 
 
 def test_one_shot_of_one_rank(generator):
@@ -189,6 +207,45 @@ def test_later_processes_take_kernels_from_the_cache(tmp_path):
         for _ in range(2)
     ]
     assert [one.stdout.split() for one in found] == [["3"], ["0"]]
+
+
+def test_a_file_that_was_cut_off_is_written_again(tmp_path):
+    env = {**os.environ, "CUPY_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", COMPILES]
+    subprocess.run(command, env=env, capture_output=True, timeout=50, check=True)
+    files = sorted(tmp_path.glob("mpistrat-*"))
+    assert len(files) == 3
+    whole = [file.read_bytes() for file in files]
+    files[0].write_bytes(whole[0][:-5])
+    files[1].write_bytes(b"")
+    files[2].write_bytes(b"x" + whole[2][1:])
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout.split() == ["3"]
+    assert sorted(tmp_path.glob("mpistrat-*")) == files
+    assert all(file.stat().st_size > 1000 for file in files)
+
+
+@pytest.mark.parametrize("setting", ["no folder", "in memory"])
+def test_without_files_each_process_compiles(tmp_path, monkeypatch, setting):
+    if setting == "in memory":
+        monkeypatch.setenv("CUPY_CACHE_IN_MEMORY", "1")
+    else:
+        (tmp_path / "file").touch()
+        monkeypatch.setattr(compiling, "_folder", lambda: tmp_path / "file")
+    compiled = []
+    monkeypatch.setattr(
+        cupy.cuda.compiler,
+        "compile_using_nvrtc",
+        lambda *given, plainly=cupy.cuda.compiler.compile_using_nvrtc: (
+            compiled.append(given) or plainly(*given)
+        ),
+    )
+    code = source.program("cast", [("cast", "float", "mpistrat::Half")])
+    for _ in range(2):
+        module = compiling.loaded(code, source.OPTIONS["amd" if _IS_HIP else "nvidia"])
+        module.get_function(source.instance_name("cast", "float", "mpistrat::Half"))
+    assert len(compiled) == 2
+    assert {file.name for file in tmp_path.iterdir()} <= {"file"}
 
 
 def test_mistakes_are_named():

@@ -18,8 +18,16 @@ bool is_taken(const std::string& option) {
   return begins(option, {"-I", "-D", "-U", "-W", "-w", "-O", "-g", "-ffp-contract="});
 }
 
-// What says nothing to a host compiler: the GPU's model, its registers, its denormals. The standard
-// is always C++20, which language/ is written in.
+// CuPy asks for this in all that it compiles itself.
+bool flushes_subnormals(const std::string& option) {
+#ifdef PRETEND_CUDA
+  if (option == "-ftz=true" || option == "--ftz=true") return true;
+#endif
+  return option == "-fcuda-flush-denormals-to-zero";
+}
+
+// What says nothing to a host compiler: the GPU's model, its registers. The standard is always
+// C++20, which language/ is written in.
 bool is_ignored(const std::string& option) {
 #ifdef PRETEND_CUDA  // NVRTC's have one dash or two
   const std::string plain = option.rfind("--", 0) == 0 ? option.substr(1) : option;
@@ -28,9 +36,8 @@ bool is_ignored(const std::string& option) {
     return true;
 #endif
   return begins(option, {"-std=", "--std=", "--offload-arch=", "--gpu-architecture=", "-arch=",
-                         "-fcuda-flush-denormals-to-zero", "-fgpu-", "-fno-gpu-", "-munsafe-",
-                         "-mllvm=", "-ffast-math", "-fno-fast-math", "-default-device",
-                         "-fdenormal-fp-math="});
+                         "-fgpu-", "-fno-gpu-", "-munsafe-", "-mllvm=", "-ffast-math",
+                         "-fno-fast-math", "-default-device", "-fdenormal-fp-math="});
 }
 
 // Options whose value may be the next word.
@@ -50,6 +57,8 @@ Options translate(const std::vector<std::string>& options) {
       result.for_gxx.push_back(options[++i]);
     } else if (is_taken(option)) {
       result.for_gxx.push_back(option);
+    } else if (flushes_subnormals(option)) {
+      result.for_gxx.push_back("-DPRETEND_FLUSHES_SUBNORMALS");
     } else if (!is_ignored(option) && result.unknown.empty()) {
       result.unknown = option;
     }

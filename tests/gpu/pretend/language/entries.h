@@ -4,7 +4,21 @@
 #include <type_traits>
 #include <utility>
 
+#if defined(PRETEND_FLUSHES_SUBNORMALS) && defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 namespace pretend {
+
+// Around a kernel that was compiled to take subnormal numbers for 0. A switch to another fiber
+// keeps the register that says so.
+struct Arithmetic {
+#if defined(PRETEND_FLUSHES_SUBNORMALS) && defined(__SSE__)
+  static constexpr unsigned kFlush = 0x8040;  // what is read, and what results
+  Arithmetic() { _mm_setcsr(_mm_getcsr() | kFlush); }
+  ~Arithmetic() { _mm_setcsr(_mm_getcsr() & ~kFlush); }
+#endif
+};
 
 template <auto kernel>
 struct Entry;
@@ -16,6 +30,7 @@ struct Entry<kernel> {
  private:
   template <size_t... I>
   static void call([[maybe_unused]] void** arguments, std::index_sequence<I...>) {
+    [[maybe_unused]] const Arithmetic arithmetic;
     kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<P>>*>(arguments[I])...);
   }
 };

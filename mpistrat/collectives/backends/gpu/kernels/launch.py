@@ -1,7 +1,7 @@
 """Compile the kernels with CuPy, each when it is first used, and launch them.
 
-A kernel is compiled for one device, dtype and operation in 0.1 to 0.5 s; CuPy keeps what it has
-compiled in files, which later processes load in milliseconds.
+A kernel is compiled for one device, dtype and operation in 0.1 to 0.5 s; the machine code is kept
+in files, which later processes load in milliseconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.backends.gpu.kernels import source
+from mpistrat.collectives.backends.gpu.kernels import compiling, source
 from mpistrat.types import Array
 
 __all__ = ["THREADS", "blocks_for", "current_device", "kernel", "launch", "pointers"]
@@ -48,7 +48,7 @@ def kernel(device: int, name: str, *parameters: str, file: str = "") -> Any:
 
     vendor = "amd" if cupy.cuda.runtime.is_hip else "nvidia"
     code = source.program(file or name, [(name, *parameters)])
-    module = cupy.RawModule(code=code, options=source.OPTIONS[vendor])
+    module = compiling.loaded(code, source.OPTIONS[vendor])
     return module.get_function(source.instance_name(name, *parameters))
 
 
