@@ -78,6 +78,12 @@ RING_MOST_BYTES = 60 << 10
 GPU_BUFFER_BYTES = 8 << 20
 """Size of each buffer through which arrays on GPUs are carried; longer ones go in windows."""
 
+GPU_MAPPED_BYTES = 64 << 20
+"""That of each buffer in mapped memory of a GPU, which has room for 2048 of them; else less."""
+
+GPU_SHORT_BYTES = 512 << 10
+"""The longest arrays on GPUs that are all-reduced by the host, where NCCL does not carry them."""
+
 TF_INLINE_BYTES = 64 << 10
 """Tensors up to so many bytes begin their call on TensorFlow's threads; it costs 50 µs less."""
 

@@ -21,7 +21,10 @@ from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.checking.headers import with_length
 from mpistrat.collectives.health.recorder import kind_of
 from mpistrat.collectives.operations.allgather import allgather_signature
-from mpistrat.collectives.operations.allreduce import allreduce_signature
+from mpistrat.collectives.operations.allreduce import (
+    allreduce_signature,
+    short_allreduce_signature,
+)
 from mpistrat.collectives.operations.alltoall import alltoall_signature
 from mpistrat.collectives.operations.barrier import BARRIER
 from mpistrat.collectives.operations.bcast import bcast_signature
@@ -46,7 +49,7 @@ class PlainCall(NamedTuple):
     op
         A reduction; None for calls that have none.
     root
-        A rank, where there is a root.
+        A rank, where there is a root; of an array that was copied from a GPU, the GPU's index.
     """
 
     method: str
@@ -99,9 +102,16 @@ _ALLREDUCE = _Operation(
     lambda call: allreduce_signature(call.array, call.op),
     lambda gate, call, out: operations.allreduce(gate, call.array, call.op, out),
 )
+_FROM_GPU = _Operation(
+    lambda call: short_allreduce_signature(call.array, call.op, call.root),
+    lambda gate, call, out: operations.allreduce_from_gpu(
+        gate, call.array, call.op, call.root, out
+    ),
+)
 _OPERATIONS = {
     "allreduce": _ALLREDUCE,
     "allreduce_soon": _ALLREDUCE,
+    "_allreduce_from_gpu": _FROM_GPU,
     "reduce": _Operation(
         lambda call: reduce_signature(call.array, call.op, call.root),
         lambda gate, call, out: operations.reduce(gate, call.array, call.op, call.root, out),

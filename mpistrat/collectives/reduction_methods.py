@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from mpistrat.collectives import operations
+from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.native_methods import made_natively
 from mpistrat.collectives.operations import fusion
 from mpistrat.collectives.starting import Starts
@@ -16,6 +19,8 @@ __all__ = ["ReductionMethods"]
 
 class ReductionMethods(Starts):
     """The methods of a `Communicator` that reduce; see there for what they share."""
+
+    _gate: Gate
 
     @made_natively
     def allreduce(
@@ -48,8 +53,21 @@ class ReductionMethods(Starts):
         ----------
         MPI 5.0, section 6.9.6 (MPI_Allreduce).
         """
+        there = self._gate.device_backend
+        if there is not None and there.short is not None and timeout is None:
+            result: Array | None = there.short.allreduce(self, array, op, out)
+            if result is not None:
+                return result
         work: Work[Array] = self._start(operations.allreduce, array, op, out)
         return work.wait(timeout)
+
+    @made_natively
+    def _allreduce_from_gpu(
+        self, array: Array, op: str, gpu: int, *, out: Array | None = None
+    ) -> Array:
+        """All-reduce what was copied to the host from the GPU of that index (short_arrays.py)."""
+        work: Work[Array] = self._start(operations.allreduce_from_gpu, array, op, gpu, out)
+        return work.wait()
 
     def iallreduce(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
@@ -60,7 +78,10 @@ class ReductionMethods(Starts):
         current when the twin was called, wherever it is waited for: use it on that stream, or let
         another one wait for it (``cupy.cuda.Stream.wait_event``).
         """
-        return self._start_behind(operations.allreduce, array, op, out)
+        if self._gate.device_backend is None or isinstance(array, np.ndarray):
+            return self._start_behind(operations.allreduce, array, op, out)
+        # Which way an array on a GPU goes is known once the calls before this one are over.
+        return self._start(operations.allreduce, array, op, out)
 
     @made_natively
     def allreduce_soon(

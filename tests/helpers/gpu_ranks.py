@@ -14,7 +14,14 @@ import pytest
 from helpers.gpus import device_of_rank, needs_gpus
 from mpistrat.collectives.communicator import Communicator
 
-__all__ = ["CARRIERS", "WaitingKernel", "carried_by", "communicator_on_gpus", "fill_late"]
+__all__ = [
+    "CARRIERS",
+    "WaitingKernel",
+    "carried_by",
+    "communicator_on_gpus",
+    "fill_late",
+    "num_counted",
+]
 
 CARRIERS = ("staged", "peer_memory", "nccl")
 """What carries arrays; tests also know "one_shot": NCCL, and one kernel for short arrays."""
@@ -103,3 +110,21 @@ class WaitingKernel:
         self._flags[0] = 1
         self._stream.synchronize()
         return bool(self._flags[1] == 1)
+
+
+def num_counted(comm: Communicator, cupy: Any) -> int:
+    """Return of how many ranks, all of which are on one GPU, its free memory is told.
+
+    A real one tells what all processes leave, the stand-in what this one does.
+    """
+    nbytes, runtime = 64 << 20, cupy.cuda.runtime
+    comm.barrier()
+    before = runtime.memGetInfo()[0]
+    comm.barrier()
+    memory = runtime.malloc(nbytes)
+    comm.barrier()
+    used = int(before - runtime.memGetInfo()[0])
+    comm.barrier()
+    runtime.free(memory)
+    comm.barrier()
+    return max(1, round(used / nbytes))

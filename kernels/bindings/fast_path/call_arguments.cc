@@ -11,7 +11,8 @@ namespace {
 
 const char* const kOpNames[] = {"sum", "prod", "min", "max", "and", "or", "xor", "mean"};
 PyObject* op_names[8];
-PyObject *array_name, *op_name, *root_name, *axis_name, *splits_name, *out_name, *timeout_name;
+PyObject *array_name, *op_name, *root_name, *gpu_name, *axis_name, *splits_name, *out_name,
+    *timeout_name;
 
 // What `name` says is `value`; returns false if that is not the common case.
 bool take(PyObject* name, PyObject* value, Arguments* parsed) {
@@ -25,7 +26,7 @@ bool take(PyObject* name, PyObject* value, Arguments* parsed) {
     parsed->op_text = value;
     return true;
   }
-  if (name == root_name) {
+  if (name == root_name || name == gpu_name) {
     if (!PyLong_CheckExact(value)) return false;
     int overflow = 0;
     const long root = PyLong_AsLongAndOverflow(value, &overflow);
@@ -47,7 +48,7 @@ PyObject* const* names_of(const Method* method) { return positional_names[method
 // A name of a keyword as it is compared, whoever has made the string.
 PyObject* known_name(PyObject* name) {
   for (PyObject* one :
-       {out_name, op_name, root_name, axis_name, array_name, splits_name, timeout_name})
+       {out_name, op_name, root_name, axis_name, array_name, splits_name, timeout_name, gpu_name})
     if (name == one) return one;
   return nullptr;
 }
@@ -109,6 +110,7 @@ const Method kMethods[] = {
     {"gather", MPISTRAT_GATHER, {"array", "root", "axis"}, true, true},
     {"scatter", MPISTRAT_SCATTER, {"array", "root", "axis"}, true, true},
     {"alltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}, true, true},
+    {"_allreduce_from_gpu", MPISTRAT_ALLREDUCE, {"array", "op", "gpu"}, true, true},
     {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, false, true},
     {nullptr, 0, {nullptr, nullptr, nullptr}, false, false},
 };
@@ -125,6 +127,7 @@ bool init_call_arguments() {
   array_name = PyUnicode_InternFromString("array");
   op_name = PyUnicode_InternFromString("op");
   root_name = PyUnicode_InternFromString("root");
+  gpu_name = PyUnicode_InternFromString("gpu");
   axis_name = PyUnicode_InternFromString("axis");
   splits_name = PyUnicode_InternFromString("splits");
   out_name = PyUnicode_InternFromString("out");
@@ -134,6 +137,10 @@ bool init_call_arguments() {
       if (one->positional[i])
         positional_names[one - kMethods][i] = PyUnicode_InternFromString(one->positional[i]);
   return !PyErr_Occurred();
+}
+
+bool is_from_gpu(const Method& method) {
+  return method.kind == MPISTRAT_ALLREDUCE && method.positional[2] != nullptr;
 }
 
 int find_op(PyObject* text) {
@@ -179,13 +186,14 @@ bool parse(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments
 bool plan(const CallState& calls, const Arguments& arguments, PyArrayObject* form, Plain* call,
           ResultShape* result) {
   const int32_t kind = arguments.method->kind;
-  *call = {kind, arguments.op, MPISTRAT_FLOAT64, arguments.root, nullptr, nullptr, 0, 0, 0, 0};
+  const int root = is_from_gpu(*arguments.method) ? 0 : arguments.root;
+  *call = {kind, arguments.op, MPISTRAT_FLOAT64, root, nullptr, nullptr, 0, 0, 0, 0};
   *result = {};
   if (kind == MPISTRAT_CROSS) return true;
   const bool is_root = arguments.root == calls.rank;
   if (kind == MPISTRAT_SCATTER && is_root != (arguments.array != nullptr)) return false;
   PyArrayObject* like = arguments.array ? arguments.array : form;
-  if (!like || arguments.root < 0 || arguments.root >= calls.size) return false;
+  if (!like || root < 0 || root >= calls.size) return false;
   if (arguments.array && !is_plain(like)) return false;
   if (PyArray_NDIM(like) > kMaxDims) return false;  // of a form, of which no more is asked
   call->dtype = dtype_of(reinterpret_cast<PyObject*>(like));

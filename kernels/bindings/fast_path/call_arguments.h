@@ -54,6 +54,9 @@ bool plan(const CallState& calls, const Arguments& arguments, PyArrayObject* for
 // Whether the result can be written to `out` at once.
 bool fits(PyObject* out, const ResultShape& result, PyArrayObject* like, const Arguments& call);
 
+// Whether a method's array was copied from a GPU, whose number is in the place of a root.
+bool is_from_gpu(const Method& method);
+
 // The number of an op, or -1.
 int find_op(PyObject* text);
 bool can_reduce(int op, int dtype);

@@ -63,7 +63,8 @@ PyObject* leave_to_python() {
 
 Kind key_of(const CallState& calls, const Arguments& call) {
   const int kind = call.method->kind;
-  const int op = call.op, root = call.root;
+  // Arrays from GPUs are told from those of the host by a root that is none.
+  const int op = call.op, root = is_from_gpu(*call.method) ? -1 - call.root : call.root;
   if (!call.array) return kind_of(calls, kind, op, root, 0, 0, nullptr);
   int64_t shape[kMaxDims];
   const int ndim = PyArray_NDIM(call.array);

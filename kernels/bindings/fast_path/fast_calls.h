@@ -23,8 +23,7 @@ bool init_fast_calls();
 //         shown and recorded, the last three as numbers of texts; asked once for each kind of call.
 //         `array` is None for barriers, and for who only receives of a scatter.
 // finish  (status, (method, array, op, root), out, is_given) -> result: ends a call that did not
-// end
-//         soon, or not well. `out` is where the result goes, given by the user or made here.
+//         end soon, or not well. `out` is where the result goes, given by the user or made here.
 // lose    (sequence, error, array, out): told of each error of `finish`, before it is raised. An
 //         interrupt may come before `finish` has done anything.
 PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ticket,

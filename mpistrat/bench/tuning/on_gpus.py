@@ -23,7 +23,7 @@ __all__ = ["GpuSearch", "gpu_of_rank"]
 _KIB, _MIB = 1 << 10, 1 << 20
 _ONE_SHOT = tuple(2**power * _KIB for power in range(4, 13))
 _WHOLE = tuple(2**power * _KIB for power in range(4, 14))
-_BUFFERS = tuple(2**power * _MIB for power in range(6))
+_BUFFERS = tuple(2**power * _MIB for power in range(7))
 _WINDOWS = 4  # of the longer of two sizes, to compare them
 
 
@@ -105,6 +105,7 @@ def _opened_with(carrier: str) -> Iterator[None]:
     variables = {"MPISTRAT_GPU_CARRIER": carrier, "MPISTRAT_TUNING": os.devnull + "/none"}
     sizes = {
         "GPU_BUFFER_BYTES": _BUFFERS[-1],
+        "GPU_MAPPED_BYTES": _BUFFERS[-1],
         "GPU_ONE_SHOT_BYTES": _ONE_SHOT[-1],
         "GPU_ONE_SHOT_BYTES_OF_FEW": _ONE_SHOT[-1],
     }

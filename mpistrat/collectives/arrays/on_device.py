@@ -30,6 +30,7 @@ __all__ = [
     "index_of",
     "is_elsewhere",
     "make_current",
+    "memory_bytes",
     "memory_problem",
     "moved",
     "new",
@@ -242,6 +243,11 @@ def new(dtype: Any, index: int) -> Any:
     _count("an array on a GPU")
     with on_gpu(index):
         return _cupy().empty(0, dtype)
+
+
+def memory_bytes() -> int:
+    """Return how much memory the current GPU has, free or not."""
+    return int(_cupy().cuda.runtime.memGetInfo()[1])
 
 
 def memory_problem(error: BaseException) -> str | None:

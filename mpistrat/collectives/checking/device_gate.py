@@ -19,6 +19,7 @@ from mpistrat.collectives.backends.gpu.backend import GpuBackend
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate, Transfer
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
+from mpistrat.collectives.health.recorder import on_gpu
 from mpistrat.errors import BackendUnavailableError, CommunicationError
 from mpistrat.types import Array
 
@@ -33,6 +34,8 @@ class DeviceGate:
 
     Attributes
     ----------
+    device
+        Index of the GPU.
     backend
         What moves and reduces arrays on GPUs.
     host_backend
@@ -49,7 +52,7 @@ class DeviceGate:
     carries_headers = False
 
     def __init__(self, host: Gate, backend: GpuBackend, device: int) -> None:
-        self._host, self._device = host, device
+        self._host, self.device = host, device
         self.backend, self.host_backend = backend, host.backend
         self.rank, self.size = host.rank, host.size
         self.call_log = host.call_log
@@ -72,7 +75,7 @@ class DeviceGate:
 
     def run(self, steps: Steps) -> Steps:
         """Return `steps`, carried out with the GPU and the stream of now as the current ones."""
-        return on_device.run_on(self._device, self._known(steps))
+        return on_device.run_on(self.device, self._known(steps))
 
     def _known(self, steps: Steps) -> Steps:
         try:
@@ -100,10 +103,8 @@ class DeviceGate:
         With `lacks_memory` this rank cannot go on with the call as it is; returns whether any
         rank cannot.
         """
-        word = ((2 * self._device + lacks_memory) << _PLACE_SHIFT) + extra
-        on_gpu = signature._replace(memory="GPU")
-        device = f"GPU:{self._device}"
-        yield from self._host.cross(on_gpu, word, nbytes=nbytes, device=device)
+        word = ((2 * self.device + lacks_memory) << _PLACE_SHIFT) + extra
+        yield from self._host.cross(on_gpu(signature, self.device), word, nbytes=nbytes)
         self._is_across = True
         # A number below 0 borrows 1 from the place above it: adding half a place gives it back.
         half = 1 << (_PLACE_SHIFT - 1)

@@ -22,7 +22,14 @@ NO_MEMORY = -1
 
 
 class Signature(NamedTuple):
-    """What must agree on all ranks in one call."""
+    """What must agree on all ranks in one call, but for `where`.
+
+    Attributes
+    ----------
+    where
+        This rank's GPU and what carries the data, as far as known, for the record of the call
+        (recorder.py); None for arrays of the host.
+    """
 
     op: str
     reduction: str | None = None
@@ -32,11 +39,12 @@ class Signature(NamedTuple):
     axis: int | None = None
     bucket_bytes: int | None = None
     memory: str | None = None
+    where: str | None = None
 
 
 @lru_cache(maxsize=4096)
 def digest(signature: Signature, label: str | None = None) -> int:
     """Return an int64, at least 2, for a signature and a label; equal on every machine."""
-    text = "\x1f".join(map(str, (*signature, label))).encode()
+    text = "\x1f".join(map(str, (*signature[:-1], label))).encode()
     # Shifted to fit in an int64; with bit 1 set it is neither 0, of unchecked calls, nor INVALID.
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1 | 2

@@ -38,7 +38,7 @@ from mpistrat.collectives.checking.reduction_check import ReductionCheck
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.peers import cut, decode
-from mpistrat.collectives.health.recorder import Kind, Recorder, kind_of, on_device, text_number
+from mpistrat.collectives.health.recorder import Kind, Recorder, kind_of, text_number
 from mpistrat.errors import BackendUnavailableError, MismatchError, PeerLostError
 from mpistrat.types import Array
 
@@ -115,18 +115,13 @@ class Gate:
         extra: int = 0,
         payload: Array | None = None,
         nbytes: int | None = None,
-        device: str | None = None,
     ) -> Steps:
         """Wait until all ranks are at this call, and check that it is the same one.
 
         Afterwards ``extras`` and :meth:`payloads` hold what the ranks brought. `nbytes` is what
-        this rank brings, for the record of calls whose signature does not tell; `device` is the
-        GPU that its arrays are on, also for the record.
+        this rank brings, for the record of calls whose signature does not tell.
         """
-        kind = self._kind(signature)
-        if device is not None:
-            kind = on_device(kind, device)
-        header = self._show(signature, kind, extra, nbytes, is_all=False)
+        header = self._show(signature, self._kind(signature), extra, nbytes, is_all=False)
         if payload is not None:
             self._headers.bring(payload)
         return self._finish(self._crossing(header))

@@ -18,7 +18,7 @@ _SHAPE = re.compile(
 def describe(signature: Signature, label: str | None = None) -> str:
     """Return the call as a user would write it; `label` says what it was made for."""
     names = ("op", "dtype", "shape", "root", "axis", "bucket_bytes", "memory")
-    values = (*signature[1:],)
+    values = signature[1:-1]
     shown = (f"{n}={v}" for n, v in zip(names, values, strict=True) if v is not None)
     call = f"{signature.op}({', '.join(shown)})"
     return f"{call} ({label})" if label else call

@@ -21,12 +21,12 @@ from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.system.kernels import kernels, why_no_kernels
 
-__all__ = ["CallRecord", "Kind", "Recorder", "Ring", "kind_of", "on_device", "text_number"]
+__all__ = ["CallRecord", "Kind", "Recorder", "Ring", "kind_of", "on_gpu", "text_number"]
 
 _STATES = ("under way", "done", "failed")
 _UNDER_WAY, _DONE, _FAILED = range(3)
 _SHOWN = 10  # of the last calls, after an error
-_SEPARATOR = "\x1f"  # between the op and the device, which the ring knows as one text
+_SEPARATOR = "\x1f"  # between the op, the device and the carrier: one text for the ring
 _DRAINED = 8192  # records of a ring that a timeline reads every half
 
 _TEXTS = [""]
@@ -112,9 +112,19 @@ class Kind(NamedTuple):
     nbytes: int
 
 
-def on_device(kind: Kind, device: str) -> Kind:
-    """Return the kind of a call as it is recorded where its arrays are on a GPU."""
-    return kind._replace(op=text_number(f"{_TEXTS[kind.op]}{_SEPARATOR}{device}"))
+def on_gpu(signature: Signature, index: int, carrier: str = "") -> Signature:
+    """Return the signature of a call whose arrays are on a GPU of this rank.
+
+    Parameters
+    ----------
+    signature
+        As for arrays of the host.
+    index
+        Of the GPU.
+    carrier
+        What carries the data, where that is known before the ranks meet.
+    """
+    return signature._replace(memory="GPU", where=f"GPU:{index}{_SEPARATOR}{carrier}")
 
 
 @lru_cache(maxsize=4096)
@@ -123,7 +133,7 @@ def kind_of(signature: Signature, label: str | None) -> Kind:
     names = _dtype_names(signature.dtype)
     return Kind(
         fingerprint.digest(signature, label),
-        text_number(signature.op),
+        text_number(_SEPARATOR.join(filter(None, (signature.op, signature.where)))),
         text_number(signature.reduction),
         text_number(names[0] if len(names) == 1 else "mixed" if names else None),
         text_number(label),
@@ -327,11 +337,11 @@ class Recorder:
 
     def _record(self, row: tuple[int, ...]) -> CallRecord:
         _, sequence, begin_ns, end_ns, nbytes, op, reduction, dtype, label, state = row
-        name, _, device = (_text(op) or "").partition(_SEPARATOR)
+        name, device, carrier, *_ = [*(_text(op) or "").split(_SEPARATOR), "", ""]
         return CallRecord(
             *(sequence, name, _text(reduction), _text(dtype), nbytes, _text(label)),
             *(begin_ns, end_ns or None, _STATES[state]),
-            *(device or None, self._carriers.get(sequence)),
+            *(device or None, carrier or self._carriers.get(sequence)),
         )
 
 

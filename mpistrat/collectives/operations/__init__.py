@@ -7,7 +7,7 @@ documented once, on the methods of `Communicator`.
 """
 
 from mpistrat.collectives.operations.allgather import allgather
-from mpistrat.collectives.operations.allreduce import allreduce
+from mpistrat.collectives.operations.allreduce import allreduce, allreduce_from_gpu
 from mpistrat.collectives.operations.alltoall import alltoall
 from mpistrat.collectives.operations.barrier import barrier, close
 from mpistrat.collectives.operations.bcast import bcast
@@ -21,6 +21,7 @@ from mpistrat.collectives.operations.scatter import scatter
 __all__ = [
     "allgather",
     "allreduce",
+    "allreduce_from_gpu",
     "alltoall",
     "barrier",
     "bcast",

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from mpistrat.collectives.arrays.conversion import as_operand, flat
-from mpistrat.collectives.arrays.results import check_out, deliver, landing
+from mpistrat.collectives.arrays.results import check_out, deliver, landing, new_like
 from mpistrat.collectives.backends.base import Steps
-from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
+from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.health.recorder import on_gpu
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.tables.reduction_ops import carried, combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["allreduce", "allreduce_signature"]
+__all__ = [
+    "allreduce",
+    "allreduce_from_gpu",
+    "allreduce_signature",
+    "short_allreduce_signature",
+]
 
 
 def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps:
@@ -22,7 +28,17 @@ def allreduce(gate: Gate, array: ArrayLike, op: str, out: Array | None) -> Steps
     own.reductions.require(op, source.dtype)
     if out is not None:
         check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce", source)
-    return own.run(_steps(own, source, op, out))
+    if isinstance(own, DeviceGate):
+        return own.run(_on_gpu(own, gate, source, op, out))
+    return own.run(_steps(own, allreduce_signature(source, op), source, op, out))
+
+
+def allreduce_from_gpu(gate: Gate, array: Array, op: str, gpu: int, out: Array | None) -> Steps:
+    """Reduce an array of the host that was copied there from a GPU of this rank.
+
+    All ranks have to call this alike.
+    """
+    return _steps(gate, short_allreduce_signature(array, op, gpu), array, op, out)
 
 
 def allreduce_signature(source: Array, op: str) -> Signature:
@@ -30,8 +46,30 @@ def allreduce_signature(source: Array, op: str) -> Signature:
     return Signature("allreduce", op, source.dtype, source.shape)
 
 
-def _steps(gate: GateOfCall, source: Array, op: str, out: Array | None) -> Steps:
-    signature = allreduce_signature(source, op)
+def short_allreduce_signature(source: Array, op: str, gpu: int) -> Signature:
+    """Return what must agree on all ranks, for arrays that were copied from GPUs."""
+    return on_gpu(allreduce_signature(source, op), gpu, "staged")
+
+
+def _on_gpu(own: DeviceGate, gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
+    """Reduce in the way of arrays as long as this one. Its choice comes after all calls before."""
+    short, dtype = own.backend.short, result_dtype(op, source.dtype)
+    if short is None or not short.takes(source, dtype):
+        return (yield from _steps(own, allreduce_signature(source, op), source, op, out))
+    sent = flat(source)
+    result = new_like(sent, sent.size, dtype)
+
+    def reduce(down: Array, up: Array) -> Steps:
+        shaped = down.reshape(source.shape)
+        return allreduce_from_gpu(gate, shaped, op, own.device, up.reshape(source.shape))
+
+    yield from short.steps(sent, result, own.device, reduce)
+    return deliver(result.reshape(source.shape), out)
+
+
+def _steps(
+    gate: GateOfCall, signature: Signature, source: Array, op: str, out: Array | None
+) -> Steps:
     how = gate.reductions.carried(op, source.dtype)
     if source.nbytes <= gate.inline_bytes:
         how = carried(op, source.dtype, is_exact=False)  # what is shown is combined here

@@ -16,6 +16,7 @@ from mpistrat.collectives.backends.gpu.all_or_none import reasons, said
 from mpistrat.collectives.checking.device_gate import DeviceGate
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.health.recorder import on_gpu
 from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
 
 __all__ = ["empty"]
@@ -36,7 +37,7 @@ def empty(gate: Gate, shape: Any, dtype: Any, is_shared: bool, device: str | Non
     if index is None:
         return _steps(gate, signature, bool(is_shared))
     config.gpu_carrier()  # a wrong one is refused before the first message
-    return _on_gpu(gate, signature._replace(memory="GPU"), bool(is_shared), index)
+    return _on_gpu(gate, on_gpu(signature, index), bool(is_shared), index)
 
 
 def _steps(gate: Gate, signature: Signature, is_shared: bool) -> Steps:
@@ -45,7 +46,7 @@ def _steps(gate: Gate, signature: Signature, is_shared: bool) -> Steps:
 
 
 def _on_gpu(gate: Gate, signature: Signature, is_shared: bool, index: int) -> Steps:
-    yield from gate.cross(signature, extra=index, device=f"GPU:{index}")
+    yield from gate.cross(signature, extra=index)
     devices = tuple(gate.extras.tolist())
     found = yield from reasons(gate.backend, on_device.why_not(index))
     if found:

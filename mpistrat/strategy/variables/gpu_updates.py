@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,9 +52,7 @@ def move_all(rule: Rule, moves: Sequence[GpuMove], step: int, learning_rate: flo
     parts = [_Part.of(one) for one in moves if not _covers_all(rule, one)]
     every = [*whole, *(part.move for part in parts)]
     if has_kernel(rule):
-        apply_rule(
-            rule, [Move(m.value, dict(m.slots), m.gradient) for m in every], step, learning_rate
-        )
+        apply_rule(rule, [Move(*one) for one in every], step, learning_rate)
     else:
         for move in every:
             rule.apply(move.value, move.slots, move.gradient, step, learning_rate)
@@ -69,6 +68,8 @@ def _covers_all(rule: Rule, move: GpuMove) -> bool:
 def _as_whole(rule: Rule, move: GpuMove) -> GpuMove:
     """Return a move with a gradient of all elements, beside its variable."""
     gradient = move.gradient
+    if _is_ready(gradient, move.value):
+        return move
     if isinstance(gradient, IndexedSlices):
         once = gradient.summed()
         gradient = np.zeros_like(move.value, dtype=once.values.dtype)
@@ -76,9 +77,24 @@ def _as_whole(rule: Rule, move: GpuMove) -> GpuMove:
     return move._replace(gradient=_floating(on_device.placed(gradient), move.value, rule))
 
 
+def _is_ready(gradient: Any, value: Any) -> bool:
+    """Tell whether a gradient is what the kernel reads: most are, in each step."""
+    return (
+        type(gradient) is type(value)
+        and gradient.data.device_id == value.data.device_id
+        and gradient.flags.c_contiguous
+        and _is_floating(gradient.dtype)
+    )
+
+
+@lru_cache(maxsize=64)
+def _is_floating(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
 def _floating(gradient: Any, value: Any, rule: Rule) -> Any:
     """Return a gradient in C order, of a floating dtype."""
-    is_floating = gradient.dtype.kind == "f" or gradient.dtype.name == "bfloat16"
+    is_floating = _is_floating(gradient.dtype)
     wanted = gradient.dtype if is_floating else rule.slot_dtype(value.dtype)
     return on_device.contiguous(gradient.astype(wanted, copy=False))
 

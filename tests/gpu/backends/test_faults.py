@@ -33,6 +33,7 @@ if os.fork():  # mpirun ends all ranks when one is killed, so what it started is
 import cupy, numpy as np
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.backends.gpu import short_arrays
 from mpistrat.collectives.backends.gpu.carriers import nccl, peer_memory, staged
 comm = Communicator(MPI.COMM_WORLD)
 with cupy.cuda.Device(comm.rank if {is_apart} else 0):
@@ -71,8 +72,9 @@ IN_TRANSFER = """
         def strike(self, *arguments, **options):
             os.kill(os.getpid(), signal.{signal})
             time.sleep(60)
-        for one in (staged.Staged, peer_memory.PeerMemory, nccl.Nccl):
-            one.{method} = strike
+        for one in (staged.Staged, peer_memory.PeerMemory, nccl.Nccl, short_arrays.ShortArrays):
+            if hasattr(one, "{method}"):
+                one.{method} = strike
 """
 FAULT = """
         fault = cupy.RawKernel('extern "C" __global__ void fault(int* p) {{ *p = 1; }}', "fault")
@@ -84,9 +86,11 @@ FAULT = """
 
 
 PLAIN = "cupy.ones(3000, np.float32)"
+LONG = "cupy.ones(150_000, np.float32)"  # too long to be all-reduced by the host
 REGISTERED = 'comm.empty(3000, np.float32, device=f"GPU:{cupy.cuda.Device().id}")'
 FAMILIES = {
-    "allreduce": ("allreduce", "comm.allreduce(mine)", PLAIN),
+    "allreduce": ("allreduce", "comm.allreduce(mine)", LONG),
+    "short": ("_copy_up", "comm.allreduce(mine)", PLAIN),
     "registered": ("allreduce", "comm.allreduce(mine, out=mine)", REGISTERED),
     "a list": ("allreduce", "comm.allreduce_many([mine, mine[:7]])", PLAIN),
     "reduce": ("reduce", "comm.reduce(mine, root=0)", PLAIN),
@@ -114,10 +118,13 @@ def what_the_ranks_saw(carrier, happens, family="allreduce"):
     }
     result = run_job(["-c", program], 3, timeout_s=ENDS_S, env=env)
     assert not result.timed_out, result
-    return [
+    told = [
         [line.split("|") for line in one.stdout.splitlines() if "|" in line or line == "none"]
         for one in result.ranks
     ]
+    assert told[0], result
+    assert told[2], result
+    return told
 
 
 CASES = [

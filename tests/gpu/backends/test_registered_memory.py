@@ -6,11 +6,12 @@ import time
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
+from helpers.gpu_ranks import CARRIERS, communicator_on_gpus, num_counted
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.gpu.carriers import peer_memory
 from mpistrat.collectives.backends.gpu.memory import slabs
 from mpistrat.errors import BackendUnavailableError, MismatchError, UsageError
+from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.placement import with_all
 
@@ -205,22 +206,23 @@ def free_bytes(comm, cupy):
 def test_it_is_given_back_once_all_ranks_have_dropped_it():
     with communicator_on_gpus("peer_memory") as (comm, cupy):
         kept = comm.empty(1, device="GPU:0")
+        mib = num_counted(comm, cupy) << 20
         before = free_bytes(comm, cupy)
         arrays = [comm.empty(8 << 20, np.uint8, device="GPU:0") for _ in range(3)]
         part = arrays[1][5:10]
-        assert before - free_bytes(comm, cupy) >= 24 << 20
+        assert before - free_bytes(comm, cupy) >= 24 * mib
         if comm.rank == 0:
             del arrays[2]  # the other rank's is still used
         del arrays[0], arrays[0]  # of the second one a part is left
         comm.empty(1, device="GPU:0")
         used = before - free_bytes(comm, cupy)
-        assert 16 << 20 <= used < 24 << 20, used
+        assert 16 * mib <= used < 24 * mib, used
         part.fill(7)
         assert (comm.allreduce(part).get() == 14).all()
         del arrays, part
         comm.empty(1, device="GPU:0")
         comm.empty(1, device="GPU:0")
-        assert before - free_bytes(comm, cupy) <= 4 << 20
+        assert before - free_bytes(comm, cupy) <= 4 * mib
         assert kept.size == 1
 
 
@@ -228,7 +230,11 @@ def test_it_is_given_back_once_all_ranks_have_dropped_it():
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_it_outlives_its_communicator(carrier):
-    with communicator_on_gpus(carrier) as (outer, cupy):
+    with (
+        setting("GPU_MAPPED_BYTES", 8 << 20),
+        communicator_on_gpus(carrier) as (outer, cupy),
+    ):
+        mib = (1 if carrier == "nccl" else num_counted(outer, cupy)) << 20
         before = free_bytes(outer, cupy)
         with communicator_on_gpus(carrier) as (comm, _):
             mine = registered(comm, cupy, np.full(3 << 20, comm.rank, np.float32))
@@ -237,7 +243,7 @@ def test_it_outlives_its_communicator(carrier):
         mine += 1
         assert (outer.allreduce(mine).get() == 4).all()
         del mine
-        assert before - free_bytes(outer, cupy) < 48 << 20  # the slab of `outer`
+        assert before - free_bytes(outer, cupy) < 48 * mib  # the slab of `outer`
         outer.barrier()
 
 
@@ -292,6 +298,7 @@ class _NoMemory:
 def test_one_rank_has_no_memory_for_it(carrier):
     with communicator_on_gpus(carrier) as (comm, cupy), pytest.MonkeyPatch.context() as patch:
         comm.allreduce(cupy.ones(3))
+        mib = num_counted(comm, cupy) << 20
         before = cupy.cuda.runtime.memGetInfo()[0]
         pool = cupy.get_default_memory_pool()
         if comm.rank == 1:
@@ -311,5 +318,5 @@ def test_one_rank_has_no_memory_for_it(carrier):
         comm.barrier()
         gc.collect()  # the error's frames refer to memory of ranks that had enough
         pool.free_all_blocks()
-        assert before - cupy.cuda.runtime.memGetInfo()[0] < 4 << 20  # nothing is left
+        assert before - cupy.cuda.runtime.memGetInfo()[0] < 4 * mib  # nothing is left
         assert comm.empty(5, device="GPU:0").shape == (5,)

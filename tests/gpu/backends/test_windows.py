@@ -1,5 +1,7 @@
 """Arrays that are longer than the buffers, whose windows end anywhere."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,17 @@ from mpistrat.testing.placement import with_all
 
 BUFFER_BYTES = 256
 DTYPES = ("int8", "float32", "complex128", *(("bool", "bfloat16", "int64") if with_all() else ()))
+
+
+@contextlib.contextmanager
+def short_windows():
+    """Let every array be a long one, in windows of BUFFER_BYTES."""
+    with (
+        setting("GPU_BUFFER_BYTES", BUFFER_BYTES),
+        setting("GPU_MAPPED_BYTES", BUFFER_BYTES),
+        setting("GPU_SHORT_BYTES", 0),
+    ):
+        yield
 
 
 def length(dtype):
@@ -37,7 +50,7 @@ def count_windows(patch):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_every_operation_in_windows_that_end_anywhere(carrier, dtype):
-    with setting("GPU_BUFFER_BYTES", BUFFER_BYTES), pytest.MonkeyPatch.context() as patch:
+    with short_windows(), pytest.MonkeyPatch.context() as patch:
         counts = count_windows(patch)
         with communicator_on_gpus(carrier) as (comm, cupy):
             n, rank, last = comm.size, comm.rank, comm.size - 1
@@ -79,7 +92,7 @@ def test_every_operation_in_windows_that_end_anywhere(carrier, dtype):
 @pytest.mark.mpi(ranks=4, timeout_s=60)
 @pytest.mark.parametrize("carrier", ["staged", "peer_memory"])
 def test_more_ranks_than_reduce_whole_windows(carrier):
-    with setting("GPU_BUFFER_BYTES", BUFFER_BYTES), communicator_on_gpus(carrier) as (comm, cupy):
+    with short_windows(), communicator_on_gpus(carrier) as (comm, cupy):
         for dtype in DTYPES:
             for count in (1, 15, 65, length(dtype)):
                 everyone = [sample(dtype, (count,), r) for r in range(comm.size)]

@@ -218,7 +218,7 @@ def test_a_file_that_was_cut_off_is_written_again(tmp_path):
     whole = [file.read_bytes() for file in files]
     files[0].write_bytes(whole[0][:-5])
     files[1].write_bytes(b"")
-    files[2].write_bytes(b"x" + whole[2][1:])
+    files[2].write_bytes(bytes([whole[2][0] ^ 1]) + whole[2][1:])
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=50, check=True)
     assert done.stdout.split() == ["3"]
     assert sorted(tmp_path.glob("mpistrat-*")) == files

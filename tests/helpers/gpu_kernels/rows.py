@@ -49,8 +49,8 @@ def check_rows(library: Library, *, are_all: bool) -> None:
             groups = grouped(indices, num_rows)
             call = np.zeros((), SCATTER_ADD)
             call["table"], call["values"] = table.ctypes.data, values.ctypes.data
-            for field, part in zip(groups._fields, groups, strict=True):
-                call[field] = part.ctypes.data
+            for field in ("rows", "starts", "positions"):
+                call[field] = getattr(groups, field).ctypes.data
             call["num_groups"], call["columns"] = len(groups.rows), columns
             library.run(instance_name("scatter_add", type_name(dtype)), 3, 64, call)
             if dtype.kind == "b":

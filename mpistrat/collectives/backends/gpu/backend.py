@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat import config
 from mpistrat.collectives.arrays.on_device import on_gpu, run_on
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier
 from mpistrat.collectives.backends.gpu.carriers.nccl import Nccl
 from mpistrat.collectives.backends.gpu.opening import Opened, Opening
+from mpistrat.collectives.backends.gpu.short_arrays import ShortArrays
 from mpistrat.collectives.backends.gpu.streams import TransferStreams
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.errors import BackendUnavailableError
@@ -47,6 +49,9 @@ class GpuBackend:
     ----------
     devices
         Index of each rank's GPU in the call that is under way; the caller sets it.
+    short
+        What all-reduces short arrays, in calls that begin after those of all ranks have been
+        carried once; None if they go the way of the others, as with NCCL.
     """
 
     name = "gpu"
@@ -59,6 +64,7 @@ class GpuBackend:
         self._carriers: dict[tuple[int, ...], Carrier] = {}
         self._opening: Opening | None = None
         self._streams = TransferStreams()
+        self.short: ShortArrays | None = None
 
     def capabilities(self) -> Capabilities:
         """See `Backend.capabilities`."""
@@ -200,6 +206,8 @@ class GpuBackend:
             device = self.devices[self.rank]
             self._opening = Opening(self._host, device, self._streams.of(device))
             carrier = yield from self._opening.best()
+            if not self._carriers and self._opening.may_shorten:
+                self.short = ShortArrays(config.GPU_SHORT_BYTES, self._opening.are_apart)
             self._carriers[self.devices] = carrier
         self._note(carrier.name)
         return carrier

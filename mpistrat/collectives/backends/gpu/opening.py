@@ -43,6 +43,10 @@ class Opening:
     ----------
     under_way
         What is being opened, or None.
+    may_shorten
+        Whether short arrays may go another way than by the best carrier (short_arrays.py).
+    are_apart
+        Whether each rank has a GPU of its own.
     """
 
     def __init__(self, host: Backend, device: int, stream: TransferStream) -> None:
@@ -50,6 +54,7 @@ class Opening:
         self._everyone: list[Facts] = []
         self._tuning = GpuTuning()
         self.under_way: Opened | None = None
+        self.may_shorten = self.are_apart = False
 
     def best(self) -> Steps:
         """Return the best carrier that all ranks can open.
@@ -61,6 +66,7 @@ class Opening:
         """
         self._everyone = yield from exchange(self._host, facts(self._device))
         names = choose(self._everyone)
+        self.are_apart = len({(one.host, one.bus) for one in self._everyone}) == self._host.size
         lacking = lacking_nccl(self._everyone)
         if lacking is not None:
             warn_once(_LOG, "no gpu nccl", f"arrays on GPUs are not carried by 'nccl': {lacking}")
@@ -73,6 +79,9 @@ class Opening:
                 warn_once(_LOG, f"gpu {name}", f"arrays on GPUs are carried by {name!r}", "INFO")
                 if isinstance(carrier, Nccl):
                     carrier.short = yield from self._short()
+                # Who asks for mapped memory by its name gets it for short arrays, too.
+                is_asked = self._everyone[0].carrier == "peer_memory"
+                self.may_shorten = name != "nccl" and not is_asked and self._host.size > 1
                 return carrier
             tried.append(f"not by {name!r}: {said(reasons)}")
             warn_once(_LOG, f"no gpu {name}", f"arrays on GPUs are carried {tried[-1]}")
@@ -81,7 +90,7 @@ class Opening:
     def _make(self, name: str) -> Carrier:
         buffer_bytes = self._tuning.buffer_bytes
         if name == "peer_memory":
-            slabs = Slabs(self._host, self._everyone, 4 * buffer_bytes)
+            slabs = Slabs(self._host, self._everyone, 4 * self._tuning.mapped_bytes)
             regions = Regions(self._host, self._everyone)
             most = self._tuning.whole_bytes
             return PeerMemory(self._host, slabs, regions, self._stream, most)

@@ -11,10 +11,9 @@ from typing import Any
 
 from mpistrat.collectives.backends.base import Request, Steps
 
-__all__ = ["EventRequest", "TransferStream", "TransferStreams"]
+__all__ = ["DONE", "EventRequest", "TransferStream", "TransferStreams"]
 
-
-_SUCCESS, _NOT_READY = 0, 600  # of CUDA and of HIP
+DONE, _NOT_READY = 0, 600  # of CUDA and of HIP
 
 
 class EventRequest:
@@ -31,8 +30,8 @@ class EventRequest:
 
         runtime = cupy.cuda.runtime
         status = runtime.eventQuery(self._event.ptr)
-        if status in (_SUCCESS, _NOT_READY):
-            return bool(status == _SUCCESS)
+        if status in (DONE, _NOT_READY):
+            return bool(status == DONE)
         raise runtime.CUDARuntimeError(status)  # `event.done` says no more than False
 
 

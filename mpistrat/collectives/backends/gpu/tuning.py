@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpistrat import config
+from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.facts import Facts
 from mpistrat.collectives.backends.shared_memory import tuning_table
@@ -29,6 +30,7 @@ GPU = "gpu"
 
 _FEW, _MOST_WHOLE = 4, 3  # ranks
 _NO_LIMIT = 1 << 62
+_BUFFERS_OF_A_GPU = 2048  # of which each rank on it takes four
 _LEAST_BUFFER, _MOST_BYTES = 4 << 10, 1 << 30
 _TEXT_BYTES = 256
 
@@ -45,13 +47,16 @@ class GpuTuning(Sizes):
         Up to so many bytes each rank reduces all of an array that goes through mapped memory;
         above, a slice, which moves fewer bytes and takes one more meeting (peer_memory.py).
     buffer_bytes
-        Size of each buffer that windows of long arrays are copied to, on GPUs and on the host;
-        from 4 KiB to 1 GiB.
+        Size of each buffer that windows of long arrays are copied to, on the host and, if
+        `mapped_bytes` says nothing else, on GPUs; from 4 KiB to 1 GiB.
+    mapped_bytes
+        Size of each buffer in mapped memory of GPUs; from 4 KiB to 1 GiB.
     """
 
     one_shot_bytes: int = 0
     whole_bytes: int = 0
     buffer_bytes: int = 0
+    mapped_bytes: int = 0
 
     @classmethod
     def from_mapping(cls, entry: Mapping[str, Any]) -> Self:
@@ -63,15 +68,24 @@ class GpuTuning(Sizes):
             As for every tuning, or GPUs have no memory for buffers of that size.
         """
         found = super().from_mapping(entry)
-        for name in ("one_shot_bytes", "buffer_bytes"):
+        for name in ("one_shot_bytes", "buffer_bytes", "mapped_bytes"):
             if getattr(found, name) > _MOST_BYTES:
                 raise ValueError(f"{name}={getattr(found, name)}: expected at most 1 GiB")
-        if 0 < found.buffer_bytes < _LEAST_BUFFER:
-            raise ValueError(f"buffer_bytes={found.buffer_bytes}: expected at least 4 KiB")
+        for name in ("buffer_bytes", "mapped_bytes"):
+            if 0 < getattr(found, name) < _LEAST_BUFFER:
+                raise ValueError(f"{name}={getattr(found, name)}: expected at least 4 KiB")
         return found
 
-    def filled(self, num_ranks: int) -> GpuTuning:
-        """Return it with the built-in figures where it has none."""
+    def filled(self, num_ranks: int, gpu_bytes: int = 0) -> GpuTuning:
+        """Return it with the built-in figures where it has none.
+
+        Parameters
+        ----------
+        num_ranks
+            Of the communicator.
+        gpu_bytes
+            All memory of a GPU; 0 if that is not known.
+        """
         few = config.GPU_ONE_SHOT_BYTES_OF_FEW
         one_shot_bytes = few if num_ranks <= _FEW else config.GPU_ONE_SHOT_BYTES
         # Three ranks read as many bytes in slices as whole, and meet less.
@@ -80,7 +94,16 @@ class GpuTuning(Sizes):
             self.one_shot_bytes or one_shot_bytes,
             self.whole_bytes or whole_bytes,
             self.buffer_bytes or config.GPU_BUFFER_BYTES,
+            self.mapped_bytes or self.buffer_bytes or _mapped_bytes(gpu_bytes),
         )
+
+
+def _mapped_bytes(gpu_bytes: int) -> int:
+    """Return what long arrays need for few windows, and a GPU hardly misses."""
+    if not gpu_bytes:
+        return config.GPU_MAPPED_BYTES
+    spared = 1 << max(0, (gpu_bytes // _BUFFERS_OF_A_GPU).bit_length() - 1)
+    return min(config.GPU_MAPPED_BYTES, max(spared, config.GPU_BUFFER_BYTES))
 
 
 def gpu_key(everyone: Sequence[Facts]) -> str:
@@ -100,7 +123,8 @@ def agreed(host: Backend, everyone: Sequence[Facts]) -> Steps:
     """Return what rank 0's table says for these ranks, no figure left open. **Collective.**"""
     word = np.zeros(_TEXT_BYTES, np.uint8)
     if host.rank == 0:
-        found = tuning_table.find(gpu_key(everyone), from_entry).filled(host.size)
+        gpu_bytes = on_device.memory_bytes()
+        found = tuning_table.find(gpu_key(everyone), from_entry).filled(host.size, gpu_bytes)
         text = to_text({GPU: found}).encode()
         word[: len(text)] = np.frombuffer(text, np.uint8)
     yield from host.bcast(word, 0)

@@ -92,7 +92,7 @@ class PeerMemory:
 
     def tune(self, tuning: GpuTuning) -> None:
         """See `Carrier.tune`."""
-        self._window_bytes = min(tuning.buffer_bytes, self._slot_bytes)
+        self._window_bytes = min(tuning.mapped_bytes, self._slot_bytes)
         self._whole_bytes = tuning.whole_bytes
 
     def abort(self) -> None:

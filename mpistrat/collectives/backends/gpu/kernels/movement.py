@@ -6,8 +6,10 @@ All launch on the current stream and do not wait. Arrays are CuPy's, in C order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,27 @@ from mpistrat.collectives.backends.gpu.kernels.launch import (
     kernel,
     launch,
 )
-from mpistrat.collectives.backends.gpu.kernels.tables import filled, table_dtype
+from mpistrat.collectives.backends.gpu.kernels.table_cache import (
+    Layout,
+    addresses,
+    column,
+    table_for,
+)
 from mpistrat.errors import UsageError
 from mpistrat.types import Array
 
-__all__ = ["CAST_PIECE", "PIECE", "cast", "concatenate", "joined", "move", "pack", "unpack"]
+__all__ = [
+    "CAST_PIECE",
+    "PIECE",
+    "can_cast",
+    "cast",
+    "concatenate",
+    "copy",
+    "joined",
+    "move",
+    "pack",
+    "unpack",
+]
 
 PIECE = np.dtype(
     [
@@ -40,8 +58,11 @@ PIECE = np.dtype(
 CAST_PIECE = np.dtype([("from", np.uint64), ("to", np.uint64), ("count", np.uint64)])
 """``CastPiece`` of cast.cu."""
 
-_CHUNK_BYTES = 16384  # four accesses of 16 bytes a thread
-_CHUNK_COUNT = 4096
+_COPIED = Layout(  # chunks of four accesses of 16 bytes a thread
+    PIECE, chunk=16384, sizes=lambda pieces: pieces["row_bytes"] * pieces["rows"]
+)
+_CONVERTED = Layout(CAST_PIECE, chunk=4096, sizes=lambda pieces: pieces["count"])
+_NBYTES, _SIZE = attrgetter("nbytes"), attrgetter("size")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -53,7 +74,15 @@ def move(pieces: Array) -> None:
     pieces
         Of dtype `PIECE`: rows of bytes at equal distances.
     """
-    _launch("move_pieces", "pieces", pieces, pieces["row_bytes"] * pieces["rows"], _CHUNK_BYTES)
+    _launch("move_pieces", "pieces", _COPIED, pieces)
+
+
+def copy(sources: Sequence[Any], results: Sequence[Any]) -> None:
+    """Copy arrays to others of the same dtypes and sizes. **Local.**"""
+    pieces = np.zeros(len(results), PIECE)
+    pieces["from"], pieces["to"] = addresses(sources), addresses(results)
+    pieces["row_bytes"], pieces["rows"] = column(map(_NBYTES, results)), 1
+    move(pieces)
 
 
 def pack(arrays: Sequence[Any], to: int) -> None:
@@ -67,21 +96,20 @@ def unpack(address: int, arrays: Sequence[Any]) -> None:
 
 
 def _flat(arrays: Sequence[Any], address: int, *, into_arrays: bool) -> Array:
-    sizes = [one.nbytes for one in arrays]
-    places = [address + end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    pieces = np.zeros(len(arrays), PIECE)
+    sizes = column(map(_NBYTES, arrays))
+    pieces = np.zeros(len(sizes), PIECE)
     here, there = ("to", "from") if into_arrays else ("from", "to")
-    pieces[here] = np.array([one.data.ptr for one in arrays], np.uint64)
-    pieces[there] = np.array(places, np.uint64)
+    pieces[here] = addresses(arrays)
+    pieces[there] = np.cumsum(sizes) - sizes + np.uint64(address)
     pieces["row_bytes"], pieces["rows"] = sizes, 1
     return pieces
 
 
 def concatenate(parts: Sequence[Any], axis: int, out: Any) -> None:
     """Join arrays of one dtype, of any lengths along the axis, into `out`. **Local.**"""
-    addresses = [part.data.ptr for part in parts]
+    begins = [part.data.ptr for part in parts]
     lengths = [part.shape[axis] for part in parts]
-    move(joined(addresses, lengths, out.data.ptr, axis, out.shape, out.itemsize))
+    move(joined(begins, lengths, out.data.ptr, axis, out.shape, out.itemsize))
 
 
 def joined(
@@ -130,25 +158,31 @@ def cast(sources: Sequence[Any], results: Sequence[Any]) -> None:
     sources, results
         As many of one as of the other, of equal sizes; all sources of one dtype, and all results.
     """
-    kinds = {(one.dtype.name, two.dtype.name) for one, two in zip(sources, results, strict=True)}
+    kinds = {(one.dtype, two.dtype) for one, two in zip(sources, results, strict=True)}
     if not kinds:
         return
-    if len(kinds) > 1 or any(name not in _FLOATS for pair in kinds for name in pair):
-        raise UsageError(f"cast of {sorted(kinds)}; expected one pair of {', '.join(_FLOATS)}")
+    if len(kinds) > 1 or not can_cast(*next(iter(kinds))):
+        names = sorted((one.name, two.name) for one, two in kinds)
+        raise UsageError(f"cast of {names}; expected one pair of {', '.join(_FLOATS)}")
     pieces = np.zeros(len(sources), CAST_PIECE)
-    for name, arrays in (("from", sources), ("to", results)):
-        pieces[name] = np.array([one.data.ptr for one in arrays], np.uint64)
-    pieces["count"] = [one.size for one in results]
+    pieces["from"], pieces["to"] = addresses(sources), addresses(results)
+    pieces["count"] = column(map(_SIZE, results))
     types = (source.type_name(results[0].dtype), source.type_name(sources[0].dtype))
-    _launch("cast", "cast", pieces, pieces["count"], _CHUNK_COUNT, types)
+    _launch("cast", "cast", _CONVERTED, pieces, types)
+
+
+@lru_cache(maxsize=256)  # the names of dtypes are slow
+def can_cast(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Tell whether `cast` converts arrays of one dtype to another."""
+    return given.name in _FLOATS and wanted.name in _FLOATS
 
 
 def _launch(
-    name: str, file: str, pieces: Array, sizes: Array, chunk: int, types: tuple[str, ...] = ()
+    name: str, file: str, layout: Layout, pieces: Array, types: tuple[str, ...] = ()
 ) -> None:
-    table = np.zeros((), table_dtype(pieces.dtype))
-    chunks, _memory = filled(table, pieces, sizes, chunk)
-    if chunks == 0:
+    table = table_for(layout, pieces)
+    if table.chunks == 0:
         return
     device = current_device()
-    launch(kernel(device, name, *types, file=file), blocks_for(device, chunks), table)
+    function = kernel(device, name, *types, file=file)
+    launch(function, blocks_for(device, table.chunks), table.content)

@@ -5,9 +5,11 @@ Both take addresses of GPU memory, which may be that of other processes, opened 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,6 +77,8 @@ ONE_SHOT = np.dtype(
 )
 """``OneShot`` of one_shot.cu."""
 
+_ROUND_AT = ONE_SHOT.fields["round"][1]  # type: ignore[index]
+
 
 def slice_reduce(
     op: str,
@@ -102,19 +106,41 @@ def slice_reduce(
         The slice. Results outside of it are not touched.
     """
     check_op(op, dtype)
+    memory = tuple(sources), tuple(results)
+    call = _slice_call(current_device(), op, dtype, memory, (begin, end))
+    if call is not None:
+        launch(call.function, call.blocks, call.arguments)
+
+
+class _Call(NamedTuple):
+    """A launch of a kernel that was compiled for a device."""
+
+    function: Any
+    blocks: int
+    arguments: bytes
+
+
+@lru_cache(maxsize=512)  # carriers and training loops reduce the same memory again and again
+def _slice_call(
+    device: int,
+    op: str,
+    dtype: np.dtype[Any],
+    memory: tuple[tuple[int, ...], tuple[int, ...]],
+    part: tuple[int, int],
+) -> _Call | None:
+    (sources, results), (begin, end) = memory, part
     _check(sources, "sources", dtype.itemsize)
     _check(results, "results", result_dtype(op, dtype).itemsize)
     if begin >= end:
-        return
+        return None
     arguments = np.zeros((), SLICE_REDUCE)
     arguments["sources"] = pointers(list(sources), MAX_RANKS)
     arguments["results"] = pointers(list(results), MAX_RANKS)
     arguments["num_sources"], arguments["num_results"] = len(sources), len(results)
     arguments["begin"], arguments["end"] = begin, end
-    device = current_device()
     accesses = -(-(end - begin) * _widest(op, dtype) // 16)
     function = kernel(device, "slice_reduce", source.op_name(op), source.type_name(dtype))
-    launch(function, blocks_for(device, -(-accesses // THREADS)), arguments)
+    return _Call(function, blocks_for(device, -(-accesses // THREADS)), arguments.tobytes())
 
 
 @dataclass(frozen=True)
@@ -173,8 +199,25 @@ def one_shot(
     round_number
         Of the call, from 1: one more each time.
     """
-    slots = shared.slots[round_number % 2]
     check_op(op, dtype)
+    place = current_device(), round_number % 2
+    call = _one_shot_call(place, shared, op, dtype, arrays, count)
+    number = (round_number % 2**32).to_bytes(4, sys.byteorder)
+    arguments = call.arguments[:_ROUND_AT] + number + call.arguments[_ROUND_AT + 4 :]
+    launch(call.function, call.blocks, arguments, _ONE_SHOT_THREADS)
+
+
+@lru_cache(maxsize=256)
+def _one_shot_call(
+    place: tuple[int, int],
+    shared: OneShot,
+    op: str,
+    dtype: np.dtype[Any],
+    arrays: tuple[int, int],
+    count: int,
+) -> _Call:
+    """Return the launch on a device for one of both slots, without the number of the round."""
+    slots = shared.slots[place[1]]
     _check(slots, "slots", 16)
     _check(arrays[:1], "input", dtype.itemsize)
     _check(arrays[1:], "output", result_dtype(op, dtype).itemsize)
@@ -185,9 +228,9 @@ def one_shot(
     arguments["flags"] = pointers(list(shared.flags), MAX_RANKS)
     arguments["cancel"], arguments["missing"] = shared.cancel, shared.missing
     arguments["rank"], arguments["num_ranks"] = shared.rank, len(slots)
-    arguments["round"], arguments["count"] = round_number % 2**32, count
+    arguments["count"] = count
     blocks = one_shot_blocks(count * _widest(op, dtype))
-    launch(one_shot_kernel(op, dtype), blocks, arguments, _ONE_SHOT_THREADS)
+    return _Call(one_shot_kernel(op, dtype), blocks, arguments.tobytes())
 
 
 def one_shot_kernel(op: str, dtype: np.dtype[Any]) -> Any:

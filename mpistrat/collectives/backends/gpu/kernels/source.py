@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,7 @@ def instance_name(kernel: str, *parameters: str) -> str:
     return "_".join(["mpistrat", kernel, *words]).rstrip("_")
 
 
+@lru_cache(maxsize=64)  # NumPy makes up the name of a dtype anew each time, in 2 us
 def type_name(dtype: np.dtype[Any]) -> str:
     """Return the C++ name of a dtype."""
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +16,13 @@ from mpistrat.collectives.backends.gpu.kernels.launch import (
     kernel,
     launch,
 )
-from mpistrat.collectives.backends.gpu.kernels.tables import filled, table_dtype
+from mpistrat.collectives.backends.gpu.kernels.table_cache import (
+    Layout,
+    addresses,
+    column,
+    table_for,
+)
+from mpistrat.collectives.backends.gpu.kernels.tables import table_dtype
 from mpistrat.errors import UsageError
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
 from mpistrat.types import Array
@@ -32,7 +40,6 @@ __all__ = [
 
 _MAX_SLOTS = 3
 _MAX_NUMBERS = 4
-_CHUNK_COUNT = 4096
 
 UPDATE_PIECE = np.dtype(
     [
@@ -43,6 +50,10 @@ UPDATE_PIECE = np.dtype(
     ]
 )
 """``UpdatePiece`` of updates.cu."""
+
+_UPDATED = Layout(UPDATE_PIECE, chunk=4096, sizes=lambda pieces: pieces["count"])
+_NUMBERS = struct.Struct(f"{_MAX_NUMBERS}d")
+_DTYPE, _SIZE = attrgetter("dtype"), attrgetter("size")
 
 
 class Move(NamedTuple):
@@ -57,7 +68,7 @@ class Move(NamedTuple):
     """
 
     variable: Any
-    slots: dict[str, Any]
+    slots: Mapping[str, Any]
     gradient: Any
 
 
@@ -112,7 +123,8 @@ def apply_rule(rule: Rule, moves: Sequence[Move], step: int, learning_rate: floa
     Launched on the current stream, and not waited for. The results have the bits of `Rule.apply`.
     """
     found = recipe(rule, step, learning_rate)
-    _apply(found, [(m.variable, m.gradient, [m.slots[s] for s in found.slots]) for m in moves])
+    slots = [[move.slots[name] for move in moves] for name in found.slots]
+    _apply(found, [[move.variable for move in moves], [move.gradient for move in moves], *slots])
 
 
 def add_scaled(pairs: Sequence[tuple[Any, Any]], factor: float) -> None:
@@ -120,29 +132,43 @@ def add_scaled(pairs: Sequence[tuple[Any, Any]], factor: float) -> None:
 
     Product and sum are rounded each, in float32 for half types, which are rounded once more.
     """
-    _apply(Recipe("Descent", (), (factor,)), [(to, what, []) for to, what in pairs])
+    _apply(
+        Recipe("Descent", (), (factor,)), [[to for to, _ in pairs], [what for _, what in pairs]]
+    )
 
 
-def _apply(found: Recipe, moves: Sequence[tuple[Any, Any, list[Any]]]) -> None:
-    kinds: dict[tuple[str, str], list[tuple[Any, Any, list[Any]]]] = {}
-    for move in moves:
-        types = (source.type_name(move[0].dtype), source.type_name(move[1].dtype))
-        kinds.setdefault(types, []).append(move)
-    for types, alike in kinds.items():
-        pieces = np.zeros(len(alike), UPDATE_PIECE)
-        for piece, (variable, gradient, slots) in zip(pieces, alike, strict=True):
-            piece["variable"], piece["gradient"] = variable.data.ptr, gradient.data.ptr
-            piece["slots"][: len(slots)] = [slot.data.ptr for slot in slots]
-            piece["count"] = variable.size
-        _launch(found, types, pieces)
+def _apply(found: Recipe, arrays: list[list[Any]]) -> None:
+    """Update variables; `arrays` has lists of them, of their gradients, and of each slot."""
+    groups = [(tuple(map(source.type_name, kind)), some) for kind, some in _by_dtypes(arrays)]
+    for types, alike in groups:
+        _launch(found, types, _pieces(*alike))
 
 
-def _launch(found: Recipe, types: tuple[str, str], pieces: Array) -> None:
-    call = np.zeros((), update_dtype())
-    call["numbers"][: len(found.numbers)] = found.numbers
-    chunks, _memory = filled(call["table"], pieces, pieces["count"], _CHUNK_COUNT)
-    if chunks == 0:
+def _by_dtypes(arrays: list[list[Any]]) -> list[tuple[tuple[Any, ...], list[list[Any]]]]:
+    """Return pairs of dtypes of variables and gradients, and the part of each list that has it."""
+    sets = [{*map(_DTYPE, some)} for some in arrays[:2]]
+    if all(len(one) == 1 for one in sets):  # most often, and quickly found
+        return [(tuple(one.pop() for one in sets), arrays)]
+    indices: dict[tuple[Any, ...], list[int]] = {}
+    for i, kind in enumerate(zip(*(map(_DTYPE, some) for some in arrays[:2]), strict=True)):
+        indices.setdefault(kind, []).append(i)
+    return [(kind, [[some[i] for i in of] for some in arrays]) for kind, of in indices.items()]
+
+
+def _pieces(variables: list[Any], gradients: list[Any], *slots: list[Any]) -> Array:
+    pieces = np.zeros(len(variables), UPDATE_PIECE)
+    pieces["variable"], pieces["gradient"] = addresses(variables), addresses(gradients)
+    for i, some in enumerate(slots):
+        pieces["slots"][:, i] = addresses(some)
+    pieces["count"] = column(map(_SIZE, variables))
+    return pieces
+
+
+def _launch(found: Recipe, types: tuple[str, ...], pieces: Array) -> None:
+    table = table_for(_UPDATED, pieces)
+    if table.chunks == 0:
         return
+    numbers = _NUMBERS.pack(*found.numbers, *[0.0] * (_MAX_NUMBERS - len(found.numbers)))
     device = current_device()
     function = kernel(device, "update", f"mpistrat::{found.name}", *types, file="updates")
-    launch(function, blocks_for(device, chunks), call)
+    launch(function, blocks_for(device, table.chunks), table.content + numbers)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from mpistrat.collectives.backends.gpu.kernels.movement import PIECE, cast, move
+from mpistrat.collectives.backends.gpu.kernels.movement import can_cast, cast, copy
 
 __all__ = ["fill", "is_plain", "whole"]
-
-_FLOATS = ("float16", "bfloat16", "float32", "float64")  # what the kernel converts
 
 
 def fill(into: Sequence[Any], parts: Sequence[Any]) -> None:
@@ -23,22 +19,14 @@ def fill(into: Sequence[Any], parts: Sequence[Any]) -> None:
             to[...] = part
         elif to.dtype == part.dtype:
             copied.append((to, part))
-        elif to.dtype.name in _FLOATS and part.dtype.name in _FLOATS:
+        elif can_cast(part.dtype, to.dtype):
             converted.append((to, part))
         else:
             to[...] = part
     if copied:
-        _move(copied)
+        copy([part for _, part in copied], [to for to, _ in copied])
     if converted:
         cast([part for _, part in converted], [to for to, _ in converted])
-
-
-def _move(pairs: list[tuple[Any, Any]]) -> None:
-    pieces = np.zeros(len(pairs), PIECE)
-    for name, side in (("to", 0), ("from", 1)):
-        pieces[name] = np.array([pair[side].data.ptr for pair in pairs], np.uint64)
-    pieces["row_bytes"], pieces["rows"] = [to.nbytes for to, _ in pairs], 1
-    move(pieces)
 
 
 def is_plain(array: Any) -> bool:

@@ -15,6 +15,17 @@ CUDA_API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, cons
   found->hostPointer = same.hostPointer;
   return static_cast<cudaError_t>(error);
 }
+CUDA_API cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
+                                       size_t from_pitch, size_t width, size_t height,
+                                       cudaMemcpyKind kind, cudaStream_t stream) {
+  for (size_t row = 0; row < height; ++row) {
+    const cudaError_t error =
+        cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch,
+                        static_cast<const char*>(from) + row * from_pitch, width, kind, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 // Where managed memory is and who may want it changes nothing here.
 CUDA_API cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) {
   return cudaSuccess;

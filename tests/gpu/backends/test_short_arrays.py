@@ -1,0 +1,247 @@
+"""Short all-reduces of arrays on GPUs by the host, beside long ones by another carrier."""
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+
+from helpers.gpu_ranks import WaitingKernel, communicator_on_gpus, fill_late
+from mpistrat.collectives import shutdown
+from mpistrat.collectives.backends.gpu import short_arrays
+from mpistrat.errors import (
+    BackendUnavailableError,
+    CommunicationError,
+    CommunicationTimeoutError,
+    MismatchError,
+    PeerLostError,
+    UsageError,
+)
+from mpistrat.testing.backends.cases import setting
+from mpistrat.testing.backends.samples import (
+    DTYPES,
+    DTYPES_BY_SIZE,
+    SHAPES,
+    assert_same,
+    expected_reduction,
+    ops_for,
+    sample,
+)
+from mpistrat.testing.placement import with_all
+
+MOST_BYTES = 4096
+
+
+@contextlib.contextmanager
+def opened(carrier="auto"):
+    """Yield a communicator that has a carrier, and CuPy."""
+    with communicator_on_gpus(carrier, 0) as (comm, cupy):
+        comm.allreduce(cupy.ones(1))
+        yield comm, cupy
+
+
+def carrier_of_last(comm):
+    return comm.records()[-1].carrier
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.parametrize("carrier", ["auto", "staged"])
+def test_all_ops_and_dtypes(carrier):
+    with opened(carrier) as (comm, cupy):
+        for dtype in DTYPES if with_all() else DTYPES_BY_SIZE:
+            for op in ops_for(dtype):
+                for shape in SHAPES if with_all() else [(), (2, 0, 3), (11, 7, 5)]:
+                    everyone = [sample(dtype, shape, rank) for rank in range(comm.size)]
+                    want = expected_reduction(op, everyone)
+                    mine = cupy.asarray(everyone[comm.rank])
+                    case = f"{op} of {dtype} {shape}"
+                    assert_same(comm.allreduce(mine, op).get(), want, case)
+                    assert_same(comm.iallreduce(mine, op).wait().get(), want, case)
+                    out = cupy.empty(shape, want.dtype)
+                    assert comm.allreduce(mine, op, out=out) is out
+                    assert_same(out.get(), want, case)
+                    if want.dtype == mine.dtype:
+                        comm.allreduce(mine, op, out=mine)
+                        assert_same(mine.get(), want, case)
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+def test_long_ones_go_by_the_carrier_and_short_ones_do_not():
+    with setting("GPU_SHORT_BYTES", MOST_BYTES), opened() as (comm, cupy):
+        carriers = []
+        for count in (1024, 1025, 1, 0, 5000, 1024):
+            everyone = [sample("float32", (count,), rank) for rank in range(comm.size)]
+            found = comm.allreduce(cupy.asarray(everyone[comm.rank]))
+            assert_same(found.get(), expected_reduction("sum", everyone), str(count))
+            carriers.append(carrier_of_last(comm))
+        short, long = "staged", "peer_memory"
+        assert carriers == [short, long, short, None, long, short]
+        comm.allreduce(cupy.ones(1024, np.int8), "mean")  # as long as 1024 of float64
+        assert carrier_of_last(comm) == long
+    with setting("GPU_SHORT_BYTES", MOST_BYTES), opened("peer_memory") as (comm, cupy):
+        comm.allreduce(cupy.ones(1))
+        assert carrier_of_last(comm) == long
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+def test_ranks_may_bring_and_call_it_differently():
+    """One has contiguous memory and waits at once, others have steps, bytes, streams, twins."""
+    with opened() as (comm, cupy):
+        want = np.arange(100, dtype=np.float32) * comm.size
+        plain = cupy.arange(100, dtype=np.float32)
+        steps = cupy.arange(200, dtype=np.float32) / 2
+        stream = cupy.cuda.Stream(non_blocking=True)
+        ways = [
+            lambda: comm.allreduce(plain),
+            lambda: comm.iallreduce(steps[::2]).wait(),
+            lambda: comm.allreduce(plain, out=cupy.empty((100, 2), np.float32)[:, 0]),
+            lambda: comm.allreduce(plain, timeout=20),
+        ]
+        for turn in range(12):
+            with stream:
+                found = ways[(turn + comm.rank) % len(ways)]()
+                assert_same(found.get(), want, f"turn {turn}")
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+def test_the_first_calls_of_all_are_under_way_when_a_short_one_begins():
+    """Rank 1 waits for each call, the others for none: which way they go is the same."""
+    for _ in range(3):
+        with communicator_on_gpus("auto", 0) as (comm, cupy):
+            arrays = [cupy.full(10, k + comm.rank, np.float64) for k in range(8)]
+            works = []
+            for array in arrays:
+                works.append(comm.iallreduce(array))
+                if comm.rank == 1:
+                    works[-1].wait()
+            for k, work in enumerate(works):
+                total = sum(k + rank for rank in range(comm.size))
+                assert (work.wait().get() == total).all()
+            assert [one.carrier for one in comm.records()[-7:]] == ["staged"] * 7
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+def test_they_come_after_and_before_what_is_on_the_current_stream():
+    with opened() as (comm, cupy):
+        for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
+            for call in (comm.allreduce, lambda x: comm.iallreduce(x).wait()):
+                with stream:
+                    mine = cupy.zeros(3000, np.float32)
+                    fill_late(mine, comm.rank + 1)
+                    total = call(mine)
+                    mine.fill(np.nan)
+                    total += 1
+                    stream.synchronize()
+                want = comm.size * (comm.size + 1) / 2 + 1
+                assert (total.get() == want).all()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_its_memory_is_used_again_only_once_results_are_up():
+    with opened() as (comm, cupy):
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            results = [comm.allreduce(cupy.full(50_000, k, np.float32)) for k in range(20)] + [
+                comm.iallreduce(cupy.full(50_000, k, np.float32)).wait() for k in range(20)
+            ]
+        stream.synchronize()
+        for k, found in enumerate(results):
+            assert (found.get() == k % 20 * comm.size).all()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+@pytest.mark.parametrize(
+    ("bring", "words"),
+    [
+        (lambda cupy, rank: np.ones(5) if rank else cupy.ones(5), "memory=GPU"),
+        (lambda cupy, rank: cupy.ones(5 + rank), r"shape=\(6,\)"),
+        (lambda cupy, rank: cupy.ones(5, "f4" if rank else "f8"), "dtype=float32"),
+        (lambda cupy, rank: cupy.ones(500 + 50 * rank), r"shape=\(550,\)"),  # long on one alone
+    ],
+)
+def test_calls_that_differ_are_refused_on_all_ranks(bring, words):
+    with setting("GPU_SHORT_BYTES", MOST_BYTES), opened() as (comm, cupy):
+        shutdown.forget(comm)
+        with pytest.raises(MismatchError, match=words):
+            comm.allreduce(bring(cupy, comm.rank))
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+def test_wrong_arguments_are_told_as_ever():
+    with opened() as (comm, cupy):
+        mine = cupy.ones(5)
+        with pytest.raises(UsageError, match="not a reduction"):
+            comm.allreduce(mine, "median")
+        with pytest.raises(UsageError, match=r"expected shape \(5,\)"):
+            comm.allreduce(mine, out=cupy.ones(6))
+        with pytest.raises(Exception, match="expected an array of CuPy"):
+            comm.allreduce(mine, out=np.ones(5))
+        assert (comm.allreduce(mine).get() == 2).all()
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+def test_one_rank_has_no_memory_for_a_result():
+    with opened() as (comm, cupy):
+        mine = cupy.ones(60_000, np.float64)
+        comm.allreduce(mine)
+        pool = cupy.get_default_memory_pool()
+        pool.free_all_blocks()
+        if comm.rank == 1:
+            pool.set_limit(size=pool.used_bytes() + 1000)
+        try:
+            for call in (comm.allreduce, lambda x: comm.iallreduce(x).wait()):
+                with pytest.raises(
+                    BackendUnavailableError, match="rank 1: GPU:0 is out of memory"
+                ):
+                    call(mine)
+        finally:
+            pool.set_limit(size=0)
+        assert (comm.allreduce(mine).get() == comm.size).all()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+def test_no_pinned_memory_is_left():
+    with communicator_on_gpus("auto", 0) as (comm, cupy), pytest.MonkeyPatch.context() as patch:
+        comm.allreduce(cupy.ones(1))
+        patch.setattr(short_arrays, "_pinned", lambda nbytes: None)
+        everyone = [sample("float32", (3000,), rank) for rank in range(2)]
+        for _ in range(3):
+            found = comm.allreduce(cupy.asarray(everyone[comm.rank]))
+            assert_same(found.get(), expected_reduction("sum", everyone), "pageable")
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+def test_work_of_the_gpu_that_does_not_end():
+    with opened() as (comm, cupy):
+        shutdown.forget(comm)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        busy = WaitingKernel(stream) if comm.rank == 1 else None
+        with stream, pytest.raises(CommunicationError) as caught:
+            comm.allreduce(cupy.ones(10), timeout=0.5)
+        if busy is not None:
+            busy.end()
+        text = str(caught.value)
+        assert isinstance(caught.value, CommunicationTimeoutError | PeerLostError)
+        assert "rank 1" in text or comm.rank == 1, text
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+def test_threads_call_at_once():
+    """Each has a communicator of its own; the rings of memory are theirs, too."""
+    with opened() as (first, cupy), opened() as (second, _):
+        failures = []
+
+        def calls(comm):
+            try:
+                for k in range(50):
+                    mine = cupy.full(1000, k + comm.rank, np.float32)
+                    assert (comm.allreduce(mine).get() == 2 * k + 1).all()
+            except Exception as error:  # noqa: BLE001 - told below
+                failures.append(error)
+
+        threads = [threading.Thread(target=calls, args=(one,)) for one in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not failures
