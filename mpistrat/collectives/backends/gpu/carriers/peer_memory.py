@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
-from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Window, windows
+from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Part, Window, windows
 from mpistrat.collectives.backends.gpu.kernels.reductions import slice_reduce
 from mpistrat.collectives.backends.gpu.memory.registered import NOWHERE, Place, Regions
 from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
@@ -154,9 +154,9 @@ class PeerMemory:
                 return
             lengths = window.lengths(send.counts)
             start = sum(lengths[:block]) * send.array.itemsize
-            mine = recv[window.start : window.start + lengths[block]]
+            mine = recv.data.ptr + window.start * recv.itemsize
             sources = [place + start for place in places]
-            slice_reduce(op, send.array.dtype, sources, [mine.data.ptr], 0, mine.size)
+            slice_reduce(op, send.array.dtype, sources, [mine], 0, lengths[block])
 
         return self._carry(send, longest, len(send.counts), read, sends)
 
@@ -171,8 +171,8 @@ class PeerMemory:
             slice_reduce(op, send.dtype, places, targets, begin, end)
             yield self._stream.done()
             yield from self._meet()
-            mine = self._slabs.view(self._host.rank, results, length, send.dtype)
-            _copy([mine], [recv[window.start : window.start + length]])
+            [part] = Blocks.one(recv).parts(window)
+            _read(self._slabs.mine + results, part)
 
         return self._carry(Blocks.one(send), send.size, 1, read, None)
 
@@ -185,7 +185,7 @@ class PeerMemory:
 
         def read(window: Window, places: Sequence[int]) -> None:
             if not is_root:
-                _read(places[root], blocks.pieces(window)[0])
+                _read(places[root], blocks.parts(window)[0])
 
         send = blocks if is_root else None
         yield from self._carry(send, buffer.size, 1, read, sends, buffer.itemsize)
@@ -199,9 +199,9 @@ class PeerMemory:
         sends = yield from self._sends(send)
 
         def read(window: Window, places: Sequence[int]) -> None:
-            pieces = [] if recv is None else Blocks(recv, counts).pieces(window)
-            for place, piece in zip(places, pieces, strict=False):  # none but on the root
-                _read(place, piece)
+            parts = [] if recv is None else Blocks(recv, counts).parts(window)
+            for place, part in zip(places, parts, strict=False):  # none but on the root
+                _read(place, part)
 
         yield from self._carry(Blocks.one(send), max(counts), 1, read, sends)
 
@@ -211,8 +211,8 @@ class PeerMemory:
 
         def read(window: Window, places: Sequence[int]) -> None:
             before = sum(window.lengths(counts)[: self._host.rank])
-            piece = Blocks.one(recv).pieces(window)[0]
-            _read(places[root] + before * recv.itemsize, piece)
+            [part] = Blocks.one(recv).parts(window)
+            _read(places[root] + before * recv.itemsize, part)
 
         source = None if send is None else Blocks(send, counts)
         yield from self._carry(source, max(counts), len(counts), read, sends, recv.itemsize)
@@ -233,10 +233,10 @@ class PeerMemory:
         sends = yield from self._sends(send)
 
         def read(window: Window, places: Sequence[int]) -> None:
-            pieces = Blocks(recv, recv_counts).pieces(window)
-            for peer, piece in enumerate(pieces):
+            parts = Blocks(recv, recv_counts).parts(window)
+            for peer, part in enumerate(parts):
                 before = sum(window.lengths(everyone[peer, :rank].tolist()))
-                _read(places[peer] + before * recv.itemsize, piece)
+                _read(places[peer] + before * recv.itemsize, part)
 
         yield from self._carry(Blocks(send, send_counts), longest, size, read, sends)
 
@@ -264,10 +264,7 @@ class PeerMemory:
             slot = self._next * self._slot_bytes
             self._next = 1 - self._next
             if send is not None:
-                pieces = send.pieces(window)
-                count = sum(piece.size for piece in pieces)
-                mine = self._slabs.view(self._host.rank, slot, count, send.array.dtype)
-                _copy(pieces, Blocks(mine, [piece.size for piece in pieces]).pieces(_ALL))
+                _write(send.parts(window), self._slabs.mine + slot)
             yield self._stream.done()
             yield from self._meet()
             yield from read(window, [pointer + slot for pointer in self._slabs.pointers]) or ()
@@ -317,22 +314,20 @@ class PeerMemory:
         yield from self._meet()
 
 
-_ALL = Window(0, 1 << 62)
-
-
 def _is_same(send: Place, recv: Place) -> bool:
     return send == recv != NOWHERE
 
 
-def _read(source: int, target: Any) -> None:
-    """Queue the copy of what is at an address into an array."""
-    _copy_bytes(source, target.data.ptr, target.nbytes)
+def _read(source: int, target: Part) -> None:
+    """Queue the copy of what is at an address."""
+    _copy_bytes(source, target.address, target.nbytes)
 
 
-def _copy(sources: Sequence[Any], targets: Sequence[Any]) -> None:
-    """Queue copies between arrays of equal length on the current stream."""
-    for source, target in zip(sources, targets, strict=True):
-        _copy_bytes(source.data.ptr, target.data.ptr, source.nbytes)
+def _write(sources: Sequence[Part], target: int) -> None:
+    """Queue copies of parts to an address, one after the other."""
+    for source in sources:
+        _copy_bytes(source.address, target, source.nbytes)
+        target += source.nbytes
 
 
 def _copy_bytes(source: int, target: int, nbytes: int) -> None:

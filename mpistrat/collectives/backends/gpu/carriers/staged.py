@@ -13,7 +13,7 @@ import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
-from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Window, windows
+from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Part, Window, windows
 from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.tables.reduction_ops import Carried, carried, narrow
@@ -239,7 +239,7 @@ class Staged:
             up = self._view(slot.up, recv, window)
             yield from move(down, up, window)
             if recv is not None:
-                self._copy(recv.pieces(window), up, is_up=True)
+                self._copy(recv.parts(window), up, is_up=True)
             slot.copied_up = self._stream.record()
         for slot in self._slots:  # the next transfer writes to it
             if slot.copied_up is not None:
@@ -247,7 +247,7 @@ class Staged:
 
     def _copy_down(self, slot: _Slot, send: Blocks | None, window: Window) -> None:
         if send is not None:
-            self._copy(send.pieces(window), self._view(slot.down, send, window), is_up=False)
+            self._copy(send.parts(window), self._view(slot.down, send, window), is_up=False)
         slot.copied_down = self._stream.record()
 
     @staticmethod
@@ -259,8 +259,8 @@ class Staged:
         return memory[:nbytes].view(array.dtype)
 
     @staticmethod
-    def _copy(pieces: list[Any], memory: Array, *, is_up: bool) -> None:
-        """Queue copies between pieces on the GPU and pinned memory, one after the other."""
+    def _copy(parts: list[Part], memory: Array, *, is_up: bool) -> None:
+        """Queue copies between parts on the GPU and pinned memory, one after the other."""
         import cupy
 
         kind = (
@@ -269,9 +269,8 @@ class Staged:
             else (cupy.cuda.runtime.memcpyDeviceToHost)
         )
         stream, at = cupy.cuda.get_current_stream().ptr, memory.ctypes.data
-        for piece in pieces:
-            there = piece.data.ptr
+        for there, nbytes in parts:
             to, source = (there, at) if is_up else (at, there)
-            if piece.nbytes:
-                cupy.cuda.runtime.memcpyAsync(to, source, piece.nbytes, kind, stream)
-            at += piece.nbytes
+            if nbytes:
+                cupy.cuda.runtime.memcpyAsync(to, source, nbytes, kind, stream)
+            at += nbytes

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Blocks", "Window", "windows"]
+__all__ = ["Blocks", "Part", "Window", "windows"]
 
 _ALIGNMENT = 16  # bytes; kernels read and write so many at once
 
@@ -49,9 +48,16 @@ def windows(longest: int, itemsize: int, blocks: int, buffer_bytes: int) -> Iter
         yield Window(start, length)
 
 
+class Part(NamedTuple):
+    """What a window has of a block: the address where that begins, and its bytes."""
+
+    address: int
+    nbytes: int
+
+
 @dataclass(frozen=True)
 class Blocks:
-    """A flat, contiguous array, and the number of elements in each of its blocks."""
+    """A flat, contiguous array of CuPy, and the number of elements in each of its blocks."""
 
     array: Any
     counts: Sequence[int]
@@ -61,11 +67,15 @@ class Blocks:
         """Return the array as a single block."""
         return cls(array, [array.size])
 
-    def pieces(self, window: Window) -> list[Any]:
-        """Return views of what a window has of each block; some may be empty."""
-        ends = accumulate(self.counts)
-        pieces = []
-        for end, count, length in zip(ends, self.counts, window.lengths(self.counts), strict=True):
-            first = end - count + min(window.start, count)
-            pieces.append(self.array[first : first + length])
-        return pieces
+    def parts(self, window: Window) -> list[Part]:
+        """Return what a window has of each block; some may be empty.
+
+        No views: CuPy takes longer to make one than a GPU to copy it.
+        """
+        address, itemsize = int(self.array.data.ptr), self.array.itemsize
+        parts = []
+        for count, length in zip(self.counts, window.lengths(self.counts), strict=True):
+            first = address + min(window.start, count) * itemsize
+            parts.append(Part(first, length * itemsize))
+            address += count * itemsize
+        return parts

@@ -93,14 +93,6 @@ class Slabs:
             self._opened.append(self.pointers[-1])
         return None
 
-    def view(self, rank: int, start: int, count: int, dtype: Any) -> Any:
-        """Return an array over a part of a rank's slab, from byte `start` on. **Local.**"""
-        import cupy
-
-        memory = cupy.cuda.UnownedMemory(self.pointers[rank], self.nbytes, self)
-        pointer = cupy.cuda.MemoryPointer(memory, start)
-        return cupy.ndarray((count,), dtype, pointer)
-
     def owned(self, owner: Any) -> Any:
         """Return this rank's slab as an array of bytes, which keeps `owner` alive. **Local.**"""
         import cupy
