@@ -73,6 +73,10 @@ class DeviceGate:
         self.backend.devices = devices
         self._is_across = True
 
+    def note_across(self) -> None:
+        """Know that the ranks meet in this call at the host's gate: nobody can refuse it now."""
+        self._is_across = True
+
     def run(self, steps: Steps) -> Steps:
         """Return `steps`, carried out with the GPU and the stream of now as the current ones."""
         return on_device.run_on(self.device, self._known(steps))

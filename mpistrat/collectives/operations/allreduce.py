@@ -38,6 +38,7 @@ def allreduce_from_gpu(gate: Gate, array: Array, op: str, gpu: int, out: Array |
 
     All ranks have to call this alike.
     """
+    gate.reductions.require(op, array.dtype)
     return _steps(gate, short_allreduce_signature(array, op, gpu), array, op, out)
 
 
@@ -60,8 +61,9 @@ def _on_gpu(own: DeviceGate, gate: Gate, source: Array, op: str, out: Array | No
     result = new_like(sent, sent.size, dtype)
 
     def reduce(down: Array, up: Array) -> Steps:
-        shaped = down.reshape(source.shape)
-        return allreduce_from_gpu(gate, shaped, op, own.device, up.reshape(source.shape))
+        shaped, out = down.reshape(source.shape), up.reshape(source.shape)
+        own.note_across()
+        return allreduce_from_gpu(gate, shaped, op, own.device, out)
 
     yield from short.steps(sent, result, own.device, reduce)
     return deliver(result.reshape(source.shape), out)

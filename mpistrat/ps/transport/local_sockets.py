@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from mpistrat.errors import CommunicationTimeoutError, PeerLostError
 from mpistrat.ps.transport.roles import Member
+from mpistrat.system.waiting import backoff
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,12 +103,10 @@ class LocalListener:
 
     def _make_room(self, missing: list[int], found: dict[int, socket.socket]) -> None:
         """Close the oldest, unless all that it had to show has come by now."""
-        fd, (sock, _) = next(iter(self._unknown.items()))
-        # A peer that is slow to show its token finds that it cannot, and comes again.
-        with suppress(OSError):  # it has left again
-            sock.shutdown(socket.SHUT_RD)
+        fd = next(iter(self._unknown))
         self._listen_to(fd, missing, found)
         if fd in self._unknown:
+            # A peer that is slow to show its token finds that it cannot, and comes again.
             self._forget(fd).close()
 
     def _forget(self, fd: int) -> socket.socket:
@@ -149,7 +148,7 @@ def connect_local(
     PeerLostError
         It has ended.
     """
-    end = time.monotonic() + timeout_s
+    end, naps = time.monotonic() + timeout_s, backoff(0, 1e-3, 2, 0.05)
     while True:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -164,6 +163,7 @@ def connect_local(
             # so next.
             if time.monotonic() > end:
                 raise _no_room(member, timeout_s) from error
+            time.sleep(next(naps))
         except OSError as error:
             sock.close()
             raise PeerLostError(

@@ -1,15 +1,19 @@
 """Short all-reduces of arrays on GPUs by the host, beside long ones by another carrier."""
 
 import contextlib
+import os
+import sys
 import threading
 
 import numpy as np
 import pytest
 
 from helpers.gpu_ranks import WaitingKernel, communicator_on_gpus, fill_late
+from helpers.gpus import needs_gpus
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.gpu import short_arrays
 from mpistrat.errors import (
+    ArgumentTypeError,
     BackendUnavailableError,
     CommunicationError,
     CommunicationTimeoutError,
@@ -27,6 +31,7 @@ from mpistrat.testing.backends.samples import (
     ops_for,
     sample,
 )
+from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import with_all
 
 MOST_BYTES = 4096
@@ -42,6 +47,12 @@ def opened(carrier="auto"):
 
 def carrier_of_last(comm):
     return comm.records()[-1].carrier
+
+
+def call_twice(comm, mine, **options):
+    """Meet an error of another rank that came after this one's part of the first call."""
+    for _ in range(2):
+        comm.allreduce(mine, **options)
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
@@ -170,8 +181,18 @@ def test_calls_that_differ_are_refused_on_all_ranks(bring, words):
 def test_wrong_arguments_are_told_as_ever():
     with opened() as (comm, cupy):
         mine = cupy.ones(5)
-        with pytest.raises(UsageError, match="not a reduction"):
-            comm.allreduce(mine, "median")
+        for _ in range(3):  # at once, too
+            assert (comm.allreduce(mine).get() == 2).all()
+            with pytest.raises(UsageError, match="not a reduction"):
+                comm.allreduce(mine, "median")
+            with pytest.raises(ArgumentTypeError, match="expected one of"):
+                comm.allreduce(mine, ["sum"])
+            with pytest.raises(UsageError, match="has no meaning for dtype float64"):
+                comm.allreduce(mine, "xor")
+            with pytest.raises(UsageError, match="has no meaning for dtype complex64"):
+                comm.allreduce(mine.astype(np.complex64), "max")
+            with pytest.raises(ArgumentTypeError, match="cannot be sent"):
+                comm.allreduce(mine.view("datetime64[s]"))
         with pytest.raises(UsageError, match=r"expected shape \(5,\)"):
             comm.allreduce(mine, out=cupy.ones(6))
         with pytest.raises(Exception, match="expected an array of CuPy"):
@@ -197,6 +218,75 @@ def test_one_rank_has_no_memory_for_a_result():
         finally:
             pool.set_limit(size=0)
         assert (comm.allreduce(mine).get() == comm.size).all()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+def test_an_allocator_fails_in_its_own_way():
+    with opened() as (comm, cupy):
+        shutdown.forget(comm)
+        mine = cupy.ones(100)
+        comm.allreduce(mine)
+
+        def refuse(nbytes):
+            raise MemoryError("none left")
+
+        before = cupy.cuda.get_allocator()
+        try:
+            if comm.rank == 1:
+                cupy.cuda.set_allocator(refuse)
+            with pytest.raises(CommunicationError, match="none left"):
+                call_twice(comm, mine)
+        finally:
+            cupy.cuda.set_allocator(before)
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+def test_no_memory_once_the_ranks_have_met():
+    """The others may have their result: the communicator breaks, and they hear of it."""
+    with opened() as (comm, cupy), pytest.MonkeyPatch.context() as patch:
+        shutdown.forget(comm)
+        mine, out = cupy.ones(100), cupy.empty((100, 2))[:, 0]
+        comm.allreduce(mine, out=out)
+
+        def deliver(result, out):
+            if not isinstance(result, np.ndarray) and comm.rank == 1:
+                raise cupy.cuda.memory.OutOfMemoryError(1, 2, 3)
+            return plainly(result, out)
+
+        module = sys.modules["mpistrat.collectives.operations.allreduce"]
+        plainly = module.deliver
+        patch.setattr(module, "deliver", deliver)
+        with pytest.raises(CommunicationError, match="out of memory"):
+            call_twice(comm, mine, out=out)
+
+
+LATE = """
+import cupy, numpy as np
+from mpi4py import MPI
+from mpistrat.collectives import Communicator
+with cupy.cuda.Device(0):
+    communicator = Communicator(MPI.COMM_WORLD)
+    mine = cupy.full(16_384, 1.0 + communicator.rank, np.float32)
+    for _ in range(2):
+        total = communicator.allreduce(mine)
+    communicator.close()
+    del communicator
+    for _ in range(4):
+        np.frombuffer(cupy.cuda.alloc_pinned_memory(512 << 10), np.uint8, 512 << 10)[:] = 0x41
+    print((total.get() == 3).all(), flush=True)
+"""
+
+
+@pytest.mark.deadline(60)
+def test_memory_that_is_still_copied_is_not_lent_out():
+    needs_gpus(1)
+    env = {
+        "PRETEND_LATE_MS": "50",
+        "MPISTRAT_GPU_CARRIER": "staged",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    result = run_job(["-c", LATE], 2, timeout_s=50, env=env).check()
+    assert [one.stdout.split() for one in result.ranks] == [["True"]] * 2
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=40)

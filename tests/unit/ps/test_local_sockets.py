@@ -76,6 +76,23 @@ def test_a_crowd_of_strangers_keeps_nobody_out():
         sock.close()
 
 
+def test_who_has_shown_its_token_makes_no_room():
+    with LocalListener(1) as listener:
+        peer = connect(listener, listener.token + (7).to_bytes(4, "little"))
+        crowd, found = [], {}
+        listener._accept([7], found)
+        for _ in range(70):  # without a look at what any of them has shown
+            crowd.append(connect(listener))
+            listener._accept([7], found)
+        assert list(found) == [7]
+        peer.sendall(b"hello")
+        assert found[7].recv(5) == b"hello"
+        found[7].sendall(b"there")
+        assert peer.recv(5) == b"there"
+    for sock in [peer, *crowd, *found.values()]:
+        sock.close()
+
+
 def test_who_had_to_make_room_before_it_could_show_its_token_comes_again(monkeypatch):
     plainly, crowd = local_sockets._connect, []
 

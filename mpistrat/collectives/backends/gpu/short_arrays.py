@@ -7,12 +7,17 @@ need not wait for.
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays.conversion import can_be_sent
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.streams import DONE, EventRequest
+from mpistrat.errors import MpistratError
+from mpistrat.tables.reduction_ops import check_op, result_dtype
 from mpistrat.types import Array
 
 __all__ = ["ShortArrays"]
@@ -33,9 +38,18 @@ class _Slot:
     def __init__(self, nbytes: int) -> None:
         import cupy
 
+        _give_up_parked()
+        self._process = os.getpid()
         self.event = cupy.cuda.Event(disable_timing=True)
         self.down, self.up = _host_memory(nbytes), _host_memory(nbytes)
         self._views: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+
+    def __del__(self) -> None:
+        """Keep memory that a GPU still reads or writes from being lent out again."""
+        if sys is None or sys.is_finalizing() or os.getpid() != self._process:
+            return
+        if not _is_over(self.event, looks=1):
+            _parked.append((self.event, self.down, self.up))
 
     def views(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[Array, Array]:
         """Return both, as arrays like those of a call whose result is like what it is given."""
@@ -51,6 +65,15 @@ class _Slot:
     def view(memory: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """Return an array over the beginning of the memory."""
         return np.ndarray(shape, dtype, memory)
+
+
+_parked: list[tuple[Any, Array, Array]] = []  # of slots that are gone, until its event is over
+
+
+def _give_up_parked() -> None:
+    for one in list(_parked):
+        if _is_over(one[0], looks=1):
+            _parked.remove(one)
 
 
 _MOST_VIEWS = 256
@@ -74,6 +97,7 @@ class ShortArrays:
         self._most_in_rows = 0 if are_apart or cupy.cuda.runtime.is_hip else _INLINE_BYTES - 1
         # By GPU, since events are of one. A list's `append` and `pop` are atomic, for threads.
         self._free: dict[int, list[_Slot]] = {}
+        self._known: dict[tuple[str, np.dtype[Any]], bool] = {}
 
     def takes(self, array: Any, dtype: np.dtype[Any]) -> bool:
         """Tell whether arrays like `array`, with results of `dtype`, go this way on all ranks."""
@@ -97,32 +121,26 @@ class ShortArrays:
         slot = self._slot(index)
         if slot is None:
             return None
+        try:
+            return self._carried(communicator, slot, array, op, out)
+        finally:
+            self._free[index].append(slot)
+
+    def _carried(self, communicator: Any, slot: _Slot, array: Any, op: str, out: Any) -> Any:
+        """Do what :meth:`allreduce` does, once it has a slot."""
+        import cupy
+
         stream = cupy.cuda.get_current_stream()
         down, up = slot.views(array.dtype, array.shape)
-        result = self._begun(slot, array, down, out, stream)
+        result = _begun(slot, array, down, out, stream)
         if result is None:
-            self._free[index].append(slot)
             return None
-        communicator._allreduce_from_gpu(down, op, index, out=up)
+        communicator._allreduce_from_gpu(down, op, array.data.device_id, out=up)
         try:
-            self._copy_up(slot, index, up, result, stream)
+            self._copy_up(slot, up, result, stream)
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise communicator._engine.take(error) from error
         return result
-
-    @staticmethod
-    def _begun(slot: _Slot, array: Any, down: Array, out: Any, stream: Any) -> Any:
-        """Copy an array down, and return memory for the result; None if either takes longer."""
-        import cupy
-
-        try:
-            _copy(array.data.ptr, down, stream, is_up=False)
-            slot.event.record(stream)
-            if not _is_over(slot.event):
-                return None
-            return cupy.empty_like(array) if out is None else out
-        except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.memory.OutOfMemoryError):
-            return None  # the general way fails, too, and tells the other ranks
 
     def steps(self, source: Any, result: Any, index: int, reduce: Any) -> Steps:
         """All-reduce an array that lies contiguously, as steps of a call.
@@ -145,19 +163,23 @@ class ShortArrays:
         except IndexError:
             slot = _Slot(self.most_bytes)
         stream = cupy.cuda.get_current_stream()
-        yield EventRequest(slot.event)
-        down = slot.view(slot.down, source.dtype, source.shape)
-        _copy(source.data.ptr, down, stream, is_up=False)
-        slot.event.record(stream)
-        yield EventRequest(slot.event)
-        found = yield from reduce(down, slot.view(slot.up, result.dtype, result.shape))
-        self._copy_up(slot, index, found, result, stream)
+        try:
+            yield EventRequest(slot.event)
+            down = slot.view(slot.down, source.dtype, source.shape)
+            _copy(slot, source.data.ptr, down, stream, is_up=False)
+            yield EventRequest(slot.event)
+            found = yield from reduce(down, slot.view(slot.up, result.dtype, result.shape))
+            self._copy_up(slot, found, result, stream)
+        finally:
+            free.append(slot)
 
     def _is_plain(self, array: Any, op: object) -> bool:
-        kind = array.dtype.kind
-        if kind == "b" or (kind in "iu" and op == "mean"):  # results of another dtype, or bytes
+        if type(op) is not str or not self.takes(array, array.dtype):
             return False
-        return self.takes(array, array.dtype) and bool(array._c_contiguous)
+        known = self._known.get((op, array.dtype))
+        if known is None:
+            known = self._known[op, array.dtype] = _is_usual(op, array.dtype)
+        return known and bool(array._c_contiguous)
 
     def _slot(self, index: int) -> _Slot | None:
         """Return a slot that no copy is under way to or from."""
@@ -165,19 +187,41 @@ class ShortArrays:
             slot = self._free[index].pop()
         except (KeyError, IndexError):  # the general way makes one
             return None
-        if _is_over(slot.event):
+        if _is_over(slot.event, _LOOKS):
             return slot
         self._free[index].append(slot)
         return None
 
-    def _copy_up(self, slot: _Slot, index: int, found: Array, result: Any, stream: Any) -> None:
+    def _copy_up(self, slot: _Slot, found: Array, result: Any, stream: Any) -> None:
         """Queue the copy of a result, which must lie in the slot."""
         if found.nbytes <= self._most_in_rows and found.nbytes % 2 == 0:
-            _copy_up_in_rows(result.data.ptr, found, stream)
+            _copy_up_in_rows(slot, result.data.ptr, found, stream)
         else:
-            _copy(result.data.ptr, found, stream, is_up=True)
-        slot.event.record(stream)
-        self._free[index].append(slot)
+            _copy(slot, result.data.ptr, found, stream, is_up=True)
+
+
+def _is_usual(op: str, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a result is like the array; the general way tells what is wrong, too."""
+    try:
+        check_op(op, dtype)
+    except MpistratError:
+        return False
+    # A view of bools may have other bytes than 0 and 1.
+    is_alike = dtype.kind != "b" and result_dtype(op, dtype) == dtype
+    return is_alike and dtype.isnative and can_be_sent(dtype)
+
+
+def _begun(slot: _Slot, array: Any, down: Array, out: Any, stream: Any) -> Any:
+    """Copy an array down, and return memory for the result; None if either takes longer."""
+    import cupy
+
+    try:
+        _copy(slot, array.data.ptr, down, stream, is_up=False)
+        if not _is_over(slot.event, _LOOKS):
+            return None
+        return cupy.empty_like(array) if out is None else out
+    except Exception:  # noqa: BLE001 - the general way fails, too, and tells the other ranks
+        return None
 
 
 def _host_memory(nbytes: int) -> Array:
@@ -206,16 +250,16 @@ def _fits(out: Any, array: Any, index: int) -> bool:
     )
 
 
-def _is_over(event: Any) -> bool:
+def _is_over(event: Any, looks: int) -> bool:
     """Look for a moment whether an event has happened; a failure is the general way's to tell."""
     import cupy
 
     query, pointer = cupy.cuda.runtime.eventQuery, event.ptr
-    return any(query(pointer) == DONE for _ in range(_LOOKS))
+    return any(query(pointer) == DONE for _ in range(looks))
 
 
-def _copy(there: int, here: Array, stream: Any, *, is_up: bool) -> None:
-    """Queue a copy between a GPU and memory of the host."""
+def _copy(slot: _Slot, there: int, here: Array, stream: Any, *, is_up: bool) -> None:
+    """Queue a copy between a GPU and memory of a slot, whose event is then its end."""
     import cupy
 
     runtime = cupy.cuda.runtime
@@ -223,10 +267,13 @@ def _copy(there: int, here: Array, stream: Any, *, is_up: bool) -> None:
         kind, to, source = runtime.memcpyHostToDevice, there, here.ctypes.data
     else:
         kind, to, source = runtime.memcpyDeviceToHost, here.ctypes.data, there
-    runtime.memcpyAsync(to, source, here.nbytes, kind, stream.ptr)
+    try:
+        runtime.memcpyAsync(to, source, here.nbytes, kind, stream.ptr)
+    finally:  # an interrupt may come in between
+        slot.event.record(stream)
 
 
-def _copy_up_in_rows(there: int, here: Array, stream: Any) -> None:
+def _copy_up_in_rows(slot: _Slot, there: int, here: Array, stream: Any) -> None:
     """Queue a copy to a GPU as one of two rows, which its copy engine does.
 
     A plain one of so few bytes waits until the GPU turns to this process: 0.28 ms instead of
@@ -236,4 +283,7 @@ def _copy_up_in_rows(there: int, here: Array, stream: Any) -> None:
 
     runtime, width = cupy.cuda.runtime, here.nbytes // 2
     kind = runtime.memcpyHostToDevice
-    runtime.memcpy2DAsync(there, width, here.ctypes.data, width, width, 2, kind, stream.ptr)
+    try:
+        runtime.memcpy2DAsync(there, width, here.ctypes.data, width, width, 2, kind, stream.ptr)
+    finally:
+        slot.event.record(stream)

@@ -63,9 +63,9 @@ def _folder() -> Path | None:
     """Return where CuPy keeps its kernels; None if it keeps none in files."""
     if os.environ.get("CUPY_CACHE_IN_MEMORY") == "1":
         return None
-    return Path(
-        os.environ.get("CUPY_CACHE_DIR") or Path("~", ".cupy", "kernel_cache").expanduser()
-    )
+    # Not by Path: a user of a container may have no home folder, which is an error there.
+    folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
+    return Path(folder)
 
 
 def _kept(path: Path) -> bytes | None:
@@ -84,5 +84,8 @@ def _keep(path: Path, code: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             written = Path(file.name)
-            file.write(hashlib.sha256(code).digest() + code)
-        written.replace(path)
+        try:
+            written.write_bytes(hashlib.sha256(code).digest() + code)
+            written.replace(path)
+        finally:
+            written.unlink(missing_ok=True)
