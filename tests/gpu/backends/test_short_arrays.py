@@ -1,6 +1,7 @@
 """Short all-reduces of arrays on GPUs by the host, beside long ones by another carrier."""
 
 import contextlib
+import gc
 import os
 import sys
 import threading
@@ -99,9 +100,10 @@ def test_ranks_may_bring_and_call_it_differently():
     """One has contiguous memory and waits at once, others have steps, bytes, streams, twins."""
     with opened() as (comm, cupy):
         want = np.arange(100, dtype=np.float32) * comm.size
-        plain = cupy.arange(100, dtype=np.float32)
-        steps = cupy.arange(200, dtype=np.float32) / 2
         stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            plain = cupy.arange(100, dtype=np.float32)
+            steps = cupy.arange(200, dtype=np.float32) / 2
         ways = [
             lambda: comm.allreduce(plain),
             lambda: comm.iallreduce(steps[::2]).wait(),
@@ -287,6 +289,30 @@ def test_memory_that_is_still_copied_is_not_lent_out():
     }
     result = run_job(["-c", LATE], 2, timeout_s=50, env=env).check()
     assert [one.stdout.split() for one in result.ranks] == [["True"]] * 2
+
+
+def test_memory_in_a_cycle_of_garbage_is_kept_until_its_copies_are_over():
+    """The collector of cycles destroys an event of CuPy, whoever is handed it meanwhile."""
+    needs_gpus(1)
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    short_arrays._give_up_parked()
+    before = len(short_arrays._parked)
+    busy = WaitingKernel(stream)
+    slots = [short_arrays._Slot(1024) for _ in range(20)]
+    for slot in slots:
+        slot.event.record(stream)
+    slots[0].all = slots
+    del slot, slots
+    gc.collect()
+    for _ in range(3):
+        short_arrays._give_up_parked()
+        assert len(short_arrays._parked) == before + 20
+    busy.end()
+    stream.synchronize()
+    short_arrays._give_up_parked()
+    assert len(short_arrays._parked) == before
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=40)

@@ -8,7 +8,7 @@ need not wait for.
 from __future__ import annotations
 
 import os
-import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -39,17 +39,12 @@ class _Slot:
         import cupy
 
         _give_up_parked()
-        self._process = os.getpid()
         self.event = cupy.cuda.Event(disable_timing=True)
         self.down, self.up = _host_memory(nbytes), _host_memory(nbytes)
         self._views: dict[tuple[Any, ...], tuple[Array, Array]] = {}
-
-    def __del__(self) -> None:
-        """Keep memory that a GPU still reads or writes from being lent out again."""
-        if sys is None or sys.is_finalizing() or os.getpid() != self._process:
-            return
-        if not _is_over(self.event, looks=1):
-            _parked.append((self.event, self.down, self.up))
+        # Not its __del__: in a cycle of garbage the event could be destroyed before.
+        end = weakref.finalize(self, _park, self.event, self.down, self.up, os.getpid())
+        end.atexit = False
 
     def views(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[Array, Array]:
         """Return both, as arrays like those of a call whose result is like what it is given."""
@@ -67,13 +62,17 @@ class _Slot:
         return np.ndarray(shape, dtype, memory)
 
 
-_parked: list[tuple[Any, Array, Array]] = []  # of slots that are gone, until its event is over
+_parked: list[tuple[Any, Array, Array]] = []  # of slots that are gone, until the event is over
+
+
+def _park(event: Any, down: Array, up: Array, process: int) -> None:
+    """Keep memory that a GPU still reads or writes from being lent out again."""
+    if os.getpid() == process and not _is_over(event, looks=1):
+        _parked.append((event, down, up))
 
 
 def _give_up_parked() -> None:
-    for one in list(_parked):
-        if _is_over(one[0], looks=1):
-            _parked.remove(one)
+    _parked[:] = [one for one in _parked if not _is_over(one[0], looks=1)]
 
 
 _MOST_VIEWS = 256
