@@ -24,6 +24,7 @@ CASES = {
     "horovod": "mpistrat.bench.cases.horovod",
     "ps": "mpistrat.bench.cases.ps",
     "rows": "mpistrat.bench.cases.rows",
+    "step": "mpistrat.bench.cases.step",
     "steps": "mpistrat.bench.cases.steps",
     "tune": "mpistrat.bench.cases.tune",
     "overhead": "mpistrat.bench.cases.overhead",

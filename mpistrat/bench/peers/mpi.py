@@ -38,6 +38,11 @@ class MpiPeer:
         # Not the world itself, on which mpistrat's own messages may be under way.
         self._comm = mpi.world().Dup()
 
+    @property
+    def comm(self) -> Any:
+        """The duplicate, from `setup` to `teardown`."""
+        return self._comm
+
     def function(self, problem: Problem) -> Callable[[], object] | None:
         """See `Peer`. MPI has no means, and no sums of half types."""
         from mpi4py import MPI

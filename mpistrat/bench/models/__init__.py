@@ -1,0 +1,1 @@
+"""The gradients of known networks, as shapes: catalogue.py lists them."""

@@ -1,0 +1,1 @@
+"""A data-parallel training step without a network: simulated computation, real communication."""
