@@ -1,4 +1,4 @@
-"""Compile the kernels with CuPy, each when it is first used, and launch them.
+"""Launch kernels, each compiled (compiling.py) when it is first used.
 
 A kernel is compiled for one device, dtype and operation in 0.1 to 0.5 s; the machine code is kept
 in files, which later processes load in milliseconds.
