@@ -29,7 +29,7 @@ NOT_OF_DEVICES = (
     "tests/gpu/kernels/test_planted_faults.py",
 )
 _CORES_OF_A_TESTER = 3  # most of a test is the start of ranks, and compilers
-_LEAST_TESTERS = 3
+_LEAST_TESTERS, _MOST_TESTERS = 3, 8  # whose ranks share a GPU
 _MEASURES_MEMORY = "measures_memory"  # the marker of tests that look at free memory
 _QUICK_TESTS = ["tests/gpu/kernels/test_loader.py", "-k", "rows or cast"]
 _QUICK_KERNELS = ["--bytes", "4KiB", "--buffers", "3", "--variables", "3"]
@@ -117,7 +117,8 @@ def _tests(machine: dict[str, Any], choice: Choice) -> Step:
     where = _QUICK_TESTS if choice.is_quick else ["tests/gpu", "-m", f"not {_MEASURES_MEMORY}"]
     options = []
     if machine["packages"]["pytest-xdist"] and not choice.is_quick:
-        testers = max(_LEAST_TESTERS, (machine["cores"] or 1) // _CORES_OF_A_TESTER)
+        wanted = (machine["cores"] or 1) // _CORES_OF_A_TESTER
+        testers = min(max(wanted, _LEAST_TESTERS), _MOST_TESTERS)
         options = ["-p", "xdist", "-n", str(testers), "--dist", "loadfile"]
     return _pytest(machine, choice, "tests", 220, [*where, *options])
 

@@ -141,6 +141,7 @@ def test_bars_of_a_benchmark_are_told(tmp_path):
 def a_machine(**changes):
     packages = dict.fromkeys(machine.PACKAGES, "1.0")
     found = {
+        "cores": 16,
         "gpu": {"gpu": "NVIDIA H200"},
         "mpi": {"library": "Open MPI"},
         "launcher": {"kind": "openmpi"},
@@ -168,7 +169,14 @@ def test_nothing_is_missing_on_a_whole_machine(tmp_path):
     memcheck = steps["memcheck"].command
     assert memcheck[:3] == ["/usr/local/cuda/bin/compute-sanitizer", "--tool", "memcheck"]
     assert Path(memcheck[-1]).is_file()
-    assert "xdist" in steps["tests"].command
+    tests, of_memory = steps["tests"].command, steps["tests of memory"].command
+    assert tests[tests.index("-n") + 1] == "5"
+    assert "not measures_memory" in tests
+    assert "measures_memory" in of_memory
+    assert "xdist" not in of_memory  # they measure what all tests of the GPU take
+    for cores, testers in ((2, "3"), (None, "3"), (64, "8")):
+        command = steps_of(a_machine(cores=cores), tmp_path)["tests"].command
+        assert command[command.index("-n") + 1] == testers
     assert "MPISTRAT_TESTS_WITHOUT_MPI" not in steps["tests"].environment
 
 
@@ -194,6 +202,7 @@ def test_a_pretended_gpu_is_taken_only_if_asked_for(tmp_path):
     assert "--pretend" in steps_of(pretended, tmp_path)["tests"].why_not
     steps = steps_of(pretended, tmp_path, is_pretended=True, is_quick=True)
     assert steps["tests"].why_not is None
+    assert steps["tests of memory"].why_not == "not in a quick check"
     assert steps["memcheck"].why_not == "it watches real GPUs alone"
     assert "benchmark on 4 ranks" not in steps
 
