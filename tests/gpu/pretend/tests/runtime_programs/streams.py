@@ -87,6 +87,7 @@ def times_of_events() -> None:
     stream, hold = Stream(non_blocking=True), Hold()
     first, last, untimed = Event(), Event(), Event(disable_timing=True)
     first.record(stream)
+    first.synchronize()  # the stream may come to it late
     hold.begin(stream)
     last.record(stream)
     untimed.record(stream)
