@@ -53,7 +53,10 @@ def short_allreduce_signature(source: Array, op: str, gpu: int) -> Signature:
 
 
 def _on_gpu(own: DeviceGate, gate: Gate, source: Array, op: str, out: Array | None) -> Steps:
-    """Reduce in the way of arrays as long as this one. Its choice comes after all calls before."""
+    """Reduce an array on a GPU, by the host if it is short.
+
+    That is decided in the first step, when all calls before are over, so that all ranks agree.
+    """
     short, dtype = own.backend.short, result_dtype(op, source.dtype)
     if short is None or not short.takes(source, dtype):
         return (yield from _steps(own, allreduce_signature(source, op), source, op, out))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.registered_memory import COUNTS, filled, inputs, world
+from helpers.collectives.registered_memory import COUNTS, filled, inputs, world
 from mpistrat.collectives import Communicator
 from mpistrat.errors import (
     ArgumentTypeError,

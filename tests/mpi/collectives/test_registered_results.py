@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.registered_memory import COUNTS, filled, inputs, world
+from helpers.collectives.registered_memory import COUNTS, filled, inputs, world
 from mpistrat.collectives import Communicator
 from mpistrat.testing.backends.samples import assert_same
 

@@ -9,7 +9,14 @@ import weakref
 import numpy as np
 import pytest
 
-from helpers.fast_calls import assert_equal, check, drop, fast_calls, open_communicator, slow
+from helpers.collectives.fast_calls import (
+    assert_equal,
+    check,
+    drop,
+    fast_calls,
+    open_communicator,
+    slow,
+)
 from mpistrat.collectives import Communicator
 from mpistrat.errors import MismatchError, PeerLostError, UsageError
 from mpistrat.testing.placement import repeats

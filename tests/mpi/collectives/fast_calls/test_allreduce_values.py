@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.fast_calls import (
+from helpers.collectives.fast_calls import (
     assert_equal,
     check,
     fast_calls,

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from mpistrat.system.atomic_files import beside
 
 __all__ = ["loaded"]
 
@@ -82,10 +83,6 @@ def _keep(path: Path, code: bytes) -> None:
     """Write a file that other processes see whole or not at all."""
     with suppress(OSError):  # a folder that is full or read-only: later processes compile again
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            written = Path(file.name)
-        try:
-            written.write_bytes(hashlib.sha256(code).digest() + code)
-            written.replace(path)
-        finally:
-            written.unlink(missing_ok=True)
+        with beside(path) as own:  # not flushed to the disk: the digest tells what was cut off
+            own.write_bytes(hashlib.sha256(code).digest() + code)
+            own.replace(path)
