@@ -1,7 +1,7 @@
 """The command line of the benchmarks: a subcommand for each case.
 
 A new case is a module with a function ``command``, whose parameters are its options, and a line
-in `CASES`.
+in `CASES`. Tools start cases, or read their results; they run on one process.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ CASES = {
     "variables": "mpistrat.bench.cases.variables",
 }
 
+TOOLS: dict[str, str] = {}
+
 _NEEDED = ("typer", "rich")
 
 
@@ -56,7 +58,7 @@ def application(
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(_benchmarks)
-    for name, module in CASES.items():
+    for name, module in {**CASES, **TOOLS}.items():
         app.command(name)(importlib.import_module(module).command)
     return app
 

@@ -26,7 +26,7 @@ from mpistrat.bench.options import (
     told_to_the_user,
 )
 from mpistrat.bench.peers import parse_peers
-from mpistrat.bench.report import report
+from mpistrat.bench.rows_table import report
 from mpistrat.bench.sizes import parse_sizes
 
 __all__ = ["command"]

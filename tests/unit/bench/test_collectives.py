@@ -34,7 +34,7 @@ from mpistrat.bench.harness.timing import Timing
 from mpistrat.bench.options import parse_dtype, split
 from mpistrat.bench.peers import open_peers, parse_peers
 from mpistrat.bench.peers.gloo import GlooPeer
-from mpistrat.bench.report import rows_table
+from mpistrat.bench.rows_table import rows_table
 from mpistrat.bench.sizes import format_bytes, parse_sizes
 
 FLOAT = np.dtype(np.float32)

@@ -340,12 +340,12 @@ def test_interrupts_at_any_moment_leave_the_strategy_usable():
     strategy = MirroredStrategy(["CPU:0", "CPU:1"])
     draw = random.Random(0)
     caught = 0
-    for _ in range(200):
-        signal.setitimer(signal.ITIMER_PROF, draw.uniform(1e-4, 5e-3))
+    for _ in range(40):
         old = signal.signal(signal.SIGPROF, signal.default_int_handler)
-        try:
-            end = time.monotonic() + 0.01
-            while time.monotonic() < end:
+        try:  # all of these times are of the CPU: other programs may have it for long
+            signal.setitimer(signal.ITIMER_PROF, draw.uniform(1e-4, 5e-3))
+            end = time.process_time() + 0.1
+            while time.process_time() < end:
                 strategy.run(lambda: replica().all_reduce("SUM", 1.0))
         except KeyboardInterrupt:
             caught += 1
@@ -355,4 +355,4 @@ def test_interrupts_at_any_moment_leave_the_strategy_usable():
         assert strategy.reduce("SUM", strategy.run(index), axis=None) == 1
         if caught == 15:
             return
-    pytest.fail(f"only {caught} of 200 rounds were interrupted")
+    pytest.fail(f"only {caught} of 40 rounds were interrupted")

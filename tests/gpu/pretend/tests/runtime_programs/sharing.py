@@ -218,6 +218,7 @@ def run_kernel(pipe: Connection) -> None:
 def _most_kernels() -> int:
     inside, most = runtime.malloc(3 * MIB), runtime.malloc(4)
     runtime.memset(inside, 0, 4)
+    runtime.deviceSynchronize()
     kernel("count_together")
     with child(run_kernel) as pipe:
         pipe.send(runtime.ipcGetMemHandle(inside))

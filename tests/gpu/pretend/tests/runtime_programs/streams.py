@@ -107,6 +107,7 @@ def destroyed_streams_finish() -> None:
     """What is queued is done, host functions of Python too, and the device waits for it."""
     word, hold, called = runtime.malloc(4), Hold(), threading.Event()
     runtime.memset(word, 0, 4)
+    runtime.deviceSynchronize()  # neither the host nor the stream waits for a fill
     stream = Stream(non_blocking=True)
     hold.begin(stream)
     with stream:
