@@ -1,7 +1,6 @@
 """Calls for which a GPU has not enough memory: an error on every rank, or smaller buckets."""
 
 import contextlib
-import gc
 import os
 import sys
 
@@ -35,15 +34,16 @@ CALLS = {
 @contextlib.contextmanager
 def little_memory(cupy, nbytes, is_here):
     """Let this rank, if `is_here`, allocate no more than so many bytes."""
-    pool = cupy.get_default_memory_pool()
-    gc.collect()  # what errors before still hold
-    pool.free_all_blocks()
+    # A pool of its own: the usual one may have a free part of a block that is in use.
+    pool = cupy.cuda.MemoryPool()
+    pool.set_limit(size=nbytes)
+    before = cupy.cuda.get_allocator()
     if is_here:
-        pool.set_limit(size=pool.used_bytes() + nbytes)
+        cupy.cuda.set_allocator(pool.malloc)
     try:
         yield
     finally:
-        pool.set_limit(size=0)
+        cupy.cuda.set_allocator(before)
 
 
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)

@@ -306,6 +306,7 @@ def test_one_rank_has_no_memory_for_it(carrier):
                 runtime = _NoMemory(cupy.cuda.runtime)
                 patch.setattr(slabs, "_runtime", lambda: runtime)
             else:
+                pool.free_all_blocks()
                 pool.set_limit(size=1 << 20)
         try:
             with pytest.raises(

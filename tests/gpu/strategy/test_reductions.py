@@ -141,6 +141,7 @@ def test_memory_that_one_rank_lacks_is_an_error_on_all(place):
         pool, is_first = cupy.get_default_memory_pool(), strategy.communicator.rank == 0
         values = strategy.run(lambda: cupy.ones(3))
         if is_first:
+            pool.free_all_blocks()
             pool.set_limit(size=1 << 16)
         value = DistributedValues([np.ones(1 << 20)] * strategy.extended.num_local_replicas)
         try:

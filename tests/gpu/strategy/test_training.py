@@ -149,6 +149,7 @@ def test_a_gpu_without_memory_for_a_batch():
         data = mpistrat.data.Dataset.from_tensor_slices(np.ones((4, 1 << 20)))
         distributed = strategy.experimental_distribute_dataset(data.batch(2))
         pool = cupy.get_default_memory_pool()
+        pool.free_all_blocks()
         pool.set_limit(size=1 << 20)
         try:
             with pytest.raises(BackendUnavailableError, match=r"16777216 bytes on GPU:0: .*mem"):
