@@ -23,7 +23,9 @@ from mpistrat.sites.schema import Site
 
 __all__ = ["Here", "Script", "render"]
 
-_SUITE = ("mpistrat", "bench", "collectives")  # what the scaling suite runs unless told otherwise
+_SUITE = ("mpistrat", "bench", "scale", "cluster")  # what scaling starts unless told otherwise
+_COLLECTIVES = ("mpistrat", "bench", "collectives")
+_END_S = 120  # of the job, left for the report
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def _checked(site: Site, options: Options) -> Options:
     if not options.program:
         if options.strategy is not Strategy.SCALING:
             raise UsageError("no program to run: give it after --, such as -- train.py --epochs 3")
-        options = replace(options, program=_SUITE)
+        # Of a container mpistrat would start the launcher, which is not in it.
+        options = replace(options, program=_COLLECTIVES if options.container else _SUITE)
     if any("\0" in word for word in options.program) or not options.program[0]:
         raise UsageError(f"{options.program[0]!r}: expected a program to run, after --")
     _check_launcher(site, options)
@@ -136,6 +139,7 @@ def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[s
     besides = [*container.directives, *_needs(site, options)]
     directives = directives_of(site, options, layout, launcher, besides)
     local = site.storage.node_local
+    is_suite = options.strategy is Strategy.SCALING and options.program[:3] == _SUITE[:3]
     return {
         "base": f"{site.scheduler}.sh.j2",
         "site": site,
@@ -150,13 +154,22 @@ def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[s
         "start": launch_words(site, options, layout, here.mpi, container.flags),
         "container": container.words,
         "visible": binding.visible(site, options, layout),
-        "program": shell_words(_program(options, here)),
+        "program": "" if is_suite else shell_words(_program(options, here)),
+        "suite": shell_words(options.program) if is_suite else "",
+        "budget": _budget(layout),
         "path": shell_words([here.python_folder]) if _takes_path(options, here) else "",
         "stage": shell_words([options.stage_environment]) if options.stage_environment else "",
         "node_local": local.value if local else "/tmp",
         "forwards": goes_to_script(site, launcher),
         "signals": signals_of(directives),
     }
+
+
+def _budget(layout: Layout) -> str:
+    """Return the suite's option for its time, where that of the job is known."""
+    if layout.duration_s is None or layout.duration_s <= 2 * _END_S:
+        return ""
+    return f" --budget={layout.duration_s - _END_S}"
 
 
 def _needs(site: Site, options: Options) -> Iterator[Line]:

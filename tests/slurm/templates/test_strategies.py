@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from helpers.slurm.submitting import job_of, submit
+from mpistrat.bench.results.file import read_points
 
 DEMO = ("-m", "mpistrat.demo", "--epochs", "1")
 TOTAL = """
@@ -93,6 +94,33 @@ def test_the_scaling_suite(slurm, tmp_path):
         assert f"ranks-{ranks}.out" in done.stdout
         assert "allreduce" in outputs[f"ranks-{ranks}.out"]
     assert "4 ranks, up to 2 on each of 2 nodes" in done.stdout
+
+
+SUITE = """
+repeats = 1
+timeout_s = 60
+[[run]]
+case = "collectives"
+options = { ops = "barrier,allreduce", bytes = "8,64KiB", rounds = 5, seconds = 0.05 }
+"""
+
+
+def test_a_suite_of_benchmarks(slurm, tmp_path):
+    (tmp_path / "suite.toml").write_text(SUITE)
+    options = ("--strategy", "scaling", "--nodes", "2", "--tasks-per-node", "2")
+    bench = ("mpistrat", "bench", "scale", "suite.toml")
+    done = submit(slurm, tmp_path, *options, program=bench)
+    assert done.returncode == 0, done.stderr + done.stdout
+    job = job_of(done)
+    points = read_points([tmp_path / f"scaling-{job}.jsonl"])
+    assert sorted((one.setup.ranks, one.setup.nodes) for one in points) == [(1, 1), (2, 1), (4, 2)]
+    for point in points:
+        setup = point.setup
+        assert point.status == "ok", point.message
+        assert (point.job["id"], len(point.placement)) == (job, setup.ranks)
+        assert len({one.host for one in point.placement}) == setup.nodes
+        assert all(one["ranks"] == setup.ranks for one in point.records)
+        assert {one["op"] for one in point.records} == {"barrier", "allreduce"}
 
 
 def test_a_failing_run_of_the_suite_does_not_end_it(slurm, tmp_path):

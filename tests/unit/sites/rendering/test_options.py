@@ -122,8 +122,12 @@ def test_cpu_masks_are_for_full_nodes():
 def test_scaling_runs_on_powers_of_two():
     assert "shuf -e 1 2 4 6)" in of(strategy=Strategy.SCALING, nodes=3)
     assert "shuf -e 1 3)" in of(strategy=Strategy.SCALING, nodes=2, ranks="1,3")
-    suite = of(strategy=Strategy.SCALING, program=())
-    assert "program=(mpistrat bench collectives)" in suite
+    other = of(strategy=Strategy.SCALING, program=(), container="a.sif")
+    assert "program=(mpistrat bench collectives)" in other
+    suite = of(strategy=Strategy.SCALING, program=(), nodes=2, ranks="1,3", time="1:00:00")
+    assert "\nmpistrat bench scale cluster \\\n" in suite
+    assert "--ranks=1,3 --nodes=2 --per-node=2 --budget=3480 " in suite
+    assert "\nprogram=()\n" in suite
     exact = ["--exact", '"--nodes=$nodes"', '"--ntasks=$ranks"', '"--ntasks-per-node=$per_node"']
     assert set(exact) <= set(words_of(suite, "start"))
     assert "--signal" not in suite

@@ -1,0 +1,1 @@
+"""Write results in the formats of other programs: ``mpistrat bench export``."""

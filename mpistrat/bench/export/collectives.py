@@ -1,0 +1,98 @@
+"""Write collectives as OSU's benchmarks and nccl-tests do: a table for each side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from mpistrat.bench.export.measurement import Measurement
+
+__all__ = ["nccl_tests_lines", "osu_lines"]
+
+_OSU_NAMES = {
+    "allreduce": "Allreduce",
+    "reduce": "Reduce",
+    "bcast": "Bcast",
+    "allgather": "Allgather",
+    "gather": "Gather",
+    "scatter": "Scatter",
+    "reduce_scatter": "Reduce_scatter",
+    "alltoall": "Alltoall",
+    "barrier": "Barrier",
+}
+_NCCL_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "half",
+    "bfloat16": "bfloat16",
+    "int8": "int8",
+    "uint8": "uint8",
+    "int32": "int32",
+    "uint32": "uint32",
+    "int64": "int64",
+    "uint64": "uint64",
+}
+_ROOTED = ("reduce", "bcast", "gather", "scatter")
+
+
+def osu_lines(found: Iterable[Measurement]) -> Iterator[str]:
+    """Yield tables in the columns of ``osu_allreduce -f``; the first is our median, not a mean."""
+    for rows in _tables(found):
+        first = rows[0]
+        name = _OSU_NAMES.get(str(first.record["op"]), str(first.record["op"]))
+        yield f"# OSU MPI {name} Latency Test, measured by mpistrat: {_title(first)}"
+        yield "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations"
+        for one in rows:
+            times = f"{one.median_us:>16.2f}{one.min_us:>18.2f}{one.max_us:>18.2f}"
+            yield f"{one.nbytes:<10}{times}{one.record.get('rounds', 0):>12}"
+        yield ""
+
+
+def nccl_tests_lines(found: Iterable[Measurement]) -> Iterator[str]:
+    """Yield tables in the columns of nccl-tests; times are medians of the slowest rank."""
+    for rows in _tables(found):
+        yield f"# {_title(rows[0])}"
+        yield "#       size         count      type   redop    root  " + "  ".join(
+            f"{'time':>8}{'algbw':>8}{'busbw':>8} #wrong" for _ in range(2)
+        )
+        yield (
+            "#        (B)    (elements)"
+            + " " * 26
+            + "(out-of-place, then in-place: us, GB/s, GB/s)"
+        )
+        yield from map(_nccl_row, rows)
+        yield ""
+
+
+def _nccl_row(one: Measurement) -> str:
+    record, dtype = one.record, str(one.record["dtype"])
+    count = one.nbytes // max(_itemsize(dtype), 1)
+    root = 0 if record["op"] in _ROOTED else -1
+    wrong = 0 if record.get("correct") else 1
+    figures = f"{one.median_us:>8.2f}{record['algbw_GBps']:>8.2f}{record['busbw_GBps']:>8.2f}"
+    mine, none = f"{figures} {wrong:>6}", f"{'N/A':>8}{'N/A':>8}{'N/A':>8} {'N/A':>6}"
+    sides = (none, mine) if record.get("in_place") else (mine, none)
+    heads = f"{one.nbytes:>12}{count:>14}{_NCCL_TYPES.get(dtype, dtype):>10}"
+    return f"{heads}{record.get('reduction') or 'none':>8}{root:>8}  " + "  ".join(sides)
+
+
+def _tables(found: Iterable[Measurement]) -> list[Sequence[Measurement]]:
+    """Return the measurements of collectives, those of one table together, by size."""
+    tables: dict[tuple[str, str], list[Measurement]] = {}
+    for one in found:
+        if one.point.setup.case == "collectives" and "algbw_GBps" in one.record:
+            tables.setdefault((_title(one), str(one.point.repeat)), []).append(one)
+    return [sorted(rows, key=lambda one: one.nbytes) for rows in tables.values()]
+
+
+def _title(one: Measurement) -> str:
+    record, setup = one.record, one.point.setup
+    return (
+        f"{record['op']} of {record['dtype']}, {record['side']},"
+        f" {setup.ranks} ranks on {setup.nodes} nodes, run {one.point.repeat}"
+    )
+
+
+def _itemsize(dtype: str) -> int:
+    import numpy as np
+
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize

@@ -1,0 +1,68 @@
+"""The command ``mpistrat bench export``: its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mpistrat.bench.export.collectives import nccl_tests_lines, osu_lines
+from mpistrat.bench.export.measurement import Measurement, measurements
+from mpistrat.bench.export.other_programs import extra_p_lines, reframe_lines
+from mpistrat.bench.options import told_to_the_user
+from mpistrat.bench.results.file import read_points
+from mpistrat.errors import UsageError
+
+__all__ = ["Format", "command"]
+
+
+class Format(str, Enum):
+    """The program whose format is written."""
+
+    OSU = "osu"
+    NCCL_TESTS = "nccl-tests"
+    EXTRA_P = "extra-p"
+    REFRAME = "reframe"
+
+
+_WRITERS: dict[Format, Callable[[Iterable[Measurement]], Iterable[str]]] = {
+    Format.OSU: osu_lines,
+    Format.NCCL_TESTS: nccl_tests_lines,
+    Format.EXTRA_P: extra_p_lines,
+    Format.REFRAME: reframe_lines,
+}
+_ONLY_COLLECTIVES = (Format.OSU, Format.NCCL_TESTS)
+
+
+def command(
+    files: Annotated[list[Path], typer.Argument(help="Files of results.", metavar="FILE ...")],
+    to: Annotated[
+        Format, typer.Option("--format", help="osu and nccl-tests have collectives only.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: standard output.")
+    ] = None,
+) -> None:
+    """Write results in the format of another program."""
+    with told_to_the_user():
+        lines = list(_WRITERS[to](_found(files, to)))
+        if output is None:
+            print("\n".join(lines))
+            return
+        try:
+            output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--output {output}: {error}") from error
+
+
+def _found(files: list[Path], to: Format) -> list[Measurement]:
+    found = list(measurements(read_points(files)))
+    if to in _ONLY_COLLECTIVES:
+        found = [one for one in found if one.point.setup.case == "collectives"]
+    if not found:
+        what = "collectives" if to in _ONLY_COLLECTIVES else "results with times"
+        raise UsageError(f"{', '.join(map(str, files))}: no {what}, which {to.value} needs")
+    return found

@@ -1,0 +1,101 @@
+"""Read and append the points of result files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from mpistrat.bench.results.point import Point, Setup
+from mpistrat.errors import UsageError
+
+__all__ = ["FACTS", "append_point", "read_points"]
+
+FACTS = ("date", "mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "machine", "cores", "host")
+
+
+def append_point(path: Path, point: Point) -> None:
+    """Append a point to a file as one line, which is there whole or, after a crash, last."""
+    ends_line = not path.exists() or path.stat().st_size == 0 or path.read_bytes()[-1:] == b"\n"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(("" if ends_line else "\n") + point.model_dump_json() + "\n")
+
+
+def read_points(paths: Iterable[Path]) -> list[Point]:
+    """Return the points of files, in their order.
+
+    Lines that ``mpistrat bench CASE --json`` wrote are read, too: those of one run, which follow
+    each other, become one point.
+
+    Raises
+    ------
+    UsageError
+        A file cannot be read, or a line is neither a point nor a case's; the message names both.
+        A line that a crash cut short is left out.
+    """
+    return [point for path in paths for point in _points(path)]
+
+
+def _points(path: Path) -> Iterator[Point]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}; expected a file of results") from error
+    lines = [_parsed(path, number, line) for number, line in enumerate(text.split("\n"), 1)]
+    found = [one for one in lines if one is not None]
+    for (is_point, _), group in groupby(found, key=lambda one: _run_of(one[1])):
+        members = list(group)
+        if is_point:
+            yield from (_point(path, number, line) for number, line in members)
+        else:
+            yield _of_case(path, members)
+
+
+def _parsed(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]] | None:
+    if not line.strip():
+        return None
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError:
+        return None  # a crash cut it short; another run then began a new line
+    if not isinstance(value, dict) or not ("format" in value or "case" in value):
+        raise UsageError(
+            f"{path}:{number}: {line[:60]!r} is no result; expected a line of bench scale, or one"
+            " that a case wrote with --json"
+        )
+    return number, value
+
+
+def _run_of(line: dict[str, Any]) -> tuple[bool, Any]:
+    """Return whether a line is a point, and of other lines what those of one run share."""
+    if "format" in line:
+        return True, None
+    return False, [line.get(key) for key in ("case", "ranks", "nodes", *FACTS)]
+
+
+def _point(path: Path, number: int, line: dict[str, Any]) -> Point:
+    try:
+        return Point.model_validate(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(one) for one in first["loc"])
+        raise UsageError(f"{path}:{number}: {place}: {first['msg']}") from error
+
+
+def _of_case(path: Path, members: list[tuple[int, dict[str, Any]]]) -> Point:
+    number, first = members[0]
+    facts = {key: first[key] for key in FACTS if key in first}
+    records = tuple({k: v for k, v in one.items() if k not in facts} for _, one in members)
+    setup = {
+        "case": first["case"],
+        "ranks": first.get("ranks", 1),
+        "nodes": first.get("nodes", 1),
+    }
+    try:
+        return Point(setup=Setup.model_validate(setup), records=records, facts=facts)
+    except ValidationError as error:
+        raise UsageError(f"{path}:{number}: {error.errors()[0]['msg']}") from error

@@ -1,0 +1,1 @@
+"""Run a suite of benchmarks over growing numbers of ranks and nodes: ``mpistrat bench scale``."""

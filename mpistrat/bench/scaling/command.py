@@ -1,0 +1,166 @@
+"""The command ``mpistrat bench scale``: its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mpistrat.bench.options import told_to_the_user
+from mpistrat.bench.results.file import read_points
+from mpistrat.bench.results.point import Point
+from mpistrat.bench.scaling.allocation import find_allocation
+from mpistrat.bench.scaling.launching import find_start
+from mpistrat.bench.scaling.planning import Planned, plan
+from mpistrat.bench.scaling.progress import SuiteProgress
+from mpistrat.bench.scaling.runner import run_suite
+from mpistrat.bench.scaling.suite import Suite, read_suite, shipped_suites
+from mpistrat.cluster.launch import was_launched
+from mpistrat.errors import ClusterError, UsageError
+
+__all__ = ["command"]
+
+_INTERRUPTED = 130  # a shell's status of a process that Ctrl-C ended
+
+
+@dataclass(frozen=True)
+class _Results:
+    """Where points go, and those that are there already."""
+
+    file: Path
+    points: list[Point]
+
+
+def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
+    suite: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(shipped_suites())}, or a file of your own that ends in .toml."
+        ),
+    ] = "quick",
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Append a JSON object for each run to this file."),
+    ] = Path("results.jsonl"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a file that is there: skip what is in it.")
+    ] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="As --resume, but do again what failed.")
+    ] = False,
+    launch: Annotated[
+        str | None,
+        typer.Option(
+            help="Start ranks by this command, with {ranks}, {nodes} and {per_node} for the"
+            " numbers. Default: srun in a Slurm job, else mpirun."
+        ),
+    ] = None,
+    ranks: Annotated[
+        str | None, typer.Option(help="Numbers of ranks, as in 1,2,4, for the suite's own.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Nodes of the job. Default: what the scheduler says.")
+    ] = None,
+    per_node: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Ranks that a node holds. Default: the scheduler's, or its cores."
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=1, help="Seconds of the suite, for the suite's own.")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each case, for the suite's own.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the random order.")] = 0,
+    report: Annotated[
+        Path | None, typer.Option(help="Make this page of the results, as bench report does.")
+    ] = None,
+) -> None:
+    """Run a suite of benchmarks over ranks and nodes, from one process in one allocation.
+
+    Start it without mpirun: it starts the ranks of each run. A run that fails or takes too long
+    is recorded as such, and the suite goes on; the exit status is then 1.
+    """
+    with told_to_the_user():
+        _check_is_alone()
+        changes = {"ranks": _counts(ranks), "budget_s": budget, "repeats": repeats}
+        chosen = _changed(read_suite(suite), changes)
+        results = _results(output, resume or retry, retry)
+        allocation = find_allocation(nodes, per_node)
+        runs = plan(chosen, allocation, results.points, seed)
+        try:
+            start = find_start(launch)
+        except ClusterError as error:
+            raise UsageError(str(error)) from error
+    console = Console(highlight=False)
+    title = chosen.title or suite
+    console.print(f"{title}: {len(runs)} runs, {output}", markup=False, soft_wrap=True)
+    try:
+        with SuiteProgress(console, len(runs)) as progress:
+            points = run_suite(runs, start, chosen.budget_s, output, progress)
+    except KeyboardInterrupt:
+        _say(console, f"interrupted; {output} has what was done, --resume goes on")
+        raise typer.Exit(_INTERRUPTED) from None
+    except OSError as error:
+        raise typer.BadParameter(f"{start.words[0]}: {error}; --launch names another") from error
+    _report(console, runs, points, output)
+
+
+def _report(console: Console, runs: list[Planned], points: list[Point], output: Path) -> None:
+    failed = [point for point in points if point.status != "ok"]
+    left = len(runs) - len(points)
+    if left:
+        _say(console, f"{left} runs did not fit into the time; --resume does them")
+    if failed:
+        _say(console, f"{len(failed)} of {len(points)} runs failed; {output} says why")
+        raise typer.Exit(1)
+    _say(console, f"{len(points)} runs are in {output}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def _check_is_alone() -> None:
+    if was_launched():
+        raise UsageError(
+            "bench scale runs as one process and starts the ranks itself; start it without mpirun"
+            " or srun, in the job's script"
+        )
+
+
+def _changed(suite: Suite, changes: Mapping[str, object]) -> Suite:
+    given = {name: value for name, value in changes.items() if value is not None}
+    # What the command line says holds for all runs, also for those with a value of their own.
+    own = {name: None for name in given if name in {"ranks", "repeats"}}
+    runs = tuple(run.model_copy(update=own) for run in suite.run)
+    return suite.model_copy(update={**given, "run": runs})
+
+
+def _counts(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) for part in parts):
+        raise UsageError(f"--ranks {text!r}: expected numbers above 0 with commas between them")
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def _results(file: Path, may_exist: bool, leaves_failed: bool) -> _Results:
+    """Return the points of a file of results that are not to be done again."""
+    if not file.parent.is_dir():
+        raise UsageError(f"--output {file}: there is no folder {file.parent}; make it first")
+    if not file.exists():
+        return _Results(file, [])
+    if not may_exist:
+        raise UsageError(
+            f"--output {file} is there already: --resume goes on with it, or give another name"
+        )
+    points = read_points([file])
+    return _Results(file, [one for one in points if one.status == "ok" or not leaves_failed])

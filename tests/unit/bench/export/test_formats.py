@@ -1,0 +1,107 @@
+"""Results in the formats of other programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pydantic")
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from mpistrat.bench.__main__ import application
+from mpistrat.bench.results.file import append_point
+from mpistrat.bench.results.point import Point, Setup
+
+TIMES = {"min": 1.0, "median": 2.5, "p99": 3.0, "max": 4.0}
+COLLECTIVE = {
+    "side": "auto (shm)",
+    "backend": "shm",
+    "op": "allreduce",
+    "dtype": "float32",
+    "time_us": TIMES,
+    "rounds": 21,
+    "algbw_GBps": 1.6,
+    "busbw_GBps": 2.4,
+    "reduction": "sum",
+    "in_place": False,
+    "correct": True,
+}
+STEP = {"model": "gpt2", "side": "auto (shm), overlapped", "backend": "shm", "bytes": 96}
+STEP |= {"time_us": {"median_us": 7.0, "min_us": 6.0, "max_us": 9.0}, "correct": True}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "results.jsonl"
+    facts = {"date": "2026-11-26", "mpistrat": "1", "mpi": "MPI | 5"}
+    for ranks in (4, 2):
+        setup = Setup(case="collectives", ranks=ranks, nodes=1)
+        rows = tuple({**COLLECTIVE, "bytes": nbytes} for nbytes in (4096, 8))
+        append_point(file, Point(setup=setup, records=rows, facts=facts, job={"id": "7"}))
+    setup = Setup(case="step", ranks=2, nodes=1)
+    append_point(file, Point(setup=setup, records=(STEP,), facts=facts, site="delta"))
+    append_point(file, Point(setup=setup, records=(STEP,), status="failed"))
+    return file
+
+
+def exported(file: Path, name: str) -> list[str]:
+    done = CliRunner().invoke(application(), ["export", str(file), "--format", name])
+    assert done.exit_code == 0, done.output
+    return done.output.splitlines()
+
+
+def test_osu(file: Path) -> None:
+    lines = exported(file, "osu")
+    assert lines[0].startswith("# OSU MPI Allreduce Latency Test")
+    assert "4 ranks on 1 nodes, run 0" in lines[0]
+    assert [line.split() for line in lines[2:4]] == [
+        ["8", "2.50", "1.00", "4.00", "21"],
+        ["4096", "2.50", "1.00", "4.00", "21"],
+    ]
+    assert len(lines) == 10
+
+
+def test_nccl_tests(file: Path) -> None:
+    row = exported(file, "nccl-tests")[4].split()
+    out_of_place = ["2.50", "1.60", "2.40", "0"]
+    assert row == ["4096", "1024", "float", "sum", "-1", *out_of_place, *["N/A"] * 4]
+
+
+def test_extra_p(file: Path) -> None:
+    lines = [json.loads(line) for line in exported(file, "extra-p")]
+    assert len(lines) == 5  # none of the run that failed
+    assert {tuple(line["params"]) for line in lines} == {("p", "n")}
+    assert lines[-1] == {
+        "params": {"p": 2, "n": 96},
+        "callpath": "step->gpt2->auto, overlapped",
+        "metric": "time_us",
+        "value": 7.0,
+    }
+
+
+def test_reframe(file: Path) -> None:
+    header, *lines = (line.split("|") for line in exported(file, "reframe"))
+    assert {len(line) for line in lines} == {len(header)}
+    last = dict(zip(header, lines[-1], strict=True))
+    assert (last["system"], last["result"], last["time_us_value"]) == ("delta", "pass", "7.0")
+    assert last["environ"] == "MPI / 5"
+
+
+def said(output: str) -> str:
+    """Return what a framed message says, as one line."""
+    return " ".join(output.replace("│", " ").split())
+
+
+def test_what_a_format_cannot_hold(file: Path, tmp_path: Path) -> None:
+    only_step = tmp_path / "step.jsonl"
+    only_step.write_text(file.read_text().splitlines()[2] + "\n")
+    run = CliRunner().invoke(application(), ["export", str(only_step), "--format", "osu"])
+    assert run.exit_code == 2
+    assert "no collectives" in said(run.output)
+    run = CliRunner().invoke(
+        application(), ["export", str(file), "--format", "osu", "-o", str(tmp_path / "no" / "f")]
+    )
+    assert run.exit_code == 2
+    assert "No such file" in said(run.output)
