@@ -9,6 +9,7 @@ from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, ga
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health.recorder import on_gpu
+from mpistrat.collectives.operations.alone import reduced_alone
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.tables.reduction_ops import carried, combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike
@@ -75,6 +76,9 @@ def _on_gpu(own: DeviceGate, gate: Gate, source: Array, op: str, out: Array | No
 def _steps(
     gate: GateOfCall, signature: Signature, source: Array, op: str, out: Array | None
 ) -> Steps:
+    if gate.size == 1 and isinstance(gate, Gate):
+        yield from gate.cross(signature)
+        return reduced_alone(source, op, out)
     how = gate.reductions.carried(op, source.dtype)
     if source.nbytes <= gate.inline_bytes:
         how = carried(op, source.dtype, is_exact=False)  # what is shown is combined here

@@ -17,6 +17,7 @@ from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.alone import reduced_alone
 from mpistrat.collectives.operations.exact_reduction import Nans
 from mpistrat.collectives.operations.fusion_on_gpu import reduce_on_gpu
 from mpistrat.errors import UsageError
@@ -70,6 +71,9 @@ def _steps(gate: GateOfCall, sources: list[Array], op: str, nbytes: int, outs: O
     signature = Signature("allreduce_many", op, _dtypes(sources), shapes, bucket_bytes=nbytes)
     if isinstance(gate, DeviceGate):
         return (yield from reduce_on_gpu(gate, sources, op, signature, outs))
+    if gate.size == 1:
+        yield from gate.cross(signature)
+        return [reduced_alone(source, op, out) for source, out in zip(sources, outs, strict=True)]
     if gate.carries_headers:
         return (yield from _by_pieces(gate, sources, op, signature, outs))
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
