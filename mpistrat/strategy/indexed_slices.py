@@ -10,6 +10,7 @@ from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.conversion import as_array, as_operand
 from mpistrat.collectives.backends.gpu.kernels.rows import scatter_add
 from mpistrat.errors import ArgumentTypeError, UsageError
+from mpistrat.tables.row_order import in_order
 from mpistrat.tables.rows import add_rows, check_result
 from mpistrat.types import Array, ArrayLike
 
@@ -94,8 +95,7 @@ class IndexedSlices:
 
         Sums of half types are accumulated in float32 and rounded once.
         """
-        order = np.argsort(self.indices, kind="stable")
-        indices = self.indices[order]
+        indices, order = in_order(self.indices)
         # The places where another row begins; what is prepended makes the first place one.
         starts = np.flatnonzero(np.diff(indices, prepend=indices[:1] - 1))
         if starts.size == indices.size and (order[1:] > order[:-1]).all():

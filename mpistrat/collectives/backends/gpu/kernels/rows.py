@@ -15,6 +15,7 @@ from mpistrat.collectives.backends.gpu.kernels.launch import (
     launch,
 )
 from mpistrat.errors import UsageError
+from mpistrat.tables.row_order import write_order
 from mpistrat.types import Array
 
 __all__ = ["SCATTER_ADD", "Groups", "grouped", "scatter_add"]
@@ -31,8 +32,6 @@ SCATTER_ADD = np.dtype(
     ]
 )
 """``ScatterAdd`` of scatter_add.cu."""
-
-_FEW = 500  # indices: below, fewer calls of NumPy save more than the faster sort
 
 
 class Groups(NamedTuple):
@@ -79,7 +78,7 @@ def grouped(indices: Array, num_rows: int) -> Groups:
     # memory until then: fresh memory costs as much time as the sort.
     memory = np.empty(3 * count + 1, np.uint64)
     ordered = memory[:count]
-    _sort(indices, num_rows, ordered, memory[2 * count + 1 :])
+    write_order(indices, num_rows, ordered, memory[2 * count + 1 :])
     is_first = np.ones(count, np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     (starts,) = is_first.nonzero()
@@ -95,36 +94,6 @@ def _check(indices: Array, num_rows: int) -> None:
         return
     at = int(np.argmax((indices < 0) | (indices >= num_rows)))
     raise UsageError(f"index {int(indices[at])} at position {at}; expected 0 to {num_rows - 1}")
-
-
-def _sort(indices: Array, num_rows: int, ordered: Array, positions: Array) -> None:
-    """Write the indices in ascending order and their positions; equal ones keep their order."""
-    count = len(indices)
-    bits = (num_rows - 1).bit_length() + (count - 1).bit_length()
-    if count < _FEW or bits > 64:
-        order = indices.argsort(kind="stable")
-        ordered[:], positions[:] = indices[order], order
-    elif (indices[1:] >= indices[:-1]).all():  # as `IndexedSlices.summed` returns them
-        ordered[:], positions[:] = indices, np.arange(count)
-    else:
-        _sort_keys(indices, np.uint32 if bits <= 32 else np.uint64, ordered, positions)
-
-
-def _sort_keys(
-    indices: Array, dtype: type[np.unsignedinteger[Any]], ordered: Array, positions: Array
-) -> None:
-    """Do what `_sort` does by numbers of `dtype` that have the index above the position.
-
-    NumPy sorts numbers by vector instructions, ten times faster than it finds a stable order.
-    """
-    shift = (len(indices) - 1).bit_length()
-    keys = positions if dtype == positions.dtype else np.empty(len(indices), dtype)
-    keys[:] = indices
-    keys <<= shift
-    keys |= np.arange(len(indices), dtype=dtype)
-    keys.sort()
-    np.right_shift(keys, shift, out=ordered)
-    np.bitwise_and(keys, (1 << shift) - 1, out=positions)
 
 
 def scatter_add(table: Any, indices: Array, values: Any) -> None:
