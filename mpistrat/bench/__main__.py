@@ -17,21 +17,32 @@ if TYPE_CHECKING:
 
 CASES = {
     "collectives": "mpistrat.bench.cases.collectives",
-    "fit": "mpistrat.bench.cases.fit",
+    "fit": "mpistrat.bench.cases.on_tensorflow.fit",
     "fused": "mpistrat.bench.cases.fused",
     "gpu": "mpistrat.bench.cases.gpu",
-    "gradients": "mpistrat.bench.cases.gradients",
+    "gradients": "mpistrat.bench.cases.on_tensorflow.gradients",
     "horovod": "mpistrat.bench.cases.horovod",
+    "io": "mpistrat.bench.cases.io",
     "ps": "mpistrat.bench.cases.ps",
+    "replay": "mpistrat.bench.cases.replay",
     "rows": "mpistrat.bench.cases.rows",
+    "startup": "mpistrat.bench.cases.startup",
     "step": "mpistrat.bench.cases.step",
-    "steps": "mpistrat.bench.cases.steps",
+    "steps": "mpistrat.bench.cases.on_tensorflow.steps",
+    "strong": "mpistrat.bench.cases.strong",
+    "train": "mpistrat.bench.cases.train",
     "tune": "mpistrat.bench.cases.tune",
     "overhead": "mpistrat.bench.cases.overhead",
     "variables": "mpistrat.bench.cases.variables",
+    "weak": "mpistrat.bench.cases.weak",
 }
 
-TOOLS: dict[str, str] = {}
+TOOLS: dict[str, str] = {
+    "model": "mpistrat.bench.cost_model.command",
+    "export": "mpistrat.bench.export.command",
+    "scale": "mpistrat.bench.scaling.command",
+    "report": "mpistrat.bench.report.command",
+}
 
 _NEEDED = ("typer", "rich")
 

@@ -102,13 +102,13 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     title = chosen.title or suite
     console.print(f"{title}: {len(runs)} runs, {output}", markup=False, soft_wrap=True)
     try:
-        with SuiteProgress(console, len(runs)) as progress:
+        with told_to_the_user(), SuiteProgress(console, len(runs)) as progress:
             points = run_suite(runs, start, chosen.budget_s, output, progress)
     except KeyboardInterrupt:
         _say(console, f"interrupted; {output} has what was done, --resume goes on")
         raise typer.Exit(_INTERRUPTED) from None
-    except OSError as error:
-        raise typer.BadParameter(f"{start.words[0]}: {error}; --launch names another") from error
+    except OSError as error:  # no room, or the folder is gone: --resume does the run again
+        raise typer.BadParameter(f"--output {output}: {error}") from error
     _report(console, runs, points, output)
 
 

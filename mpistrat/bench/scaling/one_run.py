@@ -16,6 +16,7 @@ from mpistrat.bench.results.point import Placement, Point
 from mpistrat.bench.scaling.case_options import as_words
 from mpistrat.bench.scaling.launching import Start
 from mpistrat.bench.scaling.planning import Planned
+from mpistrat.errors import UsageError
 from mpistrat.testing.launching import processes
 
 __all__ = ["do_run"]
@@ -39,7 +40,7 @@ def do_run(planned: Planned, start: Start, timeout_s: float, folder: Path) -> Po
 
     Raises
     ------
-    OSError
+    UsageError
         The launcher cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix=".mpistrat-scale-", dir=folder) as own:
@@ -81,14 +82,17 @@ def _started(command: list[str], start: Start, output: Path) -> Iterator[subproc
     token, mark = processes.new_token()
     marks = {processes.TOKEN_VARIABLE: mark, "PYTHONUNBUFFERED": "1"}
     with output.open("wb") as file:
-        job = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env=start.environment | marks,
-            start_new_session=True,  # Ctrl-C reaches the suite alone, which ends the job
-        )
+        try:
+            job = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=start.environment | marks,
+                start_new_session=True,  # Ctrl-C reaches the suite alone, which ends the job
+            )
+        except OSError as error:
+            raise UsageError(f"{command[0]}: {error}; --launch names another launcher") from error
     try:
         yield job
     finally:
