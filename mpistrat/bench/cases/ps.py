@@ -51,7 +51,8 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option
             for name, timings in _measured(kind, sides, rounds, seconds):
                 console.print(_table(name, kind, timings, size), "", sep="\n")
                 if json is not None:
-                    write_lines(json, [_record(name, kind, timings, size, communicator.size)])
+                    record = _record(name, kind, timings, size, communicator.size)
+                    write_lines(json, [{**record, "num_ps": num_ps}])
 
 
 def _kinds(what: str, peers: str) -> list[str]:

@@ -15,6 +15,7 @@ from mpistrat.bench.results.file import read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.bench.scaling.allocation import find_allocation
 from mpistrat.bench.scaling.launching import find_start
+from mpistrat.bench.scaling.page import check_page, make_page
 from mpistrat.bench.scaling.planning import Planned, plan
 from mpistrat.bench.scaling.progress import SuiteProgress
 from mpistrat.bench.scaling.runner import run_suite
@@ -89,6 +90,8 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """
     with told_to_the_user():
         _check_is_alone()
+        if report is not None:
+            check_page(report)
         changes = {"ranks": _counts(ranks), "budget_s": budget, "repeats": repeats}
         chosen = _changed(read_suite(suite), changes)
         results = _results(output, resume or retry, retry)
@@ -109,6 +112,10 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         raise typer.Exit(_INTERRUPTED) from None
     except OSError as error:  # no room, or the folder is gone: --resume does the run again
         raise typer.BadParameter(f"--output {output}: {error}") from error
+    if report is not None:
+        with told_to_the_user():
+            for line in make_page(output, report):
+                _say(console, line)
     _report(console, runs, points, output)
 
 

@@ -1,0 +1,83 @@
+"""`Counts`: how often an algorithm does what costs time, and the names of these costs."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+
+from mpistrat.types import Array
+
+__all__ = ["LATENCY", "NAMES", "NETWORK", "UNITS", "VOLUME", "Counts"]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one call costs, in the terms of LogGP for each level; times are `counts @ parameters`.
+
+    All counts are those of the rank that has most to do, or of the path that takes longest.
+
+    Attributes
+    ----------
+    messages
+        Messages between nodes, each of which begins when the one before has arrived: α = L + 2o
+        of LogGP.
+    sends
+        Messages between nodes that a rank hands to the network besides: g.
+    wire_bytes
+        Bytes through one direction of a node's link, of all ranks of the node: G.
+    steps
+        Times that the ranks of a node wait for each other in shared memory: α of the node.
+    copied
+        Bytes that a rank copies in shared memory: G of the node.
+    reduced
+        Bytes that a rank combines with others: γ.
+
+    References
+    ----------
+    Alexandrov, Ionescu, Schauser, Scheiman: LogGP. SPAA 1995, doi 10.1145/215399.215427. Thakur,
+    Rabenseifner, Gropp: Optimization of collective communication operations in MPICH. IJHPCA 2005,
+    doi 10.1177/1094342005051521.
+    """
+
+    messages: float = 0
+    sends: float = 0
+    wire_bytes: float = 0
+    steps: float = 0
+    copied: float = 0
+    reduced: float = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        """Return those of both, one after the other."""
+        mine, theirs = astuple(self), astuple(other)
+        return Counts(*(a + b for a, b in zip(mine, theirs, strict=True)))
+
+    def __mul__(self, factor: float) -> Counts:
+        """Return `factor` times as many of each."""
+        return Counts(*(factor * one for one in astuple(self)))
+
+    def only(self, *names: str) -> Counts:
+        """Return the counts of these names, and 0 of the others."""
+        return Counts(**{name: getattr(self, name) for name in names})
+
+    def vector(self) -> Array:
+        """Return them in the order of `NAMES`."""
+        return np.array(astuple(self), np.float64)
+
+
+NAMES = tuple(field.name for field in fields(Counts))
+NETWORK = ("messages", "sends", "wire_bytes")
+LATENCY = ("messages", "sends", "steps")
+"""Costs of a call whatever its size."""
+VOLUME = ("wire_bytes", "copied", "reduced")
+"""Costs of its bytes."""
+
+UNITS = {
+    "messages": ("network: latency and overhead of a message (L + 2o)", "us"),
+    "sends": ("network: gap between messages (g)", "us"),
+    "wire_bytes": ("network: a byte through a node's link (G)", "ns/byte"),
+    "steps": ("node: a step in shared memory (L + 2o)", "us"),
+    "copied": ("node: a byte copied (G)", "ns/byte"),
+    "reduced": ("node: a byte reduced (gamma)", "ns/byte"),
+}
+"""What a reader is told of each parameter: its title and its unit."""

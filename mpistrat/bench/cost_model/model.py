@@ -1,0 +1,107 @@
+"""`CostModel`: a fitted machine, what it was fitted to, and what it says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from mpistrat.bench.cost_model.fitting.fit import MachineFit
+from mpistrat.bench.cost_model.fitting.measurements import Measured
+from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
+from mpistrat.bench.cost_model.projection.other_parts import other_parts
+from mpistrat.bench.cost_model.projection.series import Series, project
+from mpistrat.bench.cost_model.projection.served import (
+    ServedCall,
+    question,
+    saturations,
+    served_calls,
+)
+from mpistrat.bench.cost_model.projection.statements import statements
+from mpistrat.bench.cost_model.projection.step import StepWork, measured_steps
+from mpistrat.bench.cost_model.validation import Comparison, compare, compare_steps
+from mpistrat.bench.results.point import Point
+
+__all__ = ["CostModel"]
+
+_EXTRAPOLATED_FROM = 4  # times the most measured ranks
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """A model with all that it is asked for.
+
+    Attributes
+    ----------
+    fit
+        The parameters.
+    work
+        The step that is projected.
+    points
+        What was fitted, and other parts of a step.
+    left
+        Points that are predicted.
+    unseen
+        The collectives of these.
+    ranks_per_node
+        Of the projection.
+    """
+
+    fit: MachineFit
+    work: StepWork
+    points: tuple[Point, ...]
+    left: tuple[Point, ...]
+    unseen: tuple[Measured, ...]
+    ranks_per_node: int
+
+    @property
+    def limit(self) -> int:
+        """Up to how many ranks a prediction is no extrapolation: 4 times the measured ones."""
+        return _EXTRAPOLATED_FROM * self.fit.most_ranks
+
+    @cached_property
+    def forms(self) -> dict[str, NormalForm]:
+        """The parts without a formula, by the number of ranks."""
+        return other_parts(self.points)
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """The predicted points and the measured steps, beside what was measured."""
+        steps = measured_steps([*self.points, *self.left])
+        return [*compare(self.fit, self.unseen), *compare_steps(self.fit, steps)]
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """What breaks first, and which measurement is missing."""
+        calls = served_calls(self.points)
+        said = statements(self.fit, self.work, self.ranks_per_node, saturations(calls), self.forms)
+        return said + _questions(calls)
+
+    def series(self, ranks: Sequence[int]) -> list[Series]:
+        """Project to so many ranks; to those of one node where the network is unknown."""
+        if not self.fit.has_network:
+            each = self.ranks_per_node
+            ranks = sorted({*(one for one in ranks if one <= each), each})
+        return project(self.fit, self.work, ranks, self.ranks_per_node)
+
+    def step_times(self) -> dict[str, dict[int, float]]:
+        """Return the measured steps by ranks, by the title of the series that predicts them."""
+        found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for one in measured_steps(self.points):
+            if one.case in {"weak", "strong"}:
+                found[f"step: {one.case} scaling"][one.layout.ranks].append(one.time_s)
+        return {
+            title: {ranks: median(times) for ranks, times in by_ranks.items()}
+            for title, by_ranks in found.items()
+        }
+
+
+def _questions(calls: dict[ServedCall, dict[int, float]]) -> list[str]:
+    """Ask for functions of parameter servers with a second number of workers."""
+    return [
+        question(call, min(by_workers))
+        for call, by_workers in calls.items()
+        if len(by_workers) == 1
+    ]

@@ -1,0 +1,201 @@
+"""Say what breaks first as ranks are added: sentences, each computed from the fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from mpistrat.bench.cost_model.fitting.fit import MachineFit
+from mpistrat.bench.cost_model.formulas import between_nodes as between
+from mpistrat.bench.cost_model.formulas.counts import LATENCY, VOLUME, Counts
+from mpistrat.bench.cost_model.formulas.layout import Layout
+from mpistrat.bench.cost_model.formulas.library import algorithm_name, call, header_exchange
+from mpistrat.bench.cost_model.projection.algorithms import ALLREDUCES, BROADCASTS
+from mpistrat.bench.cost_model.projection.series import step_band
+from mpistrat.bench.cost_model.projection.step import StepWork
+from mpistrat.bench.cost_model.projection.thresholds import (
+    MOST_RANKS,
+    first_layout,
+    layouts_up_to,
+)
+from mpistrat.bench.cost_model.readable import bytes_text, count_text, percent, seconds_text
+
+__all__ = ["Statement", "network_statements"]
+
+_SHARE = 0.1  # of a call: what the headers take beyond it is said
+_LEAST_EFFICIENCY = 0.5
+_LINE_BYTES = 256  # MPISTRAT_LINE_BYTES (kernels/include/mpistrat/calls.h)
+_BLOCK = 8
+_FEWEST_NODES = 2
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence about growing numbers of ranks.
+
+    Attributes
+    ----------
+    text
+        The sentence.
+    ranks
+        From which it is so; None if that is never the case, or for none in particular.
+    breaks
+        Whether something stops scaling there.
+    """
+
+    text: str
+    ranks: float | None = None
+    breaks: bool = True
+
+
+def network_statements(fit: MachineFit, work: StepWork, ranks_per_node: int) -> list[Statement]:
+    """Return all of collectives and steps over several nodes."""
+    return [
+        _ring_latency(fit, work, ranks_per_node),
+        *_algorithm_changes(fit, work, ranks_per_node),
+        _chain_latency(fit, work, ranks_per_node),
+        *_header_share(fit, work, ranks_per_node),
+        _all_to_all(fit, work, ranks_per_node),
+        *_efficiency(fit, work, ranks_per_node),
+        _table_memory(),
+    ]
+
+
+def _crossing(
+    subject: str, holds: Callable[[Layout], bool], ranks_per_node: int, never: str
+) -> Statement:
+    """Say from where on `holds`, or what is so at the most ranks."""
+    found = first_layout(holds, ranks_per_node)
+    if found is None:
+        return Statement(f"{subject}: not up to {MOST_RANKS:,} ranks ({never})", None)
+    where = "already at" if found.nodes == _FEWEST_NODES else "from"
+    return Statement(f"{subject} {where} {count_text(found.ranks)} ranks", found.ranks)
+
+
+def _latency_share(fit: MachineFit, counts: Counts) -> float:
+    latency = fit.seconds(counts.only(*LATENCY))
+    return latency / max(latency + fit.seconds(counts.only(*VOLUME)), 1e-300)
+
+
+def _last(ranks_per_node: int) -> Layout:
+    return list(layouts_up_to(ranks_per_node))[-1]
+
+
+def _ring_latency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Statement:
+    def share(layout: Layout) -> float:
+        return _latency_share(fit, ALLREDUCES["ring"](work.nbytes, layout))
+
+    return _crossing(
+        f"all-reduce of {bytes_text(work.nbytes)} on a ring: the latency term exceeds the"
+        " bandwidth term",
+        lambda layout: share(layout) > 1 / 2,
+        ranks_per_node,
+        f"{percent(share(_last(ranks_per_node)))} is latency there",
+    )
+
+
+def _algorithm_changes(
+    fit: MachineFit, work: StepWork, ranks_per_node: int
+) -> Iterator[Statement]:
+    """Say where the library takes another algorithm, and what that costs."""
+    before: Layout | None = None
+    for layout in layouts_up_to(ranks_per_node):
+        names = [
+            algorithm_name("allreduce", work.nbytes, one) for one in (before or layout, layout)
+        ]
+        if before is not None and names[0] != names[1]:
+            times = [fit.seconds(call("allreduce", work.nbytes, one)) for one in (before, layout)]
+            other = fit.seconds(
+                ALLREDUCES["Rabenseifner (not in the library)"](work.nbytes, layout)
+            )
+            yield Statement(
+                f"all-reduce of {bytes_text(work.nbytes)}: above {count_text(before.ranks)} ranks"
+                f" the library changes from {names[0]} to {names[1]}, as a node's blocks are"
+                f" below 16 KiB: {seconds_text(times[0])} become {seconds_text(times[1])};"
+                f" Rabenseifner's algorithm would take {seconds_text(other)} there",
+                layout.ranks,
+                times[1] > times[0],
+            )
+        before = layout
+
+
+def _chain_latency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Statement:
+    """Say where a broadcast along a chain takes longer than by a tree."""
+
+    def ratio(layout: Layout) -> float:
+        chain, tree = (
+            BROADCASTS[name](work.nbytes, layout) for name in ("chain", "binomial tree")
+        )
+        return fit.seconds(chain) / fit.seconds(tree)
+
+    return _crossing(
+        f"broadcast of {bytes_text(work.nbytes)}: the chain of nodes takes longer than a binomial"
+        " tree",
+        lambda layout: ratio(layout) > 1,
+        ranks_per_node,
+        f"{ratio(_last(ranks_per_node)):.2g} of the tree's time there",
+    )
+
+
+def _header_share(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Iterator[Statement]:
+    """Say what the comparison of headers costs of a call."""
+    for nbytes in (_BLOCK, 64 << 10, work.nbytes):
+
+        def share(layout: Layout, nbytes: int = nbytes) -> float:
+            whole = fit.seconds(call("allreduce", nbytes, layout))
+            if nbytes == _BLOCK:  # it travels with the headers, which make messages longer
+                doubling = between.recursive_doubling(layout.nodes, nbytes)
+                node = header_exchange(layout, nbytes).only("steps", "copied", "reduced")
+                return 1 - fit.seconds(doubling + node) / whole
+            return fit.seconds(header_exchange(layout)) / whole
+
+        said = _crossing(
+            f"the exchange of headers takes over {_SHARE:.0%} of an all-reduce of"
+            f" {bytes_text(nbytes)}",
+            lambda layout: share(layout) > _SHARE,
+            ranks_per_node,
+            f"{percent(share(_last(ranks_per_node)))} there",
+        )
+        yield replace(said, breaks=False)  # it slows calls by a share, and no more
+
+
+def _all_to_all(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Statement:
+    def seconds(layout: Layout) -> float:
+        return fit.seconds(call("alltoall", _BLOCK * layout.ranks, layout))
+
+    limit = max(work.alone_s, 1e-6)
+    gap = fit.seconds(Counts(sends=1))
+    note = "" if gap else "at least: so few ranks do not show what each further message costs; "
+    return _crossing(
+        f"an all-to-all of {_BLOCK} B a pair takes longer than the computation of a step"
+        f" ({seconds_text(limit)})",
+        lambda layout: seconds(layout) > limit,
+        ranks_per_node,
+        f"{note}{seconds_text(seconds(_last(ranks_per_node)))} there",
+    )
+
+
+def _efficiency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Iterator[Statement]:
+    for is_strong, name in ((False, "weak"), (True, "strong")):
+
+        def efficiency(layout: Layout, is_strong: bool = is_strong) -> float:
+            ideal = work.alone_s / (layout.ranks if is_strong else 1)
+            return ideal / step_band(fit, work, layout, is_strong).value
+
+        yield _crossing(
+            f"{name} scaling of the step ({seconds_text(work.alone_s)} alone,"
+            f" {bytes_text(work.nbytes)} reduced): efficiency below {_LEAST_EFFICIENCY:.0%}",
+            lambda layout: efficiency(layout) < _LEAST_EFFICIENCY,
+            ranks_per_node,
+            f"{percent(efficiency(_last(ranks_per_node)))} there",
+        )
+
+
+def _table_memory() -> Statement:
+    nbytes = bytes_text(_LINE_BYTES * MOST_RANKS)
+    return Statement(
+        f"each communicator keeps a table of all ranks' headers on each rank: {nbytes} at"
+        f" {MOST_RANKS:,} ranks",
+        None,
+        breaks=False,
+    )

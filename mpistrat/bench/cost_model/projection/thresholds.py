@@ -1,0 +1,36 @@
+"""Find the number of ranks from which on something is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from mpistrat.bench.cost_model.formulas.layout import Layout
+
+__all__ = ["MOST_RANKS", "first_layout", "layouts_up_to"]
+
+MOST_RANKS = 100_000
+_STEP = 1.03  # between numbers of nodes that are tried
+
+
+def layouts_up_to(ranks_per_node: int, most_ranks: int = MOST_RANKS) -> Iterator[Layout]:
+    """Yield layouts of full nodes, from two nodes on, about 3 % apart."""
+    nodes = 2
+    while nodes * ranks_per_node <= most_ranks:
+        yield Layout(nodes * ranks_per_node, nodes)
+        nodes = max(nodes + 1, int(nodes * _STEP))
+
+
+def first_layout(holds: Callable[[Layout], bool], ranks_per_node: int) -> Layout | None:
+    """Return the layout of fewest nodes from which on `holds`; None if not for the most ranks."""
+    tried = list(layouts_up_to(ranks_per_node))
+    found, below = None, 1
+    for layout in reversed(tried):
+        if not holds(layout):
+            below = layout.nodes
+            break
+        found = layout
+    while found is not None and found.nodes - below > 1:
+        nodes = (found.nodes + below) // 2
+        between = Layout(nodes * ranks_per_node, nodes)
+        found, below = (between, below) if holds(between) else (found, nodes)
+    return found

@@ -1,0 +1,43 @@
+"""Make the page of a suite's results, with a projection where they suffice for one."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from mpistrat.bench.results.file import read_points
+from mpistrat.errors import UsageError
+
+__all__ = ["check_page", "make_page"]
+
+
+def check_page(page: Path) -> None:
+    """Raise `UsageError` if no page can be written, before anything is measured."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError(
+            '--report needs matplotlib, not installed here; run: pip install "mpistrat[bench]"'
+        )
+    if not page.parent.is_dir():
+        raise UsageError(f"--report {page}: there is no folder {page.parent}; make it first")
+
+
+def make_page(results: Path, page: Path) -> list[str]:
+    """Write the page of a result file, and beside it the projection; return what to say of it.
+
+    Raises
+    ------
+    UsageError
+        Nothing was measured, or the page cannot be written.
+    """
+    # Loaded here: matplotlib takes a while, and most suites have no page.
+    from mpistrat.bench.cost_model.build import model_of
+    from mpistrat.bench.cost_model.model_file import write_model
+    from mpistrat.bench.report.build import make_report
+
+    model, said = page.with_name(f"{page.stem}-model.json"), []
+    try:
+        write_model(model, model_of(read_points([results])))
+    except UsageError as error:
+        said.append(f"no projection to more ranks: {error}")
+    made = make_report([results], page, None, None if said else model)
+    return [*said, f"{made.page} shows them"]
