@@ -139,6 +139,7 @@ def _figures(row: Row, index: int) -> dict[str, Any]:
     return {
         "time_us": {name: round(getattr(timing, f"{name}_us"), 3) for name in statistics},
         "rounds": len(timing.rounds_us),
+        "rounds_us": [round(one, 3) for one in timing.rounds_us],
         "algbw_GBps": round(algbw, 6),
         "busbw_GBps": round(busbw, 6),
         "speedup": {base: round(value, 4) for base, value in row.speedups(index).items()},

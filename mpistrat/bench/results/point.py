@@ -40,7 +40,12 @@ class Setup(_Frozen):
     def title(self) -> str:
         """The setup as one line, for messages and for finding a point again."""
         options = " ".join(f"--{name} {value}".rstrip() for name, value in self.options.items())
-        return f"{self.case} {options}".rstrip() + f", {self.ranks} ranks on {self.nodes} nodes"
+        where = f"{_counted(self.ranks, 'rank')} on {_counted(self.nodes, 'node')}"
+        return f"{self.case} {options}".rstrip() + f", {where}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class Placement(_Frozen):

@@ -114,8 +114,7 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         raise typer.BadParameter(f"--output {output}: {error}") from error
     if report is not None:
         with told_to_the_user():
-            for line in make_page(output, report):
-                _say(console, line)
+            make_page(output, report, console)
     _report(console, runs, points, output)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from rich.console import Console
+
 from mpistrat.bench.results.file import read_points
 from mpistrat.errors import UsageError
 
@@ -21,8 +23,8 @@ def check_page(page: Path) -> None:
         raise UsageError(f"--report {page}: there is no folder {page.parent}; make it first")
 
 
-def make_page(results: Path, page: Path) -> list[str]:
-    """Write the page of a result file, and beside it the projection; return what to say of it.
+def make_page(results: Path, page: Path, console: Console) -> None:
+    """Write the page of a result file, and beside it the projection; print the page's summary.
 
     Raises
     ------
@@ -33,11 +35,17 @@ def make_page(results: Path, page: Path) -> list[str]:
     from mpistrat.bench.cost_model.build import model_of
     from mpistrat.bench.cost_model.model_file import write_model
     from mpistrat.bench.report.build import make_report
+    from mpistrat.bench.report.headline import headline
+    from mpistrat.bench.report.tables import failure_table
+    from mpistrat.bench.report.terminal import print_summary
 
-    model, said = page.with_name(f"{page.stem}-model.json"), []
+    file = page.with_name(f"{page.stem}-model.json")
+    model: Path | None = file
     try:
-        write_model(model, model_of(read_points([results])))
+        write_model(file, model_of(read_points([results])))
     except UsageError as error:
-        said.append(f"no projection to more ranks: {error}")
-    made = make_report([results], page, None, None if said else model)
-    return [*said, f"{made.page} shows them"]
+        model = None
+        console.print(f"no projection to more ranks: {error}", markup=False, soft_wrap=True)
+    made = make_report([results], page, None, model)
+    print_summary(console, headline(made.points, made.measurements), failure_table(made.points))
+    console.print(f"{made.page} shows them", markup=False, soft_wrap=True)

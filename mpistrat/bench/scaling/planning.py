@@ -65,7 +65,8 @@ def _setups(suite: Suite, run: Run, allocation: Allocation) -> Iterator[Setup]:
     for ranks in run.ranks or suite.ranks or allocation.rank_counts():
         for nodes in run.nodes or suite.nodes or (allocation.fewest_nodes(ranks),):
             # Of a grid of ranks and nodes, what has as many ranks on each node.
-            if len(run.nodes or suite.nodes or ()) > 1 and ranks % nodes:
+            is_uneven = len(run.nodes or suite.nodes or ()) > 1 and ranks % nodes
+            if is_uneven or ranks < run.least_ranks:
                 continue
             allocation.check(ranks, nodes)
             yield Setup(case=run.case, options=options, ranks=ranks, nodes=nodes)

@@ -38,6 +38,8 @@ class Run(_Table):
         Its options, by name without the dashes; ``true`` and ``false`` for switches.
     ranks
         On how many ranks; default: the suite's.
+    least_ranks
+        Fewer are left out, as for cases that mean nothing on one.
     nodes
         On how many nodes each number of ranks runs; default: the suite's.
     repeats
@@ -49,6 +51,7 @@ class Run(_Table):
     case: str
     options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     ranks: Counts | None = None
+    least_ranks: PositiveInt = 1
     nodes: Counts | None = None
     repeats: PositiveInt | None = None
     timeout_s: float | None = Field(default=None, gt=0)

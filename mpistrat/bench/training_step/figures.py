@@ -100,6 +100,7 @@ class Figures:
             "op": label.op,
             "overlap": self.side.is_overlapped,
             "rounds": len(self.timing.rounds_us),
+            "rounds_us": [round(one, 3) for one in self.timing.rounds_us],
             "time_us": self.timing.record(),
             "compute_us": self.alone.record(),
             "exposed_us": self.exposed.record(),

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("typer")
 
+from helpers.framed_text import unframed
 from mpistrat.bench.results.file import read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.system.waiting import wait_until
@@ -39,11 +40,6 @@ case = "collectives"
 options = { ops = "barrier", rounds = 1_000_000, seconds = 3000 }
 ranks = [2]
 """
-
-
-def said(output: str) -> str:
-    """Return what a framed message says, as one line."""
-    return " ".join(output.replace("│", " ").split())
 
 
 def command(folder: Path, suite: str, *options: str) -> list[str]:
@@ -87,11 +83,11 @@ def test_a_run_that_fails_is_recorded_and_the_suite_goes_on(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "1 of 3 runs failed" in done.stdout
     (failed,) = (point for point in points if point.status == "failed")
-    assert "op 'none' is not known" in said(failed.message)
+    assert "op 'none' is not known" in unframed(failed.message)
     assert len(points) == 3
     again, points = scale(tmp_path, BARRIER + WRONG)
     assert again.returncode == 2
-    assert "is there already" in said(again.stderr)
+    assert "is there already" in unframed(again.stderr)
     again, points = scale(tmp_path, BARRIER + WRONG, "--resume")
     assert (again.returncode, len(points)) == (0, 3)
     again, points = scale(tmp_path, BARRIER + WRONG, "--retry")
@@ -163,12 +159,12 @@ def test_it_says_that_it_starts_ranks_itself(tmp_path: Path) -> None:
         env=os.environ | {"PMI_RANK": "0", "PMI_SIZE": "1"},
     )
     assert done.returncode == 2
-    assert "start it without mpirun" in said(done.stderr)
+    assert "start it without mpirun" in unframed(done.stderr)
 
 
 def test_a_launcher_that_is_not_there(tmp_path: Path) -> None:
     done, points = scale(tmp_path, BARRIER, "--launch", "no-such-launcher -n {ranks}")
     assert done.returncode == 2
-    assert "no-such-launcher" in said(done.stderr)
+    assert "no-such-launcher" in unframed(done.stderr)
     assert "Traceback" not in done.stderr
     assert not points

@@ -10,6 +10,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
+from helpers.framed_text import unframed
 from mpistrat.bench.__main__ import application
 from mpistrat.bench.results.file import append_point
 from mpistrat.bench.results.point import Point, Setup
@@ -89,19 +90,14 @@ def test_reframe(file: Path) -> None:
     assert last["environ"] == "MPI / 5"
 
 
-def said(output: str) -> str:
-    """Return what a framed message says, as one line."""
-    return " ".join(output.replace("│", " ").split())
-
-
 def test_what_a_format_cannot_hold(file: Path, tmp_path: Path) -> None:
     only_step = tmp_path / "step.jsonl"
     only_step.write_text(file.read_text().splitlines()[2] + "\n")
     run = CliRunner().invoke(application(), ["export", str(only_step), "--format", "osu"])
     assert run.exit_code == 2
-    assert "no collectives" in said(run.output)
+    assert "no collectives" in unframed(run.output)
     run = CliRunner().invoke(
         application(), ["export", str(file), "--format", "osu", "-o", str(tmp_path / "no" / "f")]
     )
     assert run.exit_code == 2
-    assert "No such file" in said(run.output)
+    assert "No such file" in unframed(run.output)

@@ -28,7 +28,7 @@ def test_points_are_read_as_they_were_written(tmp_path: Path) -> None:
     append_point(file, POINT)
     append_point(file, failed)
     assert read_points([file, file]) == [POINT, failed] * 2
-    assert POINT.setup.title == "collectives --ops bcast --new, 2 ranks on 1 nodes"
+    assert POINT.setup.title == "collectives --ops bcast --new, 2 ranks on 1 node"
 
 
 def test_a_line_that_a_crash_cut_is_left_out_and_ended(tmp_path: Path) -> None:

@@ -39,6 +39,11 @@ def test_a_run_has_its_own_numbers() -> None:
     assert [one.repeat for one in runs] == [0, 1]
 
 
+def test_a_case_that_means_nothing_on_one_rank() -> None:
+    run = Run(case="collectives", least_ranks=2)
+    assert places(suite_of(run, repeats=1), Allocation(1, 4)) == [(2, 1), (4, 1)]
+
+
 def test_order_is_random_within_each_repeat_and_the_same_for_a_seed() -> None:
     suite = suite_of(repeats=3, ranks=tuple(range(1, 21)))
     first, again, other = (plan(suite, Allocation(1, 20), [], seed) for seed in (0, 0, 1))

@@ -1,0 +1,1 @@
+"""The numbers of a report: repeats, intervals, scaling, and what changed between two files."""

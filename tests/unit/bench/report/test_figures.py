@@ -1,0 +1,109 @@
+"""What figures are drawn of: which are chosen, what wins, what is said of the rest."""
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("pydantic")
+
+from helpers.bench_results import by_rank, collective, point, servers, training
+from mpistrat.bench.report import sections
+from mpistrat.bench.report.analysis.measurements import measurements_of
+from mpistrat.bench.report.figures import best_side, by_size, stragglers
+from mpistrat.bench.report.figures import servers as served
+from mpistrat.bench.report.figures.style import BOUND, applied, looks_of
+
+
+def test_each_operation_comes_once_before_any_comes_twice():
+    points = [
+        point(collective(1.0, op=op), ranks)
+        for op in ("scatter", "bcast", "allreduce")
+        for ranks in (2, 4, 8)
+    ]
+    found = by_size.families(measurements_of(points))
+    order = [(family[0].get("op"), family[0].ranks) for family in found]
+    assert order[:4] == [("allreduce", 8), ("bcast", 8), ("scatter", 8), ("allreduce", 4)]
+    assert len(order) == 9
+
+
+def test_what_is_not_drawn_is_named(monkeypatch):
+    monkeypatch.setitem(sections._MOST, "sizes", 1)
+    points = [
+        point(collective(1.0, size, op=op)) for op in ("allreduce", "bcast") for size in (8, 16)
+    ]
+    points.append(point(collective(1.0, op="reduce")))
+    with applied():
+        made = sections.sections_of(points, measurements_of(points), None)
+    (found,) = (one for one in made if one.title == "Collectives")
+    assert [one.title for one in found.figures] == ["allreduce, float32, 2 ranks on 1 node"]
+    assert found.left_out == ["bcast, float32, 2 ranks on 1 node"]
+    (alone,) = found.tables
+    assert alone.rows[0][0].startswith("reduce"), "one size is no line"
+
+
+@pytest.mark.parametrize(("spread", "is_clear"), [(0.01, True), (0.4, False)])
+def test_a_winner_is_clear_if_the_intervals_are_apart(spread, is_clear):
+    sides = [point(collective(time, side=f"{time}", spread=spread)) for time in (3.0, 1.5, 9.0)]
+    found = best_side.winner(measurements_of(sides))
+    assert found.first.side == "1.5"
+    assert found.second is not None
+    assert found.second.side == "3.0"
+    assert found.gain == 2
+    assert found.is_clear is is_clear
+
+
+def test_a_bound_never_wins_and_one_side_is_no_map():
+    sides = {"shm": "backend", "mpi4py": "peer", "memcpy": "bound"}
+    points = [
+        point(collective(9.0 - 2 * place, side=side, kind=kind))
+        for place, (side, kind) in enumerate(sides.items())
+    ]
+    (((found,),),) = best_side.maps(measurements_of(points))
+    assert found.first.side == "mpi4py"
+    assert best_side.maps(measurements_of(points[:1])) == []
+
+
+def test_sizes_that_were_rounded_for_equal_pieces_share_a_column():
+    points = [
+        point(collective(1.0 + place, nbytes, side=side), ranks)
+        for ranks, nbytes in ((2, 4096), (3, 4092))
+        for place, side in enumerate(("a", "b"))
+    ]
+    ((low, high),) = best_side.maps(measurements_of(points))
+    with applied():
+        figure = best_side.best_side([low, high], looks_of(["a", "b"]), "map")
+    axes = figure.drawing.axes[0]
+    assert [one.get_text() for one in axes.get_xticklabels()] == ["4 KiB"]
+    assert [row[2] for row in figure.table.rows] == ["4 KiB", "4.00 KiB"]
+
+
+def test_of_many_ranks_the_slowest_are_drawn_and_all_are_in_the_table():
+    ranks = by_rank(*(f"n{rank // 8}" for rank in range(100)))
+    for rank, one in enumerate(ranks):
+        one["median"] = 65.0 + rank / 10
+    (measured,) = measurements_of([point(training("weak", [1.0] * 6, by_rank=ranks), 100, 13)])
+    with applied():
+        figure = stragglers.stragglers(measured, "ranks")
+    labels = [one.get_text() for one in figure.drawing.axes[0].get_xticklabels()]
+    assert labels == [str(rank) for rank in range(52, 100)]
+    assert "The 48 slowest ranks are shown" in figure.caption
+    assert "slowest is rank 99 on n12" in figure.alt
+    assert len(figure.table.rows) == 100
+
+
+def test_rates_fall_and_times_grow_with_the_time_of_a_call():
+    (rate,) = measurements_of([point(servers(100.0), 4)])
+    assert served.value_at(rate, 100.0) == pytest.approx(20)
+    assert served.value_at(rate, 200.0) == pytest.approx(10)
+    function = servers(50.0, kind="schedule", unit="us a function", median={"mpistrat": 50.0})
+    (time,) = measurements_of([point(function, 4)])
+    assert served.value_at(time, 200.0) == pytest.approx(200)
+
+
+def test_series_differ_by_more_than_their_colour():
+    looks = looks_of(map(str, range(8)), bounds=["bound"])
+    series = [looks[str(name)] for name in range(8)]
+    assert len({one.colour for one in series}) == 7
+    assert len({one.marker for one in series}) == 8
+    assert len({one.hatch for one in series}) == 8
+    assert len({(str(one.line), one.marker) for one in series}) == 8
+    assert looks["bound"] is BOUND
