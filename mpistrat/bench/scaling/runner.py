@@ -17,6 +17,8 @@ from mpistrat.bench.scaling.progress import SuiteProgress
 
 __all__ = ["Durations", "run_suite"]
 
+_LARGEST_SHARE = 0.2  # of the suite's time that one run may take: others have to have theirs
+
 
 class Durations:
     """How long runs took, and from that how long others will take."""
@@ -59,7 +61,8 @@ def run_suite(
         if rest_s <= durations.expected_s(planned):
             continue
         progress.begin(planned.setup, _left_s(runs[index:], durations, rest_s))
-        found = do_run(planned, start, min(planned.timeout_s, rest_s), output.parent)
+        timeout_s = min(planned.timeout_s, rest_s, budget_s * _LARGEST_SHARE)
+        found = do_run(planned, start, timeout_s, output.parent)
         point = found.model_copy(update={"job": job, "site": site})
         append_point(output, point)
         points.append(point)
