@@ -1,5 +1,5 @@
 // The collectives by direct messages, with threads as ranks: every kind and root on placements of
-// one to eight ranks, blocks of unequal lengths and of none, in one piece and in several, messages
+// one to 35 ranks, blocks of unequal lengths and of none, in one piece and in several, messages
 // that are cut, sends that wait for their receivers, random delays, and calls that differ.
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "../wire/algorithms/block_tree.h"
 #include "helpers/values.h"
 #include "helpers/wire_ranks.h"
 
@@ -149,7 +150,8 @@ void run_rank(Rank& me, const Setting& setting) {
   std::mt19937 same(5), own(static_cast<unsigned>(me.rank));
   for (int kind : kKinds) {
     const bool is_rooted = kind == MPISTRAT_GATHER || kind == MPISTRAT_SCATTER;
-    for (int root = 0; root < (is_rooted ? me.size : std::min(me.size, 2)); ++root)
+    const int step = me.size > 8 ? 17 : 1;  // of many ranks, some are roots
+    for (int root = 0; root < (is_rooted ? me.size : std::min(me.size, 2)); root += step)
       for (int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{8}, most}) {
         const int salt = static_cast<int>(same() % 1000);
         if (same() % 2) std::this_thread::sleep_for(std::chrono::microseconds(own() % 200));
@@ -187,10 +189,30 @@ void check_limit() {
   }
 }
 
+// Every rank is in the branches of its ancestors alone, which are its parents' children.
+void check_trees() {
+  using mpistrat::wire::BlockTree;
+  for (int size : {1, 2, 8, 9, 35, 64, 65, 600})
+    for (int me = 0; me < size; ++me) {
+      const BlockTree tree(me, size);
+      CHECK(tree.own.first == me && (tree.parent < 0) == (me == 0));
+      std::vector<int> below(static_cast<size_t>(size));
+      for (const auto& child : tree.children) {
+        const BlockTree its(child.first, size);
+        CHECK(its.parent == me && its.own.end == child.end);
+        for (int rank = child.first; rank < child.end; ++rank) ++below[static_cast<size_t>(rank)];
+      }
+      for (int rank = 0; rank < size; ++rank)
+        CHECK(below[static_cast<size_t>(rank)] == (me < rank && rank < tree.own.end));
+    }
+}
+
 }  // namespace
 
 int main() {
   constexpr int64_t kLong = 1 << 20;  // no all-gather of this test is a ring
+  std::vector<int32_t> of_many;
+  for (int rank = 0; rank < 35; ++rank) of_many.push_back(rank * rank % 7);
   const Setting settings[] = {
       {{0}, {400, kLong, kLong, 1 << 30}},
       {{0, 1}, {400, kLong, kLong, 7}},
@@ -200,8 +222,11 @@ int main() {
       {{0, 1, 2, 3, 4, 5}, {400, kLong, kLong, 1000}},
       {{0, 1, 2, 1, 0, 2, 0}, {400, 100, 512, 40}},  // some are
       {{0, 0, 0, 0, 0, 1, 1, 2}, {400, kLong, kLong, 33}},
+      // Enough ranks for gather and scatter by a tree.
+      {of_many, {400, kLong, kLong, 1 << 30}},
   };
   check_limit();
+  check_trees();
   fake::world().most_pending = 64;
   for (const Setting& setting : settings) {
     fake::world().late_percent = setting.node_of.size() % 2 ? 60 : 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace mpistrat::wire {
 namespace {
@@ -10,6 +11,16 @@ namespace {
 // it began so many before. That ends, since all ranks begin theirs in one order, that of the steps
 // and then of the bytes: whoever is behind all others waits for messages that they have begun.
 constexpr int kWindow = 64;
+
+// Between more ranks than this, blocks of up to so many bytes on average go by a tree. Fewer
+// messages, or longer ones, are better sent by the root: a tree adds steps, and sends the data
+// again. Simulated with 0.5 to 5 us to start a message, us a gather of 512 B a rank at 1 Gbit/s and
+// 40 us of latency: of 64 ranks, 595 by the tree and 926 directly; of 1024, 6044 and 13362.
+constexpr int64_t kTreeRanks = 32, kTreeBlockBytes = 2 << 10;
+
+const int64_t* rooted_blocks(const MpistratSpec& spec) {
+  return spec.kind == MPISTRAT_GATHER ? spec.recv_bytes : spec.send_bytes;
+}
 
 }  // namespace
 
@@ -20,6 +31,8 @@ void Direct::begin(const MpistratSpec& spec, int64_t most_bytes) {
   schedule_.clear(tag_);
   if (spec.kind == MPISTRAT_ALLGATHER) {
     begin_allgather(spec.recv_bytes);
+  } else if (is_tree(spec)) {
+    begin_tree(spec);
   } else {
     begin_blocks(spec);
   }
@@ -88,6 +101,76 @@ void Direct::keep_own(void* self, int rank) {
 void Direct::store(void* self, int) {
   auto* direct = static_cast<Direct*>(self);
   direct->recv_.copy_in(0, direct->received_, direct->recv_.nbytes(), false);
+}
+
+// ---------------------------------------------------------- gather and scatter of short blocks
+
+// All ranks know the lengths of all blocks, and so come to the same answer.
+bool Direct::is_tree(const MpistratSpec& spec) const {
+  const int64_t size = links_.topology.size;
+  if (spec.kind == MPISTRAT_ALLTOALL || size <= kTreeRanks) return false;
+  const int64_t* blocks = rooted_blocks(spec);
+  return std::accumulate(blocks, blocks + size, int64_t{0}) <= kTreeBlockBytes * size;
+}
+
+void Direct::begin_tree(const MpistratSpec& spec) {
+  const int size = links_.topology.size, me = peer(-spec.root);
+  const int64_t* nbytes = rooted_blocks(spec);
+  const BlockTree tree(me, size);
+  root_ = spec.root;
+  own_start_ = std::accumulate(nbytes, nbytes + links_.topology.rank, int64_t{0});
+  starts_.assign(1, 0);
+  for (int ahead = 0; ahead < tree.own.end - me; ++ahead)
+    starts_.push_back(starts_.back() + nbytes[peer(ahead)]);
+  scratch_.reset(starts_.back());
+  received_ = scratch_.take(starts_.back());
+  if (spec.kind == MPISTRAT_GATHER) {
+    gather_by(tree);
+  } else {
+    scatter_by(tree);
+  }
+}
+
+void Direct::gather_by(const BlockTree& tree) {
+  send_.copy_out(0, received_, starts_[1]);
+  for (const auto& child : tree.children)
+    exchange(branch(child), from_root(child.first), {nullptr, 0}, 0);
+  schedule_.await_all();
+  if (tree.parent < 0) {
+    schedule_.call(store_turned, this, 0);
+  } else {
+    exchange({nullptr, 0}, 0, branch(tree.own), from_root(tree.parent));
+    schedule_.await_all();
+  }
+}
+
+void Direct::scatter_by(const BlockTree& tree) {
+  if (tree.parent < 0) {
+    const int64_t after = starts_.back() - own_start_;
+    send_.copy_out(own_start_, received_, after);
+    send_.copy_out(0, received_ + after, own_start_);
+  } else {
+    exchange(branch(tree.own), from_root(tree.parent), {nullptr, 0}, 0);
+    schedule_.await_all();
+  }
+  for (const auto& child : tree.children)
+    exchange({nullptr, 0}, 0, branch(child), from_root(child.first));
+  schedule_.call(store_own, this, 0);
+  schedule_.await_all();
+}
+
+// The blocks of the ranks of a branch, which `received_` has from this rank's on.
+Block Direct::branch(BlockTree::Branch ranks) const {
+  const int me = peer(-root_);
+  const int64_t start = starts_[static_cast<size_t>(ranks.first - me)];
+  return {received_ + start, starts_[static_cast<size_t>(ranks.end - me)] - start};
+}
+
+int Direct::from_root(int distance) const { return (root_ + distance) % links_.topology.size; }
+
+void Direct::store_own(void* self, int) {
+  auto* direct = static_cast<Direct*>(self);
+  direct->recv_.copy_in(0, direct->received_, direct->starts_[1], false);
 }
 
 // ------------------------------------------------------------------------ short all-gathers

@@ -2,12 +2,13 @@
 #define MPISTRAT_WIRE_DIRECT_MESSAGES_H_
 
 // Collectives by messages from rank to rank, on any nodes: gather, scatter and all-to-all,
-// in which every byte crosses the wire once anyway, and the all-gather of short arrays, in as few
-// steps as there can be.
+// in which every byte crosses the wire once anyway; gather and scatter of short blocks between many
+// ranks, by a tree; and the all-gather of short arrays, in as few steps as there can be.
 
 #include <cstdint>
 #include <vector>
 
+#include "algorithms/block_tree.h"
 #include "links.h"
 #include "pipeline/segment_flow.h"
 #include "schedule.h"
@@ -28,6 +29,14 @@ class Direct {
 
  private:
   using Blocks = std::vector<Block>;  // of bytes, by rank
+
+  bool is_tree(const MpistratSpec& spec) const;
+  void begin_tree(const MpistratSpec& spec);
+  void gather_by(const BlockTree& tree);
+  void scatter_by(const BlockTree& tree);
+  Block branch(BlockTree::Branch ranks) const;
+  int from_root(int distance) const;
+  static void store_own(void* self, int);
 
   void begin_blocks(const MpistratSpec& spec);
   void list_blocks(const MpistratSpec& spec);
@@ -53,7 +62,9 @@ class Direct {
   Pieces send_, recv_;
   Blocks incoming_, outgoing_;
   uint8_t* received_ = nullptr;  // what goes to `recv_` in the end, or null: it is there
-  int64_t own_start_ = 0;        // in `recv_`: where the block of this rank begins
+  int64_t own_start_ = 0;        // in the long array: where the block of this rank begins
+  int root_ = 0;
+  std::vector<int64_t> starts_;  // in `received_`: of the blocks from this rank's on, and the end
 };
 
 }  // namespace mpistrat::wire

@@ -48,7 +48,10 @@ _NEEDED = ("typer", "rich")
 
 
 def application(
-    program: str = "mpistrat.bench", extra: str = "bench", besides: Sequence[str] = ()
+    program: str = "mpistrat.bench",
+    extra: str = "bench",
+    besides: Sequence[str] = (),
+    only: str | None = None,
 ) -> typer.Typer:
     """Return the command line's app, or exit with 2 where the program's extra is missing.
 
@@ -56,6 +59,9 @@ def application(
     ----------
     besides
         Modules that the program needs, and benchmarks do not.
+    only
+        The subcommand that will be called, if that is known: the others are not loaded, which on
+        many ranks of a node takes seconds.
     """
     missing = [name for name in (*_NEEDED, *besides) if not importlib.util.find_spec(name)]
     if missing:
@@ -69,14 +75,18 @@ def application(
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(_benchmarks)
-    for name, module in {**CASES, **TOOLS}.items():
+    modules = {**CASES, **TOOLS}
+    if only in modules:
+        modules = {only: modules[only]}
+    for name, module in modules.items():
         app.command(name)(importlib.import_module(module).command)
     return app
 
 
 def main() -> None:
     """Run the case that the command line names."""
-    application()(prog_name="python -m mpistrat.bench")
+    only = next(iter(sys.argv[1:]), None)
+    application(only=only)(prog_name="python -m mpistrat.bench")
 
 
 def _benchmarks() -> None:

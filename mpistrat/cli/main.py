@@ -20,7 +20,8 @@ def main() -> None:
         run(sys.argv[2:])
         return
     # First: it says so if something is missing.
-    benchmarks = bench.application("mpistrat", "cli", ("jinja2", "pydantic", "tomlkit"))
+    only = sys.argv[2] if sys.argv[1:2] == ["bench"] and len(sys.argv) > 2 else None
+    benchmarks = bench.application("mpistrat", "cli", ("jinja2", "pydantic", "tomlkit"), only)
     from mpistrat.cli.tools import app
     from mpistrat.doctor.command import doctor
     from mpistrat.horovod_build.command import app as horovod

@@ -305,7 +305,7 @@ class Engine:
             long_wait.pause,
             look=long_wait.look,
             complain=self._say_blocked,
-            complain_after_s=deadlock.SAY_AFTER_S,
+            complain_after_s=deadlock.say_after_s(self.gate.size),
         )
         if not is_over:
             raise self._stall(long_wait.waited)

@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> None:
         placement = [{"rank": rank, **one} for rank, one in enumerate(everyone)]
         line = json.dumps({"placement": placement, "facts": facts()})
         Path(file).write_text(line + "\n", encoding="utf-8")
-    application()(words, prog_name="python -m mpistrat.bench")
+    application(only=words[0])(words, prog_name="python -m mpistrat.bench")
 
 
 if __name__ == "__main__":

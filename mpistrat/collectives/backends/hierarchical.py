@@ -49,6 +49,46 @@ class HierarchicalBackend(ShmBackend):
     ----------
     nodes
         Where the ranks are.
+
+    Notes
+    -----
+    Cost: what the rank sends that sends most. There are P ranks on N nodes, of each of which L
+    carry data (as many as the smallest node has). An array has n bytes, all blocks together
+    counted. D is log2 N, for other numbers than powers of two rounded down plus 1; B is log2 P
+    rounded up; r and R are `RING_BYTES` and `RING_MOST_BYTES` of config.py or of the tuning. Of
+    float16 and bfloat16, bytes are twice as many.
+
+    ====================================  =============================  =======================
+    call                                  messages                       bytes
+    ====================================  =============================  =======================
+    gate alone, barrier, close            D                              64 D
+    reductions, bcast: n <= 8 KiB         D                              D (64 + n)
+    all others: n <= 1 KiB                D                              D (64 + n)
+    (alltoall: P times a rank's n)
+    beyond these, after the gate:
+    allreduce: n < r P                    D s, s <= 4 up to 4 MiB L      D n / L
+    reduce, bcast, reduce_scatter: same
+    allreduce: n >= r P                   2 (N - 1) s, s >= n / (R L N)  2 (N - 1) / N n / L
+    reduce, bcast: n >= r P               s >= n / (R L)                 n / L
+    reduce_scatter, allgather: n >= r P   (N - 1) L s, s >= n / (R L P)  (N - 1) n / P
+    allgather: n < r P                    B                              (P - 1) / P n
+    scatter, at the root: P > 32, n <=    7 for each factor of 8 in P    (P - 1) / P n
+    2 KiB P
+    scatter, at the root: all others      P - 1                          (P - 1) / P n
+    gather: P > 32, n <= 2 KiB P          1                              n / 8 to n / 2
+    gather: all others                    1                              n / P
+    alltoall                              P - 1                          (P - 1) / P n
+    ====================================  =============================  =======================
+
+    s is the number of segments: at least 4 where that leaves each message r bytes. A ring's
+    messages have r bytes or more, so that their number is at most 2 n / (r L), for however many
+    nodes; likewise more than 31 messages of a scatter have 2 KiB or more on average. The root of a
+    gather receives as many messages as that of a scatter sends. An all-gather of unequal lengths
+    first gathers the lengths: 32 P bytes and B messages more.
+
+    References
+    ----------
+    tests/mpi/scaling counts the messages and compares them with this table.
     """
 
     name = "hierarchical"

@@ -10,10 +10,16 @@ waits and how many calls of each communicator it has made. A peer can then be ce
 
 Neither can go on, whatever the other ranks do, and both raise `MismatchError`. What counts are the
 calls of one thread; communicators that another thread uses too are left to their deadlines.
+
+Where one rank is late, all others wait in the same call, having made the same calls, and a notice
+of one of them says what those of the rest would. So each rank waits for a random time more, and
+stays silent if it has heard the same meanwhile: a few ranks send P - 1 notices, not all P of them.
 """
 
 from __future__ import annotations
 
+import math
+import random
 import struct
 import threading
 import weakref
@@ -28,10 +34,13 @@ from mpistrat.system.waiting import wait_until
 if TYPE_CHECKING:
     from mpistrat.collectives.progress_engine import Engine
 
-__all__ = ["Creation", "Program", "current"]
+__all__ = ["Creation", "Program", "current", "say_after_s"]
 
 SAY_AFTER_S = 2.0
-"""How long a wait may last before the peers are told of it."""
+"""How long a wait may last before the peers are told of it; a little more on most ranks."""
+
+SPREAD_S = 0.1
+"""Over how many times log2(size) of this the notices of the ranks are spread; few come early."""
 
 CREATION = 1
 """The number of what is no communicator yet: the creation of one over all ranks of the job."""
@@ -43,6 +52,17 @@ _HEAD = struct.Struct("<qqq")
 _ENTRY = struct.Struct("<qq")
 # With the head and the text these fit in a notice (_MOST_TEXT of health/peers.py).
 _MOST_ENTRIES = 40
+
+_random = random.Random()  # not the program's, whose numbers must not depend on waits
+
+
+def say_after_s(size: int) -> float:
+    """Return after how long a wait this rank tells the `size` ranks of it. **Local.**
+
+    It is another time on each rank, at most ``SAY_AFTER_S + SPREAD_S * log2(size)``. However many
+    of them wait, one or two are much earlier than the others.
+    """
+    return SAY_AFTER_S + SPREAD_S * math.log2(1 + (size - 1) * _random.random())
 
 
 class Place(NamedTuple):
@@ -83,13 +103,16 @@ class Program:
         return any(engine is not waiting and engine.is_pending for engine in self._open())
 
     def say(self, uid: int, number: int, what: str) -> None:
-        """Tell all peers that this rank waits in `what`."""
-        calls = list(self._calls().items())[:_MOST_ENTRIES]
+        """Tell all peers that this rank waits in `what`, unless another one has said the same."""
+        calls = sorted(self._calls().items())[:_MOST_ENTRIES]
         head = _HEAD.pack(uid, number, len(calls))
+        place = head + b"".join(_ENTRY.pack(*entry) for entry in calls)
         text = cut(f"{what} at {caller()}", 400)
-        notice = head + b"".join(_ENTRY.pack(*entry) for entry in calls) + text.encode()
         for engine in self._open():
-            engine.health.peers.say_blocked(notice)
+            peers = engine.health.peers
+            peers.listen()
+            if not any(notice.startswith(place) for notice in peers.blocked.values()):
+                peers.say_blocked(place + text.encode())
 
     def check(self, uid: int, number: int, what: Callable[[], str]) -> None:
         """Raise `MismatchError` if a peer and this rank wait for each other."""
@@ -156,7 +179,7 @@ class Creation:
             CREATION_PAUSE_S,
             look=lambda _: self._check(),
             complain=self._say,
-            complain_after_s=SAY_AFTER_S,
+            complain_after_s=say_after_s(self._size),
         )
 
     def _check(self) -> None:

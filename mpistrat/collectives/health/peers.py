@@ -39,6 +39,11 @@ class _Trouble(NamedTuple):
 class Peers:
     """The notices of one communicator, sent and received. All methods are **Local.**
 
+    A notice is a message of up to 1.3 kB to each of the P - 1 other ranks, because any of them may
+    be the one that waits. After an error each rank sends one or two (it failed, it leaves): where
+    all fail, they send more than P² together. In a wait of more than `deadlock.SAY_AFTER_S`, a few
+    ranks send one through each open communicator.
+
     Attributes
     ----------
     failures

@@ -91,6 +91,14 @@ def connect_ranks(
         On all ranks: a rank's devices are none, or not there.
     CommunicationTimeoutError
         A rank did not connect within ``MPISTRAT_TIMEOUT``.
+
+    Notes
+    -----
+    **Collective.** Cost: one all-gather of what the ranks say of themselves; then, with W workers
+    and S ps, W + S connections of the chief, S + 1 of a worker, W + 1 of a ps, each with one
+    message. So S has to grow much more slowly than W. Later a request, an answer and a function
+    are a message each; a variable is one to each ps; the end is one from the chief to every
+    member.
     """
     rank = communicator.rank
     with communicator.checking():

@@ -103,7 +103,7 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_into_the_time_does_not_begin(tmp_path: Path) -> None:
-    done, points = scale(tmp_path, BARRIER, "--repeats", "50", "--budget", "4", "--ranks", "1")
+    done, points = scale(tmp_path, BARRIER, "--repeats", "50", "--budget", "8", "--ranks", "1")
     assert 1 <= len(points) < 50
     assert f"{50 - len(points)} runs did not fit into the time" in done.stdout
 
