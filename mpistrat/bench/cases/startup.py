@@ -33,7 +33,8 @@ def command(
 ) -> None:
     """Time the start of a job up to its first all-reduce, and count what each rank then holds.
 
-    The start is that of this very job: start it with mpirun for each measurement.
+    The start is that of this very job: start it with mpirun for each measurement. `bench scale`
+    starts MPI before its cases, so that there the time of MPI_Init is part of the imports.
     """
     at_s = [now_s()]
     with told_to_the_user():

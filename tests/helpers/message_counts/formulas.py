@@ -147,5 +147,7 @@ def _branches(size: int) -> int:
 
 def _longest_branch(size: int) -> int:
     """Return the most ranks in a branch: a child of the root, and all below it."""
-    widths = [_FAN_OUT**level for level in range(size.bit_length()) if _FAN_OUT**level < size]
+    widths: list[int] = [
+        _FAN_OUT**level for level in range(size.bit_length()) if _FAN_OUT**level < size
+    ]
     return max(min(width, size - width) for width in widths)

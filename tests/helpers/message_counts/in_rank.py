@@ -16,7 +16,7 @@ _LIBRARY = ctypes.CDLL(os.environ["LD_PRELOAD"])
 def count_kernels() -> None:
     """Give the kernels the counting functions; without it they call MPI's own."""
 
-    def addresses(_: Any) -> list[int]:
+    def addresses(mpi: Any) -> list[int]:
         found = (getattr(_LIBRARY, name) for name in symbols._FUNCTIONS)
         return [ctypes.cast(one, ctypes.c_void_p).value or 0 for one in found]
 
