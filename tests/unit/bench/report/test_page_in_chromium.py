@@ -4,7 +4,10 @@ import pytest
 
 from helpers.chromium import chromium, show
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium")
+pytestmark = [
+    pytest.mark.skipif(chromium() is None, reason="there is no Chromium"),
+    pytest.mark.deadline(180),
+]
 
 
 def test_each_figure_is_shown_and_the_console_is_empty(made, tmp_path):
