@@ -8,7 +8,7 @@ import pytest
 from helpers.pretend.nodes import pretended_nodes
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats
 
 pytest.importorskip("typer")
 
@@ -65,7 +65,7 @@ def test_an_unknown_backend_is_explained() -> None:
     assert "pigeons" in result.ranks[0].stderr
 
 
-@takes_long()
+@repeats()
 def test_64_ranks_on_one_machine(tmp_path: Path) -> None:
     found = measured(tmp_path, 64, timeout_s=300)
     assert found["pss_bytes"]["max"] < 200e6

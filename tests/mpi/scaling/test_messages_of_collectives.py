@@ -11,7 +11,7 @@ import pytest
 from helpers.message_counts.formulas import Cost, Shape
 from helpers.message_counts.job import Phase, counted_job
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats, takes_long
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 
@@ -34,9 +34,9 @@ Counted = tuple[Shape, dict[str, Phase]]
         pytest.param((8, 2), id="8 ranks on 4 nodes"),
         pytest.param((6, 1), id="6 ranks", marks=takes_long()),
         pytest.param((16, 4), id="16 ranks on 4 nodes", marks=takes_long()),
-        pytest.param((32, 1), id="32 ranks", marks=takes_long()),
-        pytest.param((64, 1), id="64 ranks", marks=takes_long()),
-        pytest.param((64, 8), id="64 ranks on 8 nodes", marks=takes_long()),
+        pytest.param((32, 1), id="32 ranks", marks=repeats()),
+        pytest.param((64, 1), id="64 ranks", marks=repeats()),
+        pytest.param((64, 8), id="64 ranks on 8 nodes", marks=repeats()),
     ],
 )
 def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Counted:

@@ -9,7 +9,7 @@ import pytest
 from helpers.message_counts.formulas import Shape
 from helpers.message_counts.job import counted_job
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats
 
 PROGRAM = ["-m", "helpers.message_counts.failing_program"]
 MOST_NOTICES = 3  # it failed, or gave up; whose process has ended; it leaves
@@ -17,7 +17,7 @@ MOST_NOTICES = 3  # it failed, or gave up; whose process has ended; it leaves
 
 @pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 @pytest.mark.parametrize("who", ["all", "one"])
-@pytest.mark.parametrize("ranks", [4, pytest.param(16, marks=takes_long())])
+@pytest.mark.parametrize("ranks", [4, pytest.param(16, marks=repeats())])
 def test_notices_of_a_failure(ranks: int, who: str, tmp_path: Path) -> None:
     job = counted_job([*PROGRAM, who], ranks, 1, tmp_path, 40 + 4 * ranks, is_to_fail=True)
     phase, gate = job["failure"], Shape(ranks, 1).gate().messages

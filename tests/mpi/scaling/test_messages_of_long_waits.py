@@ -9,7 +9,7 @@ import pytest
 from helpers.message_counts.formulas import Shape
 from helpers.message_counts.job import counted_job
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats
 
 PROGRAM = ["-m", "helpers.message_counts.late_rank_program"]
 COMMUNICATORS = 2
@@ -17,7 +17,7 @@ COMMUNICATORS = 2
 
 @pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 @pytest.mark.parametrize(
-    "ranks", [8, pytest.param(16, marks=takes_long()), pytest.param(64, marks=takes_long())]
+    "ranks", [8, pytest.param(16, marks=repeats()), pytest.param(64, marks=repeats())]
 )
 def test_notices_of_a_long_wait(ranks: int, tmp_path: Path) -> None:
     phases = counted_job(PROGRAM, ranks, 1, tmp_path, timeout_s=40 + 4 * ranks)

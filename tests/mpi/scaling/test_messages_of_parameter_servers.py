@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.message_counts.job import Phase, counted_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.placement import repeats
 
 PROGRAM = "helpers.message_counts.parameter_servers_program"
 FUNCTIONS = 12
@@ -23,10 +23,10 @@ Counted = tuple[int, int, bool, dict[str, Phase]]
         pytest.param((4, 0), id="4 ranks"),
         pytest.param((8, 0), id="8 ranks"),
         pytest.param((4, 1), id="4 ranks on 4 nodes"),
-        pytest.param((16, 0), id="16 ranks", marks=takes_long()),
-        pytest.param((16, 1), id="16 ranks on 16 nodes", marks=takes_long()),
-        pytest.param((32, 0), id="32 ranks", marks=takes_long()),
-        pytest.param((64, 0), id="64 ranks", marks=takes_long()),
+        pytest.param((16, 0), id="16 ranks", marks=repeats()),
+        pytest.param((16, 1), id="16 ranks on 16 nodes", marks=repeats()),
+        pytest.param((32, 0), id="32 ranks", marks=repeats()),
+        pytest.param((64, 0), id="64 ranks", marks=repeats()),
     ],
 )
 def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Counted:
