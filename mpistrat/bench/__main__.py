@@ -23,6 +23,7 @@ CASES = {
     "gradients": "mpistrat.bench.cases.on_tensorflow.gradients",
     "horovod": "mpistrat.bench.cases.horovod",
     "io": "mpistrat.bench.cases.io",
+    "overhead": "mpistrat.bench.cases.overhead",
     "ps": "mpistrat.bench.cases.ps",
     "replay": "mpistrat.bench.cases.replay",
     "rows": "mpistrat.bench.cases.rows",
@@ -32,16 +33,15 @@ CASES = {
     "strong": "mpistrat.bench.cases.strong",
     "train": "mpistrat.bench.cases.train",
     "tune": "mpistrat.bench.cases.tune",
-    "overhead": "mpistrat.bench.cases.overhead",
     "variables": "mpistrat.bench.cases.variables",
     "weak": "mpistrat.bench.cases.weak",
 }
 
 TOOLS: dict[str, str] = {
-    "model": "mpistrat.bench.cost_model.command",
     "export": "mpistrat.bench.export.command",
-    "scale": "mpistrat.bench.scaling.command",
+    "model": "mpistrat.bench.cost_model.command",
     "report": "mpistrat.bench.report.command",
+    "scale": "mpistrat.bench.scaling.command",
 }
 
 _NEEDED = ("typer", "rich")
@@ -79,7 +79,8 @@ def application(
     if only in modules:
         modules = {only: modules[only]}
     for name, module in modules.items():
-        app.command(name)(importlib.import_module(module).command)
+        panel = "Tools" if name in TOOLS else "Cases"
+        app.command(name, rich_help_panel=panel)(importlib.import_module(module).command)
     return app
 
 
@@ -90,7 +91,7 @@ def main() -> None:
 
 
 def _benchmarks() -> None:
-    """Measure mpistrat; start it with mpirun."""
+    """Measure mpistrat. Start cases with mpirun or srun, and tools without."""
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from mpistrat.bench.export.collectives import nccl_tests_lines, osu_lines
+from mpistrat.bench.export.extra_p_and_reframe import extra_p_lines, reframe_lines
 from mpistrat.bench.export.measurement import Measurement, measurements
-from mpistrat.bench.export.other_programs import extra_p_lines, reframe_lines
+from mpistrat.bench.export.osu_and_nccl_tests import nccl_tests_lines, osu_lines
 from mpistrat.bench.options import told_to_the_user
 from mpistrat.bench.results.file import read_points
 from mpistrat.errors import UsageError

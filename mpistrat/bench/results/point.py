@@ -40,8 +40,12 @@ class Setup(_Frozen):
     def title(self) -> str:
         """The setup as one line, for messages and for finding a point again."""
         options = " ".join(f"--{name} {value}".rstrip() for name, value in self.options.items())
-        where = f"{_counted(self.ranks, 'rank')} on {_counted(self.nodes, 'node')}"
-        return f"{self.case} {options}".rstrip() + f", {where}"
+        return f"{self.case} {options}".rstrip() + f", {self.place}"
+
+    @property
+    def place(self) -> str:
+        """Ranks and nodes as words."""
+        return f"{_counted(self.ranks, 'rank')} on {_counted(self.nodes, 'node')}"
 
 
 def _counted(number: int, what: str) -> str:

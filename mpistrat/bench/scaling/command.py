@@ -48,7 +48,7 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         typer.Option("--output", "-o", help="Append a JSON object for each run to this file."),
     ] = Path("results.jsonl"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a file that is there: skip what is in it.")
+        bool, typer.Option("--resume", help="If the file is there, go on: skip the runs in it.")
     ] = False,
     retry: Annotated[
         bool, typer.Option("--retry", help="As --resume, but do again what failed.")
@@ -61,24 +61,25 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         ),
     ] = None,
     ranks: Annotated[
-        str | None, typer.Option(help="Numbers of ranks, as in 1,2,4, for the suite's own.")
+        str | None, typer.Option(help="Numbers of ranks, as in 1,2,4, instead of the suite's.")
     ] = None,
     nodes: Annotated[
         int | None, typer.Option(min=1, help="Nodes of the job. Default: what the scheduler says.")
     ] = None,
     per_node: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Ranks that a node holds. Default: the scheduler's, or its cores."
-        ),
+        typer.Option(min=1, help="Most ranks on a node. Default: the scheduler's, or its cores."),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(min=1, help="Seconds of the suite, for the suite's own.")
+        float | None, typer.Option(min=1, help="Seconds of the whole suite, instead of its own.")
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each case, for the suite's own.")
+        int | None, typer.Option(min=1, help="Runs of each setup, instead of the suite's.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the random order.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random order of runs.")] = 0,
+    is_list: Annotated[
+        bool, typer.Option("--list", help="Only list the runs, in their order.")
+    ] = False,
     report: Annotated[
         Path | None, typer.Option(help="Make this page of the results, as bench report does.")
     ] = None,
@@ -103,7 +104,11 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             raise UsageError(str(error)) from error
     console = Console(highlight=False)
     title = chosen.title or suite
-    console.print(f"{title}: {len(runs)} runs, {output}", markup=False, soft_wrap=True)
+    if is_list:
+        for one in runs:
+            _say(console, one.setup.title)
+        return
+    _say(console, f"{title}: {len(runs)} runs; results go to {output}")
     try:
         with told_to_the_user(), SuiteProgress(console, len(runs)) as progress:
             points = run_suite(runs, start, chosen.budget_s, output, progress)

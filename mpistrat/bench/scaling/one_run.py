@@ -7,12 +7,12 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from mpistrat.bench.results.file import FACTS
-from mpistrat.bench.results.point import Placement, Point
+from mpistrat.bench.results.point import Placement, Point, Setup
 from mpistrat.bench.scaling.case_options import as_words
 from mpistrat.bench.scaling.launching import Start
 from mpistrat.bench.scaling.planning import Planned
@@ -54,14 +54,20 @@ def do_run(planned: Planned, start: Start, timeout_s: float, folder: Path) -> Po
         status = _outcome(command, start, output, timeout_s)
         duration_s = time.monotonic() - began
         told = _lines(placement)
+        placed = tuple(Placement.model_validate(one) for one in _placed(told))
+        said = "" if status == "ok" else _end_of(output)
+        if status == "timeout":
+            said = f"{said}\nended after {timeout_s:.1f} s, the longest time of a run".strip()
+        elif status == "ok" and (elsewhere := _elsewhere(planned.setup, placed)):
+            status, said = "failed", elsewhere
         return Point(
             setup=planned.setup,
             repeat=planned.repeat,
             status=status,
-            message="" if status == "ok" else _end_of(output),
+            message=said,
             duration_s=round(duration_s, 3),
             records=tuple(_without_facts(one) for one in _lines(records)),
-            placement=tuple(Placement.model_validate(one) for one in _placed(told)),
+            placement=placed,
             facts=told[0]["facts"] if told else {},
         )
 
@@ -103,6 +109,17 @@ def _started(command: list[str], start: Start, output: Path) -> Iterator[subproc
 def _without_facts(record: dict[str, Any]) -> dict[str, Any]:
     """Return what is the record's own: the point has what all records share."""
     return {name: value for name, value in record.items() if name not in FACTS}
+
+
+def _elsewhere(setup: Setup, placement: Sequence[Placement]) -> str:
+    """Return what is wrong with the places of ranks, or ""."""
+    nodes = len({one.host for one in placement})
+    if (len(placement), nodes) == (setup.ranks, setup.nodes):
+        return ""
+    return (
+        f"the launcher started {len(placement)} ranks on {nodes} machines, expected {setup.ranks}"
+        f" on {setup.nodes}; --launch says how ranks start, --nodes how many machines there are"
+    )
 
 
 def _placed(told: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -48,4 +48,6 @@ def make_page(results: Path, page: Path, console: Console) -> None:
         console.print(f"no projection to more ranks: {error}", markup=False, soft_wrap=True)
     made = make_report([results], page, None, model)
     print_summary(console, headline(made.points, made.measurements), failure_table(made.points))
-    console.print(f"{made.page} shows them", markup=False, soft_wrap=True)
+    beside = f", {made.pngs[0].parent}" if made.pngs else ""
+    beside += f", {model}" if model else ""
+    console.print(f"wrote {made.page}{beside}", markup=False, soft_wrap=True)

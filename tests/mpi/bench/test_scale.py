@@ -168,3 +168,36 @@ def test_a_launcher_that_is_not_there(tmp_path: Path) -> None:
     assert "no-such-launcher" in unframed(done.stderr)
     assert "Traceback" not in done.stderr
     assert not points
+
+
+def test_a_launcher_that_puts_ranks_elsewhere(tmp_path: Path) -> None:
+    """Results would be told as those of two machines."""
+    places = ("--nodes", "2", "--per-node", "1", "--ranks", "2")
+    done, (point,) = scale(tmp_path, BARRIER, *places)
+    assert (done.returncode, point.status) == (1, "failed")
+    assert "started 2 ranks on 1 machines, expected 2 on 2" in point.message
+    assert len(point.records) == 1
+
+
+def test_the_runs_are_listed(tmp_path: Path) -> None:
+    done, points = scale(tmp_path, BARRIER, "--list")
+    assert (done.returncode, points) == (0, [])
+    runs = [f"collectives --ops barrier --rounds 5 --seconds 0.02, {n} on 1 node" for n in NAMES]
+    assert sorted(done.stdout.splitlines()) == runs
+
+
+NAMES = ("1 rank", "2 ranks")
+ALLREDUCE = BARRIER.replace('"barrier"', '"allreduce"').replace("5,", '5, bytes = "8,1KiB,1MiB",')
+
+
+def test_a_page_is_made_of_the_results(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done, _ = scale(tmp_path, ALLREDUCE, "--report", "page.html")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "wrote page.html, page-png" in done.stdout
+    has_model = (tmp_path / "page-model.json").exists()
+    assert has_model != ("no projection to more ranks" in done.stdout)
+    assert "allreduce" in (tmp_path / "page.html").read_text()
+    again, _ = scale(tmp_path, ALLREDUCE, "--report", "none/page.html", "--resume")
+    assert again.returncode == 2
+    assert "there is no folder none" in unframed(again.stderr)

@@ -56,12 +56,25 @@ def exported(file: Path, name: str) -> list[str]:
 def test_osu(file: Path) -> None:
     lines = exported(file, "osu")
     assert lines[0].startswith("# OSU MPI Allreduce Latency Test")
-    assert "4 ranks on 1 nodes, run 0" in lines[0]
+    assert "4 ranks on 1 node, run 0" in lines[0]
     assert [line.split() for line in lines[2:4]] == [
         ["8", "2.50", "1.00", "4.00", "21"],
         ["4096", "2.50", "1.00", "4.00", "21"],
     ]
     assert len(lines) == 10
+
+
+def test_sizes_of_pieces_are_counted_as_the_other_programs_do(tmp_path: Path) -> None:
+    file = tmp_path / "pieces.jsonl"
+    for op in ("allgather", "alltoall", "reduce_scatter", "bcast"):
+        row = {**COLLECTIVE, "op": op, "bytes": 4096}
+        append_point(
+            file, Point(setup=Setup(case="collectives", ranks=4, nodes=1), records=(row,))
+        )
+    osu = [line.split()[0] for line in exported(file, "osu") if line[:1].isdigit()]
+    assert osu == ["1024", "1024", "4096", "4096"]
+    nccl = [line.split()[:2] for line in exported(file, "nccl-tests") if line[:1] == " "]
+    assert nccl == [["4096", "256"]] * 3 + [["4096", "1024"]]
 
 
 def test_nccl_tests(file: Path) -> None:

@@ -32,6 +32,8 @@ _NCCL_TYPES = {
     "uint64": "uint64",
 }
 _ROOTED = ("reduce", "bcast", "gather", "scatter")
+_BY_PIECE = ("allgather", "gather", "scatter", "alltoall")  # OSU counts one rank's piece
+_COUNT_OF_PIECE = (*_BY_PIECE, "reduce_scatter")  # nccl-tests does in its column of elements
 
 
 def osu_lines(found: Iterable[Measurement]) -> Iterator[str]:
@@ -43,7 +45,8 @@ def osu_lines(found: Iterable[Measurement]) -> Iterator[str]:
         yield "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations"
         for one in rows:
             times = f"{one.median_us:>16.2f}{one.min_us:>18.2f}{one.max_us:>18.2f}"
-            yield f"{one.nbytes:<10}{times}{one.record.get('rounds', 0):>12}"
+            size = one.nbytes // (_pieces(one, _BY_PIECE))
+            yield f"{size:<10}{times}{one.record.get('rounds', 0):>12}"
         yield ""
 
 
@@ -65,7 +68,7 @@ def nccl_tests_lines(found: Iterable[Measurement]) -> Iterator[str]:
 
 def _nccl_row(one: Measurement) -> str:
     record, dtype = one.record, str(one.record["dtype"])
-    count = one.nbytes // max(_itemsize(dtype), 1)
+    count = one.nbytes // _pieces(one, _COUNT_OF_PIECE) // max(_itemsize(dtype), 1)
     root = 0 if record["op"] in _ROOTED else -1
     wrong = 0 if record.get("correct") else 1
     figures = f"{one.median_us:>8.2f}{record['algbw_GBps']:>8.2f}{record['busbw_GBps']:>8.2f}"
@@ -73,6 +76,10 @@ def _nccl_row(one: Measurement) -> str:
     sides = (none, mine) if record.get("in_place") else (mine, none)
     heads = f"{one.nbytes:>12}{count:>14}{_NCCL_TYPES.get(dtype, dtype):>10}"
     return f"{heads}{record.get('reduction') or 'none':>8}{root:>8}  " + "  ".join(sides)
+
+
+def _pieces(one: Measurement, ops: Sequence[str]) -> int:
+    return one.point.setup.ranks if one.record["op"] in ops else 1
 
 
 def _tables(found: Iterable[Measurement]) -> list[Sequence[Measurement]]:
@@ -88,7 +95,7 @@ def _title(one: Measurement) -> str:
     record, setup = one.record, one.point.setup
     return (
         f"{record['op']} of {record['dtype']}, {record['side']},"
-        f" {setup.ranks} ranks on {setup.nodes} nodes, run {one.point.repeat}"
+        f" {setup.place}, run {one.point.repeat}"
     )
 
 
