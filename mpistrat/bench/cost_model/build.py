@@ -20,7 +20,7 @@ class Assumptions:
 
     Attributes
     ----------
-    repeats
+    merge
         What stands for the repeats of a measurement: ``"median"`` or ``"least"``.
     network
         Latency in seconds and bandwidth in bytes a second, for those that were measured.
@@ -30,7 +30,7 @@ class Assumptions:
         Gradients and computation of the projected step; default: of measured steps.
     """
 
-    repeats: str = "median"
+    merge: str = "median"
     network: tuple[float, float] | None = None
     ranks_per_node: int | None = None
     step_bytes: int | None = None
@@ -49,9 +49,9 @@ def model_of(
     """
     given = given or Assumptions()
     work = step_work(points, given.step_bytes, given.compute_ms)
-    fit = fit_machine(collectives_of(points, given.repeats))
+    fit = fit_machine(collectives_of(points, given.merge))
     if given.network is not None:
         fit = fit.with_network(*given.network)
-    predicted = tuple(collectives_of(unseen, given.repeats))
+    predicted = tuple(collectives_of(unseen, given.merge))
     each = given.ranks_per_node or fit.ranks_per_node
     return CostModel(fit, work, tuple(points), tuple(unseen), predicted, each)

@@ -41,11 +41,11 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     validate: Annotated[
         list[Path] | None, typer.Option(help="Predict the points of this file, too.")
     ] = None,
-    repeats: Annotated[
+    merge: Annotated[
         str,
         typer.Option(
-            help="What stands for the repeats of a measurement: median, or least where other"
-            " work on the machine disturbs them."
+            help="How to merge the repeats of a measurement: median, or least where other work on"
+            " the machine disturbs them."
         ),
     ] = "median",
     ranks_per_node: Annotated[
@@ -57,10 +57,15 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         typer.Option(help="Assume a network: latency of a message and bandwidth: '2us,12.5GB/s'."),
     ] = "",
     step_bytes: Annotated[
-        str, typer.Option(help="Gradients of the projected step. Default: of measured steps.")
+        str,
+        typer.Option(
+            help="Bytes of gradients of the projected step, as in 100MB. Default: of measured"
+            " steps."
+        ),
     ] = "",
     compute_ms: Annotated[
-        float | None, typer.Option(min=0.001, help="Computation of the projected step.")
+        float | None,
+        typer.Option(min=0.001, help="Computation of the projected step, in milliseconds."),
     ] = None,
 ) -> None:
     """Fit a cost model to measured times, project it to 100,000 ranks, say what breaks first.
@@ -69,12 +74,12 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     of bench collectives; input, checkpoints and parameter servers are functions of the ranks.
     """
     with told_to_the_user():
-        if repeats not in OVER_REPEATS:
-            raise UsageError(f"--repeats {repeats!r}: expected {' or '.join(OVER_REPEATS)}")
+        if merge not in OVER_REPEATS:
+            raise UsageError(f"--merge {merge!r}: expected {' or '.join(OVER_REPEATS)}")
         points, left = hold_out(read_points(files), held or ())
         left += read_points(validate or ())
         given = Assumptions(
-            *(repeats, _network_of(network), ranks_per_node),
+            *(merge, _network_of(network), ranks_per_node),
             *(_one_size(step_bytes), compute_ms),
         )
         model = model_of(points, left, given)

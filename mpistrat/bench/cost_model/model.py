@@ -11,8 +11,9 @@ from statistics import median
 from mpistrat.bench.cost_model.fitting.fit import MachineFit
 from mpistrat.bench.cost_model.fitting.measurements import Measured
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
+from mpistrat.bench.cost_model.formulas.layout import layout_of
 from mpistrat.bench.cost_model.projection.other_parts import other_parts
-from mpistrat.bench.cost_model.projection.series import Series, project
+from mpistrat.bench.cost_model.projection.series import Series, project, step_name
 from mpistrat.bench.cost_model.projection.served import (
     ServedCall,
     question,
@@ -21,10 +22,14 @@ from mpistrat.bench.cost_model.projection.served import (
 )
 from mpistrat.bench.cost_model.projection.statements import statements
 from mpistrat.bench.cost_model.projection.step import StepWork, measured_steps
+from mpistrat.bench.cost_model.projection.thresholds import MOST_RANKS
 from mpistrat.bench.cost_model.validation import Comparison, compare, compare_steps
 from mpistrat.bench.results.point import Point
 
-__all__ = ["CostModel"]
+__all__ = ["NEVER", "CostModel"]
+
+NEVER = f"Does not happen up to {MOST_RANKS:,} ranks"
+"""What comes before each of `CostModel.never`."""
 
 _EXTRAPOLATED_FROM = 4  # times the most measured ranks
 
@@ -75,23 +80,45 @@ class CostModel:
     @cached_property
     def sentences(self) -> list[str]:
         """What breaks first, and which measurement is missing."""
-        calls = served_calls(self.points)
-        said = statements(self.fit, self.work, self.ranks_per_node, saturations(calls), self.forms)
-        return said + _questions(calls)
+        return self._statements[0] + _questions(self._served)
+
+    @property
+    def never(self) -> list[str]:
+        """What does not happen up to the most ranks."""
+        return self._statements[1]
+
+    @cached_property
+    def _served(self) -> dict[ServedCall, dict[int, float]]:
+        return served_calls(self.points)
+
+    @cached_property
+    def _statements(self) -> tuple[list[str], list[str]]:
+        served, each = self._served, self.ranks_per_node
+        more = saturations(served), self.forms, bool(served)
+        return statements(self.fit, self.work, each, *more)
 
     def series(self, ranks: Sequence[int]) -> list[Series]:
-        """Project to so many ranks; to those of one node where the network is unknown."""
+        """Project to so many ranks, with parameter servers if they were measured.
+
+        There are none without a network: what a node of more ranks would do is not known.
+        """
         if not self.fit.has_network:
-            each = self.ranks_per_node
-            ranks = sorted({*(one for one in ranks if one <= each), each})
-        return project(self.fit, self.work, ranks, self.ranks_per_node)
+            return []
+        has_servers = bool(self._served)
+        return project(self.fit, self.work, ranks, self.ranks_per_node, has_servers)
 
     def step_times(self) -> dict[str, dict[int, float]]:
-        """Return the measured steps by ranks, by the title of the series that predicts them."""
+        """Return the times of the projected step by ranks, by the title of their series.
+
+        Steps of other networks or batches are left out, and those of other ranks a node.
+        """
         found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in measured_steps(self.points):
-            if one.case in {"weak", "strong"}:
-                found[f"step: {one.case} scaling"][one.layout.ranks].append(one.time_s)
+            is_there = one.layout == layout_of(one.layout.ranks, self.ranks_per_node)
+            if is_there and one.is_of(self.work):
+                name = step_name(self.work, one.case == "strong")
+                title = f"step ({self.work.subject}): {name}"
+                found[title][one.layout.ranks].append(one.time_s)
         return {
             title: {ranks: median(times) for ranks, times in by_ranks.items()}
             for title, by_ranks in found.items()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpistrat.bench.cost_model.model import CostModel
+from mpistrat.bench.cost_model.model import NEVER, CostModel
 from mpistrat.bench.cost_model.projection.series import RANKS, Series, largest_allreduce
 
 __all__ = ["FORMAT", "as_json", "write_model"]
@@ -23,12 +23,10 @@ def write_model(path: Path, model: CostModel) -> None:
 
 def as_json(model: CostModel) -> dict[str, Any]:
     """Return the model: sentences, series of seconds by ranks, and how it was validated."""
-    measured = len(model.fit.measured)
     return {
         "format": FORMAT,
-        "title": f"Cost model of {measured} measured collectives, up to {model.fit.most_ranks}"
-        " ranks",
-        "statements": model.sentences,
+        "title": _title(model),
+        "statements": [*model.sentences, *(f"{NEVER}: {one}" for one in model.never)],
         "series": [one for one in _lines(model) if one["x"]],
         "validation": [
             {
@@ -42,12 +40,25 @@ def as_json(model: CostModel) -> dict[str, Any]:
     }
 
 
+def _title(model: CostModel) -> str:
+    title = (
+        f"Cost model of {len(model.fit.measured)} measured collectives, up to"
+        f" {model.fit.most_ranks} ranks"
+    )
+    return f"{title}; step {model.work.description}" if model.fit.has_network else title
+
+
 def _lines(model: CostModel) -> list[dict[str, Any]]:
-    """Return measured times, then predictions, and extrapolations under names of their own."""
+    """Return measured times, then predictions, and extrapolations under names of their own.
+
+    Without a network there are none: on one node there is nothing to project to.
+    """
+    if not model.fit.has_network:
+        return []
     powers = [*(1 << power for power in range(RANKS[-1].bit_length())), RANKS[-1]]
-    series, ranks = model.series(powers), powers if model.fit.has_network else []
+    series = model.series(powers)
     largest, times = largest_allreduce(
-        model.fit, [*model.fit.measured, *model.unseen], ranks, model.ranks_per_node
+        model.fit, [*model.fit.measured, *model.unseen], powers, model.ranks_per_node
     )
     if largest.title not in [one.title for one in series]:
         series.append(largest)

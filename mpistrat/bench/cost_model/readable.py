@@ -8,7 +8,10 @@ __all__ = ["bytes_text", "count_text", "percent", "seconds_text"]
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a time with three digits in a unit that fits."""
+    """Return a time with three digits in a unit that fits: hours from 2 on, days likewise."""
+    for unit, size in (("days", 86_400.0), ("hours", 3_600.0)):
+        if seconds >= 2 * size:
+            return f"{_digits(seconds / size)} {unit}"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{_digits(seconds / size)} {unit}"
@@ -16,10 +19,10 @@ def seconds_text(seconds: float) -> str:
 
 
 def bytes_text(nbytes: float) -> str:
-    """Return a size in decimal units, rounded."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{_digits(nbytes / size)} {unit}"
+    """Return a size in binary units, with three digits: ``8 MiB``."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if nbytes >= 1 << power:
+            return f"{_digits(nbytes / (1 << power))} {unit}"
     return f"{nbytes:.0f} B"
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from mpistrat.bench.cost_model.fitting.fit import MachineFit
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
 from mpistrat.bench.cost_model.formulas.counts import NETWORK, UNITS
-from mpistrat.bench.cost_model.model import CostModel
+from mpistrat.bench.cost_model.model import NEVER, CostModel
 from mpistrat.bench.cost_model.projection.series import RANKS, Series
 from mpistrat.bench.cost_model.readable import percent, seconds_text
 from mpistrat.bench.cost_model.validation import Comparison, median_error
@@ -21,6 +21,8 @@ __all__ = ["print_model"]
 
 _SCALE = {"us": 1e6, "ns/byte": 1e9}
 _GOOD = 0.15
+_NO_PROJECTION = "No projection to more ranks: no network was measured or assumed (--network).\n"
+_NO_ERROR = "no error: fewer than 4 rank counts measured"
 _SHOWN = 80  # characters of a failed point's message
 
 
@@ -32,12 +34,10 @@ def print_model(console: Console, model: CostModel) -> None:
             console.print(f"left out: {point.setup.title}: {point.status}: {end}", markup=False)
     _print_parameters(console, model.fit)
     _print_forms(console, model.forms)
-    console.print(f"step: {model.work.title}; {model.ranks_per_node} ranks a node")
     _print_projection(console, model)
     if model.comparisons:
         _print_validation(console, model.comparisons)
-    for one in model.sentences:
-        console.print(f"- {one}", markup=False)
+    _print_sentences(console, model)
 
 
 def _print_parameters(console: Console, fit: MachineFit) -> None:
@@ -63,13 +63,18 @@ def _print_forms(console: Console, forms: Mapping[str, NormalForm]) -> None:
         return
     table = _table("other parts, in seconds by ranks p", ("part", "seconds", "error"))
     for what, form in forms.items():
-        error = "under 4 numbers of ranks" if form.error is None else percent(form.error)
+        error = _NO_ERROR if form.error is None else percent(form.error)
         table.add_row(what, str(form), error)
     console.print(table, "")
 
 
 def _print_projection(console: Console, model: CostModel) -> None:
     """Print the predicted times of each group, and efficiencies."""
+    if not model.fit.has_network:
+        console.print(_NO_PROJECTION)
+        return
+    each = model.ranks_per_node
+    console.print(f"projected step: {model.work.description}; {each} ranks a node", markup=False)
     for group, members in groupby(model.series(RANKS), key=lambda one: one.group):
         found = list(members)
         ranks = sorted({ranks for one in found for ranks in one.bands})
@@ -109,6 +114,16 @@ def _print_validation(console: Console, comparisons: Sequence[Comparison]) -> No
         f"median error {percent(median_error(comparisons))}; {good} of {len(comparisons)} within"
         f" {_GOOD:.0%}; worst: {worst.what}, {worst.error:+.0%}\n"
     )
+
+
+def _print_sentences(console: Console, model: CostModel) -> None:
+    """Print what happens as ranks are added, then what does not happen."""
+    for one in model.sentences:
+        console.print(f"- {one}", markup=False)
+    if model.never:
+        console.print(f"{NEVER}:")
+    for one in model.never:
+        console.print(f"- {one}", markup=False)
 
 
 def _table(title: str, heads: Sequence[str]) -> Table:

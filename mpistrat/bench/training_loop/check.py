@@ -1,4 +1,4 @@
-"""Check that training on all ranks is training on one: the same losses, and equal weights."""
+"""Check that all ranks learn the same as one process: the same losses, and equal weights."""
 
 from __future__ import annotations
 

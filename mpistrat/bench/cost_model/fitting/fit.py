@@ -10,7 +10,7 @@ import numpy as np
 
 from mpistrat.bench.cost_model.fitting.least_squares import relative_fit
 from mpistrat.bench.cost_model.fitting.measurements import Measured, check_sizes
-from mpistrat.bench.cost_model.formulas.counts import NAMES, Counts
+from mpistrat.bench.cost_model.formulas.counts import NAMES, NETWORK, Counts
 from mpistrat.bench.cost_model.formulas.library import call
 from mpistrat.types import Array
 
@@ -47,7 +47,7 @@ class MachineFit:
     draws
         A number between 0 and 1 for each resample: which of such ratios it takes.
     used
-        The parameters that cross-validation kept.
+        The parameters that cross-validation kept, or that are assumed.
     measured
         What was fitted.
     """
@@ -90,7 +90,8 @@ class MachineFit:
             ("wire_bytes", 1 / bytes_per_s),
         ):
             parameters[NAMES.index(name)] = resampled[:, NAMES.index(name)] = value
-        return replace(self, parameters=parameters, resampled=resampled)
+        used = tuple(name for name in NAMES if name in self.used or name in NETWORK)
+        return replace(self, parameters=parameters, resampled=resampled, used=used)
 
     def seconds(self, counts: Counts) -> float:
         """Return the predicted time of what `counts` describes."""

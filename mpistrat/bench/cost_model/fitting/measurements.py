@@ -64,7 +64,7 @@ def collectives_of(points: Sequence[Point], over_repeats: str = "median") -> lis
     return [one for one in every if one.time_s > 0]
 
 
-def command_for(ranks: int, nodes: int, file: str = "results/more.jsonl") -> str:
+def command_for(ranks: int, nodes: int, file: str = "more.jsonl") -> str:
     """Return the command that measures collectives there."""
     hosts = "" if nodes == 1 else f" --host {','.join(f'HOST{i + 1}' for i in range(nodes))}"
     return (

@@ -1,4 +1,4 @@
-"""Fit what has no formula: c0 + c1 · p^a · log2(p)^b, the exponents by cross-validation.
+"""Fit parts that have no formula: c0 + c1 · p^a · log2(p)^b, the exponents by cross-validation.
 
 This is the performance-model normal form with two terms, as Extra-P fits it (Calotoiu, Hoefler,
 Poke, Wolf: Using automated performance modeling to find scalability bugs in complex codes. SC'13,

@@ -72,7 +72,7 @@ BROADCASTS: Mapping[str, Formula] = {
 
 SHORT: Mapping[str, Formula] = {
     "all-reduce of 8 B": lambda _, layout: call("allreduce", 8, layout),
-    "header exchange": lambda _, layout: header_exchange(layout),
+    "check that all ranks call the same": lambda _, layout: header_exchange(layout),
     "all-gather of 8 B a rank": lambda _, layout: call("allgather", 8 * layout.ranks, layout),
     "all-to-all of 8 B a pair": lambda _, layout: call("alltoall", 8 * layout.ranks, layout),
 }

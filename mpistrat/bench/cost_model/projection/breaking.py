@@ -41,11 +41,14 @@ class Statement:
         From which it is so; None if that is never the case, or for none in particular.
     breaks
         Whether something stops scaling there.
+    happens
+        Whether it happens up to `MOST_RANKS`; if not, the text is what does not happen.
     """
 
     text: str
     ranks: float | None = None
     breaks: bool = True
+    happens: bool = True
 
 
 def network_statements(fit: MachineFit, work: StepWork, ranks_per_node: int) -> list[Statement]:
@@ -62,12 +65,12 @@ def network_statements(fit: MachineFit, work: StepWork, ranks_per_node: int) -> 
 
 
 def _crossing(
-    subject: str, holds: Callable[[Layout], bool], ranks_per_node: int, never: str
+    subject: str, holds: Callable[[Layout], bool], ranks_per_node: int, last: str
 ) -> Statement:
-    """Say from where on `holds`, or what is so at the most ranks."""
+    """Say from where on `holds`, or else what is so at the last, the most ranks."""
     found = first_layout(holds, ranks_per_node)
     if found is None:
-        return Statement(f"{subject}: not up to {MOST_RANKS:,} ranks ({never})", None)
+        return Statement(f"{subject} ({last} at {MOST_RANKS:,} ranks)", happens=False)
     where = "already at" if found.nodes == _FEWEST_NODES else "from"
     return Statement(f"{subject} {where} {count_text(found.ranks)} ranks", found.ranks)
 
@@ -90,7 +93,7 @@ def _ring_latency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> State
         " bandwidth term",
         lambda layout: share(layout) > 1 / 2,
         ranks_per_node,
-        f"{percent(share(_last(ranks_per_node)))} is latency there",
+        f"{percent(share(_last(ranks_per_node)))} is latency",
     )
 
 
@@ -133,7 +136,7 @@ def _chain_latency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Stat
         " tree",
         lambda layout: ratio(layout) > 1,
         ranks_per_node,
-        f"{ratio(_last(ranks_per_node)):.2g} of the tree's time there",
+        f"{ratio(_last(ranks_per_node)):.2g} of the tree's time",
     )
 
 
@@ -150,11 +153,11 @@ def _header_share(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Itera
             return fit.seconds(header_exchange(layout)) / whole
 
         said = _crossing(
-            f"the exchange of headers takes over {_SHARE:.0%} of an all-reduce of"
+            f"the check that all ranks call the same takes over {_SHARE:.0%} of an all-reduce of"
             f" {bytes_text(nbytes)}",
             lambda layout: share(layout) > _SHARE,
             ranks_per_node,
-            f"{percent(share(_last(ranks_per_node)))} there",
+            percent(share(_last(ranks_per_node))),
         )
         yield replace(said, breaks=False)  # it slows calls by a share, and no more
 
@@ -164,14 +167,18 @@ def _all_to_all(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Stateme
         return fit.seconds(call("alltoall", _BLOCK * layout.ranks, layout))
 
     limit = max(work.alone_s, 1e-6)
-    gap = fit.seconds(Counts(sends=1))
-    note = "" if gap else "at least: so few ranks do not show what each further message costs; "
+    subject, last = f"an all-to-all of {_BLOCK} B a pair", seconds(_last(ranks_per_node))
+    if not fit.seconds(Counts(sends=1)) and last <= limit:
+        return Statement(
+            f"{subject} takes at {MOST_RANKS:,} ranks at least {seconds_text(last)}; the cost of"
+            " further messages could not be fitted",
+            breaks=False,
+        )
     return _crossing(
-        f"an all-to-all of {_BLOCK} B a pair takes longer than the computation of a step"
-        f" ({seconds_text(limit)})",
+        f"{subject} takes longer than the computation of the step ({work.title})",
         lambda layout: seconds(layout) > limit,
         ranks_per_node,
-        f"{note}{seconds_text(seconds(_last(ranks_per_node)))} there",
+        seconds_text(last),
     )
 
 
@@ -183,11 +190,10 @@ def _efficiency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Iterato
             return ideal / step_band(fit, work, layout, is_strong).value
 
         yield _crossing(
-            f"{name} scaling of the step ({seconds_text(work.alone_s)} alone,"
-            f" {bytes_text(work.nbytes)} reduced): efficiency below {_LEAST_EFFICIENCY:.0%}",
+            f"{name} scaling of the step ({work.title}): efficiency below {_LEAST_EFFICIENCY:.0%}",
             lambda layout: efficiency(layout) < _LEAST_EFFICIENCY,
             ranks_per_node,
-            f"{percent(efficiency(_last(ranks_per_node)))} there",
+            percent(efficiency(_last(ranks_per_node))),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm, fit_normal_form
+from mpistrat.bench.cost_model.readable import bytes_text
 from mpistrat.bench.results.point import Point
 
 __all__ = ["other_parts"]
@@ -39,7 +40,7 @@ def _parts(point: Point) -> Iterator[tuple[str, float]]:
                 if parts[part] > 0:
                     yield f"{part} of a step of {one['network']}", parts[part] * 1e-6
         elif point.setup.case == "io":
-            mb = one["bytes"] / 1e6
-            yield f"checkpoint {one['op']} of {mb:.3g} MB", one["time_us"]["median"] * 1e-6
+            size = bytes_text(one["bytes"])
+            yield f"checkpoint {one['op']} of {size}", one["time_us"]["median"] * 1e-6
         elif point.setup.case == "startup":
             yield "start of the ranks, to their first collective", one["time_us"]["median"] * 1e-6

@@ -21,7 +21,7 @@ from mpistrat.bench.cost_model.projection.algorithms import (
 from mpistrat.bench.cost_model.projection.step import StepWork
 from mpistrat.bench.cost_model.readable import bytes_text
 
-__all__ = ["RANKS", "Series", "largest_allreduce", "project", "step_band"]
+__all__ = ["RANKS", "Series", "largest_allreduce", "project", "step_band", "step_name"]
 
 RANKS = (1, 8, 64, 512, 4_096, 32_768, 100_000)
 """For how many ranks times are predicted."""
@@ -64,9 +64,21 @@ class Series:
 
 
 def project(
-    fit: MachineFit, work: StepWork, ranks: Sequence[int], ranks_per_node: int
+    fit: MachineFit,
+    work: StepWork,
+    ranks: Sequence[int],
+    ranks_per_node: int,
+    has_servers: bool = False,
 ) -> list[Series]:
-    """Return all series: collectives by algorithm, steps by way of scaling, parameter servers."""
+    """Return all series: collectives by algorithm, steps by way of scaling, parameter servers.
+
+    Parameters
+    ----------
+    fit
+        Of a machine with a network.
+    has_servers
+        Whether parameter servers are projected, too.
+    """
     layouts = [layout_of(one, ranks_per_node) for one in ranks]
     size = bytes_text(work.nbytes)
     return [
@@ -74,7 +86,7 @@ def project(
         *_collectives(fit, work, layouts, f"broadcast of {size}", BROADCASTS),
         *_collectives(fit, work, layouts, "short calls", SHORT),
         *_steps(fit, work, layouts),
-        *_served_steps(fit, work, layouts),
+        *(_served_steps(fit, work, layouts) if has_servers else ()),
     ]
 
 
@@ -86,11 +98,9 @@ def _collectives(
     formulas: Mapping[str, Formula],
 ) -> Iterator[Series]:
     for name, formula in formulas.items():
-        # On one node there are no other algorithms than the library's.
-        if fit.has_network or LIBRARY not in formulas or name == LIBRARY:
-            several = [one for one in layouts if one.ranks > 1]
-            bands = {one.ranks: fit.band(formula(work.nbytes, one)) for one in several}
-            yield Series(group, name, bands)
+        several = [one for one in layouts if one.ranks > 1]
+        bands = {one.ranks: fit.band(formula(work.nbytes, one)) for one in several}
+        yield Series(group, name, bands)
 
 
 def largest_allreduce(
@@ -114,10 +124,18 @@ def largest_allreduce(
     return Series(group, LIBRARY, bands), times
 
 
+def step_name(work: StepWork, is_strong: bool) -> str:
+    """Return the name of a step's series, with the batch that strong scaling divides."""
+    if not is_strong:
+        return "weak scaling"
+    return f"strong scaling{'' if work.batch is None else f' of {work.batch:g} examples'}"
+
+
 def _steps(fit: MachineFit, work: StepWork, layouts: Sequence[Layout]) -> Iterator[Series]:
-    for is_strong, name in ((False, "weak scaling"), (True, "strong scaling")):
+    for is_strong in (False, True):
         bands = {one.ranks: step_band(fit, work, one, is_strong) for one in layouts}
-        yield Series("step", name, bands, _ideal(work, is_strong))
+        name = step_name(work, is_strong)
+        yield Series(f"step ({work.subject})", name, bands, _ideal(work, is_strong))
 
 
 def _served_steps(fit: MachineFit, work: StepWork, layouts: Sequence[Layout]) -> Iterator[Series]:
@@ -125,9 +143,11 @@ def _served_steps(fit: MachineFit, work: StepWork, layouts: Sequence[Layout]) ->
         bands = {}
         for one in layouts:
             servers = max(one.ranks // each, 1) if each else 1
-            counts = parameter_servers(work.nbytes, one.ranks, servers, fit.has_network)
+            counts = parameter_servers(work.nbytes, one.ranks, servers, True)
             bands[one.ranks] = fit.band(counts, work.alone_s)
-        yield Series("step with parameter servers", name, bands, _ideal(work, False))
+        yield Series(
+            f"step with parameter servers ({work.subject})", name, bands, _ideal(work, False)
+        )
 
 
 def step_band(fit: MachineFit, work: StepWork, layout: Layout, is_strong: bool) -> Band:

@@ -87,7 +87,7 @@ def question(call: ServedCall, workers: int) -> str:
     return (
         f"{call}: measured with {workers} workers only; measure another number, too: mpirun -n"
         f" {2 * workers + call.servers + 1} mpistrat bench ps --what {call.kind} --num-ps"
-        f" {call.servers} --json results/more.jsonl"
+        f" {call.servers} --json more.jsonl"
     )
 
 

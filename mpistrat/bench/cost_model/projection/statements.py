@@ -1,4 +1,4 @@
-"""Collect the sentences on what breaks first, in the order of the ranks from which they hold."""
+"""Collect sentences on what breaks first, sorted by the number of ranks at which they begin."""
 
 from __future__ import annotations
 
@@ -25,21 +25,33 @@ def statements(
     ranks_per_node: int,
     served: Mapping[ServedCall, Saturation],
     others: Mapping[str, NormalForm],
-) -> list[str]:
-    """Return sentences; the first says what breaks first."""
+    has_servers: bool = False,
+) -> tuple[list[str], list[str]]:
+    """Return sentences, the first of which says what breaks first; and what never happens.
+
+    Parameters
+    ----------
+    has_servers
+        Whether the step is also projected with parameter servers.
+
+    Returns
+    -------
+    tuple
+        The sentences, and the events that do not happen up to `MOST_RANKS`.
+    """
     found = [*_served(served), *_growing(others)]
     if fit.has_network:
         found += network_statements(fit, work, ranks_per_node)
-        found += [_saturation(fit, work, servers) for servers in (1, _SEVERAL_SERVERS)]
+        several = (1, _SEVERAL_SERVERS) if has_servers else ()
+        found += [_saturation(fit, work, servers) for servers in several]
     else:
         command = command_for(2, 2)
         found.append(Statement(f"the network was not measured; measure it by: {command}"))
     found.sort(key=lambda one: (one.ranks is None, one.ranks or 0))
     breaking = [one for one in found if one.breaks and one.ranks is not None]
-    if not breaking:
-        return [one.text for one in found]
-    rest = [one.text for one in found if one is not breaking[0]]
-    return [f"What breaks first: {breaking[0].text}", *rest]
+    first = [f"What breaks first: {one.text}" for one in breaking[:1]]
+    rest = [one.text for one in found if one.happens and one not in breaking[:1]]
+    return [*first, *rest], [one.text for one in found if not one.happens]
 
 
 def _saturation(fit: MachineFit, work: StepWork, servers: int) -> Statement:
@@ -51,8 +63,8 @@ def _saturation(fit: MachineFit, work: StepWork, servers: int) -> Statement:
     if servers > 1:
         who = f"{servers} parameter servers saturate"
     return Statement(
-        f"{who} at {count_text(workers)} worker{'' if round(workers) == 1 else 's'} (a step of"
-        f" {seconds_text(work.alone_s)} that pulls and pushes {bytes_text(work.nbytes)})",
+        f"{who} at {count_text(workers)} worker{'' if round(workers) == 1 else 's'} (step:"
+        f" {work.title}; it pulls and pushes {bytes_text(work.nbytes)})",
         workers + servers,
     )
 

@@ -13,11 +13,13 @@ _STEP = 1.03  # between numbers of nodes that are tried
 
 
 def layouts_up_to(ranks_per_node: int, most_ranks: int = MOST_RANKS) -> Iterator[Layout]:
-    """Yield layouts of full nodes, from two nodes on, about 3 % apart."""
+    """Yield layouts of full nodes, from two nodes to the most ranks, about 3 % apart."""
+    most = max(most_ranks // ranks_per_node, 2)
     nodes = 2
-    while nodes * ranks_per_node <= most_ranks:
+    while nodes < most:
         yield Layout(nodes * ranks_per_node, nodes)
         nodes = max(nodes + 1, int(nodes * _STEP))
+    yield Layout(most * ranks_per_node, most)
 
 
 def first_layout(holds: Callable[[Layout], bool], ranks_per_node: int) -> Layout | None:

@@ -34,14 +34,15 @@ def message(result: Result) -> str:
 
 def test_a_model_is_printed_and_written(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
-    result = run(FILE, "--repeats", "least", "--hold-out", "nodes=4", "-o", str(file))
+    result = run(FILE, "--merge", "least", "--hold-out", "nodes=4", "-o", str(file))
     out = result.output
     assert "network: a byte through a node's link (G)" in out
     assert "ten-fold cross-validation" in out
     assert "100,000*" in out
     assert "4,096*" in out
     assert "What breaks first: " in out
-    for name in ("ring", "recursive doubling", "Rabenseifner", "binomial tree", "1 server"):
+    assert "\ncheck that all ranks call the same" in out
+    for name in ("ring", "recursive doubling", "Rabenseifner", "binomial tree"):
         assert f"\n{name}" in out
 
     model = json.loads(file.read_text())
@@ -55,13 +56,14 @@ def test_a_model_is_printed_and_written(tmp_path: Path) -> None:
             assert low <= value <= high
     names = [one["name"] for one in model["series"]]
     assert len(set(names)) == len(names)
-    near = model["series"][names.index("step: weak scaling")]
-    far = model["series"][names.index("step: weak scaling (extrapolation)")]
+    step = "step (assumed ResNet-50's gradients, 100 ms)"
+    near = model["series"][names.index(f"{step}: weak scaling")]
+    far = model["series"][names.index(f"{step}: weak scaling (extrapolation)")]
     # Four ranks were fitted: beyond 16 it is extrapolation, which begins where the other ends.
     assert near["x"] == [1, 2, 4, 8, 16]
     assert (far["x"][0], far["x"][-1]) == (16, 100_000)
     measured = model["series"][
-        names.index("all-reduce of 4.19 MB: as the library chooses (measured)")
+        names.index("all-reduce of 4 MiB: as the library chooses (measured)")
     ]
     assert measured["measured"]
     assert measured["x"] == [2, 4, 8]
@@ -76,15 +78,13 @@ def test_another_file_is_predicted(tmp_path: Path) -> None:
     fitted, other = tmp_path / "fitted.jsonl", tmp_path / "other.jsonl"
     fitted.write_text("".join(one for one in lines if '"nodes":4' not in one))
     other.write_text("".join(one for one in lines if '"ranks":8,"nodes":4' in one))
-    out = run(str(fitted), "--validate", str(other), "--repeats", "least").output
+    out = run(str(fitted), "--validate", str(other), "--merge", "least").output
     assert "allreduce of 4194304 B, 8 ranks on 4 nodes" in out
     assert "4 ranks on 4 nodes" not in out
     assert "of 43 within 15%" in out
 
 
-def test_one_node_is_projected_up_to_its_ranks_unless_a_network_is_assumed(
-    tmp_path: Path,
-) -> None:
+def test_one_node_is_projected_only_if_a_network_is_assumed(tmp_path: Path) -> None:
     file = tmp_path / "laptop.jsonl"
     lines = Path(FILE).read_text().splitlines(keepends=True)
     file.write_text("".join(one for one in lines if '"ranks":2,"nodes":1' in one))
@@ -109,12 +109,12 @@ def test_what_cannot_be_fitted_is_said(tmp_path: Path) -> None:
     assert "--hold-out ranks=9: no point has that; expected" in said
     said = message(run(FILE, "--hold-out", "hosts=4", fails=True))
     assert "expected such as ranks=4,nodes=4" in said
-    assert "expected median or least" in message(run(FILE, "--repeats", "mean", fails=True))
+    assert "expected median or least" in message(run(FILE, "--merge", "mean", fails=True))
 
 
 def test_failed_points_are_named_and_left_out(tmp_path: Path) -> None:
     file = tmp_path / "failed.jsonl"
     setup = Setup(case="collectives", ranks=8, nodes=8)
     append_point(file, Point(setup=setup, status="timeout", message="host h8 does not answer"))
-    out = run(FILE, str(file), "--repeats", "least").output
+    out = run(FILE, str(file), "--merge", "least").output
     assert "left out: collectives, 8 ranks on 8 nodes: timeout: host h8 does not answer" in out

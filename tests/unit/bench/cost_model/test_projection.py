@@ -23,6 +23,7 @@ from mpistrat.bench.cost_model.projection.served import (
 )
 from mpistrat.bench.cost_model.projection.statements import statements
 from mpistrat.bench.cost_model.projection.step import StepWork, measured_steps, step_work
+from mpistrat.bench.cost_model.projection.thresholds import layouts_up_to
 from mpistrat.bench.cost_model.validation import compare_steps
 from mpistrat.bench.results.point import Point, Setup
 
@@ -38,7 +39,10 @@ def machine(**parameters: float) -> MachineFit:
 
 
 def said(fit: MachineFit, ranks_per_node: int = 1, **more: dict) -> list[str]:
-    return statements(fit, WORK, ranks_per_node, more.get("served", {}), more.get("others", {}))
+    """Return all sentences; those of what does not happen begin with "never"."""
+    given = more.get("served", {}), more.get("others", {})
+    happening, never = statements(fit, WORK, ranks_per_node, *given, has_servers=True)
+    return [*happening, *(f"never: {one}" for one in never)]
 
 
 def find(sentences: list[str], part: str) -> str:
@@ -51,7 +55,8 @@ def test_the_latency_of_a_ring_outgrows_its_bandwidth_where_the_formulas_cross()
     text = find(said(machine(messages=20e-6, wire_bytes=1e-9)), "latency term")
     assert text.endswith("from 5,000 ranks")  # 100 MB * 1 ns / 20 us
     text = find(said(machine(messages=1e-9, wire_bytes=1e-9)), "latency term")
-    assert "not up to 100,000 ranks" in text
+    assert text.startswith("never: ")
+    assert text.endswith("bandwidth term (0.1% is latency at 100,000 ranks)")
 
 
 def test_the_library_leaves_the_ring_where_blocks_are_below_16_kib() -> None:
@@ -87,13 +92,13 @@ def test_a_server_carries_the_bytes_of_all_workers() -> None:
 
 def test_series_hold_every_algorithm_and_the_efficiency_of_steps() -> None:
     found = {one.title: one for one in project(machine(wire_bytes=1e-9), WORK, RANKS, 8)}
-    ring = found["all-reduce of 100 MB: ring"]
+    ring = found["all-reduce of 95.4 MiB: ring"]
     assert list(ring.bands) == list(RANKS[1:])
     assert ring.bands[8].value == 0  # one node, whose memory costs nothing here
     assert ring.bands[512].value == pytest.approx(2 * 63 / 64 * 0.1, rel=1e-3)
-    doubling = found["all-reduce of 100 MB: recursive doubling"]
+    doubling = found["all-reduce of 95.4 MiB: recursive doubling"]
     assert doubling.bands[512].value == pytest.approx(6 * 0.1, rel=1e-3)
-    weak, strong = found["step: weak scaling"], found["step: strong scaling"]
+    weak, strong = found["step (given): weak scaling"], found["step (given): strong scaling"]
     assert weak.bands[512].value == pytest.approx(0.25 + 2 * 63 / 64 * 0.1, rel=1e-3)
     assert weak.efficiency(1) == strong.efficiency(1) == strong.efficiency(8) == 1
     assert strong.bands[8].value == pytest.approx(0.25 / 8)
@@ -135,29 +140,24 @@ def test_parts_that_grow_are_named() -> None:
     assert "200 s at 100,000 ranks (measured up to 8)" in text
 
 
-def test_the_step_is_the_measured_one_of_most_ranks() -> None:
-    def point(case: str, ranks: int) -> Point:
-        parts = {"input": 1e3, "compute": 1e4 * ranks, "communication": 0, "idle": 0}
-        one = {
-            "case": case,
-            "kind": "backend",
-            "network": "dense",
-            "bytes": 4000,
-            "ranks": ranks,
-            "nodes": 1,
-            "time_us": {"median": 2e4},
-            "parts_us": parts,
-        }
-        return Point(setup=Setup(case=case, ranks=ranks, nodes=1), records=(one,))
+def test_a_step_of_options_replaces_the_measured_or_assumed_one() -> None:
+    given = step_work([], nbytes=8, compute_ms=5.0)
+    assert (given.nbytes, given.compute_s) == (8, 0.005)
+    assert given.title == "8 B of gradients and 5 ms alone, as options say"
+    assert step_work([]).title == "assumed: ResNet-50's gradients, 100 ms"
 
-    points = [point("strong", 4), point("weak", 1), point("weak", 2)]
-    work = step_work(points)
-    assert (work.nbytes, work.compute_s, work.input_s) == (4000, 0.02, 0.001)
-    assert work.title == "measured weak step of dense, 2 ranks on 1 node"
-    assert [one.layout.ranks for one in measured_steps(points)] == [4, 1, 2]
-    given = step_work(points, nbytes=8, compute_ms=5.0)
-    assert (given.nbytes, given.compute_s, given.title) == (8, 0.005, "given by options")
-    assert "assumed" in step_work([]).title
+
+def test_the_cost_of_messages_that_was_not_fitted_is_a_lower_bound() -> None:
+    # 100,000 times 8 B at 1 ns, and 17 messages of headers of 64 B.
+    text = find(said(machine(messages=1e-9, wire_bytes=1e-9)), "an all-to-all of 8 B a pair")
+    assert not text.startswith("never: ")
+    assert text.endswith(
+        "at 100,000 ranks at least 801 us; the cost of further messages could not be fitted"
+    )
+    # And 99,999 further messages of 1 us.
+    text = find(said(machine(sends=1e-6, wire_bytes=1e-9)), "an all-to-all of 8 B a pair")
+    assert text.startswith("never: ")
+    assert text.endswith("(101 ms at 100,000 ranks)")
 
 
 def test_steps_in_sequence_are_predicted_from_their_computation() -> None:
@@ -189,14 +189,21 @@ def test_other_parts_are_functions_of_the_ranks() -> None:
         Point(
             setup=Setup(case="io", ranks=ranks, nodes=1),
             records=(
-                {"op": "save", "bytes": 8e6, "time_us": {"median": 1e6 + 5e5 * ranks}},
-                {"op": "restore", "bytes": 8e6, "time_us": {"median": 2e6}},
-                {"op": "save", "bytes": 8e6, "kind": "peer", "time_us": {"median": 1.0}},
+                {"op": "save", "bytes": 8 << 20, "time_us": {"median": 1e6 + 5e5 * ranks}},
+                {"op": "restore", "bytes": 8 << 20, "time_us": {"median": 2e6}},
+                {"op": "save", "bytes": 8 << 20, "kind": "peer", "time_us": {"median": 1.0}},
             ),
         )
         for ranks in (1, 2, 4, 8)
     ]
     found = other_parts(points)
-    assert found.keys() == {"checkpoint save of 8 MB", "checkpoint restore of 8 MB"}
-    assert str(found["checkpoint save of 8 MB"]) == "1 + 0.5 p"
-    assert not found["checkpoint restore of 8 MB"].grows
+    assert found.keys() == {"checkpoint save of 8 MiB", "checkpoint restore of 8 MiB"}
+    assert str(found["checkpoint save of 8 MiB"]) == "1 + 0.5 p"
+    assert not found["checkpoint restore of 8 MiB"].grows
+
+
+@pytest.mark.parametrize("ranks_per_node", [1, 3, 64, 60_000])
+def test_the_last_layout_has_the_most_full_nodes(ranks_per_node: int) -> None:
+    *_, last = layouts_up_to(ranks_per_node)
+    assert last.nodes == max(100_000 // ranks_per_node, 2)
+    assert last.ranks == last.nodes * ranks_per_node
