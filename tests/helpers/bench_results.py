@@ -138,7 +138,7 @@ def every_kind(host: str = "n1") -> list[Point]:
         for case in ("strong", "weak")
         for ranks in (1, 2)
     ]
-    steps = [point(step("shm, in sequence", 9000.0)), point(step("shm, overlapped", 9000.0, True))]
+    steps = [point(step("shm, in sequence", 9000.0)), point(step("shm, overlapped", 7000.0, True))]
     time_us = times(9.0, 0.1)
     files = point({"case": "io", "op": "save", "bytes": 1024, "GBps": 1.0, "time_us": time_us})
     by_op = {"allreduce": {"calls": 3, "bytes": 8, "median_us": 2.0}}

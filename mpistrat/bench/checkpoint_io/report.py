@@ -34,7 +34,7 @@ def records(
         record = {
             "case": "io",
             "op": op,
-            "side": "mpistrat" if side == OURS else side,
+            "side": _side(side, op),
             "kind": "backend" if side == OURS else "bound",
             "ranks": topology.size,
             "nodes": topology.num_nodes,
@@ -47,6 +47,12 @@ def records(
         }
         found.append(record)
     return found
+
+
+def _side(side: str, op: str) -> str:
+    if side == OURS:
+        return "mpistrat"
+    return side if op == "save" else "np.load by rank 0"
 
 
 def print_records(console: Console, found: Sequence[Mapping[str, Any]]) -> None:

@@ -34,7 +34,7 @@ def command(
         typer.Option(
             metavar="OLD NEW",
             help="Make no page, but name what became slower from one result file to the other;"
-            " exit status 1 if something did, or fails now.",
+            " exit status 1 if something did, or newly fails.",
         ),
     ] = None,
     threshold: Annotated[
@@ -44,8 +44,8 @@ def command(
     """Make a page of figures of results, and print a summary; or compare two result files.
 
     The page is one file without scripts; each figure is a PNG file, too.
-    A change of time is named if the 95 % intervals of the medians are apart and
-    it is above --threshold.
+    A change of time is named if the intervals of the medians are apart (95 %
+    intervals, or ranges of few values) and it is above --threshold.
     """
     if compare is not None:
         with told_to_the_user():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = ["Image", "page_text", "write_page", "write_pngs"]
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 _PNG_DPI = 200
 _CSS_PIXELS = 96  # of an inch
+_TITLE_CHARACTERS, _TITLE_GAP = 10.5, 0.1  # by inch of width; inches
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def write_page(path: Path, text: str) -> None:
 
 
 def write_pngs(folder: Path, sections: Sequence[Section]) -> list[Path]:
-    """Write each figure to a folder; return the files.
+    """Write each figure to a folder, with its title above it; return the files.
 
     Raises
     ------
@@ -80,10 +82,20 @@ def write_pngs(folder: Path, sections: Sequence[Section]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for one in figures:
-            one.drawing.savefig(folder / f"{one.name}.png", dpi=_PNG_DPI)
+            _add_title(one)
+            path = folder / f"{one.name}.png"
+            one.drawing.savefig(path, dpi=_PNG_DPI, bbox_inches="tight", pad_inches=0.12)
     except OSError as error:
         raise UsageError(f"--png {folder}: cannot be written: {error}") from error
     return [folder / f"{one.name}.png" for one in figures]
+
+
+def _add_title(figure: Figure) -> None:
+    """Write the title above the figure, outside of its edges: the file is enlarged by it."""
+    width, height = figure.drawing.get_size_inches()
+    lines = textwrap.wrap(figure.title, round(width * _TITLE_CHARACTERS))
+    place = (0.01, 1 + _TITLE_GAP / height)
+    figure.drawing.text(*place, "\n".join(lines), va="bottom", fontsize=11, fontweight="bold")
 
 
 def _image(figure: Figure) -> Image:

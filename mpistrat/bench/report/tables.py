@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mpistrat.bench.report.analysis.measurements import Measurement, options_of, wrong_answers
+from mpistrat.bench.report.analysis.rates import file_rate
 from mpistrat.bench.report.section import Table
 from mpistrat.bench.report.units import (
     format_interval,
     format_layout,
+    format_rate,
     format_size,
     format_time,
     plain,
@@ -34,12 +36,12 @@ def io_table(measurements: Iterable[Measurement]) -> Table | None:
             format_layout(m.ranks, m.nodes),
             _size(m.get("bytes")),
             *_times(m),
-            _figure(m.get("GBps")),
+            format_rate(file_rate(m)),
         ]
         for m in measurements
         if m.case == "io"
     ]
-    headers = ("operation", "side", "layout", "size", *_TIMED, "GB/s")
+    headers = ("operation", "side", "layout", "size", *_TIMED, "GB/s (interval)")
     return Table("Checkpoints saved and restored", headers, rows) if rows else None
 
 
@@ -131,7 +133,3 @@ def _operation(one: Mapping[str, Any]) -> list[str]:
 
 def _size(nbytes: Any) -> str:
     return format_size(nbytes) if isinstance(nbytes, int) else ""
-
-
-def _figure(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, (int, float)) else ""

@@ -32,13 +32,13 @@ def print_comparison(console: Console, found: Comparison, threshold: float) -> N
     """Print what became slower and faster, and what cannot be compared."""
     _changes(console, "slower", found.slower)
     _changes(console, "faster", found.faster)
-    _names(console, "fails now", found.failed)
+    _names(console, "newly failing", found.failed)
     _names(console, "only in the old file", found.only_old)
     _names(console, "only in the new file", found.only_new)
     verdict = "REGRESSION" if found.is_regression else "no regression"
     console.print(
         f"{verdict}: {len(found.slower)} slower, {len(found.faster)} faster, {found.equal} within"
-        f" noise or {threshold:.3g} %, {len(found.failed)} fail now",
+        f" noise or {threshold:.3g} %, {len(found.failed)} newly failing",
         soft_wrap=True,
     )
 

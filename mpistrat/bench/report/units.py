@@ -9,31 +9,84 @@ from mpistrat.bench.sizes import format_bytes
 
 __all__ = [
     "TIME_UNITS",
+    "bars_of",
     "counted",
+    "factor",
     "format_batch",
     "format_interval",
     "format_layout",
+    "format_rate",
+    "format_ratio",
     "format_size",
     "format_time",
+    "number",
     "plain",
     "sentence",
     "unit_of",
 ]
 
+_LONG = ((86400e6, "days"), (3600e6, "h"), (60e6, "min"))
 TIME_UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns"))
 
 
 def format_time(time_us: float) -> str:
-    """Return a time of microseconds with three digits: ``1.23 ms``."""
-    for factor, unit in TIME_UNITS:
-        if abs(time_us) >= factor * 0.9995:
-            return f"{_digits(time_us / factor)} {unit}"
+    """Return a time of microseconds with three digits: ``1.23 ms``; 0 without a unit.
+
+    From 2 minutes, 2 hours and 2 days on it is in these units.
+    """
+    if time_us == 0:
+        return "0"
+    for scale, unit in _LONG:
+        if abs(time_us) >= 2 * scale * 0.9995:
+            return f"{_digits(time_us / scale)} {unit}"
+    for scale, unit in TIME_UNITS:
+        if abs(time_us) >= scale * 0.9995:
+            return f"{_digits(time_us / scale)} {unit}"
     return f"{_digits(time_us / 1e-3)} ns"
 
 
 def format_interval(interval: Interval) -> str:
-    """Return a time's interval: ``1.20 ms to 1.31 ms``."""
-    return f"{format_time(interval.low)} to {format_time(interval.high)}"
+    """Return a time's interval, and what it is: ``1.20 ms to 1.31 ms (95 %)``."""
+    return f"{format_time(interval.low)} to {format_time(interval.high)} ({interval.kind})"
+
+
+def format_rate(rate: Interval | None) -> str:
+    """Return a rate with the ends of its interval: ``4.4 (4.1 to 4.6)``."""
+    if rate is None:
+        return ""
+    return f"{number(rate.median)} ({number(rate.low)} to {number(rate.high)})"
+
+
+def format_ratio(name: str, ratio: Interval) -> str:
+    """Return a ratio over a peer, of several runs with their range."""
+    span = f" ({factor(ratio.low)}× to {factor(ratio.high)}× by run)" if ratio.runs > 1 else ""
+    return f"{plain(name)} {factor(ratio.median)}×{span}"
+
+
+def number(value: float) -> str:
+    """Return a number with three digits, and without an exponent where it is large."""
+    return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
+
+
+def factor(value: float) -> str:
+    """Return a ratio with two decimals, and of small ones with two digits."""
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def bars_of(intervals: Iterable[Interval]) -> str:
+    """Return what bars in a figure are, and call them 95 % intervals only if all of them are."""
+    found = list(intervals)
+    kinds = {one.kind for one in found}
+    if kinds == {"range"}:
+        runs = max(one.runs for one in found)
+        of_runs = f" of all {runs} runs" if runs > 1 else ""
+        return f"the range of the values{of_runs}, which is not a 95 % interval"
+    if len(kinds) > 1:
+        return "intervals of the median, whose kind is in the table"
+    (kind,) = kinds
+    return (
+        f"intervals of the median, {kind}" if "each" in kind else f"{kind} intervals of the median"
+    )
 
 
 def format_size(nbytes: int) -> str:

@@ -109,6 +109,12 @@ def test_what_is_not_restored_is_found(variables, tmp_path, communicator):
     assert said == "checkpoint: what rank 0 restored is not what was saved"
 
 
+def test_each_side_is_named_by_what_it_does(communicator):
+    keys = [(side, op) for op in ("save", "restore") for side in (OURS, PLAIN)]
+    found = records({key: Timing((1.0,)) for key in keys}, 8, communicator)
+    assert [one["side"] for one in found] == ["mpistrat", PLAIN, "mpistrat", "np.load by rank 0"]
+
+
 def test_bandwidths_are_those_of_the_median(communicator):
     times = {(OURS, "save"): Timing((1.0, 4.0, 2.0)), (PLAIN, "save"): Timing((2.0, 2.0, 2.0))}
     ours, plain = records(times, 8000, communicator)

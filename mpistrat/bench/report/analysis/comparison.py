@@ -74,7 +74,7 @@ class Comparison:
 
     @property
     def is_regression(self) -> bool:
-        """Whether something became slower or fails now."""
+        """Whether something became slower or newly fails."""
         return bool(self.slower or self.failed)
 
     @property

@@ -7,7 +7,7 @@ many are below the true median as heads come up among as many tosses of a coin.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, inf
 from statistics import median
 from typing import Any
@@ -27,10 +27,12 @@ class Interval:
     low, median, high
         In the unit of the values.
     values
-        How many it is from.
+        How many it is from, in each of `runs`.
     coverage
         Probability with which such an interval contains the median that was estimated; 0 if
         unknown.
+    runs
+        Over the intervals of how many runs it reaches.
     """
 
     low: float
@@ -38,11 +40,19 @@ class Interval:
     high: float
     values: int
     coverage: float
+    runs: int = 1
 
     @property
     def is_95(self) -> bool:
-        """Whether it is at least a 95 % interval; if not, it is only the range of the values."""
-        return self.coverage >= 1 - _OUTSIDE
+        """Whether it is at least a 95 % interval of the median."""
+        return self.coverage >= 1 - _OUTSIDE and self.runs == 1
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a few words."""
+        if self.coverage < 1 - _OUTSIDE:
+            return "range"
+        return "95 %" if self.runs == 1 else f"95 % in each of {self.runs} runs"
 
     def overlaps(self, other: Interval) -> bool:
         """Return whether a value is within both."""
@@ -51,7 +61,7 @@ class Interval:
     def scaled(self, factor: float) -> Interval:
         """Return the interval of the values times a positive `factor`."""
         ends = (self.low * factor, self.median * factor, self.high * factor)
-        return Interval(*ends, self.values, self.coverage)
+        return replace(self, low=ends[0], median=ends[1], high=ends[2])
 
     def over(self, other: Interval) -> Interval:
         """Return the interval of the ratio of two independent medians, both positive.
@@ -62,7 +72,8 @@ class Interval:
         coverage = max(0.0, self.coverage + other.coverage - 1)
         most = self.high / other.low if other.low > 0 else inf
         ends = (self.low / other.high, self.median / other.median, most)
-        return Interval(*ends, min(self.values, other.values), coverage)
+        runs = max(self.runs, other.runs)
+        return Interval(*ends, min(self.values, other.values), coverage, runs)
 
 
 def interval_of(values: Sequence[float]) -> Interval:
@@ -88,17 +99,17 @@ def interval_of(values: Sequence[float]) -> Interval:
 def record_interval(record: Mapping[str, Any], name: str = "time_us") -> Interval | None:
     """Return the interval of a record's time; None if it has no time.
 
+    The median is the one that the record tells, and the ends are from the medians of its rounds.
     Where the record has only the extremes of its rounds, the interval is from the least to the
     most: it covers the median at least as often as one of order statistics, and is wider.
     """
+    figures = record.get(name)
+    figures = figures if isinstance(figures, Mapping) else {}
+    low, middle, high = (_figure(figures, one) for one in ("min", "median", "max"))
     for key in _LISTS if name == "time_us" else ():
         values = record.get(key)
         if isinstance(values, list) and values:
-            return interval_of([float(value) for value in values])
-    figures = record.get(name)
-    if not isinstance(figures, Mapping):
-        return None
-    low, middle, high = (_figure(figures, one) for one in ("min", "median", "max"))
+            return _around(interval_of([float(value) for value in values]), middle)
     if low is None or middle is None or high is None or middle <= 0:
         return None
     rounds = record.get("rounds")
@@ -119,8 +130,16 @@ def hull(repeats: Sequence[Interval]) -> Interval:
         return interval_of(medians)
     low, high = min(one.low for one in repeats), max(one.high for one in repeats)
     coverage = min(one.coverage for one in repeats)
-    values = sum(one.values for one in repeats)
-    return Interval(low, float(median(medians)), high, values, coverage)
+    values = min(one.values for one in repeats)
+    return Interval(low, float(median(medians)), high, values, coverage, len(repeats))
+
+
+def _around(interval: Interval, middle: float | None) -> Interval:
+    """Return an interval with another median, made wider where that is outside."""
+    if middle is None or middle <= 0:
+        return interval
+    low, high = min(interval.low, middle), max(interval.high, middle)
+    return replace(interval, low=low, median=middle, high=high)
 
 
 def _figure(figures: Mapping[str, Any], name: str) -> float | None:

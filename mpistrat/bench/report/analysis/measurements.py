@@ -1,13 +1,15 @@
-"""`Measurement`: what was measured once or in several repeats, found in the records of points."""
+"""Find what was measured in the records of points, and merge repeats."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from mpistrat.bench.report.analysis.intervals import Interval, hull, record_interval
+from mpistrat.bench.report.analysis.intervals import hull, record_interval
+from mpistrat.bench.report.analysis.measurement import Measurement, groups
+from mpistrat.bench.report.analysis.merging import OUTCOMES, merged_record
+from mpistrat.bench.report.analysis.peers import with_ratios
 from mpistrat.bench.report.analysis.record_check import check_records
 from mpistrat.bench.results.point import Point
 
@@ -20,77 +22,10 @@ __all__ = [
     "wrong_answers",
 ]
 
-_Item = TypeVar("_Item")
-_Key = TypeVar("_Key", bound=Hashable)
+_Run: TypeAlias = tuple[int, Point, Mapping[str, Any]]
 
-# What a record tells of the outcome; all its other keys say what was measured.
-_OUTCOMES = frozenset(
-    (
-        *("time_us", "steps_us", "rounds_us", "compute_us", "exposed_us", "recorded_us"),
-        *("rounds", "steps", "buckets", "times", "median", "speedup", "ratios", "ratio"),
-        *("algbw_GBps", "busbw_GBps", "GBps", "examples_per_s", "efficiency", "overlapped"),
-        *("parts_us", "by_rank", "by_op", "loss_first", "loss_last", "correct"),
-    )
-)
 # Options that change for how long something is measured, not what.
 _DURATIONS = frozenset({"json", "seconds", "rounds", "steps"})
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """The records of one measurement.
-
-    Attributes
-    ----------
-    point
-        The first point with it.
-    record
-        The record whose median is the middle one of the repeats: figures that cannot be merged,
-        such as the times of each rank, are taken from it.
-    identity
-        Equal for repeats of the same measurement, in other files, too.
-    interval
-        Of its time in microseconds; None if it has no time.
-    repeats
-        How many records it is from.
-    """
-
-    point: Point
-    record: Mapping[str, Any]
-    identity: str
-    interval: Interval | None
-    repeats: int
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return what its record has under a key."""
-        return self.record.get(name, default)
-
-    @property
-    def case(self) -> str:
-        """The case that measured it."""
-        return str(self.record.get("case", self.point.setup.case))
-
-    @property
-    def ranks(self) -> int:
-        """Of the job."""
-        return self.point.setup.ranks
-
-    @property
-    def nodes(self) -> int:
-        """Of the job."""
-        return self.point.setup.nodes
-
-    @property
-    def side(self) -> str:
-        """What of several competitors was measured."""
-        return str(self.record.get("side", "mpistrat"))
-
-    @property
-    def time(self) -> Interval:
-        """Its interval; only for measurements that have one."""
-        if self.interval is None:
-            raise ValueError(f"{self.identity}: no time was measured")
-        return self.interval
 
 
 def measurements_of(points: Iterable[Point]) -> list[Measurement]:
@@ -101,21 +36,13 @@ def measurements_of(points: Iterable[Point]) -> list[Measurement]:
     UsageError
         A record is not as its case writes it.
     """
-    found = groups(_records(points), lambda one: identity_of(*one))
-    return [_merged(identity, members) for identity, members in found.items()]
+    found = groups(_records(points), lambda one: identity_of(one[1], one[2]))
+    return with_ratios([_merged(identity, members) for identity, members in found.items()])
 
 
 def wrong_answers(points: Iterable[Point]) -> list[tuple[Point, Mapping[str, Any]]]:
     """Return the records whose answer was wrong, each with its point."""
     return [(p, one) for p in points for one in p.records if one.get("correct") is False]
-
-
-def groups(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
-    """Return items by key, in the order of the first of each."""
-    found: dict[_Key, list[_Item]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
 
 
 def options_of(point: Point) -> str:
@@ -127,19 +54,19 @@ def options_of(point: Point) -> str:
 def identity_of(point: Point, record: Mapping[str, Any]) -> str:
     """Return what a record measured, and how: equal for repeats, in other files, too."""
     setup = point.setup
-    what = {key: value for key, value in record.items() if key not in _OUTCOMES}
+    what = {key: value for key, value in record.items() if key not in OUTCOMES}
     what |= {"case": record.get("case", setup.case), "ranks": setup.ranks, "nodes": setup.nodes}
     return json.dumps([what, options_of(point)], sort_keys=True)
 
 
-def _records(points: Iterable[Point]) -> Iterator[tuple[Point, Mapping[str, Any]]]:
-    for point in points:
+def _records(points: Iterable[Point]) -> Iterator[_Run]:
+    for number, point in enumerate(points):
         if point.status != "ok":
             continue
         check_records(point)
         for record in point.records:
             if record.get("correct") is not False:
-                yield from ((point, one) for one in _split(record))
+                yield from ((number, point, one) for one in _split(record))
 
 
 def _split(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -152,12 +79,15 @@ def _split(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield {**record, "side": side, "time_us": figures}
 
 
-def _merged(identity: str, members: Sequence[tuple[Point, Mapping[str, Any]]]) -> Measurement:
-    timed = [(record_interval(record), record) for _, record in members]
-    with_time = [(one, record) for one, record in timed if one is not None]
-    with_time.sort(key=lambda pair: pair[0].median)
-    if not with_time:
-        return Measurement(members[0][0], members[0][1], identity, None, len(members))
-    middle = with_time[(len(with_time) - 1) // 2][1]
-    interval = hull([one for one, _ in with_time])
-    return Measurement(members[0][0], middle, identity, interval, len(members))
+def _merged(identity: str, members: Sequence[_Run]) -> Measurement:
+    timed = [(record_interval(record), number, record) for number, _, record in members]
+    intervals = [interval for interval, _, _ in timed if interval is not None]
+    runs = {number: record for interval, number, record in timed if interval is not None}
+    return Measurement(
+        point=members[0][1],
+        record=merged_record([record for _, _, record in members]),
+        identity=identity,
+        interval=hull(intervals) if intervals else None,
+        repeats=len(members),
+        runs=runs,
+    )

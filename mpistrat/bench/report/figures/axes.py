@@ -7,12 +7,13 @@ from typing import Any
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from mpistrat.bench.report.units import TIME_UNITS, format_size
+from mpistrat.bench.report.units import format_size, format_time
 
 __all__ = ["rank_axis", "rate_axis", "size_axis", "some_of", "time_axis"]
 
 _LEAST_SPAN = 4.0
 _MOST_TICKS = 9
+_FEW_TICKS = 12.0  # spans up to which 1, 2 and 5 would be too few
 
 
 def time_axis(axis: Any, times_us: Iterable[float]) -> None:
@@ -25,7 +26,7 @@ def rate_axis(axis: Any, rates: Iterable[float]) -> None:
     _logarithmic(axis, rates, _plain_number)
 
 
-def size_axis(axes: Any, sizes: Iterable[int]) -> None:
+def size_axis(axes: Any, sizes: Iterable[int], label: str = "message size") -> None:
     """Make the x axis logarithmic in bytes, with ticks at sizes that were measured."""
     axes.set_xscale("log", base=2)
     shown = some_of(sorted(set(sizes)), _MOST_TICKS)
@@ -33,7 +34,7 @@ def size_axis(axes: Any, sizes: Iterable[int]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(round(value))))
     axes.tick_params(axis="x", labelrotation=35)
-    axes.set_xlabel("size")
+    axes.set_xlabel(f"{label}, logarithmic")
 
 
 def rank_axis(axes: Any, ranks: Iterable[int]) -> None:
@@ -43,7 +44,7 @@ def rank_axis(axes: Any, ranks: Iterable[int]) -> None:
     axes.xaxis.set_major_locator(FixedLocator(shown))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(value):,}"))
-    axes.set_xlabel("ranks")
+    axes.set_xlabel("ranks, logarithmic")
 
 
 def some_of(values: Sequence[int], most: int) -> list[int]:
@@ -63,7 +64,9 @@ def _logarithmic(axis: Any, values: Iterable[float], told: Callable[[float], str
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
     getattr(axis.axes, f"set_{axis.axis_name}lim")(low, high)
     has_many_decades = high / low > 300
-    subs = (1.0,) if has_many_decades else (1.0, 2.0, 5.0)
+    subs: Sequence[float] = (1.0,) if has_many_decades else (1.0, 2.0, 5.0)
+    if high / low < _FEW_TICKS:
+        subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(base=10, subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: told(value)))
     axis.set_minor_formatter(NullFormatter())
@@ -76,7 +79,5 @@ def _plain_number(value: float) -> str:
 
 
 def _tick(time_us: float) -> str:
-    for factor, unit in TIME_UNITS:
-        if time_us >= factor * 0.9999:
-            return f"{time_us / factor:g} {unit}"
-    return f"{time_us / 1e-3:g} ns"
+    number, unit = format_time(time_us * (1 + 1e-9)).split(" ")
+    return f"{float(number):g} {unit}"

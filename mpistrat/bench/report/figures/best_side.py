@@ -4,78 +4,35 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.patches import Rectangle
 
 from mpistrat.bench.report.analysis.measurements import Measurement, groups
-from mpistrat.bench.report.figures.by_size import families, title_of
+from mpistrat.bench.report.analysis.operations import name_parts, title_of
+from mpistrat.bench.report.analysis.winners import Winner, nominal_size
 from mpistrat.bench.report.figures.style import Look, new_figure
+from mpistrat.bench.report.file_names import named
 from mpistrat.bench.report.section import Figure, Table
 from mpistrat.bench.report.units import format_layout, format_size, format_time, plain
 
-__all__ = ["Winner", "best_side", "maps", "winner"]
+__all__ = ["best_side"]
 
-_HEADERS = ("ranks", "nodes", "size", "fastest", "time (median)", "next", "faster than the next")
+_HEADERS = (
+    *("ranks", "nodes", "message size", "fastest", "time (median)", "next"),
+    "factor over the next",
+)
 _MOST_COLUMNS, _MOST_ROWS = 10, 16
-_MOST_ITEM_BYTES = 16
 
 
-@dataclass(frozen=True)
-class Winner:
-    """The fastest side of one size and layout.
-
-    Attributes
-    ----------
-    first
-        The fastest.
-    second
-        The next; None if nothing else was measured.
-    """
-
-    first: Measurement
-    second: Measurement | None
-
-    @property
-    def gain(self) -> float:
-        """How many times faster it is than the next; 1 without one."""
-        return self.second.time.median / self.first.time.median if self.second else 1.0
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the intervals of the two do not overlap."""
-        return self.second is not None and not self.first.time.overlaps(self.second.time)
-
-
-def winner(sides: Sequence[Measurement]) -> Winner:
-    """Return the fastest of the sides of one size and layout, by medians."""
-    first, *others = sorted(sides, key=lambda m: m.time.median)
-    return Winner(first, others[0] if others else None)
-
-
-def maps(measurements: Sequence[Measurement]) -> list[list[list[Winner]]]:
-    """Return the winners of each operation: a list for each layout, in order of sizes."""
-    found: dict[Any, list[list[Winner]]] = {}
-    for family in families([m for m in measurements if m.get("kind") != "bound"]):
-        by_size = groups(family, _size)
-        row = [winner(sides) for sides in by_size.values()]
-        row.sort(key=lambda one: int(one.first.get("bytes")))
-        if any(one.second for one in row):
-            found.setdefault(_operation(family[0]), []).append(row)
-    for rows in found.values():
-        rows.sort(key=lambda row: (row[0].first.ranks, row[0].first.nodes))
-    return list(found.values())
-
-
-def best_side(rows: Sequence[Sequence[Winner]], looks: Mapping[str, Look], name: str) -> Figure:
+def best_side(rows: Sequence[Sequence[Winner]], looks: Mapping[str, Look]) -> Figure:
     """Draw a map: the rows are layouts, the columns sizes, the colours sides."""
     sizes = _sizes(rows)
     shown = rows[-_MOST_ROWS:]
     drawing, (axes,) = new_figure(9.6, 1.3 + 0.72 * len(shown))
     for place, row in enumerate(shown):
         for one in row:
-            size = _size(one.first)
+            size = nominal_size(one.first)
             if size in sizes:
                 _cell(axes, (sizes.index(size), place), one, looks[one.first.side])
     axes.set_xlim(-0.5, len(sizes) - 0.5)
@@ -83,37 +40,32 @@ def best_side(rows: Sequence[Sequence[Winner]], looks: Mapping[str, Look], name:
     axes.set_xticks(range(len(sizes)), sizes)
     layouts = [(row[0].first.ranks, row[0].first.nodes) for row in shown]
     axes.set_yticks(range(len(shown)), [format_layout(*one) for one in layouts])
-    axes.set_xlabel("size")
+    axes.set_xlabel("message size")
+    axes.set_title("Fastest side, its time, and 1.2×: factor over the next; (1.2×): may be noise")
     axes.grid(visible=False)
     axes.tick_params(length=0)
     operation = title_of([rows[0][0].first]).split(", ")[0]
     title = f"Fastest side of {operation}, {rows[0][0].first.get('dtype', '')}"
     caption = (
-        "The fastest side by median, its time, and how many times faster it is than the next; in"
-        " brackets where the intervals of the two overlap, so that the difference may be noise."
+        "The fastest side by median, its time, and the factor over the next: 1.2× where the next"
+        " takes 1.2 times as long; in brackets where the intervals of the two overlap, so that the"
+        " difference may be noise."
     )
     table = Table(title, _HEADERS, [_row(one) for row in rows for one in row])
+    name = named("fastest", *_name(rows[0][0].first))
     return Figure(name, title, _alt(rows, title), caption, drawing, table)
 
 
-def _operation(m: Measurement) -> tuple[str, ...]:
-    names = ("op", "dtype", "reduction", "in_place", "registered", "shared")
-    return tuple(str(m.get(name)) for name in names)
+def _name(m: Measurement) -> list[object]:
+    """Return the parts of a name without ranks, which the map has all of."""
+    return [one for one in name_parts(m) if "-rank" not in str(one) and "-node" not in str(one)]
 
 
 def _sizes(rows: Sequence[Sequence[Winner]]) -> list[str]:
     """Return the sizes with the most cells, ascending, no more than there is room for."""
-    counted = groups((one.first for row in rows for one in row), _size)
+    counted = groups((one.first for row in rows for one in row), nominal_size)
     kept = sorted(counted, key=lambda size: -len(counted[size]))[:_MOST_COLUMNS]
     return sorted(kept, key=lambda size: int(counted[size][0].get("bytes")))
-
-
-def _size(m: Measurement) -> str:
-    """Return a size without what was rounded down so that all ranks have equal pieces."""
-    nbytes = int(m.get("bytes"))
-    nominal = 1 << (nbytes - 1).bit_length()
-    is_rounded = nominal - nbytes < min(_MOST_ITEM_BYTES * m.ranks, nominal / 8)
-    return format_size(nominal if is_rounded else nbytes)
 
 
 def _cell(axes: Any, place: tuple[int, int], one: Winner, look: Look) -> None:

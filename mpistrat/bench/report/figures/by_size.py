@@ -3,56 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-from mpistrat.bench.report.analysis.measurements import Measurement, groups, options_of
+from mpistrat.bench.report.analysis.measurements import Measurement, groups
+from mpistrat.bench.report.analysis.operations import Family, name_parts, title_of
+from mpistrat.bench.report.analysis.rates import bus_bandwidth
 from mpistrat.bench.report.figures.axes import rate_axis, size_axis, time_axis
 from mpistrat.bench.report.figures.style import Look, below, new_figure
+from mpistrat.bench.report.file_names import named
 from mpistrat.bench.report.section import Figure, Table
 from mpistrat.bench.report.units import (
+    bars_of,
     format_interval,
-    format_layout,
+    format_rate,
+    format_ratio,
     format_size,
     format_time,
     plain,
 )
 
-__all__ = ["FAMILIES", "by_size", "families", "single_sizes", "title_of"]
+__all__ = ["by_size", "single_sizes"]
 
-Family: TypeAlias = Sequence[Measurement]
-
-FAMILIES = ("collectives",)
-"""The cases whose records are of one operation and one size."""
-
-_HEADERS = ("side", "size", "time (median)", "interval", "bus bandwidth GB/s", "over peers")
-_FIRST = ("allreduce", "reduce_scatter", "allgather", "bcast")  # what training uses most
+_HEADERS = (
+    *("side", "message size", "time (median)", "interval"),
+    *("bus bandwidth GB/s (interval)", "times as fast as"),
+)
 
 
-def families(measurements: Sequence[Measurement]) -> list[Family]:
-    """Return the measurements of each operation, dtype and layout; the largest jobs come first."""
-    chosen = [m for m in measurements if m.case in FAMILIES and m.interval and m.get("bytes")]
-    found = groups(chosen, _family_key)
-    by_op = groups(found.values(), lambda family: str(family[0].get("op")))
-    order: list[tuple[int, int, Family]] = []
-    for op, members in by_op.items():
-        members.sort(key=lambda family: (-family[0].ranks, -family[0].nodes))
-        place = _FIRST.index(op) if op in _FIRST else len(_FIRST)
-        order += [(turn, place, family) for turn, family in enumerate(members)]
-    order.sort(key=lambda one: one[:2])
-    return [family for _, _, family in order]
-
-
-def title_of(family: Family) -> str:
-    """Return what was measured as a line."""
-    first = family[0]
-    kind = [str(first.get("op")), *([first.get("reduction")] if first.get("reduction") else [])]
-    what = [" ".join(kind), str(first.get("dtype", "")), format_layout(first.ranks, first.nodes)]
-    flags = [name for name in ("in_place", "registered", "shared") if first.get(name)]
-    options = _other_options(first)
-    return plain(", ".join([*what, *(flag.replace("_", " ") for flag in flags), *options]), 120)
-
-
-def by_size(family: Family, looks: Mapping[str, Look], name: str) -> Figure:
+def by_size(family: Family, looks: Mapping[str, Look]) -> Figure:
     """Draw time and bandwidth of a family by size, with a line for each side."""
     drawing, (times, bandwidths) = new_figure(9.6, 4.1, columns=2)
     handles = []
@@ -62,12 +40,15 @@ def by_size(family: Family, looks: Mapping[str, Look], name: str) -> Figure:
     sides = [plain(side) for side in groups(family, lambda m: m.side)]
     sizes = [int(m.get("bytes")) for m in family]
     time_axis(times.yaxis, [end for m in family for end in _time(m)])
-    times.set_title("Time of a call")
-    rates = [end for m in family if m.get("busbw_GBps") for end in _rate(m)]
+    times.set_title("Time of a call, logarithmic")
+    rates = [end for m in family for end in _rate(m)]
     rate_axis(bandwidths.yaxis, rates)
-    bandwidths.set_title("Bus bandwidth, GB/s")
+    if not rates:
+        place = {"ha": "center", "transform": bandwidths.transAxes}
+        bandwidths.text(0.5, 0.5, "no bandwidth: nothing is sent", **place)
+    bandwidths.set_title("Bus bandwidth, GB/s, logarithmic")
     for axes in (times, bandwidths):
-        size_axis(axes, sizes)
+        size_axis(axes, sizes, _size_label(family))
     below(drawing, handles, sides, columns=4)
     title = title_of(family)
     alt = (
@@ -75,6 +56,7 @@ def by_size(family: Family, looks: Mapping[str, Look], name: str) -> Figure:
         f" {format_size(max(sizes))}: time of a call, and bus bandwidth, of {', '.join(sides)}."
         f" {_largest(family)}"
     )
+    name = named(*name_parts(family[0]))
     return Figure(name, title, alt, _caption(family), drawing, _table(family, title))
 
 
@@ -85,23 +67,10 @@ def single_sizes(chosen: Sequence[Family]) -> Table | None:
     return Table("Operations that were measured at one size", headers, rows) if rows else None
 
 
-def _family_key(m: Measurement) -> tuple[Any, ...]:
-    names = ("op", "dtype", "reduction", "in_place", "registered", "shared")
-    layout = (m.ranks, m.nodes)
-    return *(str(m.get(name)) for name in names), *layout, *_other_options(m)
-
-
-def _other_options(m: Measurement) -> list[str]:
-    """Return the options that a record does not tell in its own words."""
-    told = ("--ops", "--bytes", "--dtypes", "--peers", "--backends", "--in-place", "--registered")
-    parts = [f"--{one}".strip() for one in options_of(m.point).split("--") if one]
-    return [one for one in parts if not one.startswith((*told, "--shared", "--reduction"))]
-
-
 def _lines(times: Any, bandwidths: Any, members: Family, look: Look) -> Any:
     sizes = [int(m.get("bytes")) for m in members]
     drawn = times.errorbar(sizes, *_spread([_time(m) for m in members]), **look.lines())
-    with_rate = [m for m in members if m.get("busbw_GBps")]
+    with_rate = [m for m in members if _rate(m)]
     sizes = [int(m.get("bytes")) for m in with_rate]
     bandwidths.errorbar(sizes, *_spread([_rate(m) for m in with_rate]), **look.lines())
     return drawn
@@ -111,28 +80,34 @@ def _time(m: Measurement) -> tuple[float, float, float]:
     return m.time.low, m.time.median, m.time.high
 
 
-def _rate(m: Measurement) -> tuple[float, float, float]:
-    """Return the bus bandwidth at the ends of the interval and at the median."""
-    rate, time = float(m.get("busbw_GBps")), m.time
-    low = max(time.low, time.median * 1e-3)
-    return rate * time.median / time.high, rate, rate * time.median / low
+def _rate(m: Measurement) -> tuple[float, ...]:
+    """Return the bus bandwidth at the ends of the interval and at the median; empty without it."""
+    rate = bus_bandwidth(m)
+    return () if rate is None else (rate.low, rate.median, rate.high)
 
 
-def _spread(spans: Sequence[tuple[float, float, float]]) -> tuple[list[float], list[list[float]]]:
+def _size_label(family: Family) -> str:
+    is_gathered = family[0].get("op") in ("allgather", "gather")
+    return "message size (pieces of all ranks together)" if is_gathered else "message size"
+
+
+def _spread(spans: Sequence[tuple[float, ...]]) -> tuple[list[float], list[list[float]]]:
     """Return middles, and their distances to the ends, as matplotlib takes them."""
     down = [middle - low for low, middle, _ in spans]
     return [middle for _, middle, _ in spans], [down, [high - mid for _, mid, high in spans]]
 
 
 def _caption(family: Family) -> str:
-    bound = "; the dotted grey line is a copy in each rank's own memory, a bound"
+    bound = (
+        "; the dotted grey line is a copy of the same bytes by each rank at the same time, about"
+        " the least that an all-reduce can take"
+    )
     has_bound = any(m.get("kind") == "bound" for m in family)
-    bars = "intervals of the median of 95 % or more"
-    if not all(m.time.is_95 for m in family):
-        bars = "intervals of the median, or the range where there are under 6 values"
+    bars = bars_of(m.time for m in family)
     return (
         f"Medians of the slowest rank, all sides in turn; bars are {bars}"
-        f"{bound if has_bound else ''}. All axes are logarithmic."
+        f"{bound if has_bound else ''}. Bandwidths are of the times on the left, at the median and"
+        " at the ends of its bar. All axes are logarithmic."
     )
 
 
@@ -158,8 +133,8 @@ def _rows(family: Family) -> list[list[str]]:
             format_size(int(m.get("bytes"))),
             format_time(m.time.median),
             format_interval(m.time),
-            "" if m.get("busbw_GBps") is None else f"{m.get('busbw_GBps'):.3g}",
-            ", ".join(f"{plain(p)} {x:.2f}×" for p, x in (m.get("speedup") or {}).items()),
+            format_rate(bus_bandwidth(m)),
+            ", ".join(format_ratio(*one) for one in m.over.items()),
         ]
         for m in ordered
     ]

@@ -5,37 +5,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpistrat.bench.report.analysis.measurements import Measurement, groups, options_of
+from mpistrat.bench.report.analysis.step_shares import (
+    computed_us,
+    efficiency,
+    exposed_us,
+    hidden,
+)
 from mpistrat.bench.report.figures.style import below, looks_of, new_figure
+from mpistrat.bench.report.file_names import layout_parts, named
 from mpistrat.bench.report.section import Figure, Table
-from mpistrat.bench.report.units import format_interval, format_layout, format_time, plain, unit_of
+from mpistrat.bench.report.units import (
+    bars_of,
+    format_interval,
+    format_layout,
+    format_ratio,
+    format_time,
+    plain,
+    unit_of,
+)
 
 __all__ = ["families", "overlap"]
 
 _HEADERS = ("side", "step (median)", "interval", "computation", "exposed communication")
-_MORE = ("hidden share", "efficiency", "over peers")
+_MORE = ("communication hidden behind computation", "efficiency", "times as fast as")
 _PARTS = ("computation", "exposed communication")
 
 
 def families(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
-    """Return the sides of each network and layout, the largest jobs first."""
+    """Return the sides of each network and layout, by ascending ranks."""
     names = ("model", "scale", "compute_ms", "bucket_bytes")
     chosen = [m for m in measurements if m.case == "step" and m.interval and m.get("compute_us")]
     found = groups(
         chosen,
         lambda m: (*(str(m.get(one)) for one in names), m.ranks, m.nodes, options_of(m.point)),
     )
-    return sorted(found.values(), key=lambda members: -members[0].ranks)
+    return sorted(found.values(), key=lambda members: (members[0].ranks, members[0].nodes))
 
 
-def overlap(members: Sequence[Measurement], name: str) -> Figure:
+def overlap(members: Sequence[Measurement]) -> Figure:
     """Draw a bar for each side: the computation, then what communication adds to it."""
     drawing, (axes,) = new_figure(9.6, 1.7 + 0.42 * len(members))
     looks, places = looks_of(_PARTS), list(range(len(members)))[::-1]
     factor, unit = unit_of(m.time.high for m in members)
-    computed = [_computed_us(m) / factor for m in members]
-    exposed = [
-        max(0.0, m.time.median / factor - one) for m, one in zip(members, computed, strict=True)
-    ]
+    computed = [computed_us(m) / factor for m in members]
+    exposed = [exposed_us(m) / factor for m in members]
     axes.barh(places, computed, 0.62, **looks[_PARTS[0]].bars())
     axes.barh(places, exposed, 0.62, left=computed, **looks[_PARTS[1]].bars())
     bars = list(axes.containers)
@@ -49,19 +62,21 @@ def overlap(members: Sequence[Measurement], name: str) -> Figure:
     axes.grid(visible=False, axis="y")
     axes.set_xlim(left=0)
     axes.set_xlabel(f"time of a step, {unit}")
+    axes.set_ylabel("side")
     below(drawing, bars, _PARTS, columns=2)
     title = _title(members[0])
     caption = (
         "Medians over rounds in which all sides took turns. Exposed communication is the step less"
-        " the computation alone. Black bars: interval of the step's median."
+        " the computation alone, and efficiency the computation over the step. Black bars are"
+        f" {bars_of(m.time for m in members)}."
     )
-    table = Table(f"Numbers of {title}", (*_HEADERS, *_MORE), [_row(m) for m in members])
-    return Figure(name, title, _alt(members, title), caption, drawing, table)
+    table = Table(f"Numbers of {title}", (*_HEADERS, *_MORE), [_row(m, members) for m in members])
+    return Figure(_name(members[0]), title, _alt(members, title), caption, drawing, table)
 
 
-def _computed_us(m: Measurement) -> float:
-    figures = m.get("compute_us")
-    return float(figures.get("median_us", figures.get("median", 0.0)))
+def _name(m: Measurement) -> str:
+    scale = "" if m.get("scale") in (None, 1, 1.0) else f"scale-{m.get('scale'):g}"
+    return named("overlap", m.get("model"), scale, *layout_parts(m.ranks, m.nodes))
 
 
 def _title(m: Measurement) -> str:
@@ -72,18 +87,17 @@ def _title(m: Measurement) -> str:
     return plain(f"{what}, {format_layout(m.ranks, m.nodes)}", 120)
 
 
-def _row(m: Measurement) -> list[str]:
-    exposed = m.time.median - _computed_us(m)
-    hidden, efficiency = m.get("overlapped"), m.get("efficiency")
+def _row(m: Measurement, sides: Sequence[Measurement]) -> list[str]:
+    share = hidden(m, sides)
     return [
         plain(m.side),
         format_time(m.time.median),
         format_interval(m.time),
-        format_time(_computed_us(m)),
-        format_time(exposed) if m.get("kind") != "bound" else "",
-        "" if hidden is None else f"{hidden:.0%}",
-        "" if efficiency is None else f"{efficiency:.0%}",
-        ", ".join(f"{plain(p)} {x:.2f}×" for p, x in (m.get("speedup") or {}).items()),
+        format_time(computed_us(m)),
+        format_time(exposed_us(m)) if m.get("kind") != "bound" else "",
+        "" if share is None else f"{share:.0%}",
+        f"{efficiency(m):.0%}",
+        ", ".join(format_ratio(*one) for one in m.over.items()),
     ]
 
 

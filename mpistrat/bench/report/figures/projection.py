@@ -8,9 +8,10 @@ from typing import Any
 from mpistrat.bench.report.analysis.measurements import groups
 from mpistrat.bench.report.figures.axes import rank_axis, time_axis
 from mpistrat.bench.report.figures.style import IDEAL, Look, below, looks_of, new_figure
+from mpistrat.bench.report.file_names import named
 from mpistrat.bench.report.projection_file import Series
 from mpistrat.bench.report.section import Figure, Table
-from mpistrat.bench.report.units import format_time, plain, sentence
+from mpistrat.bench.report.units import format_time, plain
 
 __all__ = ["families", "projection"]
 
@@ -24,11 +25,15 @@ _CAPTION = (
 
 
 def families(series: Sequence[Series]) -> list[list[Series]]:
-    """Return the series of each subject, which is the part of their names before a colon."""
-    return list(groups(series, lambda one: _subject(one.name)).values())
+    """Return the series of each subject, which is the part of their names before a colon.
+
+    A subject of one number of ranks is left out: one dot is no figure.
+    """
+    found = groups(series, lambda one: _subject(one.name)).values()
+    return [one for one in found if len({x for line in one for x in line.x}) > 1]
 
 
-def projection(series: Sequence[Series], name: str) -> Figure:
+def projection(series: Sequence[Series]) -> Figure:
     """Draw the series of a subject: measured points as markers, models as lines with bands."""
     drawing, (axes,) = new_figure(9.6, 4.6)
     looks = looks_of(_base(one) for one in series)
@@ -44,9 +49,13 @@ def projection(series: Sequence[Series], name: str) -> Figure:
     rank_axis(axes, [round(x) for one in series for x in one.x])
     ends = [one.y + one.low + one.high for one in series]
     time_axis(axes.yaxis, [seconds * 1e6 for values in ends for seconds in values])
-    axes.set_title("Time")
+    title = f"Projected {_subject(series[0].name)}"
+    axes.set_title("Time, logarithmic")
+    if limit is not None:
+        line = axes.axvline(limit, color=IDEAL, linestyle=":", linewidth=1)
+        handles["the most ranks measured"] = line
     below(drawing, list(handles.values()), [_label(told) for told in handles])
-    title = sentence(_subject(series[0].name))
+    name = named("projection", _subject(series[0].name).partition(" (")[0])
     table = Table(title, ("series", "ranks", "time", "band", "kind"), _rows(series))
     return Figure(name, title, _alt(series, title), _CAPTION, drawing, table)
 
@@ -100,8 +109,6 @@ def _model(axes: Any, one: Series, drawn_as: tuple[Look, float], limit: float | 
         drawn = axes.plot(*zip(*fitted, strict=True), linestyle="-", **marks)[0]
     if len(beyond) > 1 or not fitted:
         drawn = axes.plot(*zip(*beyond, strict=True), linestyle=_DASHES, **marks)[0]
-    if limit is not None:
-        axes.axvline(limit, color=IDEAL, linestyle=":", linewidth=1)
     return drawn
 
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpistrat.bench.report.analysis.measurements import Measurement, groups
+from mpistrat.bench.report.analysis.rates import server_value
 from mpistrat.bench.report.figures.style import Look, below, looks_of, new_figure
+from mpistrat.bench.report.file_names import named
 from mpistrat.bench.report.section import Figure, Table
-from mpistrat.bench.report.units import format_time, plain
+from mpistrat.bench.report.units import bars_of, format_time, plain
 
-__all__ = ["families", "servers", "value_at"]
+__all__ = ["families", "servers"]
 
 _TITLES = {
     ("rows", "pull"): "Rows pulled",
@@ -32,7 +34,7 @@ def families(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
     return list(groups(chosen, _workload).values())
 
 
-def servers(members: Sequence[Measurement], name: str) -> Figure:
+def servers(members: Sequence[Measurement]) -> Figure:
     """Draw axes for each kind of call; groups of bars are numbers of ranks, bars sides."""
     sides = list(groups(members, lambda m: m.side))
     calls = list(groups(members, _call).values())[:_MOST_AXES]
@@ -44,22 +46,12 @@ def servers(members: Sequence[Measurement], name: str) -> Figure:
     below(drawing, list(handles.values()), [plain(side) for side in handles], columns=4)
     title = _title(members[0])
     caption = (
-        "Medians, with the interval over rounds as black bars. More is better, but not where the"
-        " unit is a time."
+        f"Medians; black bars are {bars_of(m.time for m in members)}. More is better, but not"
+        " where the unit is a time."
     )
     headers = ("call", "side", "ranks", "nodes", "median", "unit", "interval", "time")
     table = Table(title, headers, [_row(m) for m in members])
-    return Figure(name, title, _alt(members, title), caption, drawing, table)
-
-
-def value_at(m: Measurement, time_us: float) -> float:
-    """Return the figure in its unit if a call took so long."""
-    if m.case == "rows":
-        return float(m.get("rows")) / time_us
-    value = float(m.get("median")[m.side])
-    measured_us = float(m.get("time_us").get("median_us"))
-    is_time = "µs a" in _unit(m)
-    return value * time_us / measured_us if is_time else value * measured_us / time_us
+    return Figure(_name(members[0]), title, _alt(members, title), caption, drawing, table)
 
 
 def _draw(axes: Any, members: Sequence[Measurement], looks: Mapping[str, Look]) -> dict[str, Any]:
@@ -91,8 +83,8 @@ def _bars(axes: Any, where: tuple[list[float], float], mine: list[Measurement], 
 
 
 def _span(m: Measurement) -> tuple[float, float, float]:
-    one, middle, other = (value_at(m, us) for us in (m.time.low, m.time.median, m.time.high))
-    return min(one, other), middle, max(one, other)
+    value = server_value(m)
+    return value.low, value.median, value.high
 
 
 def _unit(m: Measurement) -> str:
@@ -107,6 +99,13 @@ def _workload(m: Measurement) -> tuple[str, ...]:
 def _call(m: Measurement) -> str:
     kind = (str(m.get("kind")), str(m.get("name", "")))
     return plain(_TITLES.get(kind, " ".join(kind).strip()), 40)
+
+
+def _name(m: Measurement) -> str:
+    what = "parameter-servers" if m.case == "ps" else "table-on-one-machine"
+    table = m.get("table")
+    shape = "x".join(map(str, table)) if isinstance(table, (list, tuple)) else ""
+    return named(what, shape, f"{m.get('rows')}-rows" if m.case == "ps" else "")
 
 
 def _title(m: Measurement) -> str:
@@ -130,7 +129,7 @@ def _row(m: Measurement) -> list[str]:
         str(m.nodes),
         f"{middle:.3g}",
         _unit(m),
-        f"{low:.3g} to {high:.3g}",
+        f"{low:.3g} to {high:.3g} ({m.time.kind})",
         format_time(m.time.median),
     ]
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from mpistrat.bench.report.analysis.measurements import Measurement, groups, options_of
 from mpistrat.bench.report.figures.style import below, looks_of, new_figure
+from mpistrat.bench.report.file_names import named
 from mpistrat.bench.report.section import Figure, Table
 from mpistrat.bench.report.units import format_batch, format_time, plain, unit_of
 
-__all__ = ["TRAINING", "families", "step_parts", "training_title"]
+__all__ = ["TRAINING", "families", "step_parts", "training_parts", "training_title"]
 
 TRAINING = ("train", "strong", "weak")
 """The cases that time steps of training, rank by rank."""
@@ -39,7 +40,14 @@ def training_title(m: Measurement) -> str:
     return plain(f"{m.case}: {m.get('network')} ({m.get('family')}), {batch}", 120)
 
 
-def step_parts(members: Sequence[Measurement], name: str) -> Figure:
+def training_parts(m: Measurement) -> list[object]:
+    """Return the parts of a file name that tell what was trained."""
+    batch = m.get("global_batch") if m.case == "strong" else m.get("rank_batch")
+    family = "" if m.get("family") == "arrays" else m.get("family")
+    return [m.case, m.get("network"), family, f"batch-{format_batch(batch)}"]
+
+
+def step_parts(members: Sequence[Measurement]) -> Figure:
     """Draw a bar for each number of ranks, with the parts on top of each other."""
     drawing, (axes,) = new_figure(max(5.4, min(9.6, 3.4 + 0.8 * len(members))), 4.1)
     looks = looks_of(_PARTS)
@@ -53,15 +61,17 @@ def step_parts(members: Sequence[Measurement], name: str) -> Figure:
     axes.set_xticks(range(len(members)), [_layout(m) for m in members])
     axes.set_xlabel("ranks")
     axes.set_xlim(-0.75, len(members) - 0.25)
-    axes.set_title(f"Time of a step, {unit}")
+    axes.set_title(f"Parts of a step, {unit}")
     axes.grid(visible=False, axis="x")
     below(drawing, axes.containers, list(_PARTS.values()), columns=2)
     title = f"Parts of a step, {training_title(members[0])}"
     caption = (
         "Medians over steps of the mean over ranks. Exposed communication is the least time that"
         " any rank spends in the collectives of the step; what others spend there above that is"
-        " idle."
+        " idle. A bar is of a mean rank, and need not add up to the time of a step, which is that"
+        " of the slowest rank."
     )
+    name = named("step-parts", *training_parts(members[0]))
     return Figure(name, title, _alt(members, title), caption, drawing, _table(members, title))
 
 

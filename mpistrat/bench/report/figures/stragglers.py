@@ -7,8 +7,9 @@ from statistics import median
 from typing import Any
 
 from mpistrat.bench.report.analysis.measurements import Measurement
-from mpistrat.bench.report.figures.step_parts import TRAINING, training_title
+from mpistrat.bench.report.figures.step_parts import TRAINING, training_parts, training_title
 from mpistrat.bench.report.figures.style import IDEAL, below, looks_of, new_figure
+from mpistrat.bench.report.file_names import layout_parts, named
 from mpistrat.bench.report.section import Figure, Table
 from mpistrat.bench.report.units import format_layout, format_time, plain, unit_of
 
@@ -26,7 +27,7 @@ def families(measurements: Sequence[Measurement]) -> list[Measurement]:
     return sorted(chosen, key=lambda m: -m.ranks)
 
 
-def stragglers(m: Measurement, name: str) -> Figure:
+def stragglers(m: Measurement) -> Figure:
     """Draw a box for each rank; of more than 48 ranks only for the 48 slowest."""
     ranks = list(m.get("by_rank"))
     shown = sorted(ranks, key=lambda one: -float(one["median"]))[:_MOST_BOXES]
@@ -42,11 +43,16 @@ def stragglers(m: Measurement, name: str) -> Figure:
     caption = (
         "A rank's own time in a step, outside of collectives: box from quartile to quartile, line"
         f" at the median, whiskers to the least and the most; the dotted line is the median of all"
-        f" ranks' medians.{machines}{left_out}"
+        f" ranks' medians.{machines}{left_out}{_start(axes)}"
     )
+    name = named("ranks", *training_parts(m), *layout_parts(m.ranks, m.nodes))
     return Figure(
         name, plain(title, 140), _alt(shown, title), caption, drawing, _table(ranks, title)
     )
+
+
+def _start(axes: Any) -> str:
+    return " The axis of time does not start at 0." if axes.get_ylim()[0] > 0 else ""
 
 
 def _draw(axes: Any, shown: Sequence[Mapping[str, Any]], of_all_us: float) -> None:

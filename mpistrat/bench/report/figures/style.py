@@ -85,8 +85,8 @@ class Look:
         return {"facecolor": colour, "hatch": self.hatch, "edgecolor": "black", "lw": 0.7}
 
 
-BOUND = Look(IDEAL, "None", ":", "")
-"""Of what cannot be beaten: grey dots without markers."""
+BOUND = Look(IDEAL, "*", ":", "")
+"""Of what cannot be beaten: a grey dotted line with stars."""
 
 
 @contextmanager

@@ -28,7 +28,10 @@ def results(path: Path, *points) -> Path:
 def test_the_summary_is_printed(made):
     lines = made.output.splitlines()
     assert lines[0] == "- 17 runs, 16 measurements; 1 run failed."
-    assert any("global batch 256, mpistrat: efficiency 100%" in line for line in lines)
+    assert any(
+        "global batch 256, mpistrat: on 2 ranks 100% of the ideal from 1 rank (range" in line
+        for line in lines
+    )
     assert any(line.startswith("- train, 2 ranks on 1 node: failed: <script>") for line in lines)
     assert f"11 figures in {made.pngs}" in lines[-1]
 
@@ -39,7 +42,9 @@ def test_the_same_results_give_the_same_page(report, tmp_path):
     for name in ("a", "b"):
         report(source, "-o", tmp_path / name / "report.html")
         pages.append((tmp_path / name / "report.html").read_bytes())
-        assert (tmp_path / name / "report-png" / "step-1.png").is_file(), "beside the page"
+        assert (tmp_path / name / "report-png" / "overlap-resnet50-2-ranks.png").is_file(), (
+            "beside the page"
+        )
     assert pages[0] == pages[1]
 
 

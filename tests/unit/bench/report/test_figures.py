@@ -5,12 +5,17 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import by_rank, collective, point, servers, training
+from helpers.bench_results import by_rank, collective, point, servers, step, training
 from mpistrat.bench.report import sections
+from mpistrat.bench.report.analysis import operations, winners
 from mpistrat.bench.report.analysis.measurements import measurements_of
-from mpistrat.bench.report.figures import best_side, by_size, stragglers
-from mpistrat.bench.report.figures import servers as served
-from mpistrat.bench.report.figures.style import BOUND, applied, looks_of
+from mpistrat.bench.report.analysis.rates import server_value
+from mpistrat.bench.report.analysis.scaling_curves import studies
+from mpistrat.bench.report.figures import best_side, projection, scaling, stragglers
+from mpistrat.bench.report.figures.axes import time_axis
+from mpistrat.bench.report.figures.style import BOUND, applied, looks_of, new_figure
+from mpistrat.bench.report.headline import headline
+from mpistrat.bench.report.projection_file import Series
 
 
 def test_each_operation_comes_once_before_any_comes_twice():
@@ -19,7 +24,7 @@ def test_each_operation_comes_once_before_any_comes_twice():
         for op in ("scatter", "bcast", "allreduce")
         for ranks in (2, 4, 8)
     ]
-    found = by_size.families(measurements_of(points))
+    found = operations.families(measurements_of(points))
     order = [(family[0].get("op"), family[0].ranks) for family in found]
     assert order[:4] == [("allreduce", 8), ("bcast", 8), ("scatter", 8), ("allreduce", 4)]
     assert len(order) == 9
@@ -43,7 +48,7 @@ def test_what_is_not_drawn_is_named(monkeypatch):
 @pytest.mark.parametrize(("spread", "is_clear"), [(0.01, True), (0.4, False)])
 def test_a_winner_is_clear_if_the_intervals_are_apart(spread, is_clear):
     sides = [point(collective(time, side=f"{time}", spread=spread)) for time in (3.0, 1.5, 9.0)]
-    found = best_side.winner(measurements_of(sides))
+    found = winners.winner(measurements_of(sides))
     assert found.first.side == "1.5"
     assert found.second is not None
     assert found.second.side == "3.0"
@@ -57,9 +62,9 @@ def test_a_bound_never_wins_and_one_side_is_no_map():
         point(collective(9.0 - 2 * place, side=side, kind=kind))
         for place, (side, kind) in enumerate(sides.items())
     ]
-    (((found,),),) = best_side.maps(measurements_of(points))
+    (((found,),),) = winners.maps(measurements_of(points))
     assert found.first.side == "mpi4py"
-    assert best_side.maps(measurements_of(points[:1])) == []
+    assert winners.maps(measurements_of(points[:1])) == []
 
 
 def test_sizes_that_were_rounded_for_equal_pieces_share_a_column():
@@ -68,9 +73,9 @@ def test_sizes_that_were_rounded_for_equal_pieces_share_a_column():
         for ranks, nbytes in ((2, 4096), (3, 4092))
         for place, side in enumerate(("a", "b"))
     ]
-    ((low, high),) = best_side.maps(measurements_of(points))
+    ((low, high),) = winners.maps(measurements_of(points))
     with applied():
-        figure = best_side.best_side([low, high], looks_of(["a", "b"]), "map")
+        figure = best_side.best_side([low, high], looks_of(["a", "b"]))
     axes = figure.drawing.axes[0]
     assert [one.get_text() for one in axes.get_xticklabels()] == ["4 KiB"]
     assert [row[2] for row in figure.table.rows] == ["4 KiB", "4.00 KiB"]
@@ -82,7 +87,7 @@ def test_of_many_ranks_the_slowest_are_drawn_and_all_are_in_the_table():
         one["median"] = 65.0 + rank / 10
     (measured,) = measurements_of([point(training("weak", [1.0] * 6, by_rank=ranks), 100, 13)])
     with applied():
-        figure = stragglers.stragglers(measured, "ranks")
+        figure = stragglers.stragglers(measured)
     labels = [one.get_text() for one in figure.drawing.axes[0].get_xticklabels()]
     assert labels == [str(rank) for rank in range(52, 100)]
     assert "The 48 slowest ranks are shown" in figure.caption
@@ -91,12 +96,55 @@ def test_of_many_ranks_the_slowest_are_drawn_and_all_are_in_the_table():
 
 
 def test_rates_fall_and_times_grow_with_the_time_of_a_call():
-    (rate,) = measurements_of([point(servers(100.0), 4)])
-    assert served.value_at(rate, 100.0) == pytest.approx(20)
-    assert served.value_at(rate, 200.0) == pytest.approx(10)
+    (rate,) = measurements_of([point(servers(100.0), 4)])  # 50 µs to 200 µs
+    found = server_value(rate)
+    assert (found.low, found.median, found.high) == pytest.approx((10, 20, 40))
     function = servers(50.0, kind="schedule", unit="us a function", median={"mpistrat": 50.0})
     (time,) = measurements_of([point(function, 4)])
-    assert served.value_at(time, 200.0) == pytest.approx(200)
+    found = server_value(time)
+    assert (found.low, found.median, found.high) == pytest.approx((25, 50, 100))
+
+
+def test_an_axis_of_times_within_a_decade_has_more_than_two_labels():
+    with applied():
+        _, (axes,) = new_figure(5, 4)
+        time_axis(axes.yaxis, [8900.0, 22000.0])
+        low, high = axes.get_ylim()
+        shown = [one for one in axes.yaxis.get_majorticklocs() if low <= one <= high]
+        told = [axes.yaxis.get_major_formatter()(one) for one in shown]
+    assert told == ["7 ms", "10 ms", "15 ms", "20 ms"]
+
+
+def test_a_serial_fraction_above_1_says_what_it_means():
+    points = [point(training("strong", [9e3 * ranks] * 6), ranks) for ranks in (1, 2)]
+    (study,) = studies(measurements_of(points))
+    with applied():
+        figure = scaling.scaling(study)
+    assert figure.table.rows[1][-1] == "3.000 (above 1: slower than 1 rank)"
+    assert "2.00 times as long as on 1 rank" in headline(points, measurements_of(points))[1]
+
+
+def test_steps_of_fewer_ranks_come_first():
+    points = [point(step("shm, in sequence", 9e3), ranks) for ranks in (4, 1, 2)]
+    with applied():
+        made = sections.sections_of(points, measurements_of(points), None)
+    (found,) = (one for one in made if one.title.startswith("Overlap"))
+    assert [one.name for one in found.figures] == [
+        "overlap-resnet50-2-ranks",
+        "overlap-resnet50-4-ranks",
+    ]
+    assert found.left_out == ["resnet50, 1 rank"]
+
+
+def test_a_projection_of_one_number_of_ranks_is_not_drawn():
+    alone = Series(name="step: weak scaling", x=(1,), y=(1.0,))
+    line = Series(name="all-reduce of 1 MiB: ring", x=(1, 2), y=(1.0, 2.0), measured=True)
+    assert projection.families([alone, line]) == [[line]]
+    with applied():
+        figure = projection.projection([line, line.model_copy(update={"measured": False})])
+    assert figure.title == "Projected all-reduce of 1 MiB"
+    (legend,) = figure.drawing.legends
+    assert "the most ranks measured" in [one.get_text() for one in legend.get_texts()]
 
 
 def test_series_differ_by_more_than_their_colour():

@@ -66,7 +66,7 @@ def test_a_time_of_0_cannot_be_compared():
 
 def test_few_repeats_reach_over_all_of_their_intervals():
     repeats = [Interval(1, 2, 3, 7, 0.98), Interval(2, 4, 5, 7, 0.96), Interval(2, 3, 4, 7, 0.97)]
-    assert hull(repeats) == Interval(1, 3, 5, 21, 0.96)
+    assert hull(repeats) == Interval(1, 3, 5, 7, 0.96, 3)
     assert hull(repeats[:1]) == repeats[0]
 
 

@@ -8,8 +8,11 @@ from xml.etree import ElementTree as ET
 def test_each_figure_is_in_the_page_and_a_png_file(made):
     names = re.findall(r'<figure id="([^"]+)">', made.text)
     assert sorted(names) == [
-        *("by-size-1", "fastest-1", "projection-1", "ps-1", "ranks-1", "ranks-2"),
-        *("scaling-1", "scaling-2", "step-1", "step-parts-1", "step-parts-2"),
+        *("allreduce-2-ranks", "fastest-allreduce", "overlap-resnet50-2-ranks"),
+        *("parameter-servers-20000x64-2000-rows", "projection-times-by-ranks"),
+        *("ranks-strong-mlp-batch-256-2-ranks", "ranks-weak-mlp-batch-64-2-ranks"),
+        *("step-parts-strong-mlp-batch-256", "step-parts-weak-mlp-batch-64"),
+        *("strong-scaling-mlp-batch-256", "weak-scaling-mlp-batch-64"),
     ]
     assert sorted(file.stem for file in made.pngs.iterdir()) == sorted(names)
     assert all(file.read_bytes()[:4] == b"\x89PNG" for file in made.pngs.iterdir())
