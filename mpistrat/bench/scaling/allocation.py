@@ -41,14 +41,18 @@ class Allocation:
         return min(-(-ranks // self.per_node), self.nodes)
 
     def check(self, ranks: int, nodes: int) -> None:
-        """Raise `UsageError` if there are not so many nodes, or too few ranks for them."""
+        """Raise `UsageError` if there are not so many nodes, or they do not hold the ranks."""
         if nodes > self.nodes:
             raise UsageError(
                 f"{nodes} nodes: this job has {self.nodes}; take fewer, or start it in a larger"
                 " allocation"
             )
-        if nodes > ranks:
-            raise UsageError(f"{ranks} ranks on {nodes} nodes: expected a rank or more on each")
+        if ranks > nodes * self.per_node:
+            each = -(-ranks // nodes)
+            raise UsageError(
+                f"{ranks} ranks on {nodes} nodes: a node holds {self.per_node}; take fewer, or"
+                f" --per-node {each} lets ranks share cores"
+            )
 
 
 def find_allocation(nodes: int | None, per_node: int | None) -> Allocation:
@@ -59,18 +63,21 @@ def find_allocation(nodes: int | None, per_node: int | None) -> Allocation:
 
 def _of_slurm(environment: Mapping[str, str]) -> Allocation | None:
     nodes = environment.get("SLURM_JOB_NUM_NODES", "")
-    if not nodes.isdigit() or "SLURM_JOB_ID" not in environment:
+    if not _number(nodes) or "SLURM_JOB_ID" not in environment:
         return None
-    tasks = environment.get("SLURM_NTASKS_PER_NODE", "")
-    if tasks.isdigit():
-        return Allocation(int(nodes), int(tasks))
+    if tasks := _number(environment.get("SLURM_NTASKS_PER_NODE", "")):
+        return Allocation(int(nodes), tasks)
     # Such as "64(x2),32": the node with the fewest counts, since runs take any of them.
     cpus = [
         int(one) for one, _ in _PER_NODE.findall(environment.get("SLURM_JOB_CPUS_PER_NODE", ""))
     ]
-    per_task = environment.get("SLURM_CPUS_PER_TASK", "1")
-    each = int(per_task) if per_task.isdigit() else 1
-    return Allocation(int(nodes), max(1, min(cpus, default=1) // max(each, 1)))
+    each = _number(environment.get("SLURM_CPUS_PER_TASK", "1")) or 1
+    return Allocation(int(nodes), max(1, min(cpus, default=1) // each))
+
+
+def _number(text: str) -> int:
+    """Return a whole number above 0, or 0 where there is none."""
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _of_pbs(environment: Mapping[str, str]) -> Allocation | None:
@@ -79,7 +86,7 @@ def _of_pbs(environment: Mapping[str, str]) -> Allocation | None:
         return None
     try:
         lines = Path(file).read_text(encoding="utf-8").split()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
     counts = [lines.count(host) for host in set(lines)]
     return Allocation(len(counts), min(counts)) if counts else None

@@ -17,24 +17,39 @@ Value = bool | int | float | str
 
 
 def check_options(case: str, options: Mapping[str, Value], where: str = "") -> None:
-    """Raise `UsageError` if a case is not known, or has not an option, or not as a switch.
+    """Raise `UsageError` unless a case has these options, and takes their values.
 
     Its message begins with `where`.
     """
     flags = _flags(case, where)
     for name, value in options.items():
-        if f"--{name}" not in flags:
-            close = get_close_matches(f"--{name}", flags, n=1)
-            meant = f"; did you mean {close[0][2:]!r}?" if close else "."
-            known = ", ".join(sorted(flag[2:] for flag in flags if not flag.startswith("--no-")))
-            raise UsageError(
-                f"{where}case {case}: option {name!r} is not known{meant} Known: {known}"
-            )
-        if flags[f"--{name}"] is not isinstance(value, bool):
-            wanted = "true or false" if flags[f"--{name}"] else "a number or a text"
-            raise UsageError(
-                f"{where}case {case}: option {name!r}: got {value!r}, expected {wanted}"
-            )
+        _check_option(f"{where}case {case}: option {name!r}", name, value, flags)
+    _check_values(case, as_words(as_texts(case, options)), where)
+
+
+def _check_option(what: str, name: str, value: Value, flags: Mapping[str, bool]) -> None:
+    if f"--{name}" not in flags:
+        close = get_close_matches(f"--{name}", flags, n=1)
+        meant = f"; did you mean {close[0][2:]!r}?" if close else "."
+        known = ", ".join(sorted(flag[2:] for flag in flags if not flag.startswith("--no-")))
+        raise UsageError(f"{what} is not known{meant} Known: {known}")
+    if flags[f"--{name}"] is not isinstance(value, bool):
+        wanted = "true or false" if flags[f"--{name}"] else "a number or a text"
+        raise UsageError(f"{what}: got {value!r}, expected {wanted}")
+    if isinstance(value, str) and (not value or "\0" in value):
+        raise UsageError(f"{what}: got {value!r}, expected a text of one letter or more")
+
+
+def _check_values(case: str, words: list[str], where: str) -> None:
+    """Let the case's own command line read the words, without running it."""
+    command = typer.main.get_command(_application(case, where))
+    try:
+        command.make_context(case, list(words))
+    except Exception as error:
+        # Its base class is one of a package that typer brings or has within.
+        if not hasattr(error, "format_message"):
+            raise
+        raise UsageError(f"{where}case {case}: {error.format_message()}") from error
 
 
 def as_texts(case: str, options: Mapping[str, Value]) -> dict[str, str]:

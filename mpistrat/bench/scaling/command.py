@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,10 @@ from mpistrat.bench.options import told_to_the_user
 from mpistrat.bench.results.file import read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.bench.scaling.allocation import find_allocation
-from mpistrat.bench.scaling.launching import find_start
+from mpistrat.bench.scaling.ending import Ended, ended_by_signals
+from mpistrat.bench.scaling.launching import Start, find_start
+from mpistrat.bench.scaling.machine import left_s
+from mpistrat.bench.scaling.output_lock import alone_with
 from mpistrat.bench.scaling.page import check_page, make_page
 from mpistrat.bench.scaling.planning import Planned, plan
 from mpistrat.bench.scaling.progress import SuiteProgress
@@ -24,16 +26,6 @@ from mpistrat.cluster.launch import was_launched
 from mpistrat.errors import ClusterError, UsageError
 
 __all__ = ["command"]
-
-_INTERRUPTED = 130  # a shell's status of a process that Ctrl-C ended
-
-
-@dataclass(frozen=True)
-class _Results:
-    """Where points go, and those that are there already."""
-
-    file: Path
-    points: list[Point]
 
 
 def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
@@ -89,38 +81,54 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     Start it without mpirun: it starts the ranks of each run. A run that fails or takes too long
     is recorded as such, and the suite goes on; the exit status is then 1.
     """
+    console = Console(highlight=False)
     with told_to_the_user():
         _check_is_alone()
-        if report is not None:
-            check_page(report)
         changes = {"ranks": _counts(ranks), "budget_s": budget, "repeats": repeats}
         chosen = _changed(read_suite(suite), changes)
-        results = _results(output, resume or retry, retry)
-        allocation = find_allocation(nodes, per_node)
-        runs = plan(chosen, allocation, results.points, seed)
+        has = _results(output, resume or retry, retry)
+        runs = plan(chosen, find_allocation(nodes, per_node), has, seed)
+        if is_list:
+            for one in runs:
+                _say(console, one.setup.title)
+            return
+        if report is not None:
+            check_page(report, output)
+        start = _start(launch)
+    _say(console, f"{chosen.title or suite}: {len(runs)} runs; results go to {output}")
+    points = _run(runs, start, min(chosen.budget_s, left_s()), output, console)
+    if report is not None:
         try:
-            start = find_start(launch)
-        except ClusterError as error:
-            raise UsageError(str(error)) from error
-    console = Console(highlight=False)
-    title = chosen.title or suite
-    if is_list:
-        for one in runs:
-            _say(console, one.setup.title)
-        return
-    _say(console, f"{title}: {len(runs)} runs; results go to {output}")
+            make_page(output, report, console)
+        except UsageError as error:
+            _say(console, f"no page: {error}")
+    _report(console, runs, points, output)
+
+
+def _start(launch: str | None) -> Start:
     try:
-        with told_to_the_user(), SuiteProgress(console, len(runs)) as progress:
-            points = run_suite(runs, start, chosen.budget_s, output, progress)
-    except KeyboardInterrupt:
-        _say(console, f"interrupted; {output} has what was done, --resume goes on")
-        raise typer.Exit(_INTERRUPTED) from None
+        return find_start(launch)
+    except ClusterError as error:
+        raise UsageError(str(error)) from error
+
+
+def _run(
+    runs: list[Planned], start: Start, budget_s: float, output: Path, console: Console
+) -> list[Point]:
+    """Do the runs; where that ends early, say so and exit."""
+    try:
+        with (
+            told_to_the_user(),
+            ended_by_signals(),
+            alone_with(output),
+            SuiteProgress(console, len(runs)) as progress,
+        ):
+            return run_suite(runs, start, budget_s, output, progress)
+    except Ended as end:
+        _say(console, f"ended by {end}; {output} has what was done, --resume goes on")
+        raise typer.Exit(end.exit_status) from None
     except OSError as error:  # no room, or the folder is gone: --resume does the run again
         raise typer.BadParameter(f"--output {output}: {error}") from error
-    if report is not None:
-        with told_to_the_user():
-            make_page(output, report, console)
-    _report(console, runs, points, output)
 
 
 def _report(console: Console, runs: list[Planned], points: list[Point], output: Path) -> None:
@@ -158,20 +166,20 @@ def _counts(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) for part in parts):
+    if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
         raise UsageError(f"--ranks {text!r}: expected numbers above 0 with commas between them")
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
-def _results(file: Path, may_exist: bool, leaves_failed: bool) -> _Results:
+def _results(file: Path, may_exist: bool, leaves_failed: bool) -> list[Point]:
     """Return the points of a file of results that are not to be done again."""
     if not file.parent.is_dir():
         raise UsageError(f"--output {file}: there is no folder {file.parent}; make it first")
     if not file.exists():
-        return _Results(file, [])
+        return []
     if not may_exist:
         raise UsageError(
             f"--output {file} is there already: --resume goes on with it, or give another name"
         )
     points = read_points([file])
-    return _Results(file, [one for one in points if one.status == "ok" or not leaves_failed])
+    return [one for one in points if one.status == "ok" or not leaves_failed]

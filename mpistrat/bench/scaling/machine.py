@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
+import time
 
 from mpistrat.sites.lookup import of_host
 
-__all__ = ["job_facts", "site_name"]
+__all__ = ["job_facts", "left_s", "site_name"]
+
+_FOR_THE_REPORT = 0.25, 120.0  # of what is left of a job: a share, and seconds at most
 
 _VARIABLES = {
     "id": ("SLURM_JOB_ID", "PBS_JOBID"),
@@ -25,6 +29,16 @@ def job_facts() -> dict[str, str]:
         if values:
             found[name] = values[0]
     return found
+
+
+def left_s() -> float:
+    """Return how many seconds of this batch job runs may take; infinity where that is unknown."""
+    end = os.environ.get("SLURM_JOB_END_TIME", "")
+    if not end.isascii() or not end.isdecimal():
+        return math.inf
+    share, most = _FOR_THE_REPORT
+    left = max(0.0, int(end) - time.time())
+    return left - min(share * left, most)
 
 
 def site_name() -> str | None:

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from mpistrat.bench.results.file import FACTS
 from mpistrat.bench.results.point import Placement, Point, Setup
 from mpistrat.bench.scaling.case_options import as_words
+from mpistrat.bench.scaling.job import end_of, run_job
 from mpistrat.bench.scaling.launching import Start
 from mpistrat.bench.scaling.planning import Planned
-from mpistrat.errors import UsageError
-from mpistrat.testing.launching import processes
 
-__all__ = ["do_run"]
-
-_KEPT_CHARS = 4000  # of what a failed run printed
-_PARENT_GRACE_S = 2.0
+__all__ = ["do_run", "folder_prefix"]
 
 
-def do_run(planned: Planned, start: Start, timeout_s: float, folder: Path) -> Point:
+def folder_prefix(output: Path) -> str:
+    """Return how the hidden folders begin in which runs write, beside their result file."""
+    return f".mpistrat-scale-{output.name}-"
+
+
+class _Told(BaseModel):
+    """What rank 0 writes before the case begins."""
+
+    placement: tuple[Placement, ...] = ()
+    facts: dict[str, Any] = {}
+
+
+def do_run(planned: Planned, start: Start, timeout_s: float, output: Path) -> Point:
     """Run a case once; it is ended, with all that it started, after `timeout_s` seconds.
 
     Parameters
     ----------
-    folder
-        Where rank 0, which may be on another node, can write what it measured.
+    output
+        The result file; beside it rank 0, which may be on another node, writes what it measured.
 
     Returns
     -------
@@ -43,67 +51,59 @@ def do_run(planned: Planned, start: Start, timeout_s: float, folder: Path) -> Po
     UsageError
         The launcher cannot be started.
     """
-    with tempfile.TemporaryDirectory(prefix=".mpistrat-scale-", dir=folder) as own:
-        placement, records, output = (Path(own, name) for name in ("placed", "json", "output"))
-        words = as_words(planned.setup.options)
-        program = ["-m", "mpistrat.bench.scaling.rank", str(placement), planned.setup.case, *words]
-        command = start.command(
-            *(planned.setup.ranks, planned.setup.nodes), [*program, f"--json={records}"]
-        )
+    setup = planned.setup
+    with tempfile.TemporaryDirectory(
+        prefix=folder_prefix(output), dir=output.parent.absolute()
+    ) as own:
+        placed, records, printed = (Path(own, name) for name in ("placed", "json", "output"))
+        program = ["-m", "mpistrat.bench.scaling.rank", str(placed), setup.case]
+        program += [*as_words(setup.options), f"--json={records}"]
+        command = start.command(setup.ranks, setup.nodes, program)
         began = time.monotonic()
-        status = _outcome(command, start, output, timeout_s)
-        duration_s = time.monotonic() - began
-        told = _lines(placement)
-        placed = tuple(Placement.model_validate(one) for one in _placed(told))
-        said = "" if status == "ok" else _end_of(output)
-        if status == "timeout":
-            said = f"{said}\nended after {timeout_s:.1f} s, the longest time of a run".strip()
-        elif status == "ok" and (elsewhere := _elsewhere(planned.setup, placed)):
-            status, said = "failed", elsewhere
-        return Point(
-            setup=planned.setup,
+        status = run_job(command, start.environment, printed, timeout_s)
+        point = Point(
+            setup=setup,
             repeat=planned.repeat,
             status=status,
-            message=said,
-            duration_s=round(duration_s, 3),
-            records=tuple(_without_facts(one) for one in _lines(records)),
-            placement=placed,
-            facts=told[0]["facts"] if told else {},
+            message="" if status == "ok" else end_of(printed),
+            duration_s=round(time.monotonic() - began, 3),
         )
-
-
-def _outcome(
-    command: list[str], start: Start, output: Path, timeout_s: float
-) -> Literal["ok", "failed", "timeout"]:
-    with _started(command, start, output) as job:
-        try:
-            return "failed" if job.wait(timeout_s) else "ok"
-        except subprocess.TimeoutExpired:
-            return "timeout"
-
-
-@contextlib.contextmanager
-def _started(command: list[str], start: Start, output: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a job; end it, with all that it started, at the end of the block."""
-    token, mark = processes.new_token()
-    marks = {processes.TOKEN_VARIABLE: mark, "PYTHONUNBUFFERED": "1"}
-    with output.open("wb") as file:
-        try:
-            job = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=start.environment | marks,
-                start_new_session=True,  # Ctrl-C reaches the suite alone, which ends the job
+        if status == "timeout":
+            point = _with_reason(
+                point, f"ended after {timeout_s:.1f} s, the longest time of a run"
             )
-        except OSError as error:
-            raise UsageError(f"{command[0]}: {error}; --launch names another launcher") from error
+        return _with_figures(point, placed, records)
+
+
+def _with_figures(point: Point, placed: Path, records: Path) -> Point:
+    """Return a point with what its ranks wrote; failed where that is not what was asked for."""
     try:
-        yield job
-    finally:
-        processes.end_all(token, [job.pid], _PARENT_GRACE_S)
-        job.wait(_PARENT_GRACE_S)
+        told = _Told.model_validate(_objects(placed)[0] if placed.exists() else {})
+        found = tuple(_without_facts(one) for one in _objects(records))
+    except (ValueError, IndexError, ValidationError) as error:
+        return _with_reason(point, f"what its rank 0 wrote cannot be read: {error}")
+    changes = {"records": found, "placement": told.placement, "facts": told.facts}
+    point = point.model_copy(update=changes)
+    wrong = _why_wrong(point.setup, told.placement, found) if point.status == "ok" else ""
+    return _with_reason(point, wrong) if wrong else point
+
+
+def _with_reason(point: Point, reason: str) -> Point:
+    status = "failed" if point.status == "ok" else point.status
+    message = f"{point.message}\n{reason}".strip()
+    return point.model_copy(update={"status": status, "message": message})
+
+
+def _why_wrong(setup: Setup, placement: Sequence[Placement], records: Sequence[Any]) -> str:
+    """Return what is wrong with a run that ended well, or ""."""
+    nodes = len({one.host for one in placement})
+    if (len(placement), nodes) != (setup.ranks, setup.nodes):
+        return (
+            f"the launcher started {len(placement)} ranks on {nodes} machines, expected"
+            f" {setup.ranks} on {setup.nodes}; --launch says how ranks start, --nodes how many"
+            " machines there are"
+        )
+    return "" if records else "it ended well, but measured nothing"
 
 
 def _without_facts(record: dict[str, Any]) -> dict[str, Any]:
@@ -111,31 +111,10 @@ def _without_facts(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in FACTS}
 
 
-def _elsewhere(setup: Setup, placement: Sequence[Placement]) -> str:
-    """Return what is wrong with the places of ranks, or ""."""
-    nodes = len({one.host for one in placement})
-    if (len(placement), nodes) == (setup.ranks, setup.nodes):
-        return ""
-    return (
-        f"the launcher started {len(placement)} ranks on {nodes} machines, expected {setup.ranks}"
-        f" on {setup.nodes}; --launch says how ranks start, --nodes how many machines there are"
-    )
-
-
-def _placed(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return told[0]["placement"] if told else []
-
-
-def _lines(file: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file's lines; none where there is no file."""
-    if not file.exists():
-        return []
-    found = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        with contextlib.suppress(json.JSONDecodeError):  # the job was ended while it wrote
-            found.append(json.loads(line))
+def _objects(file: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file's lines, without one that was not written to its end."""
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
+    found = [from_json(line) for line in lines]
+    if not all(isinstance(one, dict) for one in found):
+        raise ValueError("expected a JSON object on each line")
     return found
-
-
-def _end_of(output: Path) -> str:
-    return output.read_bytes().decode(errors="replace").strip()[-_KEPT_CHARS:]

@@ -13,14 +13,24 @@ from mpistrat.errors import UsageError
 __all__ = ["check_page", "make_page"]
 
 
-def check_page(page: Path) -> None:
+def check_page(page: Path, results: Path) -> None:
     """Raise `UsageError` if no page can be written, before anything is measured."""
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError(
             '--report needs matplotlib, not installed here; run: pip install "mpistrat[bench]"'
         )
+    beside = _model_file(page)
+    for file in (page, beside):
+        if file.absolute() == results.absolute() or (
+            file.exists() and results.exists() and file.samefile(results)
+        ):
+            raise UsageError(f"--report {page}: {file} is the result file; give another name")
     if not page.parent.is_dir():
         raise UsageError(f"--report {page}: there is no folder {page.parent}; make it first")
+
+
+def _model_file(page: Path) -> Path:
+    return page.with_name(f"{page.stem}-model.json")
 
 
 def make_page(results: Path, page: Path, console: Console) -> None:
@@ -39,7 +49,7 @@ def make_page(results: Path, page: Path, console: Console) -> None:
     from mpistrat.bench.report.tables import failure_table
     from mpistrat.bench.report.terminal import print_summary
 
-    file = page.with_name(f"{page.stem}-model.json")
+    file = _model_file(page)
     model: Path | None = file
     try:
         write_model(file, model_of(read_points([results])))

@@ -11,6 +11,7 @@ from mpistrat.bench.results.point import Point, Setup
 from mpistrat.bench.scaling.allocation import Allocation
 from mpistrat.bench.scaling.case_options import as_texts
 from mpistrat.bench.scaling.suite import Run, Suite
+from mpistrat.errors import UsageError
 
 __all__ = ["Planned", "plan"]
 
@@ -43,10 +44,16 @@ def plan(suite: Suite, allocation: Allocation, done: Iterable[Point], seed: int)
     Raises
     ------
     UsageError
-        The allocation has not the nodes that the suite asks for.
+        The allocation has not the nodes that the suite asks for, or no run is left of it.
     """
-    had = Counter(_key(point.setup) for point in done)
-    runs = [one for one in _all(suite, allocation) if one.repeat >= had[_key(one.setup)]]
+    had = {(_key(point.setup), point.repeat) for point in done}
+    planned = list(_all(suite, allocation))
+    if not planned:
+        raise UsageError(
+            "the suite has no run here: its ranks and nodes leave none, see least_ranks, ranks and"
+            " nodes"
+        )
+    runs = [one for one in planned if (_key(one.setup), one.repeat) not in had]
     random.Random(seed).shuffle(runs)
     return sorted(runs, key=lambda one: one.repeat)
 
@@ -64,13 +71,15 @@ def _setups(suite: Suite, run: Run, allocation: Allocation) -> Iterator[Setup]:
     options = as_texts(run.case, run.options)
     for ranks in run.ranks or suite.ranks or allocation.rank_counts():
         for nodes in run.nodes or suite.nodes or (allocation.fewest_nodes(ranks),):
-            # Of a grid of ranks and nodes, what has as many ranks on each node.
-            is_uneven = len(run.nodes or suite.nodes or ()) > 1 and ranks % nodes
-            if is_uneven or ranks < run.least_ranks:
+            # Of a grid of ranks and nodes, what fits and has as many ranks on each node.
+            is_grid = len(run.nodes or suite.nodes or ()) > 1
+            fits = not ranks % nodes and ranks <= nodes * allocation.per_node
+            if ranks < max(run.least_ranks, nodes) or (is_grid and not fits):
                 continue
             allocation.check(ranks, nodes)
             yield Setup(case=run.case, options=options, ranks=ranks, nodes=nodes)
 
 
 def _key(setup: Setup) -> str:
-    return setup.model_dump_json()
+    options = dict(sorted(setup.options.items()))
+    return setup.model_copy(update={"options": options}).model_dump_json()

@@ -57,8 +57,13 @@ class SuiteProgress:
             line += f", about {_minutes(left_s)} left"
         self._console.print(line, markup=False, soft_wrap=True)
         if point.message:
-            last = point.message.splitlines()[-1]
-            self._console.print(f"    {last}", markup=False, soft_wrap=True)
+            self._console.print(f"    {_last_words(point)}", markup=False, soft_wrap=True)
+
+
+def _last_words(point: Point) -> str:
+    """Return the last line of a message that has letters, without control characters."""
+    lines = [line for line in point.message.splitlines() if any(map(str.isalpha, line))]
+    return "".join(one if one.isprintable() else " " for one in (lines or [""])[-1])
 
 
 def _minutes(seconds: float) -> str:

@@ -61,8 +61,10 @@ def run_suite(
         if rest_s <= durations.expected_s(planned):
             continue
         progress.begin(planned.setup, _left_s(runs[index:], durations, rest_s))
-        timeout_s = min(planned.timeout_s, rest_s, budget_s * _LARGEST_SHARE)
-        found = do_run(planned, start, timeout_s, output.parent)
+        timeout_s = min(planned.timeout_s, budget_s * _LARGEST_SHARE)
+        found = do_run(planned, start, min(timeout_s, rest_s), output)
+        if found.status == "timeout" and rest_s < timeout_s:
+            break  # the suite's time is over, not the run's: --resume does it again
         point = found.model_copy(update={"job": job, "site": site})
         append_point(output, point)
         points.append(point)

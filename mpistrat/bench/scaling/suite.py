@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mpistrat.bench.scaling.case_options import check_options
 from mpistrat.errors import UsageError
@@ -20,7 +20,9 @@ else:
 
 __all__ = ["Run", "Suite", "read_suite", "shipped_suites"]
 
-Counts = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]
+Counts = Annotated[tuple[Count, ...], Field(min_length=1)]
+Repeats = Annotated[int, Field(ge=1, le=1000, strict=True)]
 
 
 class _Table(BaseModel):
@@ -51,9 +53,9 @@ class Run(_Table):
     case: str
     options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     ranks: Counts | None = None
-    least_ranks: PositiveInt = 1
+    least_ranks: Count = 1
     nodes: Counts | None = None
-    repeats: PositiveInt | None = None
+    repeats: Repeats | None = None
     timeout_s: float | None = Field(default=None, gt=0)
 
 
@@ -81,7 +83,7 @@ class Suite(_Table):
     title: str = ""
     ranks: Counts | None = None
     nodes: Counts | None = None
-    repeats: PositiveInt = 3
+    repeats: Repeats = 3
     budget_s: float = Field(default=1800.0, gt=0)
     timeout_s: float = Field(default=300.0, gt=0)
     run: Annotated[tuple[Run, ...], Field(min_length=1)]
@@ -102,6 +104,8 @@ def read_suite(name: str) -> Suite:
         There is none, or it has a mistake: an unknown key, case or option, a wrong value.
     """
     file = Path(name).expanduser() if name.endswith(".toml") else _shipped(name)
+    if file.exists() and not file.is_file():
+        raise UsageError(f"{file}: expected a file with a suite in TOML")
     try:
         suite = Suite.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from helpers.framed_text import unframed
 from mpistrat.bench.results.file import read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.system.waiting import wait_until
-from mpistrat.testing.launching.processes import TOKEN_VARIABLE
+from mpistrat.testing.launching.processes import is_alive
 
 pytestmark = pytest.mark.deadline(150)
 
@@ -40,6 +41,7 @@ case = "collectives"
 options = { ops = "barrier", rounds = 1_000_000, seconds = 3000 }
 ranks = [2]
 """
+RUNNING = ".mpistrat-scale-results.jsonl-"
 
 
 def command(folder: Path, suite: str, *options: str) -> list[str]:
@@ -108,43 +110,71 @@ def test_what_does_not_fit_into_the_time_does_not_begin(tmp_path: Path) -> None:
     assert f"{50 - len(points)} runs did not fit into the time" in done.stdout
 
 
-def test_an_interrupt_ends_the_ranks_and_keeps_what_was_done(tmp_path: Path) -> None:
-    suite = "repeats = 1\n" + ENDLESS
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[tuple[subprocess.Popen, list[int]]]:
+    """Yield a suite whose run has begun and does not end, and its ranks."""
     with subprocess.Popen(
-        command(tmp_path, suite),
+        command(tmp_path, "repeats = 1\n" + ENDLESS),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     ) as job:
-        placed = [*range(2)]
+        try:
+            assert wait_until(lambda: list(tmp_path.glob(f"{RUNNING}*/placed")), 60, 0.1)
+            mine = ranks_below(tmp_path)
+            assert len(mine) == 2
+            yield job, mine
+        finally:
+            job.kill()
 
-        def has_begun() -> bool:
-            return bool(list(tmp_path.glob(".mpistrat-scale-*/placed")))
 
-        assert wait_until(has_begun, 60, 0.1)
-        mine = members(job.pid)
-        assert len(mine) >= len(placed)
-        job.send_signal(signal.SIGINT)
-        output = job.communicate(timeout=30)[0]
-    assert job.returncode == 130
-    assert "interrupted; results.jsonl has what was done" in output
-    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in mine), 10, 0.1)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_ranks_and_keeps_what_was_done(
+    number: signal.Signals, endless: tuple[subprocess.Popen, list[int]], tmp_path: Path
+) -> None:
+    job, mine = endless
+    job.send_signal(number)
+    time.sleep(0.3)
+    job.send_signal(number)  # an impatient user
+    output = job.communicate(timeout=30)[0]
+    assert job.returncode == 128 + number
+    assert f"ended by {number.name}; results.jsonl has what was done" in output
+    assert wait_until(lambda: not any(map(is_alive, mine)), 10, 0.1)
     assert not list(tmp_path.glob(".mpistrat-scale-*"))
 
 
-def members(parent: int) -> list[int]:
-    """Return the processes that a suite started, which have its runs' mark."""
+def test_ranks_of_a_suite_that_is_killed_end(
+    endless: tuple[subprocess.Popen, list[int]], tmp_path: Path
+) -> None:
+    job, mine = endless
+    job.kill()
+    assert wait_until(lambda: not any(map(is_alive, mine)), 20, 0.1)
+    assert list(tmp_path.glob(f"{RUNNING}*"))
+    done, points = scale(tmp_path, BARRIER, "--resume")
+    assert (done.returncode, len(points)) == (0, 2)
+    assert not list(tmp_path.glob(".mpistrat-scale-*"))  # the killed one's folder, too
+
+
+def test_one_suite_at_a_time_writes_to_a_file(
+    endless: tuple[subprocess.Popen, list[int]], tmp_path: Path
+) -> None:
+    done, points = scale(tmp_path, BARRIER, "--resume")
+    assert (done.returncode, points) == (2, [])
+    assert "another suite writes to it" in unframed(done.stderr)
+
+
+def ranks_below(folder: Path) -> list[int]:
+    """Return the ranks of runs whose result file is in a folder."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for entry in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            environment = (folder / "environ").read_bytes()
+            words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:  # it has ended
             continue
         is_rank = b"mpistrat.bench.scaling.rank" in words and words[0].endswith(b"python")
-        if is_rank and TOKEN_VARIABLE.encode() in environment and int(folder.name) != parent:
-            found.append(int(folder.name))
+        if is_rank and any(word.startswith(os.fsencode(folder)) for word in words):
+            found.append(int(entry.name))
     return found
 
 
@@ -201,3 +231,34 @@ def test_a_page_is_made_of_the_results(tmp_path: Path) -> None:
     again, _ = scale(tmp_path, ALLREDUCE, "--report", "none/page.html", "--resume")
     assert again.returncode == 2
     assert "there is no folder none" in unframed(again.stderr)
+
+
+PRINTS = """
+import sys, time
+for _ in range(200):
+    sys.stdout.write("x" * (1 << 20))
+time.sleep(99)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (PRINTS, "ended, since it printed more than 64 MiB"),
+        ("", "the launcher started 0 ranks on 0 machines, expected 2 on 1"),
+        ("open(FOLDER + 'placed', 'w').write('[1]\\n')", "cannot be read"),
+        ("open(FOLDER + 'json', 'wb').write(b'\\xff\\n')", "cannot be read"),
+        ("open(FOLDER + 'json', 'w').write('7\\n')", "cannot be read"),
+    ],
+)
+def test_what_a_launcher_should_not_do_fails_its_run(
+    program: str, words: str, tmp_path: Path
+) -> None:
+    """The launcher is a program that gets the command of a rank."""
+    launcher = tmp_path / "launcher.py"
+    folder = "FOLDER = __import__('sys').argv[5].removesuffix('placed')\n"
+    launcher.write_text(folder + program)
+    launch = f"{sys.executable} {launcher} {{ranks}}"
+    done, (point,) = scale(tmp_path, BARRIER, "--launch", launch, "--ranks", "2")
+    assert (done.returncode, point.status) == (1, "failed")
+    assert words in point.message, point.message

@@ -29,7 +29,8 @@ def test_all_ranks_on_as_few_nodes_as_hold_them() -> None:
 
 def test_of_a_grid_what_has_as_many_ranks_on_each_node() -> None:
     suite = suite_of(repeats=1, ranks=(2, 3, 4), nodes=(1, 2))
-    assert places(suite, Allocation(2, 2)) == [(2, 1), (2, 2), (3, 1), (4, 1), (4, 2)]
+    assert places(suite, Allocation(2, 2)) == [(2, 1), (2, 2), (4, 2)]
+    assert places(suite, Allocation(2, 4)) == [(2, 1), (2, 2), (3, 1), (4, 1), (4, 2)]
 
 
 def test_a_run_has_its_own_numbers() -> None:
@@ -67,11 +68,36 @@ def test_the_same_run_twice_is_as_many_repeats() -> None:
     assert [one.repeat for one in runs] == [0, 1, 2, 3]
 
 
-def test_nodes_that_are_not_there() -> None:
+def test_nodes_and_ranks_that_are_not_there() -> None:
     with pytest.raises(UsageError, match="3 nodes: this job has 2"):
         plan(suite_of(nodes=(3,), ranks=(4,)), Allocation(2, 4), [], seed=0)
-    with pytest.raises(UsageError, match="1 ranks on 2 nodes"):
+    with pytest.raises(
+        UsageError, match=r"100000 ranks on 2 nodes: a node holds 4; .*--per-node 5"
+    ):
+        plan(suite_of(ranks=(100_000,)), Allocation(2, 4), [], seed=0)
+    with pytest.raises(UsageError, match="the suite has no run here"):
         plan(suite_of(nodes=(2,), ranks=(1,)), Allocation(2, 4), [], seed=0)
+
+
+def test_ranks_that_do_not_fill_the_nodes_are_left_out() -> None:
+    suite = suite_of(repeats=1, nodes=(2,), ranks=(1, 2, 4))
+    assert places(suite, Allocation(2, 2)) == [(2, 2), (4, 2)]
+
+
+def test_a_repeat_that_failed_is_done_again_by_its_number() -> None:
+    suite = suite_of(repeats=3, ranks=(1,))
+    first, second, third = plan(suite, Allocation(1, 1), [], seed=0)
+    done = Point(setup=second.setup, repeat=second.repeat)
+    assert plan(suite, Allocation(1, 1), [done], seed=0) == [first, third]
+
+
+def test_the_order_of_options_does_not_count() -> None:
+    options = ({"units": 8, "layers": 2}, {"layers": 2, "units": 8})
+    first, second = (suite_of(Run(case="weak", options=one), ranks=(1,)) for one in options)
+    done = [
+        Point(setup=one.setup, repeat=one.repeat) for one in plan(first, Allocation(1, 1), [], 0)
+    ]
+    assert plan(second, Allocation(1, 1), done, seed=0) == []
 
 
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_CPUS_PER_NODE": "64(x2),32"}
@@ -83,6 +109,8 @@ SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_CPUS_PER_NO
         (SLURM, Allocation(3, 32)),
         (SLURM | {"SLURM_CPUS_PER_TASK": "8"}, Allocation(3, 4)),
         (SLURM | {"SLURM_NTASKS_PER_NODE": "5"}, Allocation(3, 5)),
+        (SLURM | {"SLURM_NTASKS_PER_NODE": "0"}, Allocation(3, 32)),
+        (SLURM | {"SLURM_NTASKS_PER_NODE": "²"}, Allocation(3, 32)),
     ],
 )
 def test_what_slurm_says(

@@ -49,9 +49,9 @@ def test_a_suite_of_the_users(tmp_path: Path) -> None:
     ("before", "after", "words"),
     [
         ("title =", "tilte =", "tilte: Extra inputs are not permitted; got 'mine'"),
-        ("[2, 4]", "[2, 0]", r"ranks\.1: .*greater than 0; got 0"),
+        ("[2, 4]", "[2, 0]", r"ranks\.1: .*greater than or equal to 1; got 0"),
         ("[2, 4]", "[]", "ranks: .*at least 1 item"),
-        ("repeats = 5", "repeats = 0", "repeats: .*greater than 0"),
+        ("repeats = 5", "repeats = 0", "repeats: .*greater than or equal to 1"),
         ('"step"', '"stepp"', "case 'stepp' is not known; did you mean 'step"),
         (
             "rounds",
@@ -63,6 +63,12 @@ def test_a_suite_of_the_users(tmp_path: Path) -> None:
         ("rounds = 7", 'json = "a"', "option 'json' is not known"),
         ("title", "[[", "suite.toml: .*expected a suite in TOML"),
         ("[[run]]", "[[runs]]", "runs: Extra inputs"),
+        ("rounds = 7", "rounds = -7", "case collectives: .*'--rounds'"),
+        ("0.5", '"soon"', "case collectives: .*'--seconds'"),
+        ('"bcast"', '""', "option 'ops': got '', expected a text"),
+        ('"bcast"', r'"a\u0000b"', "option 'ops': got .*, expected a text"),
+        ("[2, 4]", "[true]", r"ranks\.0: .*valid integer"),
+        ("repeats = 5", "repeats = 1000000000", "repeats: .*less than or equal to 1000"),
         ("7.5", "-1", r"run\.1\.timeout_s: .*greater than 0"),
     ],
 )
