@@ -25,7 +25,7 @@ __all__ = ["Here", "Script", "render"]
 
 _SUITE = ("mpistrat", "bench", "scale", "cluster")  # what scaling starts unless told otherwise
 _COLLECTIVES = ("mpistrat", "bench", "collectives")
-_END_S = 120  # of the job, left for the report
+_END_S = 120  # of the job, left for the report; of a short job a quarter
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[s
         "visible": binding.visible(site, options, layout),
         "program": "" if is_suite else shell_words(_program(options, here)),
         "suite": shell_words(options.program) if is_suite else "",
-        "budget": _budget(layout),
+        "suite_options": _suite_options(options, layout) if is_suite else [],
         "path": shell_words([here.python_folder]) if _takes_path(options, here) else "",
         "stage": shell_words([options.stage_environment]) if options.stage_environment else "",
         "node_local": local.value if local else "/tmp",
@@ -165,11 +165,23 @@ def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[s
     }
 
 
-def _budget(layout: Layout) -> str:
-    """Return the suite's option for its time, where that of the job is known."""
-    if layout.duration_s is None or layout.duration_s <= 2 * _END_S:
-        return ""
-    return f" --budget={layout.duration_s - _END_S}"
+def _suite_options(options: Options, layout: Layout) -> list[str]:
+    """Return the suite's options as words of the shell, without those that the user gives."""
+    words = {
+        "--launch": """--launch="$(printf '%q ' "${start[@]}" "${program[@]}")\"""",
+        "--nodes": f"--nodes={layout.nodes}",
+        "--per-node": f"--per-node={layout.tasks_per_node}",
+        "--output": '--output="$results.jsonl"',
+        "--report": '--report="$results.html"',
+    }
+    if options.ranks:  # else all powers of two, or the suite's own
+        words["--ranks"] = f"--ranks={','.join(map(str, layout.sizes))}"
+    if layout.duration_s is not None:
+        words["--budget"] = f"--budget={layout.duration_s - min(_END_S, layout.duration_s // 4)}"
+    given = {word.partition("=")[0] for word in options.program}
+    if "-o" in given:
+        given.add("--output")
+    return [text for name, text in words.items() if name not in given]
 
 
 def _needs(site: Site, options: Options) -> Iterator[Line]:

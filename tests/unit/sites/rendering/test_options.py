@@ -119,15 +119,27 @@ def test_cpu_masks_are_for_full_nodes():
     assert masks(tasks_per_node=4) == []
 
 
+SCALE = ("mpistrat", "bench", "scale")
+
+
 def test_scaling_runs_on_powers_of_two():
     assert "shuf -e 1 2 4 6)" in of(strategy=Strategy.SCALING, nodes=3)
     assert "shuf -e 1 3)" in of(strategy=Strategy.SCALING, nodes=2, ranks="1,3")
     other = of(strategy=Strategy.SCALING, program=(), container="a.sif")
     assert "program=(mpistrat bench collectives)" in other
     suite = of(strategy=Strategy.SCALING, program=(), nodes=2, ranks="1,3", time="1:00:00")
-    assert "\nmpistrat bench scale cluster \\\n" in suite
-    assert "--ranks=1,3 --nodes=2 --per-node=2 --budget=3480 " in suite
+    assert "\nsuite=(mpistrat bench scale cluster --resume)\n" in suite
+    for option in ("--ranks=1,3", "--nodes=2", "--per-node=2", "--budget=3480"):
+        assert f"\nsuite+=({option})\n" in suite
+    short = of(strategy=Strategy.SCALING, program=(), nodes=2, time="4:00")
+    assert "\nsuite+=(--budget=180)\n" in short
+    assert "--ranks" not in short.partition("\nsuite=")[2]
     assert "\nprogram=()\n" in suite
+    own = ("--output=x.jsonl", "--budget", "600", "--ranks", "4", "--report", "y.html")
+    given = of(strategy=Strategy.SCALING, ranks="1,3", program=(*SCALE, "a b.toml", *own))
+    assert f"\nsuite=(mpistrat bench scale 'a b.toml' {' '.join(own)} --resume)\n" in given
+    added = [line for line in given.splitlines() if line.startswith("suite+=")]
+    assert [line[10:].partition("=")[0] for line in added] == ["launch", "nodes", "per-node"]
     exact = ["--exact", '"--nodes=$nodes"', '"--ntasks=$ranks"', '"--ntasks-per-node=$per_node"']
     assert set(exact) <= set(words_of(suite, "start"))
     assert "--signal" not in suite
