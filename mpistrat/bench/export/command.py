@@ -48,6 +48,8 @@ def command(
 ) -> None:
     """Write results in the format of another program."""
     with told_to_the_user():
+        if output is not None and any(_is_same(output, file) for file in files):
+            raise UsageError(f"--output {output}: is a file of results; give another name")
         lines = list(_WRITERS[to](_found(files, to)))
         if output is None:
             print("\n".join(lines))
@@ -56,6 +58,10 @@ def command(
             output.write_text("\n".join(lines) + "\n", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"--output {output}: {error}") from error
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _found(files: list[Path], to: Format) -> list[Measurement]:

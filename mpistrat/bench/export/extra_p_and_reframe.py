@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,16 +19,30 @@ _REFRAME_HEADER = (
 
 
 def extra_p_lines(found: Iterable[Measurement]) -> Iterator[str]:
-    """Yield JSON lines for ``extrap --jsonlines``: parameters p (ranks) and n (bytes)."""
+    """Yield JSON lines for ``extrap --json``, with the parameter p, the number of ranks.
+
+    The size is a part of the call path: Extra-P wants all paths to have the same values of all
+    parameters. Of paths with others than most have, nothing is written.
+    """
+    paths: dict[str, list[Measurement]] = {}
     for one in found:
-        params = {"p": one.point.setup.ranks, "n": one.nbytes}
-        line: dict[str, Any] = {
-            "params": params,
-            "callpath": "->".join(part.replace("->", " ") for part in one.name),
-            "metric": "time_us",
-            "value": one.median_us,
-        }
-        yield json.dumps(line)
+        size = (f"{one.nbytes} bytes",) if one.nbytes else ()
+        path = "->".join(part.replace("->", " ") for part in (*one.name, *size))
+        paths.setdefault(path, []).append(one)
+    ranks = {
+        path: frozenset(one.point.setup.ranks for one in rows) for path, rows in paths.items()
+    }
+    # Of those that as many paths have, the one with more numbers of ranks.
+    usual = max(Counter(ranks.values()).items(), key=lambda item: (item[1], len(item[0])))[0]
+    for path in (path for path in paths if ranks[path] == usual):
+        for one in paths[path]:
+            line: dict[str, Any] = {
+                "params": {"p": one.point.setup.ranks},
+                "callpath": path,
+                "metric": "time_us",
+                "value": one.median_us,
+            }
+            yield json.dumps(line)
 
 
 def reframe_lines(found: Iterable[Measurement]) -> Iterator[str]:
@@ -46,7 +61,7 @@ def reframe_lines(found: Iterable[Measurement]) -> Iterator[str]:
             point.job.get("id", ""),
             "pass" if one.record.get("correct", True) else "fail",
         )
-        busbw = one.record.get("busbw_GBps")
+        busbw = one.number("busbw_GBps")
         figures = (one.median_us, "us", 0, None, None, busbw, "GB/s", 0, None, None)
         yield "|".join([*(_clean(fact) for fact in facts), *map(_text, figures), ""])
 
@@ -56,4 +71,4 @@ def _clean(text: str) -> str:
 
 
 def _text(value: object) -> str:
-    return "null" if value is None else str(value)
+    return "null" if value is None or value != value else str(value)  # noqa: PLR0124 - NaN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,21 +44,32 @@ class Measurement:
     @property
     def nbytes(self) -> int:
         """The size in bytes; 0 where there is none."""
-        return int(self.record.get("bytes") or 0)
+        found = self.record.get("bytes")
+        return found if isinstance(found, int) and found > 0 else 0
+
+    def number(self, name: str) -> float:
+        """Return a figure of the record, NaN where it has none."""
+        found = _as_number(self.record.get(name))
+        return math.nan if found is None else found
 
 
 def measurements(points: Iterable[Point]) -> Iterator[Measurement]:
-    """Yield every record that has times, of the runs that did not fail."""
+    """Yield every record that has a median time, of the runs that did not fail."""
     for point in points:
         for record in point.records if point.status == "ok" else ():
             times = record.get("time_us")
             if not isinstance(times, Mapping):
                 continue
-            found = [_number(times, name) for name in ("median", "min", "max")]
-            if None not in found:
-                yield Measurement(point, record, *found)  # type: ignore[arg-type]
+            median = _time(times, "median")
+            if median is not None:
+                least, most = (_time(times, name) for name in ("min", "max"))
+                yield Measurement(point, record, median, least or median, most or median)
 
 
-def _number(times: Mapping[str, Any], name: str) -> float | None:
-    value = times.get(name, times.get(f"{name}_us"))
-    return float(value) if isinstance(value, int | float) else None
+def _time(times: Mapping[str, Any], name: str) -> float | None:
+    return _as_number(times.get(name, times.get(f"{name}_us")))
+
+
+def _as_number(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None  # type: ignore[arg-type]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from mpistrat.bench.export.measurement import Measurement
 
@@ -68,10 +71,12 @@ def nccl_tests_lines(found: Iterable[Measurement]) -> Iterator[str]:
 
 def _nccl_row(one: Measurement) -> str:
     record, dtype = one.record, str(one.record["dtype"])
-    count = one.nbytes // _pieces(one, _COUNT_OF_PIECE) // max(_itemsize(dtype), 1)
+    count = one.nbytes // _pieces(one, _COUNT_OF_PIECE) // _itemsize(dtype)
     root = 0 if record["op"] in _ROOTED else -1
     wrong = 0 if record.get("correct") else 1
-    figures = f"{one.median_us:>8.2f}{record['algbw_GBps']:>8.2f}{record['busbw_GBps']:>8.2f}"
+    figures = (
+        f"{one.median_us:>8.2f}{one.number('algbw_GBps'):>8.2f}{one.number('busbw_GBps'):>8.2f}"
+    )
     mine, none = f"{figures} {wrong:>6}", f"{'N/A':>8}{'N/A':>8}{'N/A':>8} {'N/A':>6}"
     sides = (none, mine) if record.get("in_place") else (mine, none)
     heads = f"{one.nbytes:>12}{count:>14}{_NCCL_TYPES.get(dtype, dtype):>10}"
@@ -86,7 +91,7 @@ def _tables(found: Iterable[Measurement]) -> list[Sequence[Measurement]]:
     """Return the measurements of collectives, those of one table together, by size."""
     tables: dict[tuple[str, str], list[Measurement]] = {}
     for one in found:
-        if one.point.setup.case == "collectives" and "algbw_GBps" in one.record:
+        if one.point.setup.case == "collectives" and _is_whole(one.record):
             tables.setdefault((_title(one), str(one.point.repeat)), []).append(one)
     return [sorted(rows, key=lambda one: one.nbytes) for rows in tables.values()]
 
@@ -99,7 +104,16 @@ def _title(one: Measurement) -> str:
     )
 
 
-def _itemsize(dtype: str) -> int:
-    import numpy as np
+def _is_whole(record: Mapping[str, Any]) -> bool:
+    has_texts = all(isinstance(record.get(name), str) for name in ("op", "side", "dtype"))
+    return has_texts and _itemsize(str(record["dtype"])) > 0
 
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+def _itemsize(dtype: str) -> int:
+    """Return the bytes of an element, 0 for what is no dtype."""
+    if dtype == "bfloat16":
+        return 2
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:
+        return 0

@@ -85,14 +85,44 @@ def test_nccl_tests(file: Path) -> None:
 
 def test_extra_p(file: Path) -> None:
     lines = [json.loads(line) for line in exported(file, "extra-p")]
-    assert len(lines) == 5  # none of the run that failed
-    assert {tuple(line["params"]) for line in lines} == {("p", "n")}
-    assert lines[-1] == {
-        "params": {"p": 2, "n": 96},
-        "callpath": "step->gpt2->auto, overlapped",
-        "metric": "time_us",
-        "value": 7.0,
-    }
+    assert {tuple(line["params"]) for line in lines} == {("p",)}
+    paths = [f"collectives->allreduce->auto->{size} bytes" for size in (4096, 8)]
+    found = sorted((line["callpath"], line["params"]["p"]) for line in lines)
+    assert found == sorted((path, ranks) for path in paths for ranks in (2, 4))
+    assert {line["value"] for line in lines} == {2.5}
+
+
+def test_extra_p_needs_the_same_numbers_of_ranks_for_all(file: Path) -> None:
+    """Its reader refuses a file in which a call path lacks a coordinate that others have."""
+    lines = [json.loads(line) for line in exported(file, "extra-p")]
+    by_path: dict[str, set[int]] = {}
+    for line in lines:
+        by_path.setdefault(line["callpath"], set()).add(line["params"]["p"])
+    assert set(map(frozenset, by_path.values())) == {frozenset({2, 4})}
+    assert not any("step" in path for path in by_path)  # on 2 ranks alone
+
+
+def test_records_that_are_not_whole(tmp_path: Path) -> None:
+    file = tmp_path / "odd.jsonl"
+    changes = ({"bytes": "x"}, {"dtype": None}, {"dtype": "nope"}, {"algbw_GBps": None}, {"op": 7})
+    rows = tuple({**COLLECTIVE, "bytes": 64, **change} for change in changes)
+    rows += ({**COLLECTIVE, "bytes": 64, "time_us": {"median": 3.0}},)
+    append_point(file, Point(setup=Setup(case="collectives", ranks=2, nodes=1), records=rows))
+    for name in ("osu", "nccl-tests", "extra-p", "reframe"):
+        assert exported(file, name)
+    assert "3.00              3.00              3.00" in "\n".join(exported(file, "osu"))
+
+
+def test_results_are_not_overwritten(file: Path, tmp_path: Path) -> None:
+    before = file.read_text()
+    link = tmp_path / "link"
+    link.hardlink_to(file)
+    for output in (file, link):
+        arguments = ["export", str(file), "--format", "osu", "-o", str(output)]
+        run = CliRunner().invoke(application(), arguments)
+        assert run.exit_code == 2
+        assert "is a file of results" in unframed(run.output)
+    assert file.read_text() == before
 
 
 def test_reframe(file: Path) -> None:
