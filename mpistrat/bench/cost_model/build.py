@@ -9,9 +9,14 @@ from mpistrat.bench.cost_model.fitting.fit import fit_machine
 from mpistrat.bench.cost_model.fitting.measurements import collectives_of
 from mpistrat.bench.cost_model.model import CostModel
 from mpistrat.bench.cost_model.projection.step import step_work
+from mpistrat.bench.cost_model.projection.thresholds import MOST_RANKS
+from mpistrat.bench.cost_model.readable_records import left_out_text, readable_points
 from mpistrat.bench.results.point import Point
+from mpistrat.errors import UsageError
 
 __all__ = ["Assumptions", "model_of"]
+
+_MOST_A_NODE = MOST_RANKS // 2
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,25 @@ def model_of(
     Raises
     ------
     UsageError
-        The points do not suffice; the message says which measurement to add.
+        The points do not suffice, and the message says which measurement to add; or the projected
+        nodes have too many ranks.
     """
     given = given or Assumptions()
+    if given.ranks_per_node is not None and given.ranks_per_node > _MOST_A_NODE:
+        raise UsageError(
+            f"--ranks-per-node {given.ranks_per_node}: expected {_MOST_A_NODE:,} at most, so that"
+            f" {MOST_RANKS:,} ranks are on several nodes"
+        )
+    points, left_out = readable_points(points)
+    unseen, left_out_unseen = readable_points(unseen)
+    left_out += left_out_unseen
     work = step_work(points, given.step_bytes, given.compute_ms)
-    fit = fit_machine(collectives_of(points, given.merge))
+    try:
+        fit = fit_machine(collectives_of(points, given.merge))
+    except UsageError as error:
+        raise UsageError(f"{error} {left_out_text(left_out)}".rstrip()) from error
     if given.network is not None:
         fit = fit.with_network(*given.network)
     predicted = tuple(collectives_of(unseen, given.merge))
     each = given.ranks_per_node or fit.ranks_per_node
-    return CostModel(fit, work, tuple(points), tuple(unseen), predicted, each)
+    return CostModel(fit, work, tuple(points), tuple(unseen), predicted, each, left_out)

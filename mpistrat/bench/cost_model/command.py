@@ -76,6 +76,10 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     with told_to_the_user():
         if merge not in OVER_REPEATS:
             raise UsageError(f"--merge {merge!r}: expected {' or '.join(OVER_REPEATS)}")
+        if output is not None and any(
+            _is_same(output, one) for one in [*files, *(validate or ())]
+        ):
+            raise UsageError(f"--output {output}: is a file of results; give another name")
         points, left = hold_out(read_points(files), held or ())
         left += read_points(validate or ())
         given = Assumptions(
@@ -85,7 +89,12 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         model = model_of(points, left, given)
     print_model(Console(highlight=False, width=_WIDTH), model)
     if output is not None:
-        write_model(output, model)
+        with told_to_the_user():
+            write_model(output, model)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _network_of(text: str) -> tuple[float, float] | None:

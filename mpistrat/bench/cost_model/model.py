@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 
@@ -52,6 +52,8 @@ class CostModel:
         The collectives of these.
     ranks_per_node
         Of the projection.
+    left_out
+        How many records could not be read, by case.
     """
 
     fit: MachineFit
@@ -60,6 +62,7 @@ class CostModel:
     left: tuple[Point, ...]
     unseen: tuple[Measured, ...]
     ranks_per_node: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def limit(self) -> int:

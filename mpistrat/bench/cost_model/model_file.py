@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mpistrat.bench.cost_model.fitting.fit import BAND
 from mpistrat.bench.cost_model.model import NEVER, CostModel
 from mpistrat.bench.cost_model.projection.series import RANKS, Series, largest_allreduce
+from mpistrat.errors import UsageError
 
 __all__ = ["FORMAT", "as_json", "write_model"]
 
@@ -17,8 +19,14 @@ _LEAST_SHARE = 1e-3  # of the value: axes of the plots are logarithmic, and have
 
 
 def write_model(path: Path, model: CostModel) -> None:
-    """Write a model to a file."""
-    path.write_text(json.dumps(as_json(model), indent=1) + "\n", encoding="utf-8")
+    """Write a model to a file; raise `UsageError` if that cannot be done."""
+    text = json.dumps(as_json(model), indent=1) + "\n"
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written: {error}; expected a file in a folder that exists"
+        ) from error
 
 
 def as_json(model: CostModel) -> dict[str, Any]:
@@ -26,7 +34,7 @@ def as_json(model: CostModel) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "title": _title(model),
-        "statements": [*model.sentences, *(f"{NEVER}: {one}" for one in model.never)],
+        "statements": _statements(model),
         "series": [one for one in _lines(model) if one["x"]],
         "validation": [
             {
@@ -38,6 +46,13 @@ def as_json(model: CostModel) -> dict[str, Any]:
             for one in model.comparisons
         ],
     }
+
+
+def _statements(model: CostModel) -> list[str]:
+    """Return the sentences, what never happens, and what bands are where there are any."""
+    never = [f"{NEVER}: {one}" for one in model.never]
+    bands = [f"Bands: {BAND}"] if model.fit.has_network else []
+    return [*model.sentences, *bands, *never]
 
 
 def _title(model: CostModel) -> str:

@@ -9,12 +9,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from mpistrat.bench.cost_model.fitting.fit import MachineFit
+from mpistrat.bench.cost_model.fitting.fit import BAND, MachineFit
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
 from mpistrat.bench.cost_model.formulas.counts import NETWORK, UNITS
 from mpistrat.bench.cost_model.model import NEVER, CostModel
 from mpistrat.bench.cost_model.projection.series import RANKS, Series
 from mpistrat.bench.cost_model.readable import percent, seconds_text
+from mpistrat.bench.cost_model.readable_records import left_out_text
 from mpistrat.bench.cost_model.validation import Comparison, median_error
 
 __all__ = ["print_model"]
@@ -32,6 +33,8 @@ def print_model(console: Console, model: CostModel) -> None:
         if point.status != "ok":
             end = " ".join(point.message.split())[-_SHOWN:]
             console.print(f"left out: {point.setup.title}: {point.status}: {end}", markup=False)
+    if model.left_out:
+        console.print(left_out_text(model.left_out), markup=False)
     _print_parameters(console, model.fit)
     _print_forms(console, model.forms)
     _print_projection(console, model)
@@ -85,7 +88,7 @@ def _print_projection(console: Console, model: CostModel) -> None:
         console.print(table)
     console.print(
         f"* extrapolation: more than 4 times the {model.fit.most_ranks} ranks that were measured."
-        " Second line: where 95 % of measured times are expected.\n"
+        f" Second line: the band. {BAND}\n"
     )
 
 

@@ -85,7 +85,10 @@ def hold_out(points: Sequence[Point], options: Sequence[str]) -> tuple[list[Poin
 
 def _parsed(option: str) -> dict[str, int]:
     parts = [part.partition("=") for part in option.split(",")]
-    if not all(name.strip() in _KEYS and value.strip().isdigit() for name, _, value in parts):
+    if not all(
+        name.strip() in _KEYS and value.strip().isdecimal() and value.strip().isascii()
+        for name, _, value in parts
+    ):
         raise UsageError(f"--hold-out {option!r}: expected such as ranks=4,nodes=4, or nodes=4")
     return {name.strip(): int(value) for name, _, value in parts}
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpistrat.bench.report.analysis.measurements import Measurement, measurements_of, wrong_answers
+from mpistrat.bench.report.analysis.measurements import (
+    Measurement,
+    left_out,
+    measurements_of,
+    wrong_answers,
+)
 from mpistrat.bench.report.tables import last_line
 from mpistrat.bench.report.units import counted, plain
 from mpistrat.bench.results.file import read_points
@@ -56,8 +62,10 @@ def read_results(files: Sequence[Path]) -> list[Point]:
         counted = Counter(point.status for point in points)
         told = ", ".join(f"{count} {status}" for status, count in counted.items())
         failed = [point for point in points if point.status != "ok"]
-        wrong = f", {len(wrong_answers(points))} wrong answers"
+        left = [message for _, message in left_out(points)]
+        wrong = f", {len(wrong_answers(points))} wrong answers, {len(left)} records left out"
         first = f"; the first says: {last_line(failed[0])}" if failed else ""
+        first += f"; the first record left out: {left[0]}" if left else ""
         raise UsageError(
             f"{names}: none of {len(points)} runs has a measurement ({told}{wrong}){first}; run"
             " the cases again"
@@ -98,8 +106,7 @@ def make_report(
 
     points = read_results(files)
     projection = read_projection(model) if model else None
-    if page.resolve() in {file.resolve() for file in files}:
-        raise UsageError(f"-o {page}: is one of the result files; expected another name")
+    _check_not_replaced(page, [*files, *([model] if model else [])])
     measurements = measurements_of(points)
     with applied():
         sections = sections_of(points, measurements, projection)
@@ -107,6 +114,13 @@ def make_report(
         folder = page.with_name(f"{page.stem}-png") if png_folder is None else png_folder
         pngs = write_pngs(folder, sections)
     return Report(page, pngs, points, measurements)
+
+
+def _check_not_replaced(page: Path, inputs: Sequence[Path]) -> None:
+    """Raise `UsageError` if the page is an input, by another name or link, too."""
+    same = [one for one in inputs if page.exists() and os.path.samefile(page, one)]
+    if same:
+        raise UsageError(f"-o {page}: is the same file as {same[0]}; expected another name")
 
 
 def _subtitle(points: Sequence[Point], files: Sequence[Path]) -> str:

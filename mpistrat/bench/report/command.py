@@ -44,8 +44,8 @@ def command(
     """Make a page of figures of results, and print a summary; or compare two result files.
 
     The page is one file without scripts; each figure is a PNG file, too.
-    A change of time is named if the intervals of the medians are apart (95 %
-    intervals, or ranges of few values) and it is above --threshold.
+    A change of time is named if both files have 3 repeats of it at least, it is
+    above --threshold, and what differs from repeat to repeat does not explain it.
     """
     if compare is not None:
         with told_to_the_user():
@@ -77,6 +77,7 @@ def _report(results: list[Path], paths: tuple[Path, Path | None, Path | None]) -
 def _compare(files: tuple[Path, Path], others: list[Path], threshold: float) -> bool:
     from rich.console import Console
 
+    from mpistrat.bench.report.analysis.change import LEAST_REPEATS
     from mpistrat.bench.report.analysis.comparison import compare
     from mpistrat.bench.report.build import read_results
     from mpistrat.bench.report.terminal import print_comparison
@@ -92,8 +93,13 @@ def _compare(files: tuple[Path, Path], others: list[Path], threshold: float) -> 
     found = compare(old, new, threshold / 100)
     if found.is_empty and not found.failed:
         raise UsageError(
-            f"{files[0]} and {files[1]} have no measurement in common; expected results of the"
-            " same cases, options, ranks and nodes"
+            f"{files[0]} and {files[1]} have no measurement of mpistrat in common; expected"
+            " results of the same cases, options, ranks and nodes"
         )
     print_comparison(Console(highlight=False, width=_WIDTH), found, threshold)
+    if not found.is_judged:
+        raise UsageError(
+            f"{files[0]} and {files[1]}: no measurement has at least {LEAST_REPEATS} repeats in"
+            f" both; expected results of bench scale --repeats {LEAST_REPEATS}"
+        )
     return found.is_regression

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mpistrat.bench.report.analysis.measurements import Measurement, groups, wrong_answers
+from mpistrat.bench.report.analysis.measurements import (
+    Measurement,
+    groups,
+    left_out,
+    wrong_answers,
+)
 from mpistrat.bench.report.analysis.scaling_curves import Curve, Study, studies
+from mpistrat.bench.report.machine import mixed_machines
 from mpistrat.bench.report.summaries import collectives, others, steps
 from mpistrat.bench.report.units import (
     counted,
@@ -22,7 +28,7 @@ _MOST_COLLECTIVES = 8
 
 def headline(points: Sequence[Point], measurements: Sequence[Measurement]) -> list[str]:
     """Return sentences about all results, the most important first."""
-    found = [_counted(points, measurements), *_oversubscribed(points)]
+    found = [*mixed_machines(points), _counted(points, measurements), *_oversubscribed(points)]
     found += [_scaling(study) for study in studies(measurements)]
     told = list(collectives(_largest_jobs(measurements, "collectives")))
     found += told[:_MOST_COLLECTIVES]
@@ -49,6 +55,8 @@ def _counted(points: Sequence[Point], measurements: Sequence[Measurement]) -> st
     parts[0] += _repeats(measurements)
     parts += [f"{counted(failed, 'run')} failed"] if failed else []
     parts += [counted(wrong, "wrong answer")] if wrong else []
+    left = len(left_out(points))
+    parts += [f"{counted(left, 'record')} left out, not as the case writes it"] if left else []
     return "; ".join(parts) + "."
 
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from mpistrat.bench.report.section import Table
-from mpistrat.bench.report.units import plain
+from mpistrat.bench.report.units import counted, plain
 from mpistrat.bench.results.point import Point
 
-__all__ = ["machine_table", "placement_of"]
+__all__ = ["machine_changes", "machine_table", "mixed_machines", "placement_of"]
 
 _NAMES = {
     "date": "date",
@@ -24,6 +24,7 @@ _NAMES = {
     "numpy": "NumPy",
 }
 _MOST = 6
+_OF_MACHINE = ("host", "machine", "cores", "mpi")
 
 
 def machine_table(points: Sequence[Point]) -> Table:
@@ -36,6 +37,35 @@ def machine_table(points: Sequence[Point]) -> Table:
     rows.append(["placement", _told(placement_of(point) or None for point in points)])
     rows = [row for row in rows if row[1]]
     return Table("Machine and versions", ("fact", "value"), rows)
+
+
+def mixed_machines(points: Sequence[Point]) -> list[str]:
+    """Return a warning if points are of several machines or MPI libraries; else nothing."""
+    told = [f"{_NAMES[key]}: {_told(_facts(points, key))}" for key in _differing(points)]
+    if not told:
+        return []
+    return [
+        "These results are of different machines or MPI libraries, and repeats on several of them"
+        f" are merged: {'. '.join(told)}."
+    ]
+
+
+def machine_changes(old: Sequence[Point], new: Sequence[Point]) -> list[str]:
+    """Return a line for each fact of the machine or of MPI that differs between two files."""
+    found = []
+    for key in _OF_MACHINE:
+        before, after = (_told(_facts(points, key)) for points in (old, new))
+        if set(_facts(old, key)) != set(_facts(new, key)):
+            found.append(f"{_NAMES[key]}: {before or 'unknown'} -> {after or 'unknown'}")
+    return found
+
+
+def _differing(points: Sequence[Point]) -> list[str]:
+    return [key for key in _OF_MACHINE if len(set(_facts(points, key))) > 1]
+
+
+def _facts(points: Sequence[Point], key: str) -> list[str]:
+    return [plain(p.facts[key], 160) for p in points if p.facts.get(key) is not None]
 
 
 def placement_of(point: Point) -> str:
@@ -51,9 +81,9 @@ def placement_of(point: Point) -> str:
 
 
 def _told(values: Iterable[object]) -> str:
-    counted = Counter(plain(value, 160) for value in values if value is not None)
-    if len(counted) <= 1:
-        return next(iter(counted), "")
-    most = [f"{value} ({count} points)" for value, count in counted.most_common(_MOST)]
-    more = [f"and {len(counted) - _MOST} more values"] if len(counted) > _MOST else []
+    counts = Counter(plain(value, 160) for value in values if value is not None)
+    if len(counts) <= 1:
+        return next(iter(counts), "")
+    most = [f"{value} ({counted(count, 'point')})" for value, count in counts.most_common(_MOST)]
+    more = [f"and {len(counts) - _MOST} more values"] if len(counts) > _MOST else []
     return "; ".join([*most, *more])

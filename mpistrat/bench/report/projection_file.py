@@ -11,7 +11,7 @@ from mpistrat.errors import UsageError
 
 __all__ = ["PredictedValue", "Projection", "Series", "read_projection"]
 
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Positive = Annotated[float, Field(ge=1e-15, le=1e15, allow_inf_nan=False)]
 
 
 class _Frozen(BaseModel):

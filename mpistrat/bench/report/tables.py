@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mpistrat.bench.report.analysis.measurements import Measurement, options_of, wrong_answers
+from mpistrat.bench.report.analysis.measurements import (
+    Measurement,
+    left_out,
+    options_of,
+    wrong_answers,
+)
 from mpistrat.bench.report.analysis.rates import file_rate
 from mpistrat.bench.report.section import Table
 from mpistrat.bench.report.units import (
@@ -96,6 +101,9 @@ def failure_table(points: Sequence[Point]) -> Table | None:
         message = plain(f"the answer of {side or 'a side'} was wrong", 160)
         title = plain(point.setup.title, 120)
         rows.append([title, str(point.repeat), "wrong", f"{point.duration_s:.1f} s", message])
+    for point, problem in left_out(points):
+        title = plain(point.setup.title, 120)
+        rows.append([title, str(point.repeat), "left out", f"{point.duration_s:.1f} s", problem])
     headers = ("what", "repeat", "status", "duration", "last line of its output")
     return Table("Runs that failed", headers, rows) if rows else None
 
@@ -115,7 +123,7 @@ def _times(m: Measurement) -> list[str]:
 def _what(m: Measurement) -> str:
     told = [str(m.get("op"))] if m.get("op") not in (None, "none") else []
     told += [
-        format_size(int(value)) if key == "bytes" else f"{key} {value}"
+        format_size(value) if key == "bytes" and isinstance(value, int) else f"{key} {value}"
         for key, value in m.record.items()
         if key not in _TOLD and isinstance(value, (str, int)) and not isinstance(value, bool)
     ]

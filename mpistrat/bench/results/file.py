@@ -17,6 +17,11 @@ __all__ = ["FACTS", "append_point", "read_points"]
 
 FACTS = ("date", "mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "machine", "cores", "host")
 
+_DIGITS = 18  # of an integer
+_DEEPEST = 20  # lists and mappings in each other
+_TOO_DEEP = f"nested more than {_DEEPEST} times; expected a line of bench scale, or of --json"
+_SURROGATE = "\\ud"
+
 
 def append_point(path: Path, point: Point) -> None:
     """Append a point to a file as one line, which is there whole or, after a crash, last."""
@@ -59,15 +64,45 @@ def _parsed(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]] | 
     if not line.strip():
         return None
     try:
-        value = json.loads(line)
+        value = json.loads(line, parse_int=_integer)
     except json.JSONDecodeError:
         return None  # a crash cut it short; another run then began a new line
+    except (RecursionError, ValueError) as error:
+        raise UsageError(f"{path}:{number}: {_told(error)}") from error
+    if isinstance(value, (dict, list)) and _is_deeper(value, _DEEPEST):
+        raise UsageError(f"{path}:{number}: {_TOO_DEEP}")
+    if _SURROGATE in line.lower():  # half of a character, which no file can hold
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     if not isinstance(value, dict) or not ("format" in value or "case" in value):
         raise UsageError(
             f"{path}:{number}: {line[:60]!r} is no result; expected a line of bench scale, or one"
             " that a case wrote with --json"
         )
     return number, value
+
+
+def _told(error: Exception) -> str:
+    return _TOO_DEEP if isinstance(error, RecursionError) else str(error)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError(
+            f"{digits[:20]}... has {len(digits)} digits; expected at most {_DIGITS}, as a case"
+            " writes"
+        )
+    return int(digits)
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Return whether lists and mappings are in each other more than `most` times."""
+    level = [value]
+    for _ in range(most):
+        inner = [list(one.values() if isinstance(one, dict) else one) for one in level]
+        level = [one for members in inner for one in members if isinstance(one, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def _run_of(line: dict[str, Any]) -> tuple[bool, Any]:

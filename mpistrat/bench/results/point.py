@@ -10,6 +10,8 @@ __all__ = ["FORMAT", "Placement", "Point", "Setup"]
 
 FORMAT: Literal["mpistrat-results-1"] = "mpistrat-results-1"
 
+_MOST = 10**8  # ranks or machines: far above what there is
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,8 +35,8 @@ class Setup(_Frozen):
 
     case: str
     options: dict[str, str] = Field(default_factory=dict)
-    ranks: int = Field(ge=1)
-    nodes: int = Field(ge=1)
+    ranks: int = Field(ge=1, le=_MOST)
+    nodes: int = Field(ge=1, le=_MOST)
 
     @property
     def title(self) -> str:

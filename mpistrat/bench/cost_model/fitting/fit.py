@@ -4,27 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 import numpy as np
 
 from mpistrat.bench.cost_model.fitting.least_squares import relative_fit
 from mpistrat.bench.cost_model.fitting.measurements import Measured, check_sizes
+from mpistrat.bench.cost_model.fitting.unseen import (
+    Growth,
+    Reach,
+    Unseen,
+    layouts_unseen,
+    reach_of,
+    split_time,
+)
 from mpistrat.bench.cost_model.formulas.counts import NAMES, NETWORK, Counts
+from mpistrat.bench.cost_model.formulas.layout import Layout
 from mpistrat.bench.cost_model.formulas.library import call
 from mpistrat.types import Array
 
-__all__ = ["Band", "MachineFit", "fit_machine"]
+__all__ = ["BAND", "Band", "MachineFit", "fit_machine"]
+
+BAND = (
+    "It is made of the errors of calls and of larger layouts that a fit had not seen, and is wider"
+    " with each doubling of ranks or nodes beyond the measured ones; how likely a measured time is"
+    " in it is not known there."
+)
+"""What a reader is told of bands."""
 
 _SEED, _RESAMPLES, _FOLDS = 20261126, 200, 10
 _OPTIONAL = ("sends", "reduced", "copied")
 _BAND = (2.5, 97.5)
-_NEAR = 20  # measured calls, at least, whose errors a prediction may have
 
 
 @dataclass(frozen=True)
 class Band:
-    """A predicted time in seconds, and where 95 % of measured ones are expected."""
+    """A predicted time in seconds, and how far errors like those of unseen calls reach."""
 
     value: float
     low: float
@@ -41,11 +57,11 @@ class MachineFit:
         float64, seconds for each of `NAMES`; 0 where the fit has no use for it.
     resampled
         The same of each resample of the measurements, a row each.
-    unseen
-        float64, of each point as predicted by a fit that had not seen it: predicted seconds, and
-        measured over predicted time. Two rows.
-    draws
-        A number between 0 and 1 for each resample: which of such ratios it takes.
+    errors
+        float64, the relative errors of points in ten-fold cross-validation.
+    latency, volume
+        The errors of predictions that are mostly latency, and mostly bandwidth, of calls and
+        layouts that a fit had not seen.
     used
         The parameters that cross-validation kept, or that are assumed.
     measured
@@ -54,16 +70,11 @@ class MachineFit:
 
     parameters: Array
     resampled: Array
-    unseen: Array
-    draws: Array
+    errors: Array
+    latency: Growth
+    volume: Growth
     used: tuple[str, ...]
     measured: tuple[Measured, ...]
-
-    @property
-    def errors(self) -> Array:
-        """The relative errors of points that the fit had not seen."""
-        errors: Array = np.abs(1 / self.unseen[1] - 1)
-        return errors
 
     @property
     def has_network(self) -> bool:
@@ -73,7 +84,12 @@ class MachineFit:
     @property
     def most_ranks(self) -> int:
         """The most ranks of any measurement."""
-        return max(one.layout.ranks for one in self.measured)
+        return self.reach.ranks
+
+    @cached_property
+    def reach(self) -> Reach:
+        """The most ranks and nodes of any measurement."""
+        return reach_of(one.layout for one in self.measured)
 
     @property
     def ranks_per_node(self) -> int:
@@ -97,19 +113,19 @@ class MachineFit:
         """Return the predicted time of what `counts` describes."""
         return float(counts.vector() @ self.parameters)
 
-    def band(self, counts: Counts, offset_s: float = 0.0) -> Band:
+    def band(self, counts: Counts, layout: Layout, offset_s: float = 0.0) -> Band:
         """Return the predicted time with its band; `offset_s` is added to all of it.
 
-        Each resample predicts, and is off by as much as one of those measured calls was that
-        takes about as long.
+        Latencies and the time for bytes are each off by as much as unseen calls of that kind
+        were, the more the further `layout` is from those measured; and so are the parameters.
         """
         value = self.seconds(counts)
-        if value <= 0:
-            return Band(offset_s, offset_s, offset_s)
-        distance = np.abs(np.log(self.unseen[0] / value))
-        near = np.argsort(distance, kind="stable")[: max(_NEAR, len(distance) // 4)]
-        ratios = np.quantile(self.unseen[1, near], self.draws)
-        low, high = np.percentile(self.resampled @ counts.vector() * ratios, _BAND)
+        doublings = self.reach.doublings(layout)
+        latency, volume = (
+            np.percentile(part, _BAND) for part in split_time(counts.vector(), self.resampled.T)
+        )
+        ends = self.latency.ends(doublings), self.volume.ends(doublings)
+        low, high = (latency[end] * ends[0][end] + volume[end] * ends[1][end] for end in (0, 1))
         return Band(value + offset_s, min(low, value) + offset_s, max(high, value) + offset_s)
 
     def spread(self, name: str) -> tuple[float, float, float]:
@@ -141,14 +157,26 @@ def fit_machine(measured: Sequence[Measured]) -> MachineFit:
     chosen = choices[best]
     groups = [(one.op, one.layout) for one in measured]
     drawn = [_resample(groups, random) for _ in range(_RESAMPLES)]
+    parameters = relative_fit(chosen, times)
+    unseen = _calls_unseen(chosen, parameters, ratios[best]) + layouts_unseen(
+        chosen, times, [one.layout for one in measured]
+    )
     return MachineFit(
-        relative_fit(chosen, times),
+        parameters,
         np.array([relative_fit(chosen[rows], times[rows]) for rows in drawn]),
-        np.array([times / ratios[best], ratios[best]]),
-        random.random(_RESAMPLES),
+        np.abs(1 / ratios[best] - 1),
+        unseen.growth(is_latency=True),
+        unseen.growth(is_latency=False),
         tuple(name for name, column in zip(NAMES, chosen.T, strict=True) if column.any()),
         tuple(measured),
     )
+
+
+def _calls_unseen(counts: Array, parameters: Array, ratios: Array) -> Unseen:
+    """Return the points of cross-validation: calls of layouts that were measured."""
+    latency, volume = split_time(counts, parameters)
+    shares = latency / np.maximum(latency + volume, 1e-12)
+    return Unseen(shares, ratios, np.zeros(len(ratios)))
 
 
 def _subsets() -> list[tuple[str, ...]]:

@@ -22,6 +22,11 @@ class Layout:
     ranks: int
     nodes: int
 
+    def __post_init__(self) -> None:
+        """Raise `ValueError` unless each node has a rank."""
+        if not 1 <= self.nodes <= self.ranks:
+            raise ValueError(f"{self.ranks} ranks on {self.nodes} nodes: expected a rank on each")
+
     @property
     def lanes(self) -> int:
         """How many ranks of each node carry data between nodes: as many as the least has."""

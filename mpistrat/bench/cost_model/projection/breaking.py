@@ -11,6 +11,7 @@ from mpistrat.bench.cost_model.formulas.counts import LATENCY, VOLUME, Counts
 from mpistrat.bench.cost_model.formulas.layout import Layout
 from mpistrat.bench.cost_model.formulas.library import algorithm_name, call, header_exchange
 from mpistrat.bench.cost_model.projection.algorithms import ALLREDUCES, BROADCASTS
+from mpistrat.bench.cost_model.projection.falling import falling_all_to_all
 from mpistrat.bench.cost_model.projection.series import step_band
 from mpistrat.bench.cost_model.projection.step import StepWork
 from mpistrat.bench.cost_model.projection.thresholds import (
@@ -59,6 +60,10 @@ def network_statements(fit: MachineFit, work: StepWork, ranks_per_node: int) -> 
         _chain_latency(fit, work, ranks_per_node),
         *_header_share(fit, work, ranks_per_node),
         _all_to_all(fit, work, ranks_per_node),
+        *(
+            Statement(text, ranks, breaks=False)
+            for text, ranks in falling_all_to_all(fit, _BLOCK, ranks_per_node)
+        ),
         *_efficiency(fit, work, ranks_per_node),
         _table_memory(),
     ]

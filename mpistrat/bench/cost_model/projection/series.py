@@ -19,6 +19,7 @@ from mpistrat.bench.cost_model.projection.algorithms import (
     parameter_servers,
 )
 from mpistrat.bench.cost_model.projection.step import StepWork
+from mpistrat.bench.cost_model.projection.widening import bands_by_ranks
 from mpistrat.bench.cost_model.readable import bytes_text
 
 __all__ = ["RANKS", "Series", "largest_allreduce", "project", "step_band", "step_name"]
@@ -27,6 +28,7 @@ RANKS = (1, 8, 64, 512, 4_096, 32_768, 100_000)
 """For how many ranks times are predicted."""
 
 _WORKERS_A_SERVER = 8
+_Where = tuple[Sequence[int], int]  # the ranks of a projection, and how many are on a node
 
 
 @dataclass(frozen=True)
@@ -79,28 +81,30 @@ def project(
     has_servers
         Whether parameter servers are projected, too.
     """
-    layouts = [layout_of(one, ranks_per_node) for one in ranks]
+    where = ranks, ranks_per_node
     size = bytes_text(work.nbytes)
     return [
-        *_collectives(fit, work, layouts, f"all-reduce of {size}", ALLREDUCES),
-        *_collectives(fit, work, layouts, f"broadcast of {size}", BROADCASTS),
-        *_collectives(fit, work, layouts, "short calls", SHORT),
-        *_steps(fit, work, layouts),
-        *(_served_steps(fit, work, layouts) if has_servers else ()),
+        *_collectives(fit, work, where, f"all-reduce of {size}", ALLREDUCES),
+        *_collectives(fit, work, where, f"broadcast of {size}", BROADCASTS),
+        *_collectives(fit, work, where, "short calls", SHORT),
+        *_steps(fit, work, where),
+        *(_served_steps(fit, work, where) if has_servers else ()),
     ]
 
 
 def _collectives(
     fit: MachineFit,
     work: StepWork,
-    layouts: Sequence[Layout],
+    where: _Where,
     group: str,
     formulas: Mapping[str, Formula],
 ) -> Iterator[Series]:
     for name, formula in formulas.items():
-        several = [one for one in layouts if one.ranks > 1]
-        bands = {one.ranks: fit.band(formula(work.nbytes, one)) for one in several}
-        yield Series(group, name, bands)
+
+        def predict(layout: Layout, formula: Formula = formula) -> Band:
+            return fit.band(formula(work.nbytes, layout), layout)
+
+        yield Series(group, name, bands_by_ranks(predict, *where, first=2))
 
 
 def largest_allreduce(
@@ -119,8 +123,11 @@ def largest_allreduce(
         if one.nbytes == nbytes and one.layout == layout_of(one.layout.ranks, ranks_per_node)
     }
     several = sorted({*times, *(one for one in ranks if one > 1)})
-    layouts = [layout_of(one, ranks_per_node) for one in several]
-    bands = {one.ranks: fit.band(call("allreduce", nbytes, one)) for one in layouts}
+
+    def predict(layout: Layout) -> Band:
+        return fit.band(call("allreduce", nbytes, layout), layout)
+
+    bands = bands_by_ranks(predict, several, ranks_per_node, first=2)
     return Series(group, LIBRARY, bands), times
 
 
@@ -131,23 +138,30 @@ def step_name(work: StepWork, is_strong: bool) -> str:
     return f"strong scaling{'' if work.batch is None else f' of {work.batch:g} examples'}"
 
 
-def _steps(fit: MachineFit, work: StepWork, layouts: Sequence[Layout]) -> Iterator[Series]:
+def _steps(fit: MachineFit, work: StepWork, where: _Where) -> Iterator[Series]:
     for is_strong in (False, True):
-        bands = {one.ranks: step_band(fit, work, one, is_strong) for one in layouts}
+
+        def predict(layout: Layout, is_strong: bool = is_strong) -> Band:
+            return step_band(fit, work, layout, is_strong)
+
+        bands = bands_by_ranks(predict, *where)
         name = step_name(work, is_strong)
         yield Series(f"step ({work.subject})", name, bands, _ideal(work, is_strong))
 
 
-def _served_steps(fit: MachineFit, work: StepWork, layouts: Sequence[Layout]) -> Iterator[Series]:
+def _served_steps(fit: MachineFit, work: StepWork, where: _Where) -> Iterator[Series]:
     for each, name in ((None, "1 server"), (_WORKERS_A_SERVER, "1 server for 8 workers")):
-        bands = {}
-        for one in layouts:
-            servers = max(one.ranks // each, 1) if each else 1
-            counts = parameter_servers(work.nbytes, one.ranks, servers, True)
-            bands[one.ranks] = fit.band(counts, work.alone_s)
-        yield Series(
-            f"step with parameter servers ({work.subject})", name, bands, _ideal(work, False)
+
+        def predict(layout: Layout, each: int | None = each) -> Band:
+            servers = max(layout.ranks // each, 1) if each else 1
+            counts = parameter_servers(work.nbytes, layout.ranks, servers, True)
+            return fit.band(counts, layout, work.alone_s)
+
+        title, bands = (
+            f"step with parameter servers ({work.subject})",
+            bands_by_ranks(predict, *where),
         )
+        yield Series(title, name, bands, _ideal(work, False))
 
 
 def step_band(fit: MachineFit, work: StepWork, layout: Layout, is_strong: bool) -> Band:
@@ -160,7 +174,7 @@ def step_band(fit: MachineFit, work: StepWork, layout: Layout, is_strong: bool) 
     if layout.ranks > 1:
         all_reduce = ALLREDUCES[LIBRARY](work.nbytes, layout)
         exposed = all_reduce * (1 - work.hidden)
-    return fit.band(exposed, work.alone_s / share)
+    return fit.band(exposed, layout, work.alone_s / share)
 
 
 def _ideal(work: StepWork, is_strong: bool) -> Callable[[int], float]:

@@ -15,6 +15,7 @@ from typing import Any
 __all__ = ["Interval", "hull", "interval_of", "record_interval"]
 
 _OUTSIDE = 0.05
+_MOST = 1e15  # microseconds: a longer time is none, nor is one below the inverse
 _LISTS = ("steps_us", "rounds_us")  # values of each round, in records that have them
 
 
@@ -108,13 +109,17 @@ def record_interval(record: Mapping[str, Any], name: str = "time_us") -> Interva
     low, middle, high = (_figure(figures, one) for one in ("min", "median", "max"))
     for key in _LISTS if name == "time_us" else ():
         values = record.get(key)
-        if isinstance(values, list) and values:
-            return _around(interval_of([float(value) for value in values]), middle)
+        known = [_number(value) for value in values] if isinstance(values, list) else []
+        numbers = [value for value in known if value is not None]
+        if numbers and len(numbers) == len(known):
+            found = _around(interval_of(numbers), middle)
+            return found if found.median > 0 else None
     if low is None or middle is None or high is None or middle <= 0:
         return None
     rounds = record.get("rounds")
     count = rounds if isinstance(rounds, int) and rounds > 0 else 0
-    return Interval(low, middle, high, count, max(0.0, 1 - 2 * 0.5**count) if count else 0.0)
+    coverage = max(0.0, 1 - 2 * 0.5**count) if count else 0.0
+    return _around(Interval(low, middle, high, count, coverage), middle)
 
 
 def hull(repeats: Sequence[Interval]) -> Interval:
@@ -143,7 +148,12 @@ def _around(interval: Interval, middle: float | None) -> Interval:
 
 
 def _figure(figures: Mapping[str, Any], name: str) -> float | None:
-    value = figures.get(name, figures.get(f"{name}_us"))
+    return _number(figures.get(name, figures.get(f"{name}_us")))
+
+
+def _number(value: object) -> float | None:
+    """Return a time; None of what is no number, or one that no clock can tell."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
-    return float(value)
+    is_time = value == 0 or 1 / _MOST <= value <= _MOST
+    return float(value) if is_time else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,6 +13,8 @@ __all__ = ["Measurement", "groups"]
 
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key", bound=Hashable)
+
+_PEERS = frozenset(("memcpy", "numpy", "tensorflow"))  # of the cases ps and rows
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Measurement:
         The record of each repeat that has a time, by the number of its point.
     repeats
         How many records it is from.
+    intervals
+        Of the time of each repeat that has one.
     over
         How many times as fast as others it is, by their names: a ratio of medians, with the range
         of the runs' ratios.
@@ -45,6 +49,7 @@ class Measurement:
     repeats: int
     runs: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     over: Mapping[str, Interval] = field(default_factory=dict)
+    intervals: Sequence[Interval] = ()
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return what its record has under a key."""
@@ -69,6 +74,13 @@ class Measurement:
     def side(self) -> str:
         """What of several competitors was measured."""
         return str(self.record.get("side", "mpistrat"))
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether it is of another library, or a bound such as a copy, and not of mpistrat."""
+        if "times" in self.record:  # whose kind is that of a call
+            return self.side.split(" ")[0] in _PEERS
+        return self.record.get("kind") in {"peer", "bound"}
 
     @property
     def time(self) -> Interval:

@@ -10,13 +10,14 @@ from mpistrat.bench.report.analysis.intervals import hull, record_interval
 from mpistrat.bench.report.analysis.measurement import Measurement, groups
 from mpistrat.bench.report.analysis.merging import OUTCOMES, merged_record
 from mpistrat.bench.report.analysis.peers import with_ratios
-from mpistrat.bench.report.analysis.record_check import check_records
+from mpistrat.bench.report.analysis.record_check import problem_of
 from mpistrat.bench.results.point import Point
 
 __all__ = [
     "Measurement",
     "groups",
     "identity_of",
+    "left_out",
     "measurements_of",
     "options_of",
     "wrong_answers",
@@ -29,12 +30,9 @@ _DURATIONS = frozenset({"json", "seconds", "rounds", "steps"})
 
 
 def measurements_of(points: Iterable[Point]) -> list[Measurement]:
-    """Return the measurements of points that are ``ok``, repeats merged, without wrong answers.
+    """Return the measurements of points that are ``ok``, repeats merged.
 
-    Raises
-    ------
-    UsageError
-        A record is not as its case writes it.
+    Left out are wrong answers, and records that are not as their case writes them.
     """
     found = groups(_records(points), lambda one: identity_of(one[1], one[2]))
     return with_ratios([_merged(identity, members) for identity, members in found.items()])
@@ -43,6 +41,17 @@ def measurements_of(points: Iterable[Point]) -> list[Measurement]:
 def wrong_answers(points: Iterable[Point]) -> list[tuple[Point, Mapping[str, Any]]]:
     """Return the records whose answer was wrong, each with its point."""
     return [(p, one) for p in points for one in p.records if one.get("correct") is False]
+
+
+def left_out(points: Iterable[Point]) -> list[tuple[Point, str]]:
+    """Return the records that are not as their case writes them: the point, and what is wrong."""
+    return [
+        (point, f"record {number}: {problem}")
+        for point in points
+        if point.status == "ok"
+        for number, record in enumerate(point.records, 1)
+        if (problem := problem_of(point, record)) is not None
+    ]
 
 
 def options_of(point: Point) -> str:
@@ -63,9 +72,8 @@ def _records(points: Iterable[Point]) -> Iterator[_Run]:
     for number, point in enumerate(points):
         if point.status != "ok":
             continue
-        check_records(point)
         for record in point.records:
-            if record.get("correct") is not False:
+            if record.get("correct") is not False and problem_of(point, record) is None:
                 yield from ((number, point, one) for one in _split(record))
 
 
@@ -90,4 +98,5 @@ def _merged(identity: str, members: Sequence[_Run]) -> Measurement:
         interval=hull(intervals) if intervals else None,
         repeats=len(members),
         runs=runs,
+        intervals=intervals,
     )

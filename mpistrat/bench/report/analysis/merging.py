@@ -32,7 +32,7 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
     if all(isinstance(value, Mapping) for value in known):
         keys = dict.fromkeys(key for value in known for key in value)
         return {key: _merged(str(key), [v[key] for v in known if key in v]) for key in keys}
-    if name == "by_rank":
+    if name == "by_rank" and all(isinstance(value, list) for value in known):
         return _ranks(known)
     if all(isinstance(value, (int, float)) for value in known):
         return _number(name, known)

@@ -1,31 +1,52 @@
-"""Check the records of cases that a report draws, so that the message names a wrong value."""
+"""Find records that are not as their case writes them, and name the wrong value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from mpistrat.bench.report.units import plain
 from mpistrat.bench.results.point import Point
-from mpistrat.errors import UsageError
 
-__all__ = ["check_records"]
+__all__ = ["problem_of"]
 
-_Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
-_Above0: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Count: TypeAlias = Annotated[int, Field(ge=0)]
-_Times: TypeAlias = dict[str, _Above0]
+_MOST = 1e15  # microseconds or any other figure: above it no axis and no ratio makes sense
+
+
+def _without_tiny(value: float) -> float:
+    """Refuse what is above 0, but less than any clock can tell: its inverse is infinite."""
+    if 0 < value < 1 / _MOST:
+        raise ValueError(f"expected 0 or at least {1 / _MOST:g}")
+    return value
+
+
+def _in_order(times: dict[str, float]) -> dict[str, float]:
+    known = [times.get(name, times.get(f"{name}_us")) for name in ("min", "median", "max")]
+    figures = [one for one in known if one is not None]
+    if figures != sorted(figures):
+        raise ValueError("expected min <= median <= max")
+    return times
+
+
+_Number: TypeAlias = Annotated[float, Field(ge=-_MOST, le=_MOST, allow_inf_nan=False)]
+_Above0: TypeAlias = Annotated[
+    float, Field(ge=0, le=_MOST, allow_inf_nan=False), AfterValidator(_without_tiny)
+]
+_Count: TypeAlias = Annotated[int, Field(ge=0, le=int(_MOST))]
+_Times: TypeAlias = Annotated[dict[str, _Above0], AfterValidator(_in_order)]
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     side: str = ""
+    kind: str | None = None
     bytes: _Count | None = None
     rounds: _Count | None = None
     time_us: _Times | None = None
-    busbw_GBps: _Number | None = None  # noqa: N815 - the key's name
+    busbw_GBps: _Above0 | None = None  # noqa: N815 - the key's name
     speedup: dict[str, _Above0] | None = None
 
 
@@ -49,6 +70,18 @@ class _Rank(BaseModel):
     max: _Above0
 
 
+class _Other(BaseModel):
+    """A case that the report does not know: it may write anything but these of other types."""
+
+    model_config = ConfigDict(extra="allow")
+
+    side: str = ""
+    kind: str | None = None
+    speedup: dict[str, _Above0] | None = None
+    times: dict[str, _Times] | None = None
+    by_rank: list[_Rank] | None = None
+
+
 class _Training(_Record):
     steps_us: list[_Above0] | None = None
     parts_us: dict[str, _Above0 | None] | None = None
@@ -56,13 +89,13 @@ class _Training(_Record):
 
 
 class _File(_Record):
-    GBps: _Number | None = None
+    GBps: _Above0 | None = None
 
 
 class _Operation(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    calls: int | None = None
+    calls: _Count | None = None
     bytes: _Count | None = None
     median_us: _Above0 | None = None
 
@@ -74,9 +107,9 @@ class _Replay(_Record):
 
 class _Servers(_Record):
     times: dict[str, _Times]
-    rows: int
-    median: dict[str, _Number] | None = None
-    table: list[int] | None = None
+    rows: Annotated[int, Field(ge=1, le=int(_MOST))]
+    median: dict[str, _Above0] | None = None
+    table: Annotated[list[_Count], Field(min_length=2, max_length=2)] | None = None
 
 
 _OF_CASE: Mapping[str, type[_Record]] = {
@@ -92,21 +125,13 @@ _OF_CASE: Mapping[str, type[_Record]] = {
 }
 
 
-def check_records(point: Point) -> None:
-    """Raise `UsageError` unless the records of a point have the types that their case writes."""
-    for number, record in enumerate(point.records, 1):
-        model = _OF_CASE.get(str(record.get("case", point.setup.case)))
-        if model is not None:
-            _check(model, record, f"{point.setup.title}, record {number}")
-
-
-def _check(model: type[_Record], record: Mapping[str, Any], name: str) -> None:
+def problem_of(point: Point, record: Mapping[str, Any]) -> str | None:
+    """Return what of a record is not as its case writes it; None if nothing is."""
+    model = _OF_CASE.get(str(record.get("case", point.setup.case)), _Other)
     try:
         model.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(one) for one in first["loc"])
-        raise UsageError(
-            f"{name}: {place}: {first['msg']}, got {str(first['input'])[:40]!r}; expected what the"
-            " case writes with --json"
-        ) from error
+        return plain(f"{place}: {first['msg']}, got {str(first['input'])[:40]!r}", 160)
+    return None

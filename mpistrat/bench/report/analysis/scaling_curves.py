@@ -140,7 +140,7 @@ def _point(m: Measurement, base: Measurement, is_strong: bool) -> CurvePoint:
     if not is_strong:
         return CurvePoint(m, efficiency, None)
     efficiency = efficiency.scaled(base.ranks / m.ranks)
-    if base.ranks != 1:
+    if base.ranks != 1 or m.ranks == 1:
         return CurvePoint(m, efficiency, None)
     inverse = m.time.median / base.time.median
     return CurvePoint(m, efficiency, (inverse - 1 / m.ranks) / (1 - 1 / m.ranks))

@@ -59,7 +59,7 @@ def test_intervals_hold_the_true_parameters(fit: MachineFit) -> None:
 
 def test_nearly_all_unseen_times_lie_in_the_band(fit: MachineFit) -> None:
     unseen = times((Layout(4, 4), Layout(8, 4)), 0.03, seed=2)
-    bands = [fit.band(call(one.op, one.nbytes, one.layout)) for one in unseen]
+    bands = [fit.band(call(one.op, one.nbytes, one.layout), one.layout) for one in unseen]
     inside = [b.low <= one.time_s <= b.high for b, one in zip(bands, unseen, strict=True)]
     assert np.mean(inside) >= 0.85
     assert all(b.low <= b.value <= b.high for b in bands)
@@ -68,8 +68,9 @@ def test_nearly_all_unseen_times_lie_in_the_band(fit: MachineFit) -> None:
 
 def test_the_same_times_give_the_same_model(fit: MachineFit) -> None:
     again = fit_machine(times(SMALL, 0.03))
-    counts = call("allreduce", 1 << 20, Layout(1000, 100))
-    assert again.band(counts) == fit.band(counts)
+    layout = Layout(1000, 100)
+    counts = call("allreduce", 1 << 20, layout)
+    assert again.band(counts, layout) == fit.band(counts, layout)
 
 
 def test_bad_times_do_not_move_the_rest() -> None:

@@ -79,6 +79,27 @@ def test_most_calls_from_1_mib_are_within_15_percent_and_all_within_25(
     assert errors.max() < 0.25
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "four", "eight"),
+    [
+        (0, 32, 0.73, 0.91),
+        (2048, 2048, 0.21, 0.61),
+        (16384, 16384, 0.03, 0.03),
+        (131072, 524288, 0.40, 0.48),
+        (1 << 20, 1 << 22, 0.18, 0.22),
+    ],
+)
+def test_the_worst_errors_are_those_of_the_manual(
+    fitted: tuple[MachineFit, list[Measured]], least: int, most: int, four: float, eight: float
+) -> None:
+    """docs/scaling.md has them, by size."""
+    fit, held = fitted
+    for ranks, expected in ((4, four), (8, eight)):
+        sizes = [m for m in held if m.layout.ranks == ranks and least <= m.nbytes <= most]
+        worst = max(abs(one.error) for one in compare(fit, sizes))
+        assert worst == pytest.approx(expected, abs=0.011)
+
+
 def test_cross_validation_does_not_promise_more_than_it_keeps(
     fitted: tuple[MachineFit, list[Measured]],
 ) -> None:

@@ -10,6 +10,7 @@ pytest.importorskip("pydantic")
 from mpistrat.bench.cost_model.fitting.fit import MachineFit
 from mpistrat.bench.cost_model.fitting.measurements import Measured
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
+from mpistrat.bench.cost_model.fitting.unseen import Growth
 from mpistrat.bench.cost_model.formulas.counts import NAMES
 from mpistrat.bench.cost_model.formulas.layout import Layout
 from mpistrat.bench.cost_model.projection.algorithms import parameter_servers
@@ -34,8 +35,8 @@ def machine(**parameters: float) -> MachineFit:
     """Return a fit without any doubt about its parameters."""
     values = np.array([parameters.get(name, 0.0) for name in NAMES])
     measured = (Measured("allreduce", 8, Layout(2, 2), 1e-6),)
-    unseen = np.ones((2, 20))
-    return MachineFit(values, np.tile(values, (9, 1)), unseen, np.zeros(9), NAMES, measured)
+    exact = Growth(1, 0, 1, 0)
+    return MachineFit(values, np.tile(values, (9, 1)), np.zeros(9), exact, exact, NAMES, measured)
 
 
 def said(fit: MachineFit, ranks_per_node: int = 1, **more: dict) -> list[str]:
@@ -149,13 +150,13 @@ def test_a_step_of_options_replaces_the_measured_or_assumed_one() -> None:
 
 def test_the_cost_of_messages_that_was_not_fitted_is_a_lower_bound() -> None:
     # 100,000 times 8 B at 1 ns, and 17 messages of headers of 64 B.
-    text = find(said(machine(messages=1e-9, wire_bytes=1e-9)), "an all-to-all of 8 B a pair")
+    text = find(said(machine(messages=1e-9, wire_bytes=1e-9)), "an all-to-all of 8 B a pair takes")
     assert not text.startswith("never: ")
     assert text.endswith(
         "at 100,000 ranks at least 801 us; the cost of further messages could not be fitted"
     )
     # And 99,999 further messages of 1 us.
-    text = find(said(machine(sends=1e-6, wire_bytes=1e-9)), "an all-to-all of 8 B a pair")
+    text = find(said(machine(sends=1e-6, wire_bytes=1e-9)), "an all-to-all of 8 B a pair takes")
     assert text.startswith("never: ")
     assert text.endswith("(101 ms at 100,000 ranks)")
 

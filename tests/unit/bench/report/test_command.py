@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,9 @@ def test_results_that_cannot_be_shown_are_a_message(report, tmp_path, lines, wor
             one_series([1], [1, 2]),
             "differ in length",
         ),
-        (one_series([0], [1]), "greater than 0"),
+        (one_series([0], [1]), "greater than or equal to"),
+        (one_series([1], [1e308]), "less than or equal to"),
+        (one_series([1], [5e-324]), "greater than or equal to"),
     ],
 )
 def test_a_model_that_cannot_be_shown_is_a_message(report, tmp_path, content, words):
@@ -98,6 +101,49 @@ def test_the_results_are_never_replaced(report, tmp_path):
     said = report(source, "-o", source)
     assert said.exit_code == 2
     assert source.read_bytes() == before
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_no_other_name_of_an_input_is_replaced(report, tmp_path, link):
+    source = results(tmp_path / "results.jsonl", point(collective(1.0)))
+    model = tmp_path / "model.json"
+    model.write_text(one_series([1], [1]))
+    before = source.read_bytes(), model.read_bytes()
+    for number, one in enumerate((source, model)):
+        page = tmp_path / f"{number}.html"
+        link(one, page)
+        said = report(source, "-o", page, "--model", model)
+        assert said.exit_code == 2
+        assert "is the same file as" in unframed(said.output)
+    assert (source.read_bytes(), model.read_bytes()) == before
+
+
+def test_a_record_without_a_time_is_left_out_and_named(report, tmp_path):
+    bad = collective(1.0, time_us={"min": 1.0, "median": None, "max": 2.0})
+    source = results(tmp_path / "results.jsonl", point(collective(1.0)), point(bad))
+    said = report(source, "-o", tmp_path / "report.html")
+    assert said.exit_code == 0, said.output
+    assert "1 measurement; 1 record left out, not as the case writes it." in said.output
+    assert "left out: record 1: time_us.median: Input should be a valid number" in said.output
+    assert "time_us.median" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    compared_to = report("--compare", source, source)
+    assert "record left out: old, collectives, 2 ranks" in compared_to.output
+
+
+def test_results_of_two_machines_are_said_to_be_so_first(report, tmp_path):
+    facts = [{"host": f"processor {one}", "mpi": "MPICH 4", "cores": 2} for one in "AB"]
+    pair = [point(collective(1.0), facts=one) for one in facts]
+    source = results(tmp_path / "results.jsonl", *pair)
+    said = report(source, "-o", tmp_path / "report.html")
+    first = said.output.splitlines()[0]
+    assert first.startswith("- These results are of different machines or MPI libraries")
+    assert "processor: processor A (1 point); processor B (1 point)." in first
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.index("are of different machines") < page.index("2 runs, 1 measurement")
+    old, new = (results(tmp_path / one.facts["host"], *[one] * 3) for one in pair)
+    changed = report("--compare", old, new)
+    assert "different machines or MPI libraries: processor: processor A -> proc" in changed.output
+    assert "different machines" not in report("--compare", old, old).output
 
 
 def test_a_folder_that_cannot_be_written_is_a_message(report, tmp_path):
@@ -123,9 +169,14 @@ def test_without_matplotlib_it_names_the_extra(report, tmp_path, monkeypatch):
     assert 'pip install "mpistrat[bench]"' in said.output
 
 
+def compared(path: Path, small_us: float, large_us: float, repeats: int = 3) -> Path:
+    """Write times of 8 and of 16 bytes."""
+    both = point(collective(small_us)), point(collective(large_us, nbytes=16))
+    return results(path, *both * repeats)
+
+
 def test_a_comparison_exits_with_1_for_a_regression(report, tmp_path):
-    old = results(tmp_path / "old", point(collective(100.0)), point(collective(100.0, nbytes=16)))
-    new = results(tmp_path / "new", point(collective(150.0)), point(collective(50.0, nbytes=16)))
+    old, new = compared(tmp_path / "old", 100.0, 100.0), compared(tmp_path / "new", 150.0, 50.0)
     said = report("--compare", old, new)
     assert said.exit_code == 1
     assert "collectives allreduce float32 8 B, shm, 2 ranks on 1 node" in said.output
@@ -137,12 +188,22 @@ def test_a_comparison_exits_with_1_for_a_regression(report, tmp_path):
     assert report("--compare", old, new, "--threshold", 60).exit_code == 0
 
 
+def test_a_comparison_that_judges_nothing_says_how_to_measure(report, tmp_path):
+    old = compared(tmp_path / "old", 100.0, 100.0, 2)
+    new = compared(tmp_path / "new", 150.0, 50.0, 2)
+    said = report("--compare", old, new)
+    assert said.exit_code == 2
+    assert "2 measurements have too few repeats to judge; run both with --repeats 3" in said.output
+    assert "NOT JUDGED: 0 slower" in said.output
+    assert "no measurement has at least 3 repeats in both" in unframed(said.output)
+
+
 def test_a_comparison_of_nothing_in_common_is_a_message(report, tmp_path):
     old = results(tmp_path / "old", point(collective(100.0)))
     new = results(tmp_path / "new", point(collective(100.0), ranks=4))
     said = report("--compare", old, new)
     assert said.exit_code == 2
-    assert "have no measurement in common" in unframed(said.output)
+    assert "have no measurement of mpistrat in common" in unframed(said.output)
     both = report("--compare", old, new, old)
     assert both.exit_code == 2
     assert "takes two files" in unframed(both.output)

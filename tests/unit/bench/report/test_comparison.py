@@ -7,12 +7,16 @@ pytest.importorskip("pydantic")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.bench_results import collective, point
+from helpers.bench_results import collective, point, servers
 from mpistrat.bench.report.analysis.comparison import compare
 
 
+def repeated(time, count=3, **keys):
+    return [point(collective(time, **keys), repeat=number) for number in range(count)]
+
+
 def compared(old, new, threshold=0.05, **keys):
-    return compare([point(collective(old, **keys))], [point(collective(new, **keys))], threshold)
+    return compare(repeated(old, **keys), repeated(new, **keys), threshold)
 
 
 def test_a_time_that_is_apart_is_a_regression():
@@ -30,7 +34,7 @@ def test_a_difference_within_the_noise_is_none():
 
 def test_a_difference_below_the_threshold_is_none():
     assert compared(100.0, 104.0).equal == 1
-    assert compared(100.0, 104.0, threshold=0.03).is_regression
+    assert compared(100.0, 104.0, threshold=0.03, spread=0.001).is_regression
 
 
 def test_what_became_faster_is_named_and_no_regression():
@@ -52,10 +56,53 @@ def test_slower_and_faster_change_places_with_the_files(time, factor, spread, th
 
 def test_the_largest_change_comes_first():
     sizes = {8: 1.2, 16: 3.0, 32: 2.0}
-    old = [point(collective(100.0, nbytes=size)) for size in sizes]
-    new = [point(collective(100.0 * factor, nbytes=size)) for size, factor in sizes.items()]
+    old = [one for size in sizes for one in repeated(100.0, nbytes=size)]
+    new = [one for size, by in sizes.items() for one in repeated(100.0 * by, nbytes=size)]
     found = compare(old, new, 0.05)
     assert [one.new.get("bytes") for one in found.slower] == [16, 32, 8]
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 1), (2, 2), (2, 9), (9, 1)])
+def test_fewer_than_3_repeats_are_counted_and_not_judged(old, new):
+    found = compare(repeated(100.0, old), repeated(300.0, new), 0.05)
+    assert (found.slower, found.faster, found.equal, found.unjudged) == ([], [], 0, 1)
+    assert not found.is_empty
+    assert not found.is_judged
+
+
+def test_a_few_repeats_have_to_be_apart_by_more_than_they_spread():
+    def runs(*times):
+        return [point(collective(time, spread=0.0)) for time in times]
+
+    assert not compare(runs(100, 105, 110), runs(120, 125, 130), 0.05).is_regression
+    assert compare(runs(100, 105, 110), runs(122, 125, 130), 0.05).is_regression
+    many = runs(*range(100, 111, 2)), runs(*range(111, 122, 2))
+    assert compare(*many, 0.05).is_regression, "6 runs have a 95 % interval"
+
+
+@pytest.mark.parametrize("kind", ["peer", "bound"])
+def test_what_others_did_is_listed_and_decides_nothing(kind):
+    ours = repeated(100.0)
+    old, new = (repeated(time, side="memcpy", kind=kind) for time in (100.0, 300.0))
+    found = compare(ours + old, ours + new, 0.05)
+    assert [one.ratio for one in found.peers] == pytest.approx([3.0])
+    assert (found.slower, found.equal, found.is_regression) == ([], 1, False)
+    wrong = repeated(100.0, side="memcpy", kind=kind, correct=False)
+    assert compare(ours + old, ours + wrong, 0.05).failed == []
+
+
+def test_the_copy_beside_a_parameter_server_is_a_peer():
+    def runs(ours, copy):
+        figures = {
+            name: {"min_us": time, "median_us": time, "max_us": time}
+            for name, time in (("mpistrat", ours), ("memcpy", copy))
+        }
+        medians = {"mpistrat": 1.0, "memcpy": 1.0}
+        return [point(servers(1.0, times=figures, median=medians), repeat=n) for n in range(3)]
+
+    found = compare(runs(100.0, 100.0), runs(200.0, 300.0), 0.05)
+    assert [one.new.side for one in found.slower] == ["mpistrat"]
+    assert [one.new.side for one in found.peers] == ["memcpy"]
 
 
 def test_what_one_file_lacks_is_named():

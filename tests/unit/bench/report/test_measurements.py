@@ -1,12 +1,18 @@
 """Repeats are merged, competitors kept apart, and what failed or was wrong is left out."""
 
+import re
+
 import pytest
 
 pytest.importorskip("pydantic")
 
 from helpers.bench_results import collective, point, servers, times, training
-from mpistrat.bench.report.analysis.measurements import measurements_of, options_of, wrong_answers
-from mpistrat.errors import UsageError
+from mpistrat.bench.report.analysis.measurements import (
+    left_out,
+    measurements_of,
+    options_of,
+    wrong_answers,
+)
 
 
 def test_repeats_become_one_measurement_with_the_middle_record():
@@ -70,9 +76,27 @@ def test_sides_of_one_record_are_measurements_of_their_own():
         ({"case": "ps", "rows": 1}, "times: Field required"),
     ],
 )
-def test_a_record_of_other_types_is_named(record, words):
-    with pytest.raises(UsageError, match=words):
-        measurements_of([point(record)])
+def test_a_record_of_other_types_is_left_out_and_named(record, words):
+    points = [point(record), point(collective(3.0))]
+    assert [m.time.median for m in measurements_of(points)] == [3.0]
+    ((where, told),) = left_out(points)
+    assert where is points[0]
+    assert re.search(words, told)
+
+
+@pytest.mark.parametrize("value", [float("inf"), 1e308, 5e-324, 2**62, "x", True, None, []])
+@pytest.mark.parametrize("name", ["min", "median", "max"])
+def test_a_time_that_no_clock_can_tell_is_none(value, name):
+    figures = {**times(1.0, 0.1), name: value}
+    (found,) = measurements_of([point({"case": "mine", "time_us": figures})])
+    assert found.interval is None
+    assert len(left_out([point(collective(1.0, time_us=figures))])) == 1
+
+
+def test_times_of_0_are_no_times():
+    zeros = training("strong", [0.0, 0.0])
+    (found,) = measurements_of([point(zeros)])
+    assert found.interval is None
 
 
 def test_cases_of_other_people_may_write_anything():

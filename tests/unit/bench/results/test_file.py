@@ -62,6 +62,11 @@ def test_lines_of_a_case_become_a_point_for_each_run(tmp_path: Path) -> None:
         ('{"format": "other"}', "file:2: format: .*mpistrat-results-1"),
         ('{"format": "mpistrat-results-1"}', "file:2: setup: Field required"),
         ('{"case": "step", "ranks": 0}', "file:2: .*greater than or equal to 1"),
+        ('{"case": "step", "ranks": 1000000000}', "file:2: .*less than or equal to 100000000"),
+        ('{"case": "step", "ranks": 1%s}' % ("0" * 30), "file:2: 1000.* has 31 digits"),
+        ('{"case": "step", "bytes": %s}' % ("9" * 5000), "file:2: 9999.* has 5000 digits"),
+        ('{"case": "step", "a": %s' % ("[" * 200_000), "file:2: nested more than 20 times"),
+        ('{"case": ' + "[" * 30 + "]" * 30 + "}", "file:2: nested more than 20 times"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, words: str) -> None:
@@ -69,6 +74,14 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, words: str) -> None:
     file.write_text(f"\n{line}\n")
     with pytest.raises(UsageError, match=words):
         read_points([file])
+
+
+def test_half_of_a_character_is_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text('{"case": "step", "host": "a\\uD800b", "model": "\\ud83d\\ude00"}\n')
+    (found,) = read_points([file])
+    assert found.facts == {"host": "a?b"}
+    assert found.records[0]["model"] == "\N{GRINNING FACE}"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
