@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mpistrat.collectives.backends.gpu.kernels import rows
 from mpistrat.errors import UsageError
+from mpistrat.tables import row_order
 
 NUM_ROWS = {"32 bits": 2**19, "64 bits": 2**40, "more bits": 2**63}
 """The keys of up to 8192 positions have so many."""
@@ -40,7 +41,7 @@ def check_groups(indices, num_rows):
 @pytest.fixture
 def always_keys(monkeypatch):
     """Sort few indices as many are sorted."""
-    monkeypatch.setattr(rows, "_FEW", 0)
+    monkeypatch.setattr(row_order, "_FEW", 0)
 
 
 @given(
@@ -49,27 +50,27 @@ def always_keys(monkeypatch):
     dtype=st.sampled_from(["int8", "int32", "int64", "uint64"]),
     is_sorted=st.booleans(),
     step=st.sampled_from([1, -1, 2]),
-    few=st.sampled_from([0, rows._FEW]),
+    few=st.sampled_from([0, row_order._FEW]),
 )
 def test_groups_of_few_rows(indices, num_rows, dtype, is_sorted, step, few):
     indices = sorted(indices) if is_sorted else indices
-    with mock.patch.object(rows, "_FEW", few):
+    with mock.patch.object(row_order, "_FEW", few):
         check_groups(np.array(indices, dtype)[::step], num_rows)
 
 
 @given(
     indices=st.lists(st.integers(2**63 - 5, 2**63 - 1) | st.integers(0, 2**63 - 1), max_size=30),
     dtype=st.sampled_from(["int64", "uint64"]),
-    few=st.sampled_from([0, rows._FEW]),
+    few=st.sampled_from([0, row_order._FEW]),
 )
 def test_groups_of_the_largest_rows(indices, dtype, few):
-    with mock.patch.object(rows, "_FEW", few):
+    with mock.patch.object(row_order, "_FEW", few):
         check_groups(np.array(indices, dtype), 2**63)
 
 
 @pytest.mark.parametrize("num_rows", NUM_ROWS.values(), ids=NUM_ROWS)
 @pytest.mark.parametrize("largest", [1, 3, 1000, 2**19])
-@pytest.mark.parametrize("count", [1, 2, rows._FEW - 1, rows._FEW, 1024, 1025, 8192])
+@pytest.mark.parametrize("count", [1, 2, row_order._FEW - 1, row_order._FEW, 1024, 1025, 8192])
 def test_groups_of_many_indices(num_rows, largest, count):
     check_groups(np.random.default_rng(count).integers(0, largest, count), num_rows)
 
@@ -82,9 +83,9 @@ def test_keys_that_just_fit(bits):
     check_groups(np.array([last, 0, last, last - 1, 0, 1, last, 0]), last + 1)
 
 
-@pytest.mark.parametrize("few", [0, rows._FEW])
+@pytest.mark.parametrize("few", [0, row_order._FEW])
 def test_no_indices_of_no_rows(few, monkeypatch):
-    monkeypatch.setattr(rows, "_FEW", few)
+    monkeypatch.setattr(row_order, "_FEW", few)
     check_groups(np.array([], np.int64), 0)
 
 
