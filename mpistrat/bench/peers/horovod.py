@@ -45,14 +45,14 @@ class HorovodPeer:
             return why
         if mpi.world() is None:
             return "no launcher started this process"
-        reasons = [why_not(f"horovod.{framework}") for framework in self._frameworks]
+        reasons = [_why_not_for(framework) for framework in self._frameworks]
         wanted = " or ".join(self._frameworks)
         return None if None in reasons else f"it was not built for {wanted}: {reasons[0]}"
 
     def setup(self, communicator: Communicator) -> None:
         """See `Peer`."""
         del communicator
-        found = (name for name in self._frameworks if not why_not(f"horovod.{name}"))
+        found = (name for name in self._frameworks if not _why_not_for(name))
         self._framework = next(found)
         self._hvd = load(f"horovod.{self._framework}")
         self._hvd.init(comm=mpi.world())
@@ -99,6 +99,13 @@ class HorovodPeer:
     def teardown(self) -> None:
         """See `Peer`."""
         self._hvd.shutdown()
+
+
+def _why_not_for(framework: str) -> str | None:
+    """Return why Horovod cannot be used with a framework, or None."""
+    module = f"horovod.{framework}"
+    # Where it was not built for PyTorch, the module is there all the same, with a warning.
+    return why_not(module) or (None if hasattr(load(module), "init") else f"{module} is empty")
 
 
 def _as_arrays(call: Callable[[], list[object]]) -> list[Array]:
