@@ -15,7 +15,7 @@ from mpistrat.bench.training_loop.examples import make_examples
 from mpistrat.bench.training_loop.perceptron import initial_values, loss_and_gradients
 from mpistrat.bench.training_loop.reference import RATE
 from mpistrat.bench.training_loop.task import Task
-from mpistrat.bench.training_loop.timed_all_reduce import TimedAllReduce
+from mpistrat.demo.timed_all_reduce import TimedAllReduce
 from mpistrat.optimizers import SGD
 from mpistrat.types import Array, Nest
 

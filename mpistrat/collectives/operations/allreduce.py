@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mpistrat.collectives.arrays.conversion import as_operand, flat
+from mpistrat.collectives.arrays.one_rank import reduced_alone
 from mpistrat.collectives.arrays.results import check_out, deliver, landing, new_like
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health.recorder import on_gpu
-from mpistrat.collectives.operations.alone import reduced_alone
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.tables.reduction_ops import carried, combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike

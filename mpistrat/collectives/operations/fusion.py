@@ -12,12 +12,12 @@ import numpy as np
 from mpistrat import config
 from mpistrat.collectives.arrays.buffer_pool import BufferPool
 from mpistrat.collectives.arrays.conversion import are_alike, as_operands, cut, flat
+from mpistrat.collectives.arrays.one_rank import reduced_alone
 from mpistrat.collectives.arrays.results import check_out, deliver, landing
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.operations.alone import reduced_alone
 from mpistrat.collectives.operations.exact_reduction import Nans
 from mpistrat.collectives.operations.fusion_on_gpu import reduce_on_gpu
 from mpistrat.errors import UsageError

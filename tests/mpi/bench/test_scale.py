@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from helpers.framed_text import unframed
+from helpers.bench.framed_text import unframed
 from mpistrat.bench.results.file import read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.system.waiting import wait_until

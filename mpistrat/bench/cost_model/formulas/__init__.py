@@ -1,1 +1,1 @@
-"""What each algorithm does: how many messages, bytes and copies, by ranks, nodes and size."""
+"""Count the messages, bytes and copies of each algorithm, by ranks, nodes and size."""

@@ -1,4 +1,4 @@
-"""What has no formula, by the number of ranks: input, waiting, checkpoints, start-up."""
+"""Fit input, waiting, checkpoints and start-up, which have no formula, to the number of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training step computes and reduces, as result files or options say."""
+"""Choose the training step that is projected, from result files or options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many times as fast as its peers a measurement is, by the times that are shown."""
+"""Compute how many times as fast as its peers a measurement is, by the times that are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a step is computation, and what of its communication is hidden, by merged times."""
+"""Split a step into computation, exposed and hidden communication, by merged times."""
 
 from __future__ import annotations
 

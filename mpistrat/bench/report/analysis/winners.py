@@ -1,4 +1,4 @@
-"""Which side is the fastest of each size and layout, and by how much."""
+"""Find the fastest side of each size and layout, and its lead over the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which side is the fastest, by size and ranks: a map with the answer written into each cell."""
+"""Draw a map of the fastest side by size and ranks, with the answer in each cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, by number of ranks: stacked bars."""
+"""Draw the parts of a training step's time as stacked bars, by number of ranks."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from helpers.framed_text import unframed
+from helpers.bench.framed_text import unframed
 from mpistrat.bench.__main__ import application
 from mpistrat.bench.results.file import append_point
 from mpistrat.bench.results.point import Point, Setup

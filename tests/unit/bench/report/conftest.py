@@ -57,7 +57,7 @@ def report():
 @pytest.fixture(scope="session")
 def made(report, tmp_path_factory):
     """Return a report that has a figure and a table of each kind."""
-    from helpers.bench_results import every_kind
+    from helpers.bench.results import every_kind
     from mpistrat.bench.results.file import append_point
 
     folder = tmp_path_factory.mktemp("made")

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import collective, point, step
-from helpers.framed_text import unframed
+from helpers.bench.framed_text import unframed
+from helpers.bench.results import collective, point, step
 from mpistrat.bench.results.file import append_point
 
 

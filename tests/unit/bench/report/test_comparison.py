@@ -7,7 +7,7 @@ pytest.importorskip("pydantic")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.bench_results import collective, point, servers
+from helpers.bench.results import collective, point, servers
 from mpistrat.bench.report.analysis.comparison import compare
 
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import collective, point
+from helpers.bench.results import collective, point
 from mpistrat.bench.report.analysis.comparison import compare
 
 _SIZES = [8 << number for number in range(8)]

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import by_rank, collective, point, servers, step, training
+from helpers.bench.results import by_rank, collective, point, servers, step, training
 from mpistrat.bench.report import sections
 from mpistrat.bench.report.analysis import operations, winners
 from mpistrat.bench.report.analysis.measurements import measurements_of

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import collective, point
+from helpers.bench.results import collective, point
 from mpistrat.bench.report.analysis.measurements import measurements_of
 from mpistrat.bench.report.figures.style import applied
 from mpistrat.bench.report.file_names import layout_parts, named

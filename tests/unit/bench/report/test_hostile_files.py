@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import every_kind
-from helpers.framed_text import unframed
+from helpers.bench.framed_text import unframed
+from helpers.bench.results import every_kind
 
 _TIMES = ("time_us", "times", "steps_us", "compute_us", "parts_us", "by_rank", "by_op")
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import collective, point, servers, times, training
+from helpers.bench.results import collective, point, servers, times, training
 from mpistrat.bench.report.analysis.measurements import (
     left_out,
     measurements_of,

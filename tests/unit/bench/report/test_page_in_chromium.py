@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.chromium import chromium, show
+from helpers.bench.chromium import chromium, show
 
 pytestmark = [
     pytest.mark.skipif(chromium() is None, reason="there is no Chromium"),

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import by_rank, collective, point, servers, step, training
+from helpers.bench.results import by_rank, collective, point, servers, step, training
 from mpistrat.bench.report.analysis import rates, step_shares
 from mpistrat.bench.report.analysis.measurements import measurements_of
 from mpistrat.bench.report.analysis.scaling_curves import studies

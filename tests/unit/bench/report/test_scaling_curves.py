@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from helpers.bench_results import point, training
+from helpers.bench.results import point, training
 from mpistrat.bench.report.analysis.measurements import measurements_of
 from mpistrat.bench.report.analysis.scaling_curves import studies
 
