@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -25,9 +26,13 @@ _SURROGATE = "\\ud"
 
 def append_point(path: Path, point: Point) -> None:
     """Append a point to a file as one line, which is there whole or, after a crash, last."""
-    ends_line = not path.exists() or path.stat().st_size == 0 or path.read_bytes()[-1:] == b"\n"
-    with path.open("a", encoding="utf-8") as file:
-        file.write(("" if ends_line else "\n") + point.model_dump_json() + "\n")
+    line = point.model_dump_json().encode() + b"\n"
+    with path.open("ab+") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                line = b"\n" + line
+        file.write(line)
 
 
 def read_points(paths: Iterable[Path]) -> list[Point]:
