@@ -19,11 +19,7 @@ __all__ = [
     "arguments",
     "marked_sizes",
     "placement",
-    "repeats",
     "slower",
-    "takes_long",
-    "with_all",
-    "with_long",
     "without_mpi",
 ]
 
@@ -139,27 +135,6 @@ def arguments(item: pytest.Function) -> dict[str, Any]:
             pytrace=False,
         )
     return {name: parameters[name] for name in names}
-
-
-def with_long() -> bool:
-    """Tell whether tests are to run that are the only ones of a promise, but take long."""
-    return os.environ.get("MPISTRAT_TESTS_LONG", "") == "1" or with_all()
-
-
-def with_all() -> bool:
-    """Tell whether tests are to run that repeat others: on more ranks, layouts, dtypes or data."""
-    return os.environ.get("MPISTRAT_TESTS_ALL", "") == "1"
-
-
-def takes_long() -> pytest.MarkDecorator:
-    """Mark a test, a case or a module that is the only one of a promise, but takes long."""
-    reason = "takes long; MPISTRAT_TESTS_LONG=1 runs it"
-    return pytest.mark.skipif(not with_long(), reason=reason)
-
-
-def repeats() -> pytest.MarkDecorator:
-    """Mark a test, a case or a module that shows in another way what others show as well."""
-    return pytest.mark.skipif(not with_all(), reason="repeats; MPISTRAT_TESTS_ALL=1 runs it")
 
 
 def slower() -> float:

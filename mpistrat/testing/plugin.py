@@ -8,7 +8,9 @@ Use it by ``pytest_plugins = ["mpistrat.testing.plugin"]`` in a conftest.py. The
 - a parameter named ``layout`` with an attribute ``ranks`` above 1 does the same for that case
   (:mod:`mpistrat.testing.layouts`);
 - ``@pytest.mark.deadline(5)`` sets the deadline of a test that runs in pytest's own process
-  (default 60 s).
+  (default 60 s);
+- ``@pytest.mark.takes_long`` leaves a test out unless MPISTRAT_TESTS_LONG is 1, or a part in which
+  the test is: ``3/16`` is the third of 16 (:mod:`mpistrat.testing.sets`).
 
 Such a body passes when it passes on every rank. It may take parametrized values (they are pickled
 and sent), no fixtures. Tests of one folder and size share a job, and run one after the other; with
@@ -26,6 +28,7 @@ from collections.abc import Generator
 
 import pytest
 
+from mpistrat.errors import UsageError
 from mpistrat.testing.deadline import deadline
 from mpistrat.testing.job import TaskResult
 from mpistrat.testing.launching.mpirun import LauncherError
@@ -36,6 +39,7 @@ from mpistrat.testing.placement import (
     placement,
     without_mpi,
 )
+from mpistrat.testing.sets import left_out, with_long
 from mpistrat.testing.tasks.job_pool import Jobs
 
 _LAST_RESORT_S = 180.0
@@ -47,15 +51,20 @@ _STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers."""
+    """Declare the markers; end at once if the environment asks for what there is not."""
     config.addinivalue_line(
         "markers",
         "mpi(ranks=2, timeout_s=20, alone=False): run the body on every rank of an MPI job",
     )
     config.addinivalue_line("markers", "deadline(seconds): fail the test after that time")
+    config.addinivalue_line("markers", "takes_long: run it if MPISTRAT_TESTS_LONG says so")
     config.stash[_JOBS] = Jobs()
     # A copy: pytest replaces the descriptor while it captures a test's output.
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
+    try:
+        with_long()
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -75,7 +84,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 # After plugins that choose or shuffle tests, so that those of a job stay together.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests of a job next to each other; else keep the order."""
+    """Put tests of a job next to each other, else keep the order; leave out what takes long."""
+    for item in items:
+        if why := left_out(item):
+            item.add_marker(pytest.mark.skip(reason=why))
     paths = dict.fromkeys(path for item in items for path in (placement(item).folder, item.path))
     order = {path: i for i, path in enumerate(paths)}
 

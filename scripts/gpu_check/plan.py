@@ -141,6 +141,8 @@ def _pytest(
     environment = {
         # Kernels are compiled on their first use, by several ranks that share a GPU, and cores.
         "MPISTRAT_TESTS_SLOWER": "3",
+        # Here they have a minute more: most long tests are of GPUs that a compiler pretends.
+        "MPISTRAT_TESTS_LONG": "0" if choice.is_quick else "1",
         # Those of other projects may be installed here, and none is needed.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.gpus import needs_gpus
 from mpistrat.testing.launcher import JobResult, run_job
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.sets import repeats, takes_long
 
 pytest.importorskip("sklearn")
 pytest.importorskip("typer")
@@ -27,6 +27,7 @@ def epochs_of(report: str) -> list[tuple[str, str]]:
     return re.findall(r"loss ([\d.]+) +test accuracy +([\d.]+)%", report)
 
 
+@takes_long()
 @pytest.mark.deadline(300)  # kernels are compiled, and the demo's first user compiles most
 @pytest.mark.parametrize("gpus", ["0", "0,1"])
 def test_it_learns_as_on_cpus(gpus: str) -> None:
@@ -44,6 +45,7 @@ def test_it_learns_as_on_cpus(gpus: str) -> None:
     assert epochs_of(report) == epochs_of(on_cpus)
 
 
+@takes_long()
 @pytest.mark.deadline(300)
 def test_a_replica_without_an_image() -> None:
     """Of 1438 images, batches of 479 leave one, for two replicas."""

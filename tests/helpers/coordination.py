@@ -17,9 +17,8 @@ from mpistrat.cluster.resolvers.simple import SimpleClusterResolver
 from mpistrat.coordinator.cluster_coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
-from mpistrat.testing.placement import with_long
 
-__all__ = ["ALL_JOBS", "JOBS", "Cast", "on_chief", "on_jobs"]
+__all__ = ["JOBS", "Cast", "on_chief", "on_jobs"]
 
 _NODE_SIZE = "MPISTRAT_NODE_SIZE"
 
@@ -46,6 +45,11 @@ class Cast:
     ps: int
     node_size: int = 0
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether tests on such a job do (`mpistrat.testing.sets`)."""
+        return self.node_size > 0
+
     def resolver(self) -> ClusterResolver:
         """Return what says the role of this rank."""
         if self.ranks > 1:
@@ -59,11 +63,8 @@ class Cast:
         return f"{where}-{self.workers}w-{self.ps}ps"
 
 
-ALL_JOBS = (Cast(1, 2, 2), Cast(5, 2, 2), Cast(5, 2, 2, node_size=2))
+JOBS = (Cast(1, 2, 2), Cast(5, 2, 2), Cast(5, 2, 2, node_size=2))
 """In one process, on ranks of one machine, and on ranks of three machines."""
-
-JOBS = ALL_JOBS if with_long() else ALL_JOBS[:2]
-"""Those that most tests run on; all with those that take long."""
 
 on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 """Mark a test that runs on them."""

@@ -15,7 +15,7 @@ import mpistrat
 from helpers.gpus import needs_gpus
 from mpistrat.collectives.arrays import on_device
 from mpistrat.strategy.nest import flatten
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 from mpistrat.types import Array
 
 __all__ = ["PLACES", "Bench", "at_places", "gpus_of", "on_host", "same_on_gpus"]

@@ -20,7 +20,7 @@ from mpistrat import config
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.horovod_build.requirements.examination import Toolchain, examine
 from mpistrat.horovod_build.wheel_cache import cached_wheel
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 COMPILES_S, TAKES_IT_S = 1500, 300
 REAL_CACHE = config.cache_folder()
@@ -80,6 +80,7 @@ def built(environment, limit_s):
     return run(environment, "-m", "mpistrat", "horovod", "build", timeout_s=limit_s)
 
 
+@takes_long()
 def test_it_is_built_installed_and_tested(built):
     assert built.returncode == 0, built.stderr
     assert "rank 0 of 2: its sums on the CPU are right" in built.stdout

@@ -14,7 +14,7 @@ import tensorflow as tf
 import mpistrat.tensorflow as distribute
 from helpers.tf.process import four_cpus
 from mpistrat.errors import UsageError
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 
 pytestmark = pytest.mark.mpi(ranks=[2, pytest.param(3, marks=repeats())], timeout_s=60)
 

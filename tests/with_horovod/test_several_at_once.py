@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("horovod.tensorflow")
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.deadline(150)
 

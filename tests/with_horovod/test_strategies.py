@@ -15,7 +15,7 @@ import tensorflow as tf
 import mpistrat.tensorflow as distribute
 from helpers.tf.process import four_cpus
 from mpistrat.errors import BackendUnavailableError, MismatchError
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 
 pytestmark = [
     pytest.mark.mpi(ranks=[pytest.param(2, marks=repeats()), 3], timeout_s=60),

@@ -8,7 +8,7 @@ from helpers.pretend.nodes import pretended_nodes
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
 from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
-from mpistrat.testing.placement import takes_long, with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 _SOME = ("bool", "int8", "float16", "bfloat16", "float32", "complex128")
 # Messages carry bytes: by which algorithm does not depend on the dtype, but elements may be cut.

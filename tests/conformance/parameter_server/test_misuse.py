@@ -12,6 +12,7 @@ from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server
 from mpistrat.errors import ClosedError, ContextError
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+from mpistrat.testing.sets import takes_long
 
 
 def test_what_a_closed_strategy_refuses_says_so():
@@ -88,6 +89,7 @@ def test_values_that_cannot_be_written_to_can_be_subtracted(layout, length):
         assert not v.numpy().any()
 
 
+@takes_long()
 @pytest.mark.mpi(3)
 def test_two_strategies_in_turn_and_a_server_that_has_served():
     for number in range(2):

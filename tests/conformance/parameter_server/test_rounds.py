@@ -19,6 +19,7 @@ from mpistrat.ps.storage import shared_store
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.tables.update_rules import Rule
+from mpistrat.testing.sets import takes_long
 
 
 def give_gradients(optimizer, variables, step, rows):
@@ -256,6 +257,7 @@ def test_a_round_that_lacks_memory_on_one_ps_is_applied_on_all_or_ends_the_job(l
             assert optimizer.iterations == 1
 
 
+@takes_long()
 @on_jobs
 def test_a_variable_that_has_moved_by_half_is_not_moved_again(layout):
     nothing = shared_store._NoMemoryError("no memory for another buffer")

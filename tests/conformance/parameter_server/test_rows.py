@@ -14,7 +14,7 @@ from mpistrat.nn import embedding_lookup
 from mpistrat.ps.messages import Assign
 from mpistrat.system.liveness import process_tag
 from mpistrat.tables.partitioners import FixedShardsPartitioner
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import with_all
 
 on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 NUMPY = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.coordination import ALL_JOBS, Cast, on_chief, on_jobs
+from helpers.coordination import Cast, on_chief, on_jobs
 from mpistrat import IndexedSlices, Variable
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.ps.messages import Read
@@ -67,7 +67,7 @@ def test_b80_chief_and_workers_read_and_change_variables(layout):
             kept[0, 0] = 1.0
 
 
-@pytest.mark.parametrize("layout", ALL_JOBS, ids=str)
+@on_jobs
 def test_b80_changes_of_all_workers_count(layout):
     @on_chief(layout)
     def _(strategy, coordinator):
@@ -133,7 +133,7 @@ def test_variables_that_nobody_holds_are_freed(layout):
             client.ask(ps, Read(key, -1))
 
 
-@pytest.mark.parametrize("layout", ALL_JOBS, ids=str)
+@on_jobs
 def test_large_values_travel(layout):
     @on_chief(layout)
     def _(strategy, coordinator):

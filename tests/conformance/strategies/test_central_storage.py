@@ -4,7 +4,7 @@ import pytest
 
 from mpistrat import CentralStorageStrategy
 from mpistrat.testing.layouts import LAYOUTS, Layout
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import with_all
 from mpistrat.testing.strategies.conformance import AllAreasConformance
 
 SOME = LAYOUTS if with_all() else LAYOUTS[2:3]

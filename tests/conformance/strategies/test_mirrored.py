@@ -7,7 +7,7 @@ from mpistrat import MirroredStrategy, Variable, VariableAggregation, get_replic
 from mpistrat.errors import UsageError
 from mpistrat.testing.launching.rank import rank_from_environment
 from mpistrat.testing.layouts import LAYOUTS, Layout
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import with_all
 from mpistrat.testing.strategies.base import distribute, equal
 from mpistrat.testing.strategies.conformance import AllAreasConformance
 from mpistrat.testing.strategies.cross_device_ops import KINDS

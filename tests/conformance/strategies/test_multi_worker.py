@@ -15,7 +15,7 @@ from mpistrat.cluster_resolver import (
     TFConfigClusterResolver,
 )
 from mpistrat.testing.layouts import LAYOUTS, Layout
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import with_all
 from mpistrat.testing.strategies.base import rank_in
 from mpistrat.testing.strategies.conformance import AllAreasConformance
 

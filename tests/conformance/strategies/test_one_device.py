@@ -11,6 +11,7 @@ from mpistrat import (
     get_strategy,
 )
 from mpistrat.testing.layouts import Layout
+from mpistrat.testing.sets import takes_long
 from mpistrat.testing.strategies.base import equal
 from mpistrat.testing.strategies.config import ConfigConformance
 from mpistrat.testing.strategies.examples import ExamplesConformance
@@ -121,6 +122,7 @@ def test_close_leaves_the_default_strategy_open() -> None:
     equal(get_strategy().reduce("SUM", 2.0, axis=None), 2.0)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3])
 def test_one_device_has_nothing_to_do_with_other_ranks() -> None:
     with MirroredStrategy() as everyone, OneDeviceStrategy("CPU:0") as alone:

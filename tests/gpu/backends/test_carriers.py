@@ -12,7 +12,7 @@ from mpistrat.testing.backends.conformance import job_communicator, run_body
 from mpistrat.testing.backends.movement import MovementCases
 from mpistrat.testing.backends.reductions import ReductionCases
 from mpistrat.testing.backends.samples import DTYPES, DTYPES_BY_SIZE
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 # All sizes and dtypes where the tests repeat others. Calls of one rank carry little,
 # and the kernels' own tests have every dtype.
@@ -60,6 +60,7 @@ class TestNccl(CarrierCases):
     is_shared = False
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3, timeout_s=60)  # kernels are compiled on their first use
 class TestOneShot(OnGpus, ReductionCases, AsyncCases):  # all else is NCCL's
     sizes = (2, 3) if with_all() else (3,)

@@ -5,7 +5,7 @@ import pytest
 
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from helpers.gpus import needs_gpus
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import with_all
 
 
 def assert_sums(comm, cupy):

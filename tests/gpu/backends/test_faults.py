@@ -17,7 +17,7 @@ from helpers.gpus import needs_gpus
 from mpistrat.collectives.backends.gpu.memory import slabs
 from mpistrat.system import log
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -134,6 +134,7 @@ CASES = [
 ]
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 @pytest.mark.parametrize(("carrier", "name"), CASES)
 def test_a_rank_is_lost_in_the_middle_of_an_all_reduce(carrier, name):
@@ -165,6 +166,7 @@ IN_FAMILIES = [
 ]
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 @pytest.mark.parametrize(("carrier", "family"), IN_FAMILIES)
 def test_a_rank_dies_in_the_middle_of_any_operation(carrier, family):
@@ -194,6 +196,7 @@ def test_a_forked_child_leaves_the_transfers_of_its_parent_alone(carrier):
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@takes_long()
 @pytest.mark.measures_memory
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
 @pytest.mark.parametrize("carrier", CARRIERS)

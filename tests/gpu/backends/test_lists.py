@@ -5,7 +5,7 @@ import pytest
 
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 LISTS = {
     "mixed": [
@@ -28,6 +28,7 @@ def made(form, rank):
     return [sample(dtype, shape, rank) for dtype, shape in form]
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 3, timeout_s=40)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_lists_of_any_dtypes_and_shapes(carrier):
@@ -63,6 +64,7 @@ def test_results_go_where_they_are_wanted(carrier):
                 assert_same(np.ascontiguousarray(one.get()), want, "ragged")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=30)
 def test_arrays_in_other_orders_and_steps():
     with communicator_on_gpus("peer_memory") as (comm, cupy):

@@ -11,6 +11,7 @@ import pytest
 import mpistrat
 from helpers.gpus import needs_gpus
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -79,6 +80,7 @@ def what_the_ranks_saw(happens, carrier="auto"):
     return ranks, result.output
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 @pytest.mark.parametrize(
     ("happens", "reason"),
@@ -91,6 +93,7 @@ def test_all_ranks_take_the_next_carrier(happens, reason):
     assert f"not by 'nccl': rank 1: {reason}" in output
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 def test_all_ranks_are_refused_where_nothing_else_may_carry():
     ranks, _ = what_the_ranks_saw(RAISES, "nccl")
@@ -100,6 +103,7 @@ def test_all_ranks_are_refused_where_nothing_else_may_carry():
             assert "rank 1: RuntimeError: no socket for NCCL" in message
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 def test_an_initialisation_without_end_is_given_up():
     ranks, _ = what_the_ranks_saw(NEVER_RETURNS)

@@ -15,6 +15,7 @@ from mpistrat.errors import CommunicationError, CommunicationTimeoutError, PeerL
 from mpistrat.system import log
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
+from mpistrat.testing.sets import takes_long
 
 MOST_BYTES = 2048
 ENDS_S = 2.0  # a kernel that was called off, and what was queued behind it
@@ -35,6 +36,7 @@ def launches_counted():
         yield counts
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 def test_short_arrays_go_by_one_kernel_and_long_ones_by_nccl():
     with (
@@ -52,6 +54,7 @@ def test_short_arrays_go_by_one_kernel_and_long_ones_by_nccl():
         assert counts == [1, 1, 512, 7, 7, 300, 301]  # complex64 has half as many in so many bytes
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3, timeout_s=60)
 def test_rounds_follow_one_another_without_a_wait():
     with communicator_on_gpus("one_shot") as (comm, cupy), launches_counted() as counts:
@@ -63,6 +66,7 @@ def test_rounds_follow_one_another_without_a_wait():
         assert len(counts) == 50
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3, timeout_s=60)
 def test_the_gpu_of_a_rank_does_not_come():
     """Its host does: the error says which rank the kernels have waited for, and they end."""
@@ -90,6 +94,7 @@ def test_the_gpu_of_a_rank_does_not_come():
             comm.allreduce(mine)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3, timeout_s=60)
 def test_an_interrupt_while_the_kernel_waits():
     with communicator_on_gpus("one_shot") as (comm, cupy):
@@ -147,6 +152,7 @@ def wrong(self, *arguments):
     return cupy.ones(64, np.int64), cupy.ones(64, np.int64)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3, timeout_s=60)
 @pytest.mark.parametrize(
     ("name", "broken", "said"),

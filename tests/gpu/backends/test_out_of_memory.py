@@ -13,6 +13,7 @@ from mpistrat.collectives.backends.gpu.memory import filling
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 MB = 1 << 20
 COUNT = 3 * MB // 4  # float32
@@ -46,6 +47,7 @@ def little_memory(cupy, nbytes, is_here):
         cupy.cuda.set_allocator(before)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_one_rank_has_no_memory_for_a_result(carrier):
@@ -120,6 +122,7 @@ def test_buckets_shrink_on_all_ranks_where_one_has_little_memory(carrier):
             assert "MPISTRAT_FUSION_BYTES) down to 1048576, the longest array" in said, said
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -171,6 +174,7 @@ except Exception as error:
 """
 
 
+@takes_long()
 @pytest.mark.deadline(60)
 def test_one_rank_has_no_memory_in_the_middle_of_a_transfer():
     needs_gpus(1)

@@ -10,6 +10,7 @@ import pytest
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from helpers.gpus import needs_gpus
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 CALLS = {
     "allreduce": lambda comm, x: comm.allreduce(x),
@@ -64,6 +65,7 @@ with cupy.cuda.Device({device}), Communicator(MPI.COMM_WORLD) as comm:
 """
 
 
+@takes_long()
 @pytest.mark.deadline(60)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_the_timeline_shows_them_beside_those_of_the_host(carrier, tmp_path):

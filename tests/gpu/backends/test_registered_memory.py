@@ -13,7 +13,7 @@ from mpistrat.collectives.backends.gpu.memory import slabs
 from mpistrat.errors import BackendUnavailableError, MismatchError, UsageError
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 COUNT = 3006  # a multiple of the ranks
 
@@ -105,6 +105,7 @@ def test_nothing_is_copied_to_memory_that_is_mapped_already():
                 assert (copied[1] > 0) == has_slots, name
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=4, timeout_s=60)
 def test_more_ranks_than_read_all_of_it():
     with pytest.MonkeyPatch.context() as patch:
@@ -124,6 +125,7 @@ def test_more_ranks_than_read_all_of_it():
                     assert_same(comm.allreduce(again).get(), want, f"{count} {dtype}")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 3, timeout_s=60)
 @pytest.mark.parametrize("carrier", ["peer_memory", "staged"])
 def test_one_rank_brings_other_memory(carrier):
@@ -159,6 +161,7 @@ def test_parts_of_it():
         assert_same(total.get(), expected_reduction("sum", [one[3:9] for one in everyone]), "out")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("name", CALLS)
 def test_memory_is_free_again_when_a_call_returns(name):
@@ -201,6 +204,7 @@ def free_bytes(comm, cupy):
     return cupy.cuda.runtime.memGetInfo()[0]
 
 
+@takes_long()
 @pytest.mark.measures_memory
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_it_is_given_back_once_all_ranks_have_dropped_it():
@@ -226,6 +230,7 @@ def test_it_is_given_back_once_all_ranks_have_dropped_it():
         assert kept.size == 1
 
 
+@takes_long()
 @pytest.mark.measures_memory
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 @pytest.mark.parametrize("carrier", CARRIERS)

@@ -33,7 +33,7 @@ from mpistrat.testing.backends.samples import (
     sample,
 )
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 MOST_BYTES = 4096
 
@@ -56,6 +56,7 @@ def call_twice(comm, mine, **options):
         comm.allreduce(mine, **options)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("carrier", ["auto", "staged"])
 def test_all_ops_and_dtypes(carrier):
@@ -116,6 +117,7 @@ def test_ranks_may_bring_and_call_it_differently():
                 assert_same(found.get(), want, f"turn {turn}")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
 def test_the_first_calls_of_all_are_under_way_when_a_short_one_begins():
     """Rank 1 waits for each call, the others for none: which way they go is the same."""
@@ -149,6 +151,7 @@ def test_they_come_after_and_before_what_is_on_the_current_stream():
                 assert (total.get() == want).all()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_its_memory_is_used_again_only_once_results_are_up():
     with opened() as (comm, cupy):
@@ -179,6 +182,7 @@ def test_calls_that_differ_are_refused_on_all_ranks(bring, words):
             comm.allreduce(bring(cupy, comm.rank))
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 def test_wrong_arguments_are_told_as_ever():
     with opened() as (comm, cupy):
@@ -244,6 +248,7 @@ def test_an_allocator_fails_in_its_own_way():
             cupy.cuda.set_allocator(before)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 def test_no_memory_once_the_ranks_have_met():
     """The others may have their result: the communicator breaks, and they hear of it."""
@@ -281,6 +286,7 @@ with cupy.cuda.Device(0):
 """
 
 
+@takes_long()
 @pytest.mark.deadline(60)
 def test_memory_that_is_still_copied_is_not_lent_out():
     needs_gpus(1)
@@ -328,6 +334,7 @@ def test_no_pinned_memory_is_left():
             assert_same(found.get(), expected_reduction("sum", everyone), "pageable")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 def test_work_of_the_gpu_that_does_not_end():
     with opened() as (comm, cupy):
@@ -343,6 +350,7 @@ def test_work_of_the_gpu_that_does_not_end():
         assert "rank 1" in text or comm.rank == 1, text
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 def test_threads_call_at_once():
     """Each has a communicator of its own; the rings of memory are theirs, too."""

@@ -9,6 +9,7 @@ import pytest
 from helpers.gpu_ranks import CARRIERS, WaitingKernel, communicator_on_gpus, fill_late
 from helpers.gpus import needs_gpus
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 COUNT = 3006  # a multiple of the ranks
 
@@ -41,6 +42,7 @@ def streams(cupy):
     }
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_calls_come_after_and_before_what_is_on_the_current_stream(carrier):
@@ -94,6 +96,7 @@ def test_queued_calls_keep_the_stream_on_which_they_were_made(carrier):
                 assert (mine.get() == 2 * index + 1).all()
 
 
+@takes_long()
 @pytest.mark.deadline(60)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_all_work_of_the_gpu_is_late(carrier):

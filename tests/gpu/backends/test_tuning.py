@@ -18,6 +18,7 @@ from mpistrat.collectives.backends.gpu.facts import facts
 from mpistrat.collectives.backends.gpu.tuning import GPU, GpuTuning, gpu_key
 from mpistrat.collectives.backends.shared_memory import tuning_table
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 KIB = 1 << 10
 
@@ -32,6 +33,7 @@ command(1, "gpu", Path(sys.argv[1]))
 """
 
 
+@takes_long()
 @pytest.mark.deadline(100)
 @pytest.mark.parametrize("gpus", [3, 1])
 def test_a_table_is_measured_and_written(tmp_path, gpus):

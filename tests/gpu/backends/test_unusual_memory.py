@@ -11,7 +11,7 @@ from helpers.gpus import needs_gpus
 from mpistrat.collectives import Communicator
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 COUNT = 3003
 
@@ -58,6 +58,7 @@ def test_memory_that_begins_anywhere(carrier):
             check_calls(comm, memory[start : start + 4 * COUNT].view(np.float32))
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 def test_nan_wins_minima_and_maxima_where_mpi_carries_the_host():
     """MPI leaves open what the minimum of NaN and a number is."""
@@ -127,6 +128,7 @@ READS = {
 }
 
 
+@takes_long()
 @pytest.mark.deadline(80)
 @pytest.mark.parametrize(
     ("carrier", "name"),

@@ -9,7 +9,7 @@ from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from mpistrat.collectives.backends.gpu.carriers import peer_memory, staged
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, get_dtype, sample
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 BUFFER_BYTES = 256
 DTYPES = ("int8", "float32", "complex128", *(("bool", "bfloat16", "int64") if with_all() else ()))
@@ -89,6 +89,7 @@ def test_every_operation_in_windows_that_end_anywhere(carrier, dtype):
             assert min(counts) > 2, "some operation did not need several windows"
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=4, timeout_s=60)
 @pytest.mark.parametrize("carrier", ["staged", "peer_memory"])
 def test_more_ranks_than_reduce_whole_windows(carrier):

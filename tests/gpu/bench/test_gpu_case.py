@@ -12,6 +12,7 @@ from mpistrat.bench.gpu.families import FAMILIES
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 try:
     on_device.require(["GPU:0"])
@@ -36,6 +37,7 @@ def bench(ranks: int, *options: str, file: Path | None = None) -> str:
     return result.ranks[0].stdout
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 def test_each_family_is_compared(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
@@ -74,6 +76,7 @@ def _assert_judged(table: str, found: list[dict]) -> None:
         assert "MISSED" not in table
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 def test_a_kernel_that_does_nothing_is_found(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
@@ -90,6 +93,7 @@ def test_a_kernel_that_does_nothing_is_found(tmp_path: Path) -> None:
     assert "mpistrat WRONG" in result.ranks[0].stdout
 
 
+@takes_long()
 @pytest.mark.deadline(2 * (ENDS_S + 20))
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_allreduce_of_ranks_that_share_a_gpu(tmp_path: Path, ranks: int) -> None:
@@ -109,6 +113,7 @@ def test_allreduce_of_ranks_that_share_a_gpu(tmp_path: Path, ranks: int) -> None
     _assert_judged(table, found)
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 def test_kernels_are_measured_by_one_rank_alone() -> None:
     argv = ["-m", "mpistrat.bench", "gpu", "--parts", "kernels"]
@@ -117,6 +122,7 @@ def test_kernels_are_measured_by_one_rank_alone() -> None:
     assert "one rank alone measures kernels" in result.output
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 def test_what_does_not_fit_is_left_out() -> None:
     sizes = ["--bytes", "1TiB", "--allreduce-bytes", "1TiB", "--families", "reduce"]
@@ -125,6 +131,7 @@ def test_what_does_not_fit_is_left_out() -> None:
     assert "allreduce of 1099511627776 bytes: left out, it takes" in said
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
 def test_ranks_with_a_gpu_each_are_compared_with_nccl(tmp_path: Path) -> None:
     needs_gpus(2)

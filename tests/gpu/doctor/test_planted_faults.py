@@ -6,6 +6,7 @@ import pytest
 
 from helpers.doctor.reports import Report, examine
 from helpers.gpus import needs_gpus
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -27,17 +28,20 @@ def report(*visible: str, switch: str = "0") -> Report:
     return examine(faults, "--deadline", "15", environment=environment)
 
 
+@takes_long()
 @pytest.mark.parametrize("name", OF_GPUS)
 def test_a_healthy_job(name):
     needs_gpus(2)
     assert report("0,1", "0,1").status(name) == "ok", report("0,1", "0,1").text
 
 
+@takes_long()
 def test_one_gpu_for_two_ranks():
     needs_gpus(1)
     assert report("0", "0").says("gpus.one_rank_each", "all ranks use the GPU")
 
 
+@takes_long()
 def test_ranks_that_do_not_see_each_others_gpus():
     needs_gpus(2)
     isolated = report("0", "1", switch="1")

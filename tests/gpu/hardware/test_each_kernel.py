@@ -8,6 +8,7 @@ import pytest
 
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.testing.sets import takes_long
 
 try:
     on_device.require(["GPU:0"])
@@ -43,6 +44,7 @@ def test_all_families_are_right() -> None:
     assert done.returncode == 0
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 10)
 def test_an_access_past_an_end_is_not_right() -> None:
     done = run("-c", ONE_TOO_MANY.format(program=str(PROGRAM)))

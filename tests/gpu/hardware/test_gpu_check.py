@@ -9,7 +9,7 @@ import pytest
 
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 try:
     on_device.require(["GPU:0"])

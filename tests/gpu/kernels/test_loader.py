@@ -32,6 +32,8 @@ except BackendUnavailableError as error:
 
 import cupy
 
+from mpistrat.testing.sets import takes_long
+
 SIZE = 10_001
 _IS_HIP = cupy.cuda.runtime.is_hip
 
@@ -165,6 +167,7 @@ def test_rows_are_added_in_order(generator):
     assert same_bits(there.get(), table)
 
 
+@takes_long()
 def test_a_stream_of_the_callers_is_used():
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
@@ -198,6 +201,7 @@ print(count[0])
 """
 
 
+@takes_long()
 @pytest.mark.deadline(60)
 def test_later_processes_take_kernels_from_the_cache(tmp_path):
     env = {**os.environ, "CUPY_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -209,6 +213,7 @@ def test_later_processes_take_kernels_from_the_cache(tmp_path):
     assert [one.stdout.split() for one in found] == [["3"], ["0"]]
 
 
+@takes_long()
 def test_a_file_that_was_cut_off_is_written_again(tmp_path):
     env = {**os.environ, "CUPY_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", COMPILES]

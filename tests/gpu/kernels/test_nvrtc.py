@@ -16,7 +16,7 @@ import pytest
 from helpers.gpu_kernels.instances import instances
 from helpers.gpu_kernels.program import CHECKS
 from mpistrat.collectives.backends.gpu.kernels import source
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 try:
     from cuda.bindings import nvrtc
@@ -88,6 +88,7 @@ def architecture(request):
     return request.param
 
 
+@takes_long()
 @pytest.mark.deadline(DEADLINE_S)
 @pytest.mark.parametrize("family", CHECKS)
 def test_no_stack_few_registers_wide_accesses(folder, family, architecture):

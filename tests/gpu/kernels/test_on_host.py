@@ -7,7 +7,7 @@ import pytest
 from gpu.pretend import kernels_on_host
 from helpers.gpu_kernels.process import checks_fail
 from helpers.gpu_kernels.program import CHECKS
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.skipif(
     kernels_on_host.why_not() is not None, reason=str(kernels_on_host.why_not())
@@ -22,6 +22,7 @@ RUNS = [
 ]
 
 
+@takes_long()
 @pytest.mark.deadline(300)
 @pytest.mark.parametrize(("mode", "order"), RUNS)
 @pytest.mark.parametrize("family", CHECKS)

@@ -8,7 +8,7 @@ import pytest
 
 from gpu.pretend import kernels_on_host
 from helpers.gpu_kernels.process import checks_fail
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 
 pytestmark = [
     repeats(),

@@ -16,6 +16,7 @@ from mpistrat import CentralStorageStrategy, Variable, VariableAggregation
 from mpistrat.errors import BackendUnavailableError, MismatchError, UsageError
 from mpistrat.optimizers import Adam
 from mpistrat.testing.layouts import Layout
+from mpistrat.testing.sets import takes_long
 from mpistrat.train import Checkpoint
 
 SEVERAL = [Layout(1, 2), Layout(2, 1)]
@@ -43,6 +44,7 @@ def strategies_of(layout):
     return CentralStorageStrategy([f"GPU:{i}" for i in range(layout.devices)])
 
 
+@takes_long()
 @pytest.mark.parametrize("layout", SEVERAL, ids=str)
 def test_several_replicas_have_variables_on_the_host(layout):
     needs_gpus(layout.devices)

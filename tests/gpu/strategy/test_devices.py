@@ -13,6 +13,7 @@ from mpistrat.errors import (
     UsageError,
 )
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 STRATEGIES = [
     mpistrat.MirroredStrategy,
@@ -84,12 +85,14 @@ def outputs(*visible, order=""):
     return [one.stdout for one in job.ranks]
 
 
+@takes_long()
 def test_gpus_that_the_launcher_has_dealt_out():
     found = outputs("2", "0")
     assert all("['GPU:0'] [2.0, 2.0, 2.0]" in one for one in found), found
     assert found[0] != found[1]  # not the same GPU
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("order", "names"),
     [
@@ -103,21 +106,25 @@ def test_an_order_of_gpus_that_all_ranks_see(order, names):
         assert one.startswith(wanted), found
 
 
+@takes_long()
 def test_an_order_that_does_not_fit_is_an_error_on_all_ranks():
     for one in outputs(None, None, order="0,1,2"):
         assert one.startswith("ClusterError MPISTRAT_GPU_ORDER=0,1,2, but node"), one
 
 
+@takes_long()
 def test_an_order_of_gpus_that_the_launcher_has_dealt_out_is_not_used():
     found = outputs("2", "0", order="1,0")
     assert all("['GPU:0'] [2.0, 2.0, 2.0]" in one for one in found), found
 
 
+@takes_long()
 def test_ranks_that_share_a_gpu():
     found = outputs("1", "1", "1")
     assert all("['GPU:0'] [3.0, 3.0, 3.0]" in one for one in found), found
 
 
+@takes_long()
 @pytest.mark.parametrize("visible", [("0", None), ("0", ""), ("0,1", "1,2")])
 def test_a_half_set_environment_is_an_error_on_all_ranks(visible):
     for one in outputs(*visible):

@@ -9,7 +9,7 @@ from helpers.gpu_strategies import at_places, gpus_of, same_on_gpus
 from helpers.gpus import needs_gpus
 from mpistrat.errors import UsageError
 from mpistrat.strategy.values import DistributedValues
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 RANKS = [1, 2, 3] if with_all() else [1, 2]
 DTYPES = ["float32", "int32", ml_dtypes.bfloat16]
@@ -19,6 +19,7 @@ if with_all():
 pytestmark = pytest.mark.mpi(ranks=RANKS, timeout_s=240)  # kernels are compiled when first used
 
 
+@takes_long()
 @at_places
 def test_reduce(place):
     def program(bench):

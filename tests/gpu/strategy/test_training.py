@@ -17,6 +17,7 @@ from mpistrat.collectives.backends.gpu.kernels import updates
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.optimizers import SGD, Adam, Optimizer
 from mpistrat.tables.update_rules import Rule
+from mpistrat.testing.sets import takes_long
 from mpistrat.train import Checkpoint
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2], timeout_s=240)  # kernels are compiled when first used
@@ -54,6 +55,7 @@ def test_optimizers(place):
     same_on_gpus(place, program)
 
 
+@takes_long()
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_optimizers_of_short_types(dtype):
     same_on_gpus("two", lambda bench: trained(bench, Adam(0.125, amsgrad=True), np.dtype(dtype)))

@@ -9,6 +9,7 @@ import mpistrat
 from helpers.gpu_strategies import PLACES, at_places, gpus_of, same_on_gpus
 from mpistrat import IndexedSlices, Variable, VariableAggregation, VariableSynchronization
 from mpistrat.collectives.arrays import on_device
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2], timeout_s=240)  # kernels are compiled when first used
 
@@ -111,6 +112,7 @@ def test_copies_of_a_strategy_and_of_variables(place):
     same_on_gpus(place, program)
 
 
+@takes_long()
 def test_one_device():
     with mpistrat.OneDeviceStrategy(gpus_of("shared")[0]) as strategy:
         with strategy.scope():

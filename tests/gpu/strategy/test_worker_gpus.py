@@ -11,10 +11,12 @@ from mpistrat.errors import BackendUnavailableError, MismatchError
 from mpistrat.optimizers import SGD
 from mpistrat.strategy.variables.sharded.embedding import embedding_lookup
 from mpistrat.tables.partitioners import FixedShardsPartitioner
+from mpistrat.testing.sets import takes_long
 
 GPUS = [["GPU:0", "GPU:1"], ["GPU:1"]]
 
 
+@takes_long()
 @on_jobs
 @pytest.mark.parametrize("parts", [1, 3])
 def test_on_gpus_values_are_read_there_and_gradients_come_from_there(layout, parts):

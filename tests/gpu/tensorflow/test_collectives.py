@@ -10,6 +10,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.gpu_device import carried_on_gpus, gpus_of_tensorflow  # noqa: E402
 from mpistrat.errors import MismatchError  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 gpus_of_tensorflow()
 
@@ -42,6 +43,7 @@ def assert_on_gpu(tensor):
     assert "GPU:0" in tensor.backing_device
 
 
+@takes_long()
 @in_both_modes
 def test_sums_of_lists_of_any_dtypes_and_shapes(mode):
     with strategy() as s:
@@ -123,6 +125,7 @@ def test_variables_begin_with_the_value_of_rank_0():
         assert (variable.numpy().tolist(), int(count.numpy())) == ([7.0] * 9, 7)
 
 
+@takes_long()
 def test_training_is_that_of_one_process_with_all_rows():
     with strategy() as s:
         rows = np.arange(24, dtype="float32").reshape(8, 3) / 24

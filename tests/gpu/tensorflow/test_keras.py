@@ -14,6 +14,7 @@ keras = pytest.importorskip("keras")
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.gpus import needs_gpus  # noqa: E402
 from helpers.tf.gpu_device import carried_on_gpus, gpus_of_tensorflow  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 gpus_of_tensorflow()
 
@@ -57,6 +58,7 @@ def on_the_cpu():
         return fit(model())
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 def test_two_ranks_share_a_gpu():
     with distribute.MirroredStrategy(["GPU:0"]) as s:
@@ -64,6 +66,7 @@ def test_two_ranks_share_a_gpu():
     np.testing.assert_allclose(found, on_the_cpu(), rtol=1e-5)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120, alone=True)
 def test_two_ranks_have_gpus_of_their_own():
     needs_gpus(2)

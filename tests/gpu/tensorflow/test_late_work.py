@@ -10,6 +10,7 @@ tf = pytest.importorskip("tensorflow")
 
 from helpers.tf.gpu_device import gpus_of_tensorflow  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.launcher import run_job  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 PROGRAM = """
 import cupy
@@ -48,6 +49,7 @@ with distribute.MirroredStrategy(["GPU:0"]) as s:
 """
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_chains_of_collectives_on_a_slow_gpu():
     gpus_of_tensorflow()

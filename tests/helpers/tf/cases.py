@@ -22,7 +22,7 @@ import mpistrat.tensorflow as distribute
 from mpistrat.collectives import shutdown
 from mpistrat.errors import CommunicationError
 from mpistrat.testing.layouts import Layout
-from mpistrat.testing.placement import with_all, with_long
+from mpistrat.testing.sets import with_all
 
 __all__ = [
     "ACCUMULATING",
@@ -119,6 +119,11 @@ class Case(Layout):
         return f"{self.kind}-{super().__str__()}"
 
     @property
+    def takes_long(self) -> bool:
+        """Whether tests with this case do (`mpistrat.testing.sets`)."""
+        return str(self) in _LONG
+
+    @property
     def reference(self) -> Any:
         """TensorFlow's strategy with as many replicas, all in this process."""
         return _reference(self.kind, self.replicas)
@@ -134,8 +139,7 @@ def _cases(kind: str, *layouts: tuple[int, int]) -> tuple[Case, ...]:
 
 def some(cases: Sequence[Case]) -> tuple[Case, ...]:
     """Return those of `cases` that are to run."""
-    names = (*_MAIN, *_LONG) if with_long() else _MAIN
-    return tuple(case for case in cases if with_all() or str(case) in names)
+    return tuple(case for case in cases if with_all() or str(case) in (*_MAIN, *_LONG))
 
 
 _MAIN = ("Mirrored-2x1", "OneDevice-1x1", "Accumulating-2x1")

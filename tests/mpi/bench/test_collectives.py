@@ -11,6 +11,9 @@ from mpistrat.testing.launcher import run_job
 pytest.importorskip("typer")
 
 from mpistrat.bench.harness.expected_results import OPS
+from mpistrat.testing.sets import takes_long
+
+pytestmark = takes_long()
 
 FACTS = {"mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "machine", "cores", "host"}
 

@@ -7,9 +7,11 @@ import pytest
 
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
+
+pytestmark = takes_long()
 
 QUICK = ["--rounds", "3", "--repeats", "20", "--import-rounds", "1"]
 FACTS = {"mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "machine", "cores"}
@@ -48,7 +50,6 @@ def test_overhead_compares_with_mpi4py(tmp_path: Path) -> None:
         assert all(figures["min_us"] > 0 for figures in record["times"].values())
 
 
-@takes_long()
 def test_one_rank_has_nothing_to_compare_with(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
     argv = ["-m", "mpistrat.bench", "overhead", *QUICK, "--json", str(file)]
@@ -59,7 +60,6 @@ def test_one_rank_has_nothing_to_compare_with(tmp_path: Path) -> None:
     assert "difference" not in reduction
 
 
-@takes_long()
 @pytest.mark.skipif(bool(why_no_kernels()), reason="ranks share no memory without the kernels")
 def test_variables_once_a_node_and_once_a_replica(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from mpistrat.testing.launcher import RunningJob, run_job
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
+
+pytestmark = takes_long()
 
 QUICK = ["--bytes", "64KiB", "--rounds", "3", "--seconds", "0.01"]
 

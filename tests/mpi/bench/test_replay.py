@@ -7,9 +7,11 @@ import pytest
 
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
+
+pytestmark = takes_long()
 
 RECORDED = """
 import time
@@ -79,7 +81,6 @@ def test_with_the_time_between_calls(ranks: int, timeline: Path, tmp_path: Path)
     assert slow["recorded_us"] == pytest.approx(quick["recorded_us"] + slow["gaps_us"])
 
 
-@takes_long()
 @pytest.mark.skipif(why_no_kernels() is not None, reason="there are no kernels")
 def test_several_backends(timeline: Path, tmp_path: Path) -> None:
     found = replayed(timeline, tmp_path / "figures.jsonl", 2, "--backends", "mpi,auto")

@@ -17,6 +17,7 @@ from mpistrat.bench.results.file import read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.system.waiting import wait_until
 from mpistrat.testing.launching.processes import is_alive
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.deadline(150)
 
@@ -80,6 +81,7 @@ def test_runs_are_recorded_with_where_they_were(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".mpistrat-scale-*"))
 
 
+@takes_long()
 def test_a_run_that_fails_is_recorded_and_the_suite_goes_on(tmp_path: Path) -> None:
     done, points = scale(tmp_path, BARRIER + WRONG)
     assert done.returncode == 1
@@ -96,6 +98,7 @@ def test_a_run_that_fails_is_recorded_and_the_suite_goes_on(tmp_path: Path) -> N
     assert (again.returncode, len(points)) == (1, 4)
 
 
+@takes_long()
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     began = time.monotonic()
     done, (point,) = scale(tmp_path, "timeout_s = 6\nrepeats = 1\n" + ENDLESS)
@@ -104,6 +107,7 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert "timeout in" in done.stdout
 
 
+@takes_long()
 def test_what_does_not_fit_into_the_time_does_not_begin(tmp_path: Path) -> None:
     done, points = scale(tmp_path, BARRIER, "--repeats", "50", "--budget", "8", "--ranks", "1")
     assert 1 <= len(points) < 50
@@ -129,6 +133,7 @@ def endless(tmp_path: Path) -> Iterator[tuple[subprocess.Popen, list[int]]]:
             job.kill()
 
 
+@takes_long()
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_ranks_and_keeps_what_was_done(
     number: signal.Signals, endless: tuple[subprocess.Popen, list[int]], tmp_path: Path
@@ -144,6 +149,7 @@ def test_a_signal_ends_the_ranks_and_keeps_what_was_done(
     assert not list(tmp_path.glob(".mpistrat-scale-*"))
 
 
+@takes_long()
 def test_ranks_of_a_suite_that_is_killed_end(
     endless: tuple[subprocess.Popen, list[int]], tmp_path: Path
 ) -> None:
@@ -156,6 +162,7 @@ def test_ranks_of_a_suite_that_is_killed_end(
     assert not list(tmp_path.glob(".mpistrat-scale-*"))  # the killed one's folder, too
 
 
+@takes_long()
 def test_one_suite_at_a_time_writes_to_a_file(
     endless: tuple[subprocess.Popen, list[int]], tmp_path: Path
 ) -> None:
@@ -178,6 +185,7 @@ def ranks_below(folder: Path) -> list[int]:
     return found
 
 
+@takes_long()
 def test_it_says_that_it_starts_ranks_itself(tmp_path: Path) -> None:
     done = subprocess.run(
         command(tmp_path, BARRIER),
@@ -192,6 +200,7 @@ def test_it_says_that_it_starts_ranks_itself(tmp_path: Path) -> None:
     assert "start it without mpirun" in unframed(done.stderr)
 
 
+@takes_long()
 def test_a_launcher_that_is_not_there(tmp_path: Path) -> None:
     done, points = scale(tmp_path, BARRIER, "--launch", "no-such-launcher -n {ranks}")
     assert done.returncode == 2
@@ -200,6 +209,7 @@ def test_a_launcher_that_is_not_there(tmp_path: Path) -> None:
     assert not points
 
 
+@takes_long()
 def test_a_launcher_that_puts_ranks_elsewhere(tmp_path: Path) -> None:
     """Results would be told as those of two machines."""
     places = ("--nodes", "2", "--per-node", "1", "--ranks", "2")
@@ -209,6 +219,7 @@ def test_a_launcher_that_puts_ranks_elsewhere(tmp_path: Path) -> None:
     assert len(point.records) == 1
 
 
+@takes_long()
 def test_the_runs_are_listed(tmp_path: Path) -> None:
     done, points = scale(tmp_path, BARRIER, "--list")
     assert (done.returncode, points) == (0, [])
@@ -220,6 +231,7 @@ NAMES = ("1 rank", "2 ranks")
 ALLREDUCE = BARRIER.replace('"barrier"', '"allreduce"').replace("5,", '5, bytes = "8,1KiB,1MiB",')
 
 
+@takes_long()
 def test_a_page_is_made_of_the_results(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     done, _ = scale(tmp_path, ALLREDUCE, "--report", "page.html")
@@ -241,6 +253,7 @@ time.sleep(99)
 """
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("program", "words"),
     [

@@ -8,9 +8,11 @@ import pytest
 from helpers.pretend.nodes import pretended_nodes
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 pytest.importorskip("typer")
+
+pytestmark = takes_long()
 
 PARTS = ["spawn", "imports", "mpi", "communicator", "first_call"]
 

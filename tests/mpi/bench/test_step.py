@@ -7,9 +7,11 @@ import pytest
 
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import JobResult, run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
+
+pytestmark = takes_long()
 
 TINY = ["--scale", "0.002", "--compute-ms", "1", "--bucket-bytes", "64KiB"]
 QUICK = ["--rounds", "2", "--seconds", "0.05"]
@@ -76,7 +78,6 @@ def test_without_overlap_and_peer_and_computation(tmp_path: Path) -> None:
     assert ours["speedup"] == {}
 
 
-@takes_long()
 @pytest.mark.parametrize("model", ["vgg16", "bert-large", "gpt2-xl"])
 def test_the_other_models(model: str, tmp_path: Path) -> None:
     _, found = measured(tmp_path / "figures.jsonl", 2, "--model", model)

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from mpistrat.testing.launcher import JobResult, run_job
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
 pytest.importorskip("threadpoolctl")
+
+pytestmark = takes_long()
 
 TINY = ["--units", "16", "--layers", "2", "--steps", "4", "--rounds", "3", "--seconds", "0.01"]
 QUARTILES = ["min", "q1", "median", "q3", "max"]

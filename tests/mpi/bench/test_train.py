@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
 pytest.importorskip("threadpoolctl")
@@ -13,6 +14,7 @@ pytest.importorskip("threadpoolctl")
 QUICK = ["--steps", "5", "--rounds", "2", "--seconds", "0.01"]
 
 
+@takes_long()
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_arrays(ranks: int, tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
@@ -29,6 +31,7 @@ def test_arrays(ranks: int, tmp_path: Path) -> None:
     assert one["loss_last"] < one["loss_first"] / 2
 
 
+@takes_long()
 def test_an_unknown_family_is_explained() -> None:
     result = run_job(["-m", "mpistrat.bench", "train", "--family", "torch"], 1, timeout_s=60)
     assert result.returncode != 0

@@ -22,7 +22,7 @@ from mpistrat.collectives.backends.shared_memory.tuning import (
 from mpistrat.collectives.backends.shared_memory.tuning_table import node_key, wire_key
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 pytest.importorskip("typer")
 from rich.console import Console
@@ -44,6 +44,7 @@ print(len(told[0]), told[0]["alltoall"].chunk_bytes)
 """
 
 
+@takes_long()
 def test_a_table_is_measured_and_written(tmp_path: Path) -> None:
     file = tmp_path / "tuning.json"
     tuning_table.write(file, node_key(3), {"bcast": Tuning(chunk_bytes=65536)})
@@ -86,6 +87,7 @@ def tune(folder: Path, file: Path, *calls: str, node_size: int = 0) -> list[str]
     return tune_in_turn(folder, [[str(file), *calls]], node_size)[0]
 
 
+@takes_long()
 def test_what_is_wrong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     kept = json.dumps({node_key(2): {"bcast": {"chunk_bytes": -1}}}).encode()
     wrong = {"list": b"[]", "bytes": b"\xff", "kept": kept}
@@ -112,6 +114,7 @@ def test_what_is_wrong_is_told_before_anything_is_measured(tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
 
 
+@takes_long()
 def test_a_wrong_entry_is_measured_again(tmp_path: Path) -> None:
     file = tmp_path / "tuning.json"
     sound = {"chunk_bytes": 65536}
@@ -124,6 +127,7 @@ def test_a_wrong_entry_is_measured_again(tmp_path: Path) -> None:
     assert table[node_key(2)]["scatter"].keys() == asdict(Tuning()).keys()
 
 
+@takes_long()
 def test_a_wrong_wire_is_measured_again(tmp_path: Path) -> None:
     file = tmp_path / "tuning.json"
     with pretended_nodes(1):
@@ -133,6 +137,7 @@ def test_a_wrong_wire_is_measured_again(tmp_path: Path) -> None:
     assert wire_from_entry(entry) == WireTuning(**entry["wire"])
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3)
 def test_chunks_of_any_size_are_whole_elements():
     from mpi4py import MPI
@@ -144,6 +149,7 @@ def test_chunks_of_any_size_are_whole_elements():
             assert (total == 3 * np.arange(30_000) + 3).all()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3])
 def test_ranks_that_all_reduce_go_on_finding_out_by_themselves():
     """A table that says when to read, or never to, would end that (algorithm_choice.h)."""
@@ -159,6 +165,7 @@ def test_ranks_that_all_reduce_go_on_finding_out_by_themselves():
             assert search.best("reduce_scatter").remote_bytes > 0
 
 
+@takes_long()
 def test_rank_0s_table_holds_for_all(tmp_path: Path) -> None:
     file = tmp_path / "tuning.json"
     entry = Tuning(chunk_bytes=65536, flat_bytes=4096, whole_bytes=1 << 20)
@@ -177,6 +184,7 @@ def test_rank_0s_table_holds_for_all(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------- several nodes
 
 
+@takes_long()
 def test_a_wire_is_measured_and_written(tmp_path: Path) -> None:
     """Nodes of two ranks and of one."""
     file = tmp_path / "tuning.json"
@@ -192,6 +200,7 @@ def test_a_wire_is_measured_and_written(tmp_path: Path) -> None:
         assert sorted(table[wire_key(1, 2)]["wire"]) == sorted(asdict(WireTuning()))
 
 
+@takes_long()
 def test_calls_of_one_node_are_refused_on_several() -> None:
     argv = ["-m", "mpistrat.bench", "tune", "--calls", "scatter"]
     result = run_job(argv, 2, timeout_s=30, env={"MPISTRAT_NODE_SIZE": "1"})
@@ -214,6 +223,7 @@ print(*told)
 """
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("ranks", "wrong", "found"),
     [(2, False, WireTuning(1001, 2003, 4007)), (3, True, WireTuning())],

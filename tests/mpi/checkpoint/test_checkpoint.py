@@ -20,7 +20,7 @@ from mpistrat import (
 from mpistrat.checkpoint.files import index
 from mpistrat.errors import CheckpointError
 from mpistrat.testing.launcher import RunningJob, run_job
-from mpistrat.testing.placement import takes_long, with_all
+from mpistrat.testing.sets import takes_long, with_all
 from mpistrat.train import Checkpoint, CheckpointManager, Part, latest_checkpoint
 
 ROOT = Path(mpistrat.__file__).parents[1]
@@ -246,6 +246,7 @@ KILLS = [(1, "half"), (0, "commit")]
 MORE_KILLS = [(1, "before"), (2, "after"), (0, "half")]
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_a_kill_in_the_midst_of_saving_leaves_the_last_good_one(tmp_path):
     here, folders = str(Path(__file__).parent), []

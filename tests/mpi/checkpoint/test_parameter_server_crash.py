@@ -8,7 +8,7 @@ import pytest
 import mpistrat
 from helpers.strategy_job import SOON_S, START_S
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 PROGRAM = """
 import os, signal, sys
@@ -61,6 +61,7 @@ def run(ranks, *arguments):
     return result
 
 
+@takes_long()
 @pytest.mark.parametrize("parts", [2, pytest.param(5, marks=repeats())])
 def test_the_last_checkpoint_restores_with_another_number_of_servers(tmp_path, parts):
     died = run(4, tmp_path, 2, parts, 1)

@@ -9,6 +9,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import JobResult, find_launcher, run_job
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 
@@ -41,6 +42,7 @@ def alone(**variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@takes_long()
 def test_no_launcher() -> None:
     """One process works, and does not even load MPI."""
     result = alone()
@@ -48,6 +50,7 @@ def test_no_launcher() -> None:
     assert result.stdout == "1 2.0\nFalse\n"
 
 
+@takes_long()
 @pytest.mark.parametrize("launcher", ANNOUNCED)
 def test_silent_singleton_is_refused(launcher: str) -> None:
     result = alone(**ANNOUNCED[launcher])
@@ -64,6 +67,7 @@ def test_silent_singleton_is_refused(launcher: str) -> None:
         assert word in result.stderr, result.stderr
 
 
+@takes_long()
 def test_singleton_on_purpose() -> None:
     result = alone(**ANNOUNCED["Slurm"], MPISTRAT_ALLOW_SINGLETON="1")
     assert result.returncode == 0, result.stderr
@@ -76,6 +80,7 @@ def bare(program: str) -> JobResult:
     return run_job(["-c", program], 2, 20.0, env={"PYTHONPATH": path})
 
 
+@takes_long()
 def test_a_forked_child_is_no_rank() -> None:
     """A forked child leaves the job alone, and its calls are refused."""
     program = """

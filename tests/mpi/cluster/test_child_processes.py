@@ -8,6 +8,7 @@ import functools
 import pytest
 
 from helpers.strategy_job import run
+from mpistrat.testing.sets import takes_long
 
 MAKES_A_STRATEGY = """
 import mpistrat as ms
@@ -107,6 +108,7 @@ def job(first: str, ranks: int) -> dict[str, str]:
     return dict(said)  # type: ignore[arg-type]
 
 
+@takes_long()
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_that_a_rank_starts_is_told(ranks: int, name: str) -> None:
@@ -133,6 +135,7 @@ def test_a_job_that_a_rank_starts_is_one(environment: str) -> None:
     assert said.count("made one of 2") == 2, said
 
 
+@takes_long()
 @pytest.mark.parametrize(("first", "ranks"), [("the strategy", 2), ("the program", 3)])
 def test_a_forked_child_is_told(first: str, ranks: int) -> None:
     said = job(first, ranks)["fork"]

@@ -10,7 +10,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import JobResult, run_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 SOON_S = 10.0
@@ -87,6 +87,7 @@ mpistrat.MirroredStrategy()
     assert "cannot start MPI: rank 1 ended before starting it" in result.output
 
 
+@takes_long()
 def test_programs_that_a_rank_starts_are_no_ranks(tmp_path: Path) -> None:
     """A child knows the launcher's variables too; it may end before its parent starts MPI."""
     result = run(

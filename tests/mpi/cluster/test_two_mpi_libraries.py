@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 PROGRAM = """
 import ctypes, sys
@@ -38,6 +39,7 @@ def loaded() -> Path:
     return Path(result.ranks[0].stdout.strip())
 
 
+@takes_long()
 @pytest.mark.skipif(sys.platform != "linux", reason="libraries are looked up in /proc")
 def test_the_library_of_mpi4py_is_started(tmp_path):
     library = loaded()

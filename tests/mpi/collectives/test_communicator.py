@@ -13,6 +13,7 @@ import pytest
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 
 def mpi():
@@ -120,6 +121,7 @@ def all_but(free, world):
     return taken[:-free]
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_many_communicators_one_after_the_other():
     world = mpi().COMM_WORLD
@@ -134,6 +136,7 @@ def test_many_communicators_one_after_the_other():
             one.Free()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3)
 def test_many_communicators_at_once():
     world = mpi().COMM_WORLD
@@ -145,6 +148,7 @@ def test_many_communicators_at_once():
         comm.close()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3)
 def test_notices_of_a_closed_communicator_reach_no_later_one():
     world = mpi().COMM_WORLD
@@ -181,6 +185,7 @@ with Communicator(MPI.COMM_WORLD) as comm:
 """
 
 
+@takes_long()
 def test_broken_communicator_is_closed_without_waiting_and_another_works():
     job = run_job(["-c", BREAKING], 3)
     assert not job.timed_out, job.output
@@ -206,6 +211,7 @@ MPI.COMM_WORLD.Abort(7)
 """
 
 
+@takes_long()
 def test_opening_has_a_deadline():
     job = run_job(["-c", OPENING], 2, env={"MPISTRAT_TIMEOUT": "1"})
     expected = "after 1 s: CommunicationTimeoutError: rank 0/2 waited 1 s for all ranks to make"
@@ -262,6 +268,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_soak():
     world = mpi().COMM_WORLD

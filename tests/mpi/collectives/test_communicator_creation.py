@@ -8,7 +8,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import RunningJob, run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -26,6 +26,7 @@ Communicator()
 """
 
 
+@takes_long()
 @pytest.mark.parametrize("level", [pytest.param("multiple", marks=takes_long()), "single"])
 def test_a_division_by_nodes_has_a_deadline(level: str) -> None:
     env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "2", "MPISTRAT_TIMEOUT": "2"}
@@ -62,6 +63,7 @@ time.sleep(60)
 """
 
 
+@takes_long()
 def test_a_rank_that_is_killed_ends_the_making_of_another_communicator() -> None:
     job = RunningJob(["-c", IS_KILLED], 3, env={"PYTHONPATH": PATH})
     try:

@@ -12,7 +12,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import JobResult, run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 
@@ -49,6 +49,7 @@ def events(path: Path) -> list[dict]:
 # ----------------------------------------------------------------------------------- stacks
 
 
+@takes_long()
 @pytest.mark.parametrize("nodes", ["one node", pytest.param("several", marks=takes_long())])
 def test_the_stack_of_a_rank_that_does_not_come(nodes: str) -> None:
     result = run(
@@ -66,11 +67,13 @@ def test_the_stack_of_a_rank_that_does_not_come(nodes: str) -> None:
         assert "in read_the_input" in said, result.output
 
 
+@takes_long()
 def test_a_stopped_rank_does_not_answer() -> None:
     result = run(STALL.format(how="os.kill(os.getpid(), signal.SIGSTOP)"))
     assert "rank 1 did not answer within 1 s: it is stopped" in result.output, result.output
 
 
+@takes_long()
 def test_another_communicator_is_named() -> None:
     result = run(
         """
@@ -84,6 +87,7 @@ comm.allreduce(np.ones(3), timeout=0.5)
     assert "is in another communicator's call 2, allreduce(sum, float64)" in result.output
 
 
+@takes_long()
 def test_the_thread_that_answers_keeps_no_program_from_its_end_and_is_not_in_children() -> None:
     result = run(
         """
@@ -105,6 +109,7 @@ print("well")
 # ---------------------------------------------------------------------------------- records
 
 
+@takes_long()
 def test_every_rank_shows_its_last_calls_after_an_error() -> None:
     result = run(
         """
@@ -143,6 +148,7 @@ def test_fast_calls_are_recorded_as_all_others() -> None:
 # --------------------------------------------------------------------------------- timeline
 
 
+@takes_long()
 @pytest.mark.parametrize("node_size", ["0", "1"])
 def test_timeline_of_a_job(tmp_path: Path, node_size: str) -> None:
     path = tmp_path / "run.json"
@@ -165,6 +171,7 @@ def test_timeline_of_a_job(tmp_path: Path, node_size: str) -> None:
         assert second["ts"] + second["dur"] > late
 
 
+@takes_long()
 def test_timeline_of_a_job_that_fails(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     result = run(STALL.format(how="time.sleep(60)"), MPISTRAT_TIMELINE=str(path))
@@ -178,6 +185,7 @@ def test_timeline_of_a_job_that_fails(tmp_path: Path) -> None:
     assert events(parts[0])[-1]["args"]["state"] == "failed"
 
 
+@takes_long()
 def test_ranks_with_different_settings_are_told() -> None:
     body = HEADER.replace(
         "comm = ms",

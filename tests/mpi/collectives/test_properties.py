@@ -8,7 +8,7 @@ import pytest
 
 from mpistrat.testing.backends.cases import run_body
 from mpistrat.testing.backends.properties import CHECKS, random_case
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import with_all
 
 NAMES = [check.__name__ for check in CHECKS]
 

@@ -17,7 +17,7 @@ from mpistrat.errors import (
     PeerLostError,
 )
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 COUNT = 70_011  # float64: more than two chunks
 DEADLINE_S = 30.0
@@ -308,6 +308,7 @@ def test_an_interrupted_test_gives_up_its_call():
     leave(comm)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 @pytest.mark.parametrize("op", ["sum", "bcast"])
 def test_who_gave_up_takes_no_further_part(op):
@@ -341,6 +342,7 @@ def test_a_loop_of_tests_ends_when_the_peer_has_failed():
     leave(comm)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_a_deadline_names_who_is_missing():
     comm = Communicator(world(), "shm")

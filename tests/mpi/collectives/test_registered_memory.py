@@ -15,6 +15,7 @@ from mpistrat.errors import (
     UsageError,
 )
 from mpistrat.testing.backends.samples import assert_same, expected_reduction
+from mpistrat.testing.sets import takes_long
 from mpistrat.testing.threads import run_ranks
 
 
@@ -250,6 +251,7 @@ def test_arrays_outlive_their_communicator():
         assert (comm.allreduce(array, out=array) == 6).all()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 def test_closed_communicators_give_their_memory_back():
     def work():

@@ -9,7 +9,7 @@ import pytest
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ArgumentTypeError, MismatchError
 from mpistrat.testing.backends.samples import get_dtype
-from mpistrat.testing.placement import takes_long, with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 # Fingerprints of the last 4096 kinds of calls are kept (checking/fingerprint.py): they fill up.
 CALLS, WARM_UP = (100_000, 25_000) if with_all() else (5_000, 2_500)

@@ -9,6 +9,7 @@ import pytest
 import mpistrat
 from mpistrat.collectives import Communicator, shutdown
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError
+from mpistrat.testing.sets import takes_long
 
 LATE_S, CALLS = 0.015, 20
 
@@ -41,6 +42,7 @@ def sum_slowly(comm, times):
             pass  # a sleep would last longer than a wait of the other rank's backend
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=30)
 def test_a_deadline_holds_while_earlier_calls_end():
     from mpi4py import MPI

@@ -10,7 +10,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import LauncherError, find_launcher, run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 PROGRAM = """
 import os, signal, sys, threading, time

@@ -7,7 +7,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import LauncherError, find_launcher, run_job
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.sets import repeats, takes_long
 
 PROGRAM = """
 import os, signal, sys, time
@@ -84,6 +84,7 @@ def run(tmp_path, way, *options, servers=1):
     return result
 
 
+@takes_long()
 def test_checkpoints_are_evaluated_while_others_train(tmp_path):
     result = run(tmp_path, "all", servers=2).check()
     assert result.ranks[5].stdout == "ckpt-1=1 ckpt-2=2 ckpt-3=3 ckpt-4=4\n", result.output
@@ -91,6 +92,7 @@ def test_checkpoints_are_evaluated_while_others_train(tmp_path):
     assert not any(one.stderr for one in result.ranks), result.output
 
 
+@takes_long()
 @pytest.mark.parametrize("way", ["two", pytest.param("join", marks=repeats())])
 def test_an_evaluator_that_has_enough_waits_for_the_end(tmp_path, way):
     result = run(tmp_path, way).check()
@@ -106,6 +108,7 @@ def test_an_error_of_the_chief_ends_the_evaluator(tmp_path):
     assert "the chief said so" in result.ranks[3].stderr, result.output
 
 
+@takes_long()
 @pytest.mark.parametrize("way", ["lacks", pytest.param("fails", marks=repeats())])
 def test_an_error_of_the_evaluator_ends_the_job(tmp_path, way):
     result = run(tmp_path, way)

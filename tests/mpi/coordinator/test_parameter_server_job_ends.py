@@ -8,7 +8,7 @@ import pytest
 import mpistrat
 from helpers.strategy_job import SOON_S, START_S
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.sets import repeats, takes_long
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -69,6 +69,7 @@ def check_failed(result, words, silent=()):
             assert words in output.stderr, f"rank {rank} says nothing of it\n{result.output}"
 
 
+@takes_long()
 @pytest.mark.parametrize("close", ["", pytest.param("strategy.close()", marks=repeats())])
 def test_at_the_end_of_the_chiefs_program_all_ranks_end_well(close):
     result = run("coordinator.join()\nprint(v.numpy().tolist())\n" + close, 5).check()
@@ -99,12 +100,14 @@ def test_the_chief_need_not_join():
     run("print('over')").check()
 
 
+@takes_long()
 @pytest.mark.parametrize("node_size", ["0", pytest.param("2", marks=takes_long())])
 def test_an_exception_of_the_chief_ends_all_ranks(node_size):
     result = run("raise RuntimeError('the chief said so')", 4, MPISTRAT_NODE_SIZE=node_size)
     check_failed(result, "the chief said so")
 
 
+@takes_long()
 def test_an_uncaught_error_of_a_function_ends_all_ranks():
     result = run("coordinator.schedule(lambda: 1 / 0)\ncoordinator.join()")
     check_failed(result, "ZeroDivisionError: division by zero")
@@ -117,6 +120,7 @@ def test_the_chief_leaves_without_a_word():
     assert run("coordinator.join()\nleave()").returncode != 0
 
 
+@takes_long()
 @pytest.mark.parametrize("how", [pytest.param("leave", marks=repeats()), "kill"])
 def test_a_worker_dies(how):
     function = "leave" if how == "leave" else "kill, args=(signal.SIGKILL,)"

@@ -7,7 +7,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import LauncherError, find_launcher, run_job
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.sets import repeats, takes_long
 
 PROGRAM = """
 import os, signal, sys, time
@@ -145,5 +145,6 @@ def test_a_round_whose_worker_hangs_ends_with_an_error_that_names_it():
     )
 
 
+@takes_long()
 def test_a_round_whose_worker_dies_ends_where_mpi_does_not_outlive_ranks():
     assert run("os.kill(os.getpid(), signal.SIGKILL)").returncode != 0

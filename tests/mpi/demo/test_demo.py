@@ -11,7 +11,7 @@ from mpistrat.demo.same_bits import digests, outliers
 from mpistrat.demo.train import Options, Trainer
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import JobResult, run_job
-from mpistrat.testing.placement import takes_long, with_all, with_long
+from mpistrat.testing.sets import takes_long, with_all
 
 pytest.importorskip("sklearn")
 
@@ -30,7 +30,7 @@ def epochs_of(result: JobResult) -> list[tuple[float, float]]:
     ]
 
 
-@pytest.mark.parametrize("ranks", [2, 3] if with_long() else [2])
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=takes_long())])
 def test_job_learns_the_digits_and_reports_once(ranks: int) -> None:
     result = demo(ranks).check()
     report = result.ranks[0].stdout
@@ -86,6 +86,7 @@ command.app(["--epochs", "1"])
     assert "replica 2" not in result.ranks[0].stdout
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 3)
 def test_trainer_leaves_the_same_bits_on_every_rank() -> None:
     import numpy as np

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 
 @takes_long()

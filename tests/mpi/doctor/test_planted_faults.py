@@ -15,7 +15,7 @@ import pytest
 
 from helpers.doctor.reports import HEALTHY, Report, examine, planted_command
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -65,6 +65,7 @@ def test_what_is_not_here_says_so(name):
     assert healthy().status(name) == "not here"
 
 
+@takes_long()
 def test_files_for_programs(tmp_path):
     file = tmp_path / "junit.xml"
     result = run_job(
@@ -122,6 +123,7 @@ def faulty() -> Report:
         shutil.rmtree(folder)
 
 
+@takes_long()
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_faults_are_found(name):
     if name == "cpus.cpu_mask" and not SEVERAL_CORES:
@@ -151,6 +153,7 @@ def test_secrets_are_not_in_the_report():
 # ------------------------------------------------------------------------- faults of their own
 
 
+@takes_long()
 def test_mpirun_of_another_library(tmp_path):
     mpirun = tmp_path / "mpirun"
     mpirun.write_text(FAKE_MPIRUN)
@@ -160,6 +163,7 @@ def test_mpirun_of_another_library(tmp_path):
     assert report.says("launch.one_mpi_library", str(mpirun), "of Open MPI")
 
 
+@takes_long()
 def test_ranks_that_another_mpirun_started(tmp_path):
     """Each process finds no more of its job than a foreign launcher would let it find."""
     env = dict.fromkeys(("PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID"))
@@ -174,6 +178,7 @@ def test_ranks_that_another_mpirun_started(tmp_path):
     assert report.text.count("mpistrat doctor 0") == 1
 
 
+@takes_long()
 def test_an_import_that_narrows_the_mask(tmp_path):
     if not SEVERAL_CORES:
         pytest.skip("one core: no mask can be narrower")
@@ -185,6 +190,7 @@ def test_an_import_that_narrows_the_mask(tmp_path):
     assert report.says("files.environment", "import no_such_module: ModuleNotFoundError")
 
 
+@takes_long()
 def test_small_shared_memory():
     in_namespace = ["unshare", "--mount", "sh", "-c"]
     mount = "mount -t tmpfs -o size=8m none /dev/shm"
@@ -202,6 +208,7 @@ def test_small_shared_memory():
     assert healthy().status("files.shared_memory") == "ok"
 
 
+@takes_long()
 def test_a_rank_on_a_busy_core():
     if not SEVERAL_CORES or os.getuid():
         pytest.skip("a core of its own for each rank, and a high priority, need cores and root")
@@ -213,6 +220,7 @@ def test_a_rank_on_a_busy_core():
 # --------------------------------------------------------------- ranks that hang, checks that fail
 
 
+@takes_long()
 def test_a_rank_that_never_starts_mpi_is_named():
     start = time.monotonic()
     report = examine([[1, "sleep", 30]], "--deadline", "8")
@@ -229,6 +237,7 @@ def test_a_rank_that_stops_is_named():
     assert report.status("files.shared_memory") == "ok"
 
 
+@takes_long()
 def test_a_check_that_raises_is_a_line_of_the_report():
     report = examine([[1, "raise in", "job.resource_limits"]])
     assert report.says("job.resource_limits", "rank 1", "OSError: planted in")
@@ -239,6 +248,7 @@ def test_a_check_that_raises_is_a_line_of_the_report():
 # ----------------------------------------------------------------------------------- bad options
 
 
+@takes_long()
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_report_that_cannot_be_written_is_one_line(size):
     """The folder is there, but takes no files; the table is printed all the same."""
@@ -249,6 +259,7 @@ def test_a_report_that_cannot_be_written_is_one_line(size):
     assert " not here; " in result.ranks[0].stdout
 
 
+@takes_long()
 def test_variables_that_are_no_unicode():
     command = planted_command([[1, "environment", {"OMP_X": "a\udcff\x1b[31m"}]])
     result = run_job(command, 2, env=HEALTHY | {"PYTHONIOENCODING": "utf-8:strict"})
@@ -257,6 +268,7 @@ def test_variables_that_are_no_unicode():
     assert "\x1b" not in result.ranks[0].stdout
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.preemption.servers import STEPS
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.deadline(120)
 
@@ -17,6 +18,7 @@ def run(folder, at):
     return job, (folder / "outcome").read_text().strip()
 
 
+@takes_long()
 def test_the_chief_saves_and_ends_the_job(tmp_path):
     stopped, outcome = run(tmp_path, 4)
     assert outcome == "REQUEUE"

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.preemption.training import STEPS
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(120)
 LAST = re.compile(r"from (None|\d+) to (\d+): (\w+)")
@@ -78,6 +78,7 @@ def test_a_signal_to_one_rank_stops_all_and_the_rest_gives_the_same_bits(runs, d
     assert again == digest
 
 
+@takes_long()
 def test_many_stops_and_second_signals(runs, digest):
     """Signals to all ranks, twice, and in each part of the training."""
     for step in (0, 4, 9):
@@ -89,6 +90,7 @@ def test_many_stops_and_second_signals(runs, digest):
     assert runs.to_the_end()[1] == digest
 
 
+@takes_long()
 def test_a_signal_while_a_save_is_under_way(runs, digest):
     runs(
         strikes=[(-1, 0, "SIGUSR1", 0.1)],
@@ -101,6 +103,7 @@ def test_a_signal_while_a_save_is_under_way(runs, digest):
     assert runs.to_the_end()[1] == digest
 
 
+@takes_long()
 def test_a_save_that_would_end_too_late_is_not_begun(runs, digest):
     runs(
         strikes=[(8, 0, "SIGUSR1", 0)],
@@ -116,6 +119,7 @@ def test_a_save_that_would_end_too_late_is_not_begun(runs, digest):
     assert again == digest
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("rank", "in_mpi"),
     [
@@ -140,6 +144,7 @@ def test_a_rank_that_never_comes_is_found_by_the_deadline(runs, digest, rank, in
     assert runs.to_the_end()[1] == digest
 
 
+@takes_long()
 def test_a_rank_that_is_killed_in_a_save_leaves_the_one_before(runs, digest):
     runs(
         status=None,

@@ -17,7 +17,7 @@ from mpistrat.errors import (
 )
 from mpistrat.ps.storage.shard import Shard, ShardReader
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 
@@ -104,6 +104,7 @@ class Watcher:
             self.counts["refused"] += 1
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 3)
 def test_nothing_is_ever_torn():
     comm = world()
@@ -283,6 +284,7 @@ def test_a_forked_process_uses_no_shard_of_its_parent_but_a_handle():
     shard.close()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=1)
 def test_a_change_that_does_not_end_is_an_error_of_the_copy():
     shard = Shard(np.ones((ROWS, COLUMNS), np.int64))

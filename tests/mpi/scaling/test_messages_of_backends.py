@@ -10,7 +10,7 @@ from helpers.message_counts.job import Phase, counted_job
 from mpistrat import config
 from mpistrat.collectives.backends.base import HEAD_BYTES
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 PROGRAM = "helpers.message_counts.collectives_program"
 BLOCK = 4 << 10
@@ -22,6 +22,7 @@ def phases_of(backend: str, ranks: int, folder: Path) -> dict[str, Phase]:
     return {name.split()[0]: phase for name, phase in phases.items()}
 
 
+@takes_long()
 @pytest.mark.parametrize("ranks", [4, pytest.param(64, marks=repeats())])
 def test_mpi_makes_one_call_of_its_own(ranks: int, tmp_path: Path) -> None:
     phases, nbytes = phases_of("mpi", ranks, tmp_path), BLOCK * ranks
@@ -51,6 +52,7 @@ def test_mpi_makes_one_call_of_its_own(ranks: int, tmp_path: Path) -> None:
         assert phases[call].collectives() == gate
 
 
+@takes_long()
 @pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 @pytest.mark.parametrize("ranks", [4, pytest.param(64, marks=repeats())])
 def test_shm_sends_nothing(ranks: int, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from helpers.message_counts.formulas import Cost, Shape
 from helpers.message_counts.job import Phase, counted_job
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 
@@ -52,6 +52,7 @@ def sent(phase: Phase) -> Cost:
     return Cost(phase.most("messages"), phase.most("nbytes"))
 
 
+@takes_long()
 def test_collectives_send_what_their_formulas_say(counted: Counted) -> None:
     shape, phases = counted
     wrong = {}

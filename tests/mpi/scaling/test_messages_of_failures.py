@@ -9,12 +9,13 @@ import pytest
 from helpers.message_counts.formulas import Shape
 from helpers.message_counts.job import counted_job
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 PROGRAM = ["-m", "helpers.message_counts.failing_program"]
 MOST_NOTICES = 3  # it failed, or gave up; whose process has ended; it leaves
 
 
+@takes_long()
 @pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 @pytest.mark.parametrize("who", ["all", "one"])
 @pytest.mark.parametrize("ranks", [4, pytest.param(16, marks=repeats())])

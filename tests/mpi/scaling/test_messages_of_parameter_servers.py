@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.message_counts.job import Phase, counted_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 PROGRAM = "helpers.message_counts.parameter_servers_program"
 FUNCTIONS = 12
@@ -38,6 +38,7 @@ def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return ranks - 1 - num_ps, num_ps, node_size == 1, phases
 
 
+@takes_long()
 def test_connections(counted: Counted) -> None:
     """One for each two members that talk to each other; each process makes one of its own."""
     workers, ps, is_far, phases = counted

@@ -8,6 +8,7 @@ import pytest
 from helpers.mistakes import abandon, refused, replica, usable_after
 from mpistrat import MirroredStrategy
 from mpistrat.errors import CommunicationError, PeerLostError
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3])
 
@@ -42,6 +43,7 @@ def test_an_error_after_a_collective_can_be_caught() -> None:
                 strategy.run(replica_fn)
 
 
+@takes_long()
 def test_a_strategy_made_after_a_caught_error_works() -> None:
     """What the ranks told each other about an old strategy means nothing to a new one."""
     for _ in range(20):

@@ -14,7 +14,7 @@ from mpistrat.experimental import partitioners
 from mpistrat.nn import embedding_lookup
 from mpistrat.optimizers import Adam
 from mpistrat.strategy.variables.sharded.partitioning import partitioned
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import with_all
 from mpistrat.train import Checkpoint
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3] if with_all() else [2, 3])

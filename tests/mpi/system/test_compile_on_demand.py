@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.strategy_job import run
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 BODY = """
 from pathlib import Path
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@takes_long()
 @pytest.mark.parametrize("ranks", [2, 3] if with_all() else [3])
 def test_one_line_of_a_job_says_that_the_compiler_runs(tmp_path: Path, ranks: int) -> None:
     source = tmp_path / "answer.cc"

@@ -13,9 +13,9 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import find_launcher
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
-pytestmark = pytest.mark.deadline(180)
+pytestmark = [pytest.mark.deadline(180), takes_long()]
 
 HEADER = """
 import os, signal, subprocess, time

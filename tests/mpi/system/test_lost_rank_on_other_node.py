@@ -10,7 +10,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import RunningJob
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 
 ROOT = str(Path(mpistrat.__file__).parents[1])
 PATH = os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])

@@ -6,11 +6,12 @@ Real programs under mpirun: their exit codes and what each rank wrote are looked
 import pytest
 
 from helpers.strategy_job import SOON_S, START_S, check_failed, run
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 GRACE_S = 1.0  # how long ranks that compute may go on after a failure
 
 
+@takes_long()
 @pytest.mark.parametrize(
     "body",
     [
@@ -46,6 +47,7 @@ def test_interrupt_of_one_rank(body: str) -> None:
     check_failed(run(body, 2), "KeyboardInterrupt")
 
 
+@takes_long()
 @pytest.mark.parametrize("code", [3, 0])
 def test_one_rank_exits_while_the_others_are_in_a_collective(code: int) -> None:
     """Even a clean exit is an error where the others still count on the rank."""
@@ -58,12 +60,14 @@ strategy.reduce("SUM", np.ones(4), axis=None)
     check_failed(result, "rank 1: close()", "allreduce(")
 
 
+@takes_long()
 def test_all_ranks_exit_with_a_code() -> None:
     result = run("sys.exit(3)", 2)
     assert result.returncode != 0
     assert result.duration_s < SOON_S
 
 
+@takes_long()
 def test_one_rank_is_killed() -> None:
     body = """
 if rank == 1:
@@ -73,6 +77,7 @@ strategy.reduce("SUM", np.ones(4), axis=None)
     check_failed(run(body, 2))
 
 
+@takes_long()
 def test_failure_while_the_others_compute_for_long() -> None:
     """Who does not look up is ended after a grace, in which the others can say what they saw."""
     body = """
@@ -112,6 +117,7 @@ strategy.reduce("SUM", 1.0, axis=None)
     assert "gave up" in result.ranks[2].stderr
 
 
+@takes_long()
 def test_one_rank_makes_no_strategy() -> None:
     before = """
 if rank_from_environment() == 1:
@@ -125,6 +131,7 @@ if rank_from_environment() == 1:
     assert "make this strategy" in result.ranks[0].stderr
 
 
+@takes_long()
 def test_one_rank_closes_while_the_others_reduce() -> None:
     """All are told; who catches the error can still end the program."""
     body = """
@@ -140,6 +147,7 @@ except ms.errors.CommunicationError as error:
         assert "rank 1, 2: allreduce(" in output.stdout
 
 
+@takes_long()
 def test_end_without_close() -> None:
     """Nothing has to be closed by hand, even if ranks end at different times, or by an exit."""
     body = """

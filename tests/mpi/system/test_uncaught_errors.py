@@ -4,6 +4,7 @@ Real programs under mpirun: their exit codes and what each rank wrote are looked
 """
 
 from helpers.strategy_job import SOON_S, check_failed, run
+from mpistrat.testing.sets import takes_long
 
 RAISES = """
 def replica_fn():
@@ -25,11 +26,13 @@ def test_replica_function_raises_on_one_rank() -> None:
         assert "rank 1 failed" in result.ranks[rank].stderr
 
 
+@takes_long()
 def test_replica_function_raises_before_an_all_reduce_of_the_others() -> None:
     body = RAISES.format(value='replica().all_reduce("sum", 1.0)') + "strategy.run(replica_fn)"
     check_failed(run(body, 2), "ValueError: only on one rank")
 
 
+@takes_long()
 def test_replica_function_raises_on_two_of_three_ranks() -> None:
     body = """
 def replica_fn():
@@ -42,6 +45,7 @@ strategy.reduce("SUM", 1.0, axis=None)
     check_failed(result, "ValueError: said by rank")
 
 
+@takes_long()
 def test_one_local_replica_raises() -> None:
     before = "ms.MirroredStrategy = lambda make=ms.MirroredStrategy: make(['CPU:0', 'CPU:1'])"
     body = """
@@ -63,12 +67,14 @@ strategy.gather(np.ones(2), axis=0)
     check_failed(run(body, 2), "KeyError: 'outside of run'")
 
 
+@takes_long()
 def test_error_on_all_ranks() -> None:
     """No rank has to be told: each shows its own error, and the job fails at once."""
     result = run("strategy.run(lambda: 1 / 0)", 2)
     check_failed(result, "ZeroDivisionError: division by zero")
 
 
+@takes_long()
 def test_mismatch_that_nobody_catches() -> None:
     result = run('strategy.reduce("SUM", np.ones(rank + 1), axis=None)')
     check_failed(result, "MismatchError", "shape=(1,)", "shape=(2,)", "shape=(3,)")
@@ -85,6 +91,7 @@ except ZeroDivisionError:
     assert [output.stdout for output in result.ranks] == ["total 2.0\n"] * 2
 
 
+@takes_long()
 def test_two_strategies_called_in_different_orders() -> None:
     body = """
 second = ms.MirroredStrategy()
@@ -96,6 +103,7 @@ for one in (second, strategy) if rank == 1 else (strategy, second):
     assert all(_seen_after_s(one.stderr) < SOON_S for one in result.ranks), result.output
 
 
+@takes_long()
 def test_one_rank_makes_another_strategy_while_the_others_reduce() -> None:
     body = """
 if rank == 1:
@@ -112,6 +120,7 @@ def _seen_after_s(stderr: str) -> float:
     return float(stderr.split("saw it after ")[1].split(maxsplit=1)[0])
 
 
+@takes_long()
 def test_unequal_settings() -> None:
     before = "os.environ['MPISTRAT_FUSION_BYTES'] = str(1000 + (rank_from_environment() == 1))"
     result = run("", before=before)

@@ -14,7 +14,7 @@ import mpistrat
 from mpistrat.testing.launcher import JobResult, LauncherError, run_job
 from mpistrat.testing.launching import processes
 from mpistrat.testing.launching.running_job import RunningJob
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 
@@ -41,6 +41,7 @@ def test_output_comes_by_rank(ranks: int) -> None:
         assert output.text in result.output + "\n"
 
 
+@takes_long()
 def test_output_of_c_code_and_children_is_the_ranks(tmp_path: Path) -> None:
     result = run("os.system(f'echo child {comm.rank}'); os.write(1, b'raw')", 2, cwd=tmp_path)
     assert [output.stdout for output in result.check().ranks] == ["child 0\nraw", "child 1\nraw"]
@@ -70,6 +71,7 @@ def test_exception_on_one_rank_shows_in_its_output() -> None:
     assert "only here" not in result.ranks[0].stderr
 
 
+@takes_long()
 def test_hang_ends_at_the_deadline_with_every_stack() -> None:
     code = """
 def stuck_here():
@@ -128,6 +130,7 @@ def test_lines_of_a_job_that_has_ended_are_not_waited_for() -> None:
         job.close()
 
 
+@takes_long()
 def test_nothing_survives_a_killed_launching_process(tmp_path: Path) -> None:
     """The ranks end when the process that launched them is killed and cannot clean up."""
     code = "import os, time; print(os.getpid()); time.sleep(1000)"

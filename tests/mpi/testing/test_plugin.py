@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 import mpistrat
 from mpistrat.testing.layouts import LAYOUTS, Layout
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 pytestmark = takes_long()
 _turns: list[int] = []

@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.slurm.ranks import PYTHON
+from mpistrat.testing.sets import takes_long
 
 MPI = "--mpi=pmi2"
 # MPICH's address gets a place between values that are still used; zeros it would send in short.
@@ -16,6 +17,7 @@ with mpistrat.MirroredStrategy() as strategy:
 """
 
 
+@takes_long()
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_a_used_memory(slurm, nodes):
     size = f"-n{nodes}"

@@ -8,7 +8,7 @@ import pytest
 from helpers.slurm.cluster import running_cluster
 from helpers.slurm.configuration import GPUS_PER_NODE
 from helpers.slurm.programs import SlurmError
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 
 def test_steps_run_on_four_nodes(slurm):
@@ -16,6 +16,7 @@ def test_steps_run_on_four_nodes(slurm):
     assert sorted(printed.split()) == sorted([*slurm.nodes, *slurm.nodes])
 
 
+@takes_long()
 def test_batch_jobs_and_their_output(slurm, tmp_path):
     script = "#!/bin/bash\n#SBATCH --output=%x-%j.out\nsrun -n 2 echo here\nexit $1\n"
     job = slurm.sbatch(script, "-N", "2", "--job-name=two words", folder=tmp_path)
@@ -27,6 +28,7 @@ def test_batch_jobs_and_their_output(slurm, tmp_path):
         failing.completed()
 
 
+@takes_long()
 def test_arrays(slurm, tmp_path):
     script = "#!/bin/bash\necho task $SLURM_ARRAY_TASK_ID\n"
     array = slurm.sbatch(script, "--array=0-2", folder=tmp_path)
@@ -41,6 +43,7 @@ echo run ${SLURM_RESTART_COUNT:-0}
 """
 
 
+@takes_long()
 @pytest.mark.deadline(90)
 def test_a_requeued_job_starts_again_soon(slurm, tmp_path):
     script = ONCE_MORE + "scontrol requeue $SLURM_JOB_ID; sleep 60\n"
@@ -72,11 +75,13 @@ def test_gpus_are_bound_by_the_launcher_or_shown_to_all(slurm):
     assert slurm.srun(too_many, "true", is_to_succeed=False).returncode
 
 
+@takes_long()
 def test_a_wait_has_a_deadline(slurm):
     with pytest.raises(SlurmError, match="did not end within 2 s"):
         slurm.srun("sleep", "60", timeout_s=2)
 
 
+@takes_long()
 @pytest.mark.deadline(90)
 def test_its_end_leaves_no_process(slurm, tmp_path):
     with running_cluster() as other:

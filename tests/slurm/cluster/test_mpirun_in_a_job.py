@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.slurm.ranks import SHOW, bin_folder, places
+from mpistrat.testing.sets import takes_long
 
 MPIRUN = bin_folder() / "mpirun"
 # Open MPI wants to be told that root may, and that ranks may share cores.
@@ -15,6 +16,7 @@ def _has_mpirun():
         pytest.skip(f"no {MPIRUN}; pip install mpich")
 
 
+@takes_long()
 @pytest.mark.parametrize(("nodes", "ranks_per_node"), [(1, 3), (2, 1), (2, 2)])
 def test_topology(slurm, tmp_path, nodes, ranks_per_node):
     size = nodes * ranks_per_node
@@ -30,6 +32,7 @@ def test_topology(slurm, tmp_path, nodes, ranks_per_node):
     assert {one["sum"] for one in found} == {size * (size - 1) / 2}
 
 
+@takes_long()
 def test_nodes_without_ranks_are_named(slurm, tmp_path):
     script = f"#!/bin/bash\n{MPIRUN} -n 1 {' '.join(SHOW)}\n"
     output = slurm.sbatch(script, "--nodes=3", folder=tmp_path, environment=ROOT).completed()

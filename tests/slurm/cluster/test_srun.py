@@ -5,6 +5,7 @@ import json
 import pytest
 
 from helpers.slurm.ranks import PYTHON, SHOW, places
+from mpistrat.testing.sets import takes_long
 
 MPI = "--mpi=pmi2"
 
@@ -21,6 +22,7 @@ def check_places(found, nodes, ranks_per_node, hosts):
         assert one["same"]
 
 
+@takes_long()
 @pytest.mark.parametrize(("nodes", "ranks_per_node"), [(1, 1), (1, 2), (2, 2), (4, 1)])
 def test_topology(slurm, nodes, ranks_per_node):
     options = (f"--nodes={nodes}", f"--ntasks-per-node={ranks_per_node}")
@@ -36,6 +38,7 @@ def test_quickstart(slurm, nodes):
     assert started.stdout == "replicas: 4, slope 3.00, error 0.0000\n"
 
 
+@takes_long()
 def test_roles_in_one_ordinary_job(slurm):
     jobs = {"chief": 1, "worker": 3, "ps": 2}
     started = slurm.srun(MPI, "-N2", "--ntasks-per-node=3", *SHOW, json.dumps(jobs))
@@ -44,6 +47,7 @@ def test_roles_in_one_ordinary_job(slurm):
     assert roles == [["chief", 0], *workers, ["ps", 0], ["ps", 1]]
 
 
+@takes_long()
 def test_roles_of_another_number_of_ranks(slurm):
     jobs = {"chief": 1, "worker": 3, "ps": 2}
     started = slurm.srun(MPI, "-N2", "-n4", *SHOW, json.dumps(jobs), is_to_succeed=False)
@@ -53,6 +57,7 @@ def test_roles_of_another_number_of_ranks(slurm):
     )
 
 
+@takes_long()
 def test_steps_of_a_job(slurm, tmp_path):
     """Steps on parts of the nodes, side by side, and one on nodes that another step uses."""
     show = " ".join(SHOW)
@@ -75,6 +80,7 @@ kill $!
         assert {one["num_nodes"] for one in found} == {2}
 
 
+@takes_long()
 def test_arrays(slurm, tmp_path):
     """Tasks of an array are jobs of their own, also side by side on one node."""
     script = f"#!/bin/bash\nsrun {MPI} {' '.join(SHOW)}\n"
@@ -84,6 +90,7 @@ def test_arrays(slurm, tmp_path):
         assert [(one["rank"], one["size"], one["sum"]) for one in found] == [(0, 2, 1), (1, 2, 1)]
 
 
+@takes_long()
 def test_a_heterogeneous_job(slurm):
     """MPICH's ranks span the components, as few MPI libraries' do."""
     component = (MPI, "-N1", "-n1")
@@ -94,6 +101,7 @@ def test_a_heterogeneous_job(slurm):
     ]
 
 
+@takes_long()
 def test_a_rank_that_fails_ends_the_job(slurm):
     """At once, also where Slurm would let the other ranks wait for it (KillOnBadExit=0)."""
     program = (
@@ -106,6 +114,7 @@ def test_a_rank_that_fails_ends_the_job(slurm):
     assert "ValueError: told" in started.stderr
 
 
+@takes_long()
 @pytest.mark.parametrize("option", ["--gpus-per-node=4", "--gpus-per-task=2"])
 def test_the_gpus_of_each_rank(slurm, option):
     """In a full view, and where Slurm has bound them."""

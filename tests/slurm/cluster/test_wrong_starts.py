@@ -5,6 +5,7 @@ import time
 import pytest
 
 from helpers.slurm.ranks import PYTHON, SHOW, bin_folder, places
+from mpistrat.testing.sets import takes_long
 
 AT_ONCE_S = 20
 
@@ -17,6 +18,7 @@ def refused(started, ranks, text):
     return started.stderr
 
 
+@takes_long()
 @pytest.mark.parametrize(("nodes", "ranks"), [(1, 2), (2, 4)])
 def test_plain_srun(slurm, nodes, ranks):
     begin = time.monotonic()
@@ -31,6 +33,7 @@ def test_plain_srun(slurm, nodes, ranks):
     assert time.monotonic() - begin < AT_ONCE_S
 
 
+@takes_long()
 def test_the_advice_works(slurm):
     """The command line of the message, typed as it is."""
     errors = slurm.srun("-N2", "-n2", *SHOW, is_to_succeed=False).stderr
@@ -40,6 +43,7 @@ def test_the_advice_works(slurm):
     assert len(places(slurm.srun(*words[1:]).stdout)) == 2
 
 
+@takes_long()
 def test_alone_on_purpose(slurm):
     started = slurm.srun("-n2", *SHOW, environment={"MPISTRAT_ALLOW_SINGLETON": "1"})
     assert [one["size"] for one in places(started.stdout)] == [1, 1]
@@ -71,6 +75,7 @@ def test_a_rank_that_ends_before_mpi_starts(slurm):
     assert "make the first strategy on all ranks, or on none" in started.stderr
 
 
+@takes_long()
 def test_a_process_of_a_batch_script_runs_alone_and_says_so(slurm, tmp_path):
     script = f"#!/bin/bash\n{' '.join(SHOW)}\n"
     output = slurm.sbatch(script, "-N2", "-n4", folder=tmp_path).completed()
@@ -79,6 +84,7 @@ def test_a_process_of_a_batch_script_runs_alone_and_says_so(slurm, tmp_path):
     assert "`srun -n 4`" in output
 
 
+@takes_long()
 def test_the_shell_of_salloc(slurm):
     """As a notebook or an editor that is started there."""
     started = slurm.run(["salloc", "-n4", *SHOW], timeout_s=60)
@@ -86,6 +92,7 @@ def test_the_shell_of_salloc(slurm):
     assert "this Slurm allocation has 4 tasks" in started.stderr
 
 
+@takes_long()
 def test_mpirun_in_a_step(slurm):
     """A shell with `srun --pty` is a step of one task; its mpirun has ranks of its own."""
     mpirun = bin_folder() / "mpirun"

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from helpers.slurm.ranks import PYTHON
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
-pytestmark = pytest.mark.deadline(180)
+pytestmark = [pytest.mark.deadline(180), takes_long()]
 
 MPI = "--mpi=pmi2"
 
@@ -28,7 +28,6 @@ def test_keras(slurm, nodes):
     assert float(found[1]) > 85
 
 
-@takes_long()
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_parameter_servers(slurm, nodes):
     printed = demo(slurm, nodes, 5, "mpistrat.demo.words", "800")

@@ -9,6 +9,7 @@ from helpers.doctor.reports import HEALTHY, Report, planted_command
 from mpistrat.sites.reading import read
 from mpistrat.testing.launcher import find_launcher
 from mpistrat.testing.launching.mpirun import LauncherError
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -66,6 +67,7 @@ SRUN = "srun --mpi=pmi2 --kill-on-bad-exit=1 --propagate=CORE"
 TWO = ("--nodes=2", "--ntasks=2", "--time=10", "--signal=USR1@300")
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_a_healthy_job_has_no_faults(slurm, tmp_path):
     command = f"{SRUN} {doctor(tmp_path, '--site', 'generic-slurm')}"
@@ -78,6 +80,7 @@ def test_a_healthy_job_has_no_faults(slurm, tmp_path):
     assert report.text.count("mpistrat doctor 0") == 1
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize("mpi", ["--mpi=none", ""])
 def test_srun_without_its_mpi_type_is_told_the_right_one(slurm, tmp_path, mpi):
@@ -90,6 +93,7 @@ def test_srun_without_its_mpi_type_is_told_the_right_one(slurm, tmp_path, mpi):
     assert said.returncode == 2
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_a_process_alone_in_an_allocation(slurm, tmp_path):
     report = batch(slurm, tmp_path, doctor(tmp_path), "--ntasks=2")

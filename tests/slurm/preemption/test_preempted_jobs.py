@@ -8,9 +8,10 @@ import pytest
 from helpers.preemption.training import STEPS
 from helpers.slurm.submitting import render
 from mpistrat.system.waiting import wait_until
-from mpistrat.testing.placement import repeats, slower, takes_long
+from mpistrat.testing.placement import slower
+from mpistrat.testing.sets import repeats, takes_long
 
-pytestmark = pytest.mark.deadline(200)
+pytestmark = [pytest.mark.deadline(200), takes_long()]
 TRAINING, FIT = "helpers.preemption.training", "helpers.preemption.fit"
 TWO_NODES = ("--strategy", "multi_worker", "--nodes", "2", "--tasks-per-node", "1")
 SLOW = {"pause_s": 0.1, "tells": 4}
@@ -54,7 +55,6 @@ def test_a_job_that_is_signalled_goes_on_and_ends_with_the_same_bits(slurm, fold
     assert list(folders[1].glob(".mpistrat*")) == []
 
 
-@takes_long()
 def test_a_fit_that_is_signalled_goes_on_and_ends_with_the_same_bits(slurm, folders):
     whole = submitted(slurm, folders[0], FIT, {})
     job = submitted(slurm, folders[1], FIT, {"strikes": [(1, 1, 1, "SIGUSR1")]})
@@ -66,7 +66,6 @@ def test_a_fit_that_is_signalled_goes_on_and_ends_with_the_same_bits(slurm, fold
     assert len(set(digests(output + whole.completed(120)))) == 1
 
 
-@takes_long()
 def test_a_rank_that_is_stuck_does_not_keep_the_job_from_being_requeued(slurm, folders):
     stuck = {"stuck": (4, True), "strikes": [], "handler": {"save_every_steps": 1, "lead_s": 5}}
     job = submitted(slurm, folders[1], TRAINING, stuck)

@@ -6,6 +6,7 @@ from helpers.slurm.configuration import CORES_PER_NODE, GPUS_PER_NODE
 from helpers.slurm.scripts import SITES, directives, rendered
 from mpistrat.sites.flags import option_name
 from mpistrat.sites.rendering.options import Strategy
+from mpistrat.testing.sets import takes_long
 
 SLURM_SITES = [name for name, site in SITES.items() if site.scheduler == "slurm"]
 # What another machine has in its place: nodes of 4 GB, two features, no QOS.
@@ -17,6 +18,7 @@ HERE = {
 }
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize("name", SLURM_SITES)
 def test_sbatch_takes_it(slurm, tmp_path, name):

@@ -12,9 +12,9 @@ from helpers.slurm.submitting import job_of, render, submit
 from mpistrat.sites.rendering.launch import Mpi
 from mpistrat.sites.rendering.script import Here
 from mpistrat.system.waiting import wait_until
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
-pytestmark = pytest.mark.deadline(150)
+pytestmark = [pytest.mark.deadline(150), takes_long()]
 
 # Stands in for a program with a PreemptionHandler: its first run is told to save, its second ends.
 ONCE_MORE = """
@@ -107,7 +107,6 @@ def test_the_script_tells_ranks_that_mpirun_started(slurm, tmp_path):
     assert output.count("run 1") == 2
 
 
-@takes_long()
 def test_a_preempted_job_is_started_again_once(slurm, tmp_path):
     options = ("--nodes", "4", "--directive=--exclusive")
     job = launched(slurm, tmp_path, script_of(slurm, tmp_path, *options), ranks=8)

@@ -7,6 +7,7 @@ import pytest
 
 from helpers.slurm.submitting import job_of, submit
 from mpistrat.bench.results.file import read_points
+from mpistrat.testing.sets import takes_long
 
 DEMO = ("-m", "mpistrat.demo", "--epochs", "1")
 TOTAL = """
@@ -21,7 +22,7 @@ if strategy.communicator.rank == 0:
     print(f"sum {float(total.numpy())} of {strategy.num_replicas_in_sync} replicas")
 """
 
-pytestmark = pytest.mark.deadline(150)
+pytestmark = [pytest.mark.deadline(150), takes_long()]
 
 
 @pytest.mark.parametrize(

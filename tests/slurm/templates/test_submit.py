@@ -11,8 +11,9 @@ import pytest
 from helpers.slurm.command import PLAIN, mpistrat_slurm
 from helpers.slurm.submitting import job_of, render, submit
 from mpistrat.system.waiting import wait_until
+from mpistrat.testing.sets import takes_long
 
-pytestmark = pytest.mark.deadline(120)
+pytestmark = [pytest.mark.deadline(120), takes_long()]
 
 SHOW = "import json, os, sys; print(json.dumps([os.environ['SLURM_JOB_NAME'], *sys.argv[1:]]))"
 ODD = [

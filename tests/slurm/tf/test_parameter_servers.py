@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.slurm.ranks import PYTHON
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 PROGRAM = """
 import tensorflow as tf

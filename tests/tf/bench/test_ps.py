@@ -9,7 +9,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("typer")
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 
 @takes_long()

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("typer")
 
 
+@takes_long()
 @pytest.mark.deadline(140)  # the first user compiles the native operations
 def test_steps_with_and_without_comparison(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("typer")
@@ -15,6 +16,7 @@ QUICK = ["--batch", "32", "--steps", "4", "--rounds", "2", "--seconds", "0.01"]
 KERAS = ["-m", "mpistrat.bench", "train", "--family", "keras", *QUICK]
 
 
+@takes_long()
 @pytest.mark.deadline(140)  # the first user compiles the native operations
 def test_keras(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
@@ -46,6 +48,7 @@ program.main()
 """
 
 
+@takes_long()
 @pytest.mark.deadline(140)
 def test_another_loss_is_found(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"

@@ -19,7 +19,7 @@ from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow.data import sharding  # noqa: E402
 from mpistrat.tensorflow.graph import digest_op  # noqa: E402
 from mpistrat.tensorflow.private import data as private_data  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -127,6 +127,7 @@ NO_TARGETS = ("one component", "beside an index")  # so not for fit and evaluate
 RAW = ("sparse", "ragged")  # which the model does not take: only distributed
 
 
+@takes_long()
 @pytest.mark.parametrize("what", RAW)
 def test_composites_in_another_order(what):
     with compiled() as (s, _, random):
@@ -143,6 +144,7 @@ def is_tried(what, use):
     return with_all() or use == "fit" or what in (*TRACED, *NO_TARGETS, "arrays")
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("what", "use"), [(what, use) for what in DIFFERENT for use in USES if is_tried(what, use)]
 )
@@ -190,6 +192,7 @@ def eps(random):
 NOISE = keras.layers.GaussianNoise(1.0)
 
 
+@takes_long()
 @pytest.mark.parametrize("what", SAME)
 def test_data_whose_order_is_the_same_are_not(what):
     with compiled(what) as (s, model, _):
@@ -202,6 +205,7 @@ def test_data_whose_order_is_the_same_are_not(what):
                 model.evaluate(*data, verbose=0)
 
 
+@takes_long()
 @pytest.mark.parametrize("workers", [1, 2])
 def test_batches_that_keras_shuffles_come_in_one_order(workers):
     python_random.seed()
@@ -222,6 +226,7 @@ def test_a_loop_of_ones_own_is_told_at_its_end():
         assert number == 6
 
 
+@takes_long()
 def test_loops_over_one_data_set_in_each_other():
     """An inner loop may be left at any batch, which ranks have read ahead of by chance."""
     with compiled() as (s, _, _):
@@ -239,6 +244,7 @@ def random_0():
     return np.random.default_rng(0)
 
 
+@takes_long()
 def test_a_loop_in_a_function_is_told_when_that_ends():
     with compiled() as (s, _, random):
         steps = s.experimental_distribute_dataset(from_generator(random).batch(8))
@@ -258,6 +264,7 @@ def test_a_loop_in_a_function_is_told_when_that_ends():
             count(same)
 
 
+@takes_long()
 def test_sources_that_are_read_as_they_come():
     """Of two sources the one that is slow here is the fast one there."""
     with compiled() as (s, model, _):
@@ -291,6 +298,7 @@ def test_sources_that_are_read_as_they_come():
                 model.fit(data.batch(8), verbose=0)
 
 
+@takes_long()
 def test_the_batch_where_orders_part_is_named():
     with compiled() as (s, model, _):
         order = np.arange(COUNT)
@@ -301,6 +309,7 @@ def test_the_batch_where_orders_part_is_named():
             model.fit(data, verbose=0)
 
 
+@takes_long()
 def test_unequal_numbers_of_batches():
     with compiled() as (s, model, _):
         count = 24 + 8 * (s.communicator.rank == 1)
@@ -309,6 +318,7 @@ def test_unequal_numbers_of_batches():
             model.fit(data.filter(lambda x, y: True), verbose=0)
 
 
+@takes_long()
 def test_a_long_pass_is_compared_before_its_end():
     with compiled() as (_, model, random):
         model.fit(X, Y, verbose=0)  # which builds it, so that no pass is begun for that
@@ -322,6 +332,7 @@ def test_a_long_pass_is_compared_before_its_end():
         assert len(seen) == 16
 
 
+@takes_long()
 def test_endless_data_may_differ():
     with compiled() as (s, model, _):
         rows = Dataset.from_tensor_slices((X, Y)).shuffle(COUNT, seed=s.communicator.rank)
@@ -345,6 +356,7 @@ def local(s, value):
     return [row for part in s.experimental_local_results(value) for row in part.numpy().tolist()]
 
 
+@takes_long()
 def test_batches_are_divided_as_if_they_were_not_compared():
     """The last batch is shorter, so that TensorFlow finds their size in the data set's graph."""
     with compiled() as (s, _, _):
@@ -360,6 +372,7 @@ def test_batches_are_divided_as_if_they_were_not_compared():
         assert "FilterDatasetV674" in {node.op for node in graph.node}
 
 
+@takes_long()
 def test_rows_of_ones_own_are_not_compared():
     with compiled() as (s, model, random):
         order = random.permutation(COUNT)

@@ -16,11 +16,11 @@ import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.tensorflow.data import cache_files  # noqa: E402
-from mpistrat.testing.placement import with_all, with_long  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=90)
+pytestmark = [pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=90), takes_long()]
 POLICY = tf.data.experimental.AutoShardPolicy
 COUNTS = (7, 6, 8, 9)
 ROWS = np.arange(sum(COUNTS), dtype=np.float32)
@@ -89,9 +89,10 @@ DIVIDED = {
 
 def ways_to_divide():
     """Return each with one device, and with two by files (as TensorFlow chooses) and by rows."""
-    by_both = ("as TensorFlow chooses", "by rows") if with_long() else ()
-    on_two = DIVIDED if with_all() else by_both
-    return [(how, 1) for how in DIVIDED] + [(how, 2) for how in on_two]
+    on_two = DIVIDED if with_all() else ("as TensorFlow chooses", "by rows")
+    return [(how, 1) for how in DIVIDED] + [
+        pytest.param(how, 2, marks=takes_long()) for how in on_two
+    ]
 
 
 @pytest.mark.parametrize(("how", "devices"), ways_to_divide())

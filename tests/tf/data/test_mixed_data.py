@@ -16,11 +16,11 @@ import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=400)
+pytestmark = [pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=400), takes_long()]
 COUNT, BATCH = 26, 8
 X = np.random.default_rng(0).normal(size=(COUNT, 3)).astype("float32")
 Y = X.sum(1)

@@ -17,6 +17,7 @@ from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow.data import seeds, shuffle_check  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -98,6 +99,7 @@ OUT_OF_STEP = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("how", OUT_OF_STEP)
 def test_a_rank_that_makes_one_more_dataset_than_the_others(how):
     tf.random.set_seed(None)
@@ -195,6 +197,7 @@ def folder_of(communicator, kind):
         communicator.barrier()
 
 
+@takes_long()
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_of_a_folder(kind):
     """Keras draws what it shuffles them by from NumPy's generator, which each rank has alone."""

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,6 +11,7 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 from mpistrat import train  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 SIDES = [(tf.Variable, tf.train), (mpistrat.Variable, train)]
 
@@ -64,6 +65,7 @@ def outcomes(variable, module, folder):
     return [outcome(call, folder) for call in calls] + [int(both.save_counter)]
 
 
+@takes_long()
 def test_the_same_calls(tmp_path):
     for index in range(2):
         (tmp_path / str(index)).mkdir()

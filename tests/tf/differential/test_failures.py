@@ -16,7 +16,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.tf.cases import Raised, by_id, raised  # noqa: E402
 from helpers.tf.two_processes import theirs  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
-from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
 
 pytestmark = [pytest.mark.deadline(90), takes_long()]
 

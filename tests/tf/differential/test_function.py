@@ -14,7 +14,7 @@ from helpers.tf.cases import (  # noqa: E402
     same,
 )
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -34,6 +34,7 @@ def number(dtype=tf.float32):
     return tf.cast(here().replica_id_in_sync_group + 1, dtype)
 
 
+@takes_long()
 @same()
 def test_dtypes(s):
     @tf.function
@@ -73,6 +74,7 @@ def test_other_dtypes(s):
     return {name: s.reduce("SUM", s.run(lambda n=name: number(n)), axis=None) for name in kinds}
 
 
+@takes_long()
 @pytest.mark.parametrize("layout", ONE_DEVICE, ids=str)
 def test_collectives_in_control_flow_of_replicas(layout):
     # TensorFlow's Mirrored refuses them, and so does ours with several devices on a rank.
@@ -122,6 +124,7 @@ def test_cond_across_replicas(s):
     return [step(tf.constant(3)), step(tf.constant(1))]
 
 
+@takes_long()
 @same()
 def test_while_loop(s):
     @tf.function
@@ -135,6 +138,7 @@ def test_while_loop(s):
     return [steps(tf.constant(4)), steps(tf.constant(0))]
 
 
+@takes_long()
 @same()
 def test_collectives_without_dependence(s):
     @tf.function
@@ -211,6 +215,7 @@ def test_errors_in_a_graph(s):
     return [step(tf.constant(1)), raised(lambda: step(tf.constant(5))), step(tf.constant(2))]
 
 
+@takes_long()
 @same()
 def test_nested_functions(s):
     replica_fn = tf.function(lambda x: x * 2.0)
@@ -222,6 +227,7 @@ def test_nested_functions(s):
     return [s.run(lambda: replica_fn(number())), step(), step()]
 
 
+@takes_long()
 @pytest.mark.parametrize("layout", ONE_DEVICE, ids=str)
 def test_collectives_in_functions_of_replicas(layout):
     # TensorFlow's Mirrored refuses them, and so does ours with several devices on a rank.
@@ -231,6 +237,7 @@ def test_collectives_in_functions_of_replicas(layout):
         assert [step().numpy(), s.run(lambda: replica_fn(number())).numpy()] == [3.0, 3.0]
 
 
+@takes_long()
 @pytest.mark.parametrize("layout", ONE_DEVICE, ids=str)
 def test_collectives_in_branches_and_functions_keep_their_order(layout):
     # Shapes tell them apart; a variable in branch and function makes TensorFlow order by that.
@@ -256,6 +263,7 @@ def test_collectives_in_branches_and_functions_keep_their_order(layout):
         assert total.numpy() == 50 * layout.replicas + 200 * layout.replicas**2
 
 
+@takes_long()
 @pytest.mark.parametrize("layout", ONE_DEVICE, ids=str)
 def test_collectives_of_a_gradient_keep_their_order(layout):
     # TensorFlow itself orders nothing in the function that computes a function's gradient.
@@ -286,6 +294,7 @@ FUNCTIONS = {
 }
 
 
+@takes_long()
 @same()
 def test_functions_that_are_run(s):
     inputs = s.experimental_distribute_values_from_function(
@@ -300,6 +309,7 @@ def test_functions_that_are_run(s):
     return found
 
 
+@takes_long()
 @same()
 def test_gradients_in_functions_that_are_run(s):
     @tf.function
@@ -361,6 +371,7 @@ def test_errors_in_functions_that_are_run(s):
     return [run(1.0), raised(lambda: run(5.0)), run(2.0)]
 
 
+@takes_long()
 @pytest.mark.parametrize("layout", SPREAD, ids=str)
 def test_functions_that_are_run_are_traced_once_and_forgotten(layout):
     traced = []

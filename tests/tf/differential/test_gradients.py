@@ -9,6 +9,7 @@ from helpers.tf.cases import (  # noqa: E402
     same,
 )
 from helpers.tf.process import four_cpus  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -21,6 +22,7 @@ def number():
     return tf.cast(here().replica_id_in_sync_group + 1, tf.float32)
 
 
+@takes_long()
 @same()
 def test_gradients_of_a_variable(s):
     with s.scope():
@@ -110,6 +112,7 @@ def test_gradient_of_all_gather(s):
     return s.run(fn)
 
 
+@takes_long()
 @same()
 def test_gradient_of_all_reduce(s):
     def fn(op):

@@ -16,6 +16,7 @@ from helpers.tf.cases import (  # noqa: E402
     steady,
 )
 from helpers.tf.process import four_cpus  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -45,26 +46,31 @@ def by_step(batches):
     return [Rows([batch]) for batch in batches]
 
 
+@takes_long()
 @same(IN_ORDER)
 def test_b60_global_batches_are_cut(s):
     return [by_replica(s, numbers(8, 4)), by_replica(s, numbers(9, 4, drop_remainder=True))]
 
 
+@takes_long()
 @same()
 def test_b60_rows_of_a_step(s):
     return by_step(by_replica(s, numbers(16, 8)))
 
 
+@takes_long()
 @same(IN_ORDER)
 def test_b67_last_partial_batches(s):
     return [by_replica(s, numbers(5, 2)), by_replica(s, numbers(14, 8))]
 
 
+@takes_long()
 @same()
 def test_b67_rows_of_last_steps(s):
     return [by_step(by_replica(s, numbers(*of))) for of in [(5, 4), (13, 8), (1, 4)]]
 
 
+@takes_long()
 @same()
 def test_b67_in_a_graph(s):
     @tf.function
@@ -79,6 +85,7 @@ def test_b67_in_a_graph(s):
     return epoch(s.experimental_distribute_dataset(numbers(13, 8)))
 
 
+@takes_long()
 @same()
 def test_b61_sharding_by_data(s):
     return by_step(by_replica(s, numbers(8, 4, Policy.DATA)))
@@ -102,6 +109,7 @@ def test_b61_what_has_no_files_is_not_sharded_by_file(s):
     return "nothing" not in str(raised(lambda: by_replica(s, numbers(8, 4, Policy.FILE))))
 
 
+@takes_long()
 @same([case for case in EVERYWHERE if case.kind != "Central"])  # TensorFlow's has a typo here
 def test_b60_prefetch(s):
     found = []
@@ -141,6 +149,7 @@ def test_b63_element_spec(s):
     return [first.dtype.name, first.shape.rank]
 
 
+@takes_long()
 @same()
 def test_b63_as_input_signature(s):
     dataset = s.experimental_distribute_dataset(numbers(9, 4))
@@ -154,6 +163,7 @@ def test_b63_as_input_signature(s):
     return [[step(batch) for batch in dataset], len(traces)]
 
 
+@takes_long()
 @same()
 def test_iterators(s):
     dataset = s.experimental_distribute_dataset(numbers(6, 4))
@@ -169,6 +179,7 @@ def test_iterators(s):
     ]
 
 
+@takes_long()
 @same()
 def test_an_iterator_in_a_graph(s):
     iterator = iter(s.experimental_distribute_dataset(numbers(12, 4).repeat()))
@@ -184,6 +195,7 @@ def test_an_iterator_in_a_graph(s):
     return [steps(iterator), steps(iterator)]
 
 
+@takes_long()
 @same()
 def test_e01_e03_train_step(s):
     @tf.function
@@ -204,6 +216,7 @@ def test_e04_b70_numpy(s):
     return by_step(by_replica(s, steady(dataset.batch(4))))
 
 
+@takes_long()
 @same()
 def test_e26_b61_records_in_files(s):
     with tempfile.TemporaryDirectory() as folder:

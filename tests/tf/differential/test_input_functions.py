@@ -13,6 +13,7 @@ from helpers.tf.cases import (  # noqa: E402
     steady,
 )
 from helpers.tf.process import four_cpus  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -112,6 +113,7 @@ def test_unequal_numbers_of_batches_in_a_graph(layout):
         assert epoch(s.distribute_datasets_from_function(dataset_fn)) == 5 * layout.devices
 
 
+@takes_long()
 @same()
 def test_b69_make_dataset_iterator(s):
     iterator = s.make_dataset_iterator(steady(tf.data.Dataset.range(8).batch(4)))
@@ -123,6 +125,7 @@ def test_b69_make_dataset_iterator(s):
     return found
 
 
+@takes_long()
 @same()
 def test_e05_e29_input_fn_iterator(s):
     mode = tf.distribute.InputReplicationMode.PER_WORKER

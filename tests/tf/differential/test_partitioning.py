@@ -17,7 +17,7 @@ pytest.importorskip("tensorflow")
 import mpistrat
 from mpistrat.experimental import partitioners
 from mpistrat.strategy.variables.sharded.partitioning import partitioned
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 SHAPES = [[], [1], [2, 3], [5], [13, 2], [64, 8], [1000, 3, 2]]
 DTYPES = ["float32", "int64", "float16"]

@@ -13,6 +13,7 @@ from helpers.tf.cases import (  # noqa: E402
     same,
 )
 from helpers.tf.process import four_cpus  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -37,6 +38,7 @@ def test_b30_other_ops_are_refused(s):
     return [raised(lambda op=op: s.reduce(op, value, axis=None)) for op in ["MAX", "", 3, None]]
 
 
+@takes_long()
 @same()
 def test_b31_b32_axes(s):
     value = by_id(s, block)
@@ -44,6 +46,7 @@ def test_b31_b32_axes(s):
     return [s.reduce(op, value, axis=axis) for op in OPS for axis in axes]
 
 
+@takes_long()
 @same()
 def test_b32_axes_in_a_graph(s):
     @tf.function
@@ -170,6 +173,7 @@ def test_v1_default_of_axis(s):
     return s.reduce("SUM", value, axis=None)
 
 
+@takes_long()
 @same(ACCUMULATING)
 def test_accumulation_functions(s):
     value = by_id(s, block)

@@ -12,6 +12,7 @@ from helpers.tf.cases import (  # noqa: E402
     steady,
 )
 from helpers.tf.process import four_cpus  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -126,6 +127,7 @@ def test_b25_options(s):
     return s.run(lambda x: x + 1.0, args=(tf.constant(1.0),), options=options)
 
 
+@takes_long()
 @same()
 def test_b26_experimental_run(s):
     iterator = s.make_dataset_iterator(steady(tf.data.Dataset.range(8).batch(4)))
@@ -196,6 +198,7 @@ def test_runs_do_not_nest(s):
     return [s.run(lambda: raised(lambda: s.run(lambda: 1)).kinds[0]), raised(lambda: s.run(None))]
 
 
+@takes_long()
 @same()
 def test_autograph(s):
     @tf.function

@@ -18,7 +18,7 @@ from helpers.tf.cases import (  # noqa: E402
     same,
 )
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import with_all  # noqa: E402
 
 four_cpus()
 

@@ -15,6 +15,7 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 from mpistrat.nn import embedding_lookup  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 Theirs = tf.__internal__.distribute.ShardedVariable
 LAYOUTS = [(1, 1), (2, 2), (13, 5), (13, 1), (12, 4), (40, 7)]
@@ -76,6 +77,7 @@ ENDS = [None, 0, 1, 5, 7, 12, 13, 20, -1, -4, -13]
 STEPS = [None, 1, 2, 5, 40, -1, -2, -3, -40]
 
 
+@takes_long()
 @pytest.mark.parametrize(("rows", "parts"), [(13, 5), (12, 4), (3, 3), (5, 1)])
 def test_slices(rows, parts):
     theirs, ours = pair(rows, parts)

@@ -14,7 +14,7 @@ tf = pytest.importorskip("tensorflow")
 from helpers.tf.cases import Rows, raised, steady  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from helpers.tf.two_processes import check_same, differs, snippets  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.sets import takes_long  # noqa: E402 - TensorFlow may be missing
 
 four_cpus()
 

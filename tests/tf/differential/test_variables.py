@@ -13,6 +13,7 @@ from helpers.tf.cases import (  # noqa: E402
     same,
 )
 from helpers.tf.process import four_cpus  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -67,6 +68,7 @@ def test_assigned_in_replicas(s):
     return found
 
 
+@takes_long()
 @same()
 def test_assigned_in_replicas_in_a_graph(s):
     found = []
@@ -228,6 +230,7 @@ class Scaled(tf.Module):
         return self.v * x
 
 
+@takes_long()
 @same()
 def test_b11_saved_models(s):
     with s.scope():

@@ -14,7 +14,7 @@ from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat import errors  # noqa: E402
 from mpistrat.tensorflow.graph import native_op  # noqa: E402
-from mpistrat.testing.placement import repeats  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
 
 four_cpus()
 
@@ -155,6 +155,7 @@ def test_a_closed_strategy(way):
             step()
 
 
+@takes_long()
 @on_two_ranks
 def test_other_errors_stay_what_they_are():
     with distribute.MirroredStrategy(["CPU:0"]) as s:

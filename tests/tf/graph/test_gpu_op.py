@@ -8,7 +8,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from mpistrat.tensorflow.graph import native_op  # noqa: E402 - TensorFlow may be missing
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 
 @takes_long()

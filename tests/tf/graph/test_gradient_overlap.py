@@ -14,7 +14,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 

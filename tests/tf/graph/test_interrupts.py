@@ -22,7 +22,7 @@ from mpistrat.collectives import Communicator  # noqa: E402
 from mpistrat.collectives.health import interrupts  # noqa: E402
 from mpistrat.errors import CommunicationError, PeerLostError  # noqa: E402
 from mpistrat.tensorflow.graph import native_op  # noqa: E402
-from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
 
 four_cpus()
 

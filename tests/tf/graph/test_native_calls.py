@@ -15,6 +15,7 @@ from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import CommunicationError  # noqa: E402
 from mpistrat.tensorflow.graph import native_op, tensor_collective  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -128,6 +129,7 @@ def test_a_peer_that_is_gone(mode):
     drop(s)
 
 
+@takes_long()
 def test_calls_of_python_between_those_of_a_graph():
     with distribute.MirroredStrategy(["CPU:0"]) as s:
         comm = s.communicator
@@ -154,6 +156,7 @@ def traced_and_closed():
     return traced
 
 
+@takes_long()
 def test_the_graph_of_a_strategy_that_is_gone():
     traced = traced_and_closed()
     gc.collect()

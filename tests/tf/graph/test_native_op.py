@@ -23,7 +23,7 @@ from mpistrat.errors import (
     UsageError,
 )
 from mpistrat.system import log
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 tf = pytest.importorskip("tensorflow")
@@ -90,6 +90,7 @@ def assert_same(results, tensors):
 # --------------------------------------------------------------------------------------- values
 
 
+@takes_long()
 @pytest.mark.parametrize("callback", [copy, copy_later])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype(mode, dtype, callback):

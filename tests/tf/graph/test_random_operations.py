@@ -9,7 +9,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import with_all  # noqa: E402
 
 four_cpus()
 

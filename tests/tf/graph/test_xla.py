@@ -12,7 +12,7 @@ from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import MismatchError  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -31,6 +31,7 @@ def compiled(strategy, fn):
 DTYPES = ["float32", "float64", "bfloat16", "int32", "complex64"]
 
 
+@takes_long()
 @pytest.mark.parametrize("dtype", DTYPES if with_all() else DTYPES[2:4])
 def test_values_and_their_order(dtype):
     """XLA would begin equal calls in any order; each has to meet its own on the other rank."""

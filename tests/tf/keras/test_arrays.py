@@ -22,7 +22,7 @@ from mpistrat.tensorflow.data import pipelines  # noqa: E402
 from mpistrat.tensorflow.graph import rows_op  # noqa: E402
 from mpistrat.tensorflow.keras import arrays as keras_arrays  # noqa: E402
 from mpistrat.tensorflow.keras import hooks as keras_hooks  # noqa: E402
-from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
 
 four_cpus()
 
@@ -53,6 +53,7 @@ def steps(s, dataset):
     ]
 
 
+@takes_long()
 @pytest.mark.parametrize("devices", [["CPU:0"], TWO], ids=["1 device", "2 devices"])
 @pytest.mark.parametrize(
     ("count", "batch"),
@@ -68,6 +69,7 @@ def test_the_rows_are_those_of_a_divided_dataset(devices, count, batch):
     drop(s)
 
 
+@takes_long()
 @pytest.mark.parametrize("shuffle", [True, "batch"])
 def test_each_row_comes_once_an_epoch_on_one_rank(shuffle):
     with distribute.MirroredStrategy(["CPU:0"]) as s:
@@ -101,6 +103,7 @@ def test_epochs_and_fits_have_orders_of_their_own_without_a_seed(shuffle):
         drop(s)
 
 
+@takes_long()
 def test_orders_with_one_seed_are_tensorflows():
     with distribute.MirroredStrategy(["CPU:0"]) as s:
         tf.random.set_seed(3)
@@ -111,6 +114,7 @@ def test_orders_with_one_seed_are_tensorflows():
     tf.random.set_seed(None)
 
 
+@takes_long()
 def test_each_row_comes_once_where_ranks_have_seeds_of_their_own():
     with distribute.MirroredStrategy(["CPU:0"]) as s:
         tf.random.set_seed(s.communicator.rank)
@@ -160,6 +164,7 @@ def test_rows_of_arrays_of_all_kinds(is_native):
     drop(s)
 
 
+@takes_long()
 def test_arrays_are_kept_as_long_as_a_dataset_reads_them():
     array = np.ones((6, 3))
     before = sys.getrefcount(array)
@@ -219,6 +224,7 @@ CALLS = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("call", CALLS)
 def test_unequal_numbers_of_rows_are_told(call):
     """Of equally many batches, too: rows would be left out, or counted twice."""
@@ -352,6 +358,7 @@ def test_who_wants_tuning_gets_it():
     assert pipelines.untuned("no dataset") == "no dataset"
 
 
+@takes_long()
 def test_unseeded_pipelines_shuffle_alike_and_are_random_in_each_epoch():
     tf.random.set_seed(None)
     with distribute.MirroredStrategy(["CPU:0"]) as s:

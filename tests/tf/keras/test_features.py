@@ -13,7 +13,7 @@ from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.cases import Case  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
 
 four_cpus()
 
@@ -73,6 +73,7 @@ FEATURES = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("feature", FEATURES)
 def test_as_one_process(feature):
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
@@ -151,6 +152,7 @@ def half(strategy, rows):
     return model
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("row", "devices"),
     [(17, 2), pytest.param(23, 1, marks=repeats())],
@@ -215,6 +217,7 @@ def test_an_error_after_clipping_leaves_nothing_behind():
         assert weight.numpy() == 1.0 - 3.0
 
 
+@takes_long()
 def test_a_metric_made_outside_of_the_scope_is_told():
     """Each rank would count its own rows; those that compile makes are of all ranks."""
     outside = keras.metrics.MeanAbsoluteError(name="outside")

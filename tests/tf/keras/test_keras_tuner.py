@@ -16,7 +16,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -68,6 +68,7 @@ def searched(kind, folder, strategy):
     return [best[key] for key in ("units", "rate")], scores, rows, sorted(known & files)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=120)
 @pytest.mark.parametrize("name", TUNERS)
 def test_searches_give_the_results_of_one_process(name):
@@ -111,6 +112,7 @@ class Slow(keras.callbacks.Callback):
             self.path.write_text("done")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=60)
 def test_what_the_chief_writes_in_fit_is_there_after_it():
     with distribute.MirroredStrategy(["CPU:0"]) as s:

@@ -15,7 +15,7 @@ from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.cases import Case, drop  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import MismatchError  # noqa: E402
-from mpistrat.testing.placement import repeats, with_all  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -63,6 +63,7 @@ OPTIONS = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("way", OPTIONS)
 def test_fit(way):
     options = dict(OPTIONS[way])
@@ -75,6 +76,7 @@ def test_fit(way):
         assert_of_last_batch(strategy, model, X[12:])
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 @pytest.mark.parametrize("layout", [Case(2, 2), Case(2, 1, "Backed")], ids=str)
 def test_fit_of_other_layouts(layout):
@@ -86,6 +88,7 @@ def test_fit_of_other_layouts(layout):
         assert len({value.numpy().tobytes() for value in values}) == 1
 
 
+@takes_long()
 @pytest.mark.parametrize("is_eager", [False, True], ids=["graph", "eager"])
 def test_replicas_count_by_their_rows(is_eager):
     """The last batch is one row: the mean of none is no number, nor are gradients with it."""
@@ -160,6 +163,7 @@ STEPS = {
 SHOWN_BY_OTHERS = {("compiled function", "loop"), ("gradient of a function", "loop")}
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("function", "step"),
     [
@@ -191,6 +195,7 @@ KEPT = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("how", KEPT)
 def test_a_layer_without_rows_on_one_rank(how):
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
@@ -215,6 +220,7 @@ def test_a_layer_that_is_left_out_without_rows_is_told():
     drop(strategy)
 
 
+@takes_long()
 def test_what_only_reads_is_local():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         model = made(strategy)
@@ -227,6 +233,7 @@ def test_what_only_reads_is_local():
         assert strategy.communicator.call_log.sequence == before
 
 
+@takes_long()
 def test_states_and_variables_stay_each_replicas_own():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         rank = strategy.communicator.rank
@@ -272,6 +279,7 @@ class Lazy(keras.Model):
         return x
 
 
+@takes_long()
 def test_a_layer_of_ones_own_that_is_built_late():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:
         keras_dtype("float64")
@@ -288,6 +296,7 @@ def test_a_layer_of_ones_own_that_is_built_late():
 # ----------------------------------------------------------------------- what is read and saved
 
 
+@takes_long()
 def test_callbacks_see_one_answer():
     seen = []
 
@@ -310,6 +319,7 @@ SAVES = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("by", [*SAVES, "a callback"])
 def test_a_model_that_is_loaded_predicts_as_before(by):
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:

@@ -8,7 +8,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("tf_keras")
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 PROGRAM = """
 import contextlib
@@ -174,6 +174,7 @@ print("checked")
 """
 
 
+@takes_long()
 @pytest.mark.deadline(300)
 @pytest.mark.parametrize(
     ("ranks", "devices"), [(2, [1, 2]), pytest.param(3, [1], marks=repeats())], ids=["2", "3"]

@@ -10,11 +10,11 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.testing.placement import with_long  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_long() else 2, timeout_s=60)
+pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=60)
 METRICS = {
     "mean": lambda: (keras.metrics.Mean(name="outside"), 1),
     "of predictions": lambda: (keras.metrics.MeanAbsoluteError(name="outside"), 2),
@@ -27,6 +27,7 @@ STEPS = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("kind", METRICS)
 def test_a_replica_does_not_count_in_a_metric_of_one_rank(kind, step):
@@ -39,6 +40,7 @@ def test_a_replica_does_not_count_in_a_metric_of_one_rank(kind, step):
         assert total.numpy() == s.num_replicas_in_sync  # all ranks go on
 
 
+@takes_long()
 def test_metrics_that_count_all_rows():
     keras_dtype("float32")
     outside = keras.metrics.Mean()

@@ -22,11 +22,11 @@ from helpers.tf.cases import (  # noqa: E402
     steady,
 )
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60)
+pytestmark = [pytest.mark.mpi(ranks=2, timeout_s=60), takes_long()]
 SKIPPED = {"Central"} if with_all() else {"Central", "OneDevice"}  # TensorFlow's own cannot fit
 KERAS = [case for case in EVERYWHERE if case.kind not in SKIPPED]
 X = np.arange(8.0, dtype=np.float32).reshape(8, 1) / 4

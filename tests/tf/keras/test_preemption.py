@@ -26,7 +26,7 @@ from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow.keras.preemption.callback import _communicator  # noqa: E402
 from mpistrat.tensorflow.own_strategies import WithServers  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
-from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
 
 four_cpus()
 
@@ -96,6 +96,7 @@ KINDS = [
 ]
 
 
+@takes_long()
 @on_two_ranks
 @pytest.mark.parametrize("data", KINDS)
 def test_data_of_each_kind_go_on_at_the_batch_where_they_were(data):
@@ -111,6 +112,7 @@ def test_data_of_each_kind_go_on_at_the_batch_where_they_were(data):
         assert fits.outcome() == "DONE"
 
 
+@takes_long()
 @on_two_ranks
 def test_many_stops_in_training_and_validation():
     """At the first batch and the last, in the validation, and twice in one epoch."""
@@ -135,6 +137,7 @@ def test_several_replicas_of_a_rank():
         check_same(whole, fits.run())
 
 
+@takes_long()
 @on_two_ranks
 def test_a_fit_that_is_done_trains_no_more():
     with Fits() as fits:
@@ -143,6 +146,7 @@ def test_a_fit_that_is_done_trains_no_more():
         assert (again[0], again[1]) == (whole[0], {})
 
 
+@takes_long()
 @on_two_ranks
 def test_periodic_saves():
     with Fits() as fits:
@@ -151,6 +155,7 @@ def test_periodic_saves():
         assert saved > 3  # besides that of the end
 
 
+@takes_long()
 def test_a_fit_without_a_strategy(tmp_path):
     """One process, as every program begins."""
 
@@ -180,6 +185,7 @@ def test_a_fit_without_a_strategy(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@takes_long()
 def test_after_an_error_of_the_program_another_fit_can_begin(tmp_path):
     class Fails(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
@@ -196,6 +202,7 @@ def test_after_an_error_of_the_program_another_fit_can_begin(tmp_path):
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
+@takes_long()
 def test_an_epoch_argument_that_grows_trains_on(tmp_path):
     x = np.random.default_rng(0).normal(size=(8, 3))
     for epochs, trained in ((2, [0, 1]), (2, []), (5, [2, 3, 4])):
@@ -206,6 +213,7 @@ def test_an_epoch_argument_that_grows_trains_on(tmp_path):
         assert history.epoch == trained
 
 
+@takes_long()
 def test_without_a_seed_it_says_that_rows_may_come_in_another_order(tmp_path, caplog):
     def run(strikes=()):
         tf.random.set_seed(None)

@@ -18,7 +18,9 @@ import mpistrat  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
+
+pytestmark = takes_long()
 
 four_cpus()
 

@@ -20,7 +20,9 @@ from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import CommunicationTimeoutError  # noqa: E402
 from mpistrat.tensorflow import shared_files  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
+
+pytestmark = takes_long()
 
 four_cpus()
 
@@ -191,7 +193,6 @@ def locked_path(path):
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
-@takes_long()
 def test_a_lock_that_is_not_given_back_has_a_deadline():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy, pytest.MonkeyPatch.context() as patch:
         folder = world_folder(strategy.communicator)
@@ -270,7 +271,6 @@ print("went on")
 
 
 @pytest.mark.deadline(120)
-@takes_long()
 def test_a_killed_training_goes_on(tmp_path):
     root = str(Path(mpistrat.__file__).parents[1])
     path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])

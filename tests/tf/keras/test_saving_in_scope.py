@@ -15,11 +15,11 @@ keras = pytest.importorskip("keras")
 
 from helpers.tf.cases import Case  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.placement import repeats, takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long, with_all  # noqa: E402
 
 four_cpus()
 
-pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=120)
+pytestmark = [pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=120), takes_long()]
 X = np.random.default_rng(0).normal(size=(21, 4))
 Y = X.sum(1, keepdims=True)
 ONE = Case(2, 1)
@@ -213,7 +213,6 @@ def test_saved_and_read(by, is_in):
         fit(model, epochs=1)  # all ranks are still in step
 
 
-@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 @pytest.mark.parametrize("layout", [Case(2, 2), Case(2, 1, "Backed")], ids=str)
 def test_of_other_layouts(layout):

@@ -10,7 +10,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
-from mpistrat.testing.placement import repeats, takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -124,6 +124,7 @@ def test_two_devices_a_rank():
         assert_equal_models(strategy, ours, alone, X)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 def test_a_checkpoint_is_written_once_and_whole():
     import tempfile
@@ -140,6 +141,7 @@ def test_a_checkpoint_is_written_once_and_whole():
             assert (weight.numpy() == want.numpy()).all()
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=60)
 def test_an_epoch_has_every_row_once_though_nothing_is_seeded():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:

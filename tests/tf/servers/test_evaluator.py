@@ -19,7 +19,7 @@ from mpistrat.cluster_resolver import MPIClusterResolver  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow.coordinator import ClusterCoordinator, SidecarEvaluator  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
-from mpistrat.testing.placement import repeats, takes_long  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
 
 pytestmark = takes_long()
 

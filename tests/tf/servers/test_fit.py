@@ -14,7 +14,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.parameter_servers import on_chief  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 # With 1 ps two workers, with 2 one.
 pytestmark = pytest.mark.mpi(ranks=4, timeout_s=90)
@@ -170,6 +170,7 @@ ON_WORKERS = {
 NAMES = DATA if with_all() else ("arrays in steps of several",)
 
 
+@takes_long()
 def test_an_epoch_has_every_row_once():
     def chief(s, _):
         for name in NAMES:
@@ -190,6 +191,7 @@ def test_an_epoch_has_every_row_once():
     on_chief(chief)
 
 
+@takes_long()
 def test_generators_and_other_arguments():
     def chief(s, _):
         model = compiled(s.scope(), sgd, metrics=[Seen(0)])
@@ -236,6 +238,7 @@ class Steps(keras.Sequential):
         return {"steps": self.optimizer.iterations.value + 0}
 
 
+@takes_long()
 def test_logs_of_a_step_of_its_own_are_those_of_the_last():
     def chief(s, _):
         model = compiled(s.scope(), sgd, Steps)
@@ -245,6 +248,7 @@ def test_logs_of_a_step_of_its_own_are_those_of_the_last():
     on_chief(chief, num_ps=2)
 
 
+@takes_long()
 def test_callbacks():
     class Seeing(keras.callbacks.Callback):
         def __init__(self):
@@ -293,6 +297,7 @@ class Checked(keras.Sequential):
         return super().train_step(data)
 
 
+@takes_long()
 def test_after_an_error_training_can_go_on():
     def chief(s, _):
         model = compiled(s.scope(), sgd, Checked)
@@ -315,6 +320,7 @@ def test_after_an_error_training_can_go_on():
     on_chief(chief)
 
 
+@takes_long()
 def test_what_cannot_be_sent_is_refused():
     def chief(s, _):
         model = compiled(s.scope(), sgd, run_eagerly=True)
@@ -326,6 +332,7 @@ def test_what_cannot_be_sent_is_refused():
     on_chief(chief)
 
 
+@takes_long()
 def test_weights_in_parts_are_refused():
     def chief(s, _):
         model = compiled(s.scope(), sgd)

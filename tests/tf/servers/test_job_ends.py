@@ -13,7 +13,7 @@ pytest.importorskip("tensorflow")
 
 import mpistrat
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats, takes_long
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(120)
 

@@ -8,7 +8,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.mistakes import refused  # noqa: E402
 from mpistrat.cluster_resolver import MPIClusterResolver  # noqa: E402
 from mpistrat.errors import ClosedError  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 pytestmark = pytest.mark.mpi(ranks=[1, 3, 4] if with_all() else 4, timeout_s=60)
 
@@ -28,6 +28,7 @@ def on_chief(body):
         distribute.Server(resolver).join()
 
 
+@takes_long()
 def test_a_second_strategy_over_the_resolver():
     def chief(resolver):
         partitioner = distribute.experimental.partitioners.FixedShardsPartitioner(2)
@@ -56,6 +57,7 @@ def test_a_second_strategy_over_the_resolver():
     on_chief(chief)
 
 
+@takes_long()
 def test_a_cluster_after_the_last_strategy_was_closed():
     for _ in range(2):
 

@@ -9,7 +9,7 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.parameter_servers import on_chief  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 pytestmark = [pytest.mark.mpi(ranks=4, timeout_s=60), takes_long()]
 

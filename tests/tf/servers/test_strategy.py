@@ -18,12 +18,13 @@ from helpers.tf.cases import steady  # noqa: E402
 from helpers.tf.parameter_servers import on_chief  # noqa: E402
 from mpistrat.cluster_resolver import MPIClusterResolver  # noqa: E402
 from mpistrat.errors import ClosedError, ClusterError, UsageError  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 # With 1 ps two workers, with 2 one.
 pytestmark = pytest.mark.mpi(ranks=4, timeout_s=60)
 
 
+@takes_long()
 def test_b84_functions_and_results():
     def chief(s, c):
         with s.scope():
@@ -115,6 +116,7 @@ def test_e19_placement():
     on_chief(chief, num_ps=2)
 
 
+@takes_long()
 def test_e20_b87_b90_parts():
     class Dense(tf.Module):
         def __init__(self):
@@ -146,6 +148,7 @@ def test_e20_b87_b90_parts():
     on_chief(chief, num_ps=2, variable_partitioner=five)
 
 
+@takes_long()
 def test_e21_b85_a_data_set_on_each_worker():
     def chief(s, c):
         def dataset_fn():
@@ -165,6 +168,7 @@ def test_e21_b85_a_data_set_on_each_worker():
     on_chief(chief)
 
 
+@takes_long()
 def test_e15_keras_in_a_loop_of_its_own():
     rows = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
     target = (rows.sum(1, keepdims=True) > 0).astype("float32")
@@ -284,6 +288,7 @@ def test_several_machines_meet_by_their_names():
         on_chief(chief)
 
 
+@takes_long()
 def test_close_cancels_what_nobody_waited_for():
     def chief(s, c):
         @tf.function

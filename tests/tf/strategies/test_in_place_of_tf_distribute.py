@@ -6,7 +6,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("keras")
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(200)
 
@@ -106,6 +106,7 @@ print("works", flush=True)
 """
 
 
+@takes_long()
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=repeats())])
 def test_strategies_of_a_program_that_assigns(ranks):
     result = run_job(["-c", PROGRAM], ranks, 100).check()

@@ -16,7 +16,7 @@ from mpistrat.errors import (  # noqa: E402
     MismatchError,
     UsageError,
 )
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -77,6 +77,7 @@ BY_LAYOUT = [
 ]
 
 
+@takes_long()
 @pytest.mark.parametrize(("layout", "what"), BY_LAYOUT, ids=str)
 @pytest.mark.parametrize("how", RUNS)
 def test_calls_that_differ(layout, how, what):
@@ -110,6 +111,7 @@ def branching(s, after):
     return tf.function(lambda flag: s.run(fn, (flag,)))
 
 
+@takes_long()
 def test_a_branch_that_one_rank_takes():
     with distribute.MirroredStrategy(["CPU:0"]) as s:
         step = branching(s, after=True)
@@ -283,6 +285,7 @@ def test_communication_options():
             assert works(s)
 
 
+@takes_long()
 def test_a_deadline():
     options = distribute.experimental.CommunicationOptions(timeout_seconds=1.0)
     s = distribute.MultiWorkerMirroredStrategy(communication_options=options)
@@ -333,6 +336,7 @@ def test_a_closed_strategy_refuses(layout):
     assert variable.numpy() == 2.0  # what is trained is not lost
 
 
+@takes_long()
 def test_the_deadline_of_one_call_is_its_own():
     options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=0.5)
     s = distribute.MirroredStrategy(["CPU:0"])

@@ -17,7 +17,9 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import CommunicationError  # noqa: E402
-from mpistrat.testing.placement import repeats, with_all  # noqa: E402
+from mpistrat.testing.sets import repeats, takes_long, with_all  # noqa: E402
+
+pytestmark = takes_long()
 
 four_cpus()
 

@@ -11,6 +11,7 @@ tf = pytest.importorskip("tensorflow")
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -35,6 +36,7 @@ def train(strategy, folder, strike_at):
     return int(count.numpy()), None
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_a_loop_with_a_manager_of_tensorflow():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:

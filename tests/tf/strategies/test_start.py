@@ -11,7 +11,7 @@ pytest.importorskip("keras")
 
 import mpistrat
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(120)
 
@@ -78,6 +78,7 @@ def pools_of(rank):
     return tuple(map(int, line.split()[1:]))
 
 
+@takes_long()
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=repeats())])
 def test_ranks_share_the_cores(ranks):
     found = of_a_program_that_says_nothing(ranks)
@@ -88,6 +89,7 @@ def test_ranks_share_the_cores(ranks):
     assert f"computes with {share} threads" in line
 
 
+@takes_long()
 def test_what_the_program_and_the_environment_say_stays():
     _, rank = of_a_program_that_wants_all()
     assert pools_of(rank) == (5, 0, 0)  # which TensorFlow reads as the environment's
@@ -106,6 +108,7 @@ def is_heard(rank):
     return "oneDNN" in rank.stderr or "cpu_feature_guard" in rank.stderr
 
 
+@takes_long()
 def test_other_ranks_start_in_silence_and_a_line_says_how_to_hear_them():
     first, other = of_a_program_that_says_nothing()
     assert is_heard(first)

@@ -22,6 +22,7 @@ from mpistrat.errors import (  # noqa: E402 - TensorFlow may be missing
 )
 from mpistrat.tensorflow.tpu.connect import Steps  # noqa: E402
 from mpistrat.tensorflow.tpu.port_check import knock  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -300,6 +301,7 @@ def test_what_fails_on_one_rank_is_the_same_error_on_all(second, kind, text):
     assert (told in str(caught.value.__cause__)) == (MPI.COMM_WORLD.rank == 0)
 
 
+@takes_long()
 @TWO
 def test_who_is_done_waits_for_the_steps_of_the_others():
     with initialized(), pytest.MonkeyPatch.context() as patch:
@@ -310,6 +312,7 @@ def test_who_is_done_waits_for_the_steps_of_the_others():
         assert "MPISTRAT_TIMEOUT" not in os.environ
 
 
+@takes_long()
 @TWO
 def test_what_fails_where_one_rank_drives_fails_on_all():
     with pytest.raises(ClusterError, match="rank 1/2: could not initialize the TPU 'local'"):

@@ -13,7 +13,9 @@ from helpers.pretend.tpus import PretendResolver, initialized  # noqa: E402
 from helpers.tf.cases import drop, steady  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import CommunicationTimeoutError, UsageError  # noqa: E402 - TF may be missing
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
+
+pytestmark = takes_long()
 
 four_cpus()
 

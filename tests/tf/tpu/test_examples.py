@@ -13,7 +13,7 @@ from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402 - TensorFlow may be missing
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
 from mpistrat.tensorflow.tpu.assignment import topology_of  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -88,6 +88,7 @@ def gradients(model, x, y):
     return tape.gradient(loss, model.trainable_variables)
 
 
+@takes_long()
 @RANKS
 @WAYS
 def test_e24b_where_slices_can_be_executed(driver):
@@ -136,6 +137,7 @@ def test_e24_construct():
         assert strategy.num_replicas_in_sync == 2
 
 
+@takes_long()
 def test_e24b_a_training_step():
     with initialized(), mpistrat.TPUStrategy(PretendResolver()) as strategy:
         train_step, iterator, _, _ = training(strategy)
@@ -199,6 +201,7 @@ def loss_of_parts(strategy):
     return lambda: strategy.run(step_fn, args=(values,))
 
 
+@takes_long()
 def test_e25b_a_loss_that_all_logical_devices_have():
     with initialized((2, 2, 1, 2)) as topology, assigned(topology, [2, 2, 1, 2], 1) as strategy:
         split, labels, output = shardings(loss_of_parts(strategy))

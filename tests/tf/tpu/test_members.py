@@ -13,6 +13,7 @@ from helpers.tf.cases import drop, mirrored_on  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402 - TensorFlow may be missing
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -51,6 +52,7 @@ def of_mirrored():
     return TFBackedStrategy(lambda: mirrored_on(["CPU:0", "CPU:1"]))
 
 
+@takes_long()
 @pytest.mark.parametrize("make", [of_tpu, of_mirrored])
 def test_members_of_older_versions(make):
     with initialized(), make() as s:

@@ -11,7 +11,7 @@ from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402 - TensorFlow may be missing
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
 from mpistrat.tensorflow.tpu.assignment import device_assignment, topology_of  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -41,6 +41,7 @@ def kinds(function, *args):
 # -------------------------------------------------------------------------- run on the host here
 
 
+@takes_long()
 @RANKS
 @pytest.mark.parametrize("driver", [None, 0])
 def test_values_datasets_and_variables(driver):

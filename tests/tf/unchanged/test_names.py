@@ -7,8 +7,9 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
-pytestmark = pytest.mark.deadline(150)
+pytestmark = [pytest.mark.deadline(150), takes_long()]
 
 PROGRAM = Path(__file__).with_name("programs") / "names.py"
 RUN = ["-m", "mpistrat", "run"]

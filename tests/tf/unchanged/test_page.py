@@ -12,6 +12,7 @@ pytest.importorskip("keras")
 
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.placement import slower
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.deadline(300)
 
@@ -41,6 +42,7 @@ def differences(tmp_path):
     return path
 
 
+@takes_long()
 def test_in_one_process(differences, tmp_path):
     done = subprocess.run(
         [sys.executable, differences.name],
@@ -54,12 +56,14 @@ def test_in_one_process(differences, tmp_path):
     assert done.stdout.splitlines() == says(differences.read_text())
 
 
+@takes_long()
 def test_on_ranks(differences, tmp_path):
     result = run_job([*RUN, differences.name], 2, 100, cwd=tmp_path).check()
     for rank, output in enumerate(result.ranks):
         assert output.stdout.splitlines() == says(differences.read_text(), rank), output.stderr
 
 
+@takes_long()
 def test_servers(tmp_path):
     (tmp_path / "train.py").write_text(program("servers"))
     result = run_job([*RUN, "train.py"], 3, 100, cwd=tmp_path).check()

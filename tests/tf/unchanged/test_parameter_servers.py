@@ -8,7 +8,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("keras")
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(300)
 
@@ -19,6 +19,7 @@ SHOWN = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("program", "ranks", "said"),
     [

@@ -16,7 +16,8 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("keras")
 
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import repeats, slower
+from mpistrat.testing.placement import slower
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.deadline(400)
 
@@ -50,6 +51,7 @@ def in_one_process(tmp_path_factory):
     return found(done.stdout)
 
 
+@takes_long()
 @pytest.mark.parametrize(
     "ranks", [pytest.param(1, marks=repeats()), 2, pytest.param(3, marks=repeats())]
 )

@@ -16,7 +16,7 @@ from mpistrat import errors  # noqa: E402 - TensorFlow may be missing
 from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
 from mpistrat.tensorflow.wrapped_strategy.one_driver import link  # noqa: E402
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -34,6 +34,7 @@ def rows(count=8):
     return tf.data.Dataset.from_tensor_slices((data, tf.range(count))).batch(4)
 
 
+@takes_long()
 @RANKS
 def test_batches_have_their_structure_on_all_ranks():
     with backed() as s:
@@ -105,6 +106,7 @@ def loops(s, traces):
     return over_dataset, over_iterator, while_any
 
 
+@takes_long()
 @RANKS
 def test_loops_in_a_function_are_the_driving_ranks():
     with backed() as s:
@@ -124,6 +126,7 @@ def test_loops_in_a_function_are_the_driving_ranks():
                 call(dataset)
 
 
+@takes_long()
 @SOME
 def test_replicas_get_tensorflows_iterators():
     with backed() as s:
@@ -187,6 +190,7 @@ def test_what_is_not_here_is_refused():
         assert s.experimental_local_results((again, rest)) == ()
 
 
+@takes_long()
 @SOME
 def test_a_replica_cannot_call_all_ranks():
     s = backed()
@@ -210,6 +214,7 @@ def test_annotations_leave_what_is_elsewhere_as_it_is():
             assert s.experimental_replicate_to_logical_devices(value) is value
 
 
+@takes_long()
 @SOME
 def test_links_that_a_thread_of_tensorflows_sees_do_not_change_while_it_looks():
     with backed() as s:

@@ -23,7 +23,7 @@ from mpistrat.errors import (  # noqa: E402
     UsageError,
 )
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402 - TensorFlow may be missing
-from mpistrat.testing.placement import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -59,6 +59,7 @@ def who_wrote(s, own):
     return s.communicator.allgather_object(any(own.iterdir()))
 
 
+@takes_long()
 @RANKS
 def test_the_driving_rank_saves_a_keras_model_for_all():
     with driven(1) as (s, shared, own):

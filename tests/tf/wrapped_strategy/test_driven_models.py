@@ -10,6 +10,7 @@ from helpers.tf.cases import mirrored_cpus  # noqa: E402
 from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat.errors import MismatchError, UsageError  # noqa: E402 - TensorFlow may be missing
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -33,6 +34,7 @@ class OneHot(keras.Model):
         return self.dense(tf.one_hot(ids, 4))
 
 
+@takes_long()
 @SOME
 def test_a_model_is_built_by_the_types_of_the_driving_ranks_batch():
     with backed() as s:

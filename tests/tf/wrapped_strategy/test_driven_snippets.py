@@ -10,7 +10,7 @@ from helpers.tf.cases import Case, compare  # noqa: E402
 from helpers.tf.driven_snippets import check_by_driver, check_driven  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from helpers.tf.two_processes import snippets  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402 - it may be missing
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 

@@ -13,7 +13,7 @@ from helpers.tf.cases import drop, mirrored_on  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat import TPUStrategy, errors  # noqa: E402 - TensorFlow may be missing
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 

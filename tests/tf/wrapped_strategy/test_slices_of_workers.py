@@ -12,7 +12,7 @@ tf = pytest.importorskip("tensorflow")
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 from helpers.pretend.tpus import PretendResolver, initialized  # noqa: E402
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402
-from mpistrat.testing.placement import takes_long  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 WORKERS = """
 import sys

@@ -15,7 +15,7 @@ from helpers.tf.process import four_cpus, keras_dtype  # noqa: E402
 from mpistrat import errors  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow import TFBackedStrategy  # noqa: E402 - TensorFlow may be missing
-from mpistrat.testing.placement import takes_long, with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -59,6 +59,7 @@ def test_values_over_all_replicas(driver):
         assert len(s.experimental_local_results(doubled)) == (2 if s.is_driver else 0)
 
 
+@takes_long()
 @RANKS
 @WAYS
 def test_datasets_are_spread_over_all_replicas(driver):
@@ -220,6 +221,7 @@ def test_what_is_elsewhere_says_so():
             assert s.experimental_local_results(again) == ()
 
 
+@takes_long()
 @SOME
 def test_collectives_of_a_driver_are_no_part_of_a_function():
     with TFBackedStrategy(mirrored, driver=0) as s:
@@ -317,6 +319,7 @@ def test_one_that_is_not_made_yet_has_nothing():
     assert not any(hasattr(bare, name) for name in ("tf_strategy", "communicator", "extended"))
 
 
+@takes_long()
 @SOME
 @pytest.mark.parametrize("driver", [None, 0])
 def test_after_close(driver):

@@ -9,6 +9,7 @@ pytest.importorskip("typer")
 
 from mpistrat.bench.gpu import bars
 from mpistrat.bench.gpu.device import has_bars
+from mpistrat.testing.sets import takes_long
 
 MIB = 1 << 20
 
@@ -64,6 +65,7 @@ def test_only_gpus_of_nvidia_have_bars(name: str, platform: str, wanted: bool) -
     assert has_bars({"gpu": name, "platform": platform}) is wanted
 
 
+@takes_long()
 def test_without_cupy_one_line_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['cupy'] = None;"

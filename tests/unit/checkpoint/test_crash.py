@@ -15,7 +15,7 @@ import safetensors.numpy
 
 from mpistrat import Variable
 from mpistrat.errors import CheckpointError
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 from mpistrat.train import Checkpoint, CheckpointManager, latest_checkpoint
 
 CALLS = ["fsync", "replace", "mkdir", "unlink", "rmdir"]

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 from mpistrat import Variable
 from mpistrat.checkpoint.files import index
 from mpistrat.errors import CheckpointError, CheckpointNotFoundError
+from mpistrat.testing.sets import takes_long
 from mpistrat.train import Checkpoint
 
 FIRST = np.arange(12.0).reshape(3, 4)
@@ -36,6 +37,7 @@ def refused(folder, words, kind=CheckpointError):
     assert checkpoint.n == 9
 
 
+@takes_long()
 def test_every_byte_counts(saved):
     """One flipped bit anywhere: length, header, padding, values, index."""
     folder, data = saved

@@ -11,6 +11,7 @@ import pytest
 import mpistrat
 from mpistrat.bench.__main__ import CASES
 from mpistrat.cli.main import main
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")
 
@@ -31,6 +32,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@takes_long()
 def test_the_benchmarks_are_part_of_it() -> None:
     said = run("-m", "mpistrat", "bench", "--help")
     assert said.returncode == 0, said.stderr
@@ -39,11 +41,13 @@ def test_the_benchmarks_are_part_of_it() -> None:
     assert first_words >= CASES.keys()
 
 
+@takes_long()
 def test_it_says_which_version_it_is() -> None:
     said = run("-m", "mpistrat", "--version")
     assert (said.returncode, said.stdout) == (0, f"mpistrat {mpistrat.__version__}\n")
 
 
+@takes_long()
 @pytest.mark.parametrize("arguments", [["bench", "nonsense"], ["nonsense"]])
 def test_an_unknown_tool_is_named(arguments: list[str]) -> None:
     said = run("-m", "mpistrat", *arguments)

@@ -12,6 +12,7 @@ from mpistrat.collectives.health import recorder
 from mpistrat.collectives.health.recorder import CallRecord, PythonRing, kind_of, text_number
 from mpistrat.errors import CommunicationTimeoutError
 from mpistrat.system.kernels import kernels, why_no_kernels
+from mpistrat.testing.sets import takes_long
 from mpistrat.testing.threads import run_ranks
 
 UNDER_WAY, DONE, FAILED = range(3)
@@ -157,6 +158,7 @@ def test_number_of_records(monkeypatch):
     assert [record.sequence for record in comm.records()] == list(range(86, 102))
 
 
+@takes_long()
 def test_the_last_calls_are_shown_once_when_the_communicator_breaks(capsys):
     is_over = threading.Event()
 

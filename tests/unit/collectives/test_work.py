@@ -8,6 +8,7 @@ import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, PeerLostError
+from mpistrat.testing.sets import takes_long
 from mpistrat.testing.threads import run_ranks
 
 
@@ -41,6 +42,7 @@ def engine():
 # -------------------------------------------------------------------------------- deadlines
 
 
+@takes_long()
 def test_deadline_names_the_ranks_that_did_not_come():
     def rank(handle):
         comm = Communicator(handle)
@@ -60,6 +62,7 @@ def test_deadline_names_the_ranks_that_did_not_come():
     run_ranks(3, rank)
 
 
+@takes_long()
 def test_deadline_comes_from_the_environment(monkeypatch):
     is_over = threading.Event()
 
@@ -101,6 +104,7 @@ def test_late_rank_is_waited_for():
     run_ranks(3, rank)
 
 
+@takes_long()
 def test_rank_that_comes_after_the_others_gave_up_is_told():
     def rank(handle):
         comm = Communicator(handle)

@@ -17,6 +17,7 @@ from mpistrat.ps.messages import Run
 from mpistrat.ps.transport.stream import Stream
 from mpistrat.strategy.parameter_server import program_end
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
+from mpistrat.testing.sets import takes_long
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ def test_an_interrupt_while_a_function_is_sent_loses_nothing(monkeypatch):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@takes_long()
 def test_a_worker_that_does_not_end_is_named_and_the_ps_do_not_wait_for_it(monkeypatch):
     monkeypatch.setenv("MPISTRAT_TIMEOUT", "0.3")
     strategy = ParameterServerStrategy(Cast(1, 1, 2).resolver())

@@ -16,6 +16,7 @@ from rich.console import Console
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.horovod_build import command, installing, progress_line, trial
 from mpistrat.testing.launcher import JobResult, LauncherError, RankOutput
+from mpistrat.testing.sets import takes_long
 
 
 @pytest.fixture
@@ -173,6 +174,7 @@ def test_check_says_what_is_here(machine, monkeypatch):
     assert "Horovod is not installed: `mpistrat horovod build` does it." in here.stdout
 
 
+@takes_long()
 def test_check_knows_which_one_is_installed(machine, monkeypatch):
     wheel = run("build", "--wheel-only").stdout.strip()
     monkeypatch.setattr(command, "installed_from", lambda: f"file://{wheel}")

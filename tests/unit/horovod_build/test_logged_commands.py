@@ -7,6 +7,7 @@ import pytest
 
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.horovod_build.logged_commands import run_logged
+from mpistrat.testing.sets import takes_long
 
 
 @pytest.fixture
@@ -61,6 +62,7 @@ def is_running(pid):
         return False
 
 
+@takes_long()
 @pytest.mark.parametrize("how", ["deadline", "interrupt"])
 def test_its_child_processes_end_with_it(log, tmp_path, how):
     note = tmp_path / "pid"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.testing.placement import takes_long, with_all, with_long
+from mpistrat.testing.sets import takes_long, with_all, with_long
 
 KERNELS = Path(__file__).parents[3] / "kernels"
 ARITHMETIC = ("common", "simd", "rows")  # all that simd_* and rows_* link

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from mpistrat.testing.sets import takes_long
+
 PROGRAM = """
 import os, signal, sys, threading, time
 import numpy as np
@@ -58,6 +60,7 @@ def outcome(tmp_path):
     return (tmp_path / "outcome").read_text()
 
 
+@takes_long()
 @pytest.mark.parametrize("how", ["sleeps", "waits"])
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGTERM"])
 def test_one_that_never_comes_to_a_step(tmp_path, how, name):
@@ -79,6 +82,7 @@ def test_one_that_stops_is_left_alone(tmp_path):
     assert "has not stopped" not in errors
 
 
+@takes_long()
 def test_one_that_hangs_after_its_stop_is_ended(tmp_path):
     process = started(tmp_path, "hangs at its end")
     _, errors = process.communicate(timeout=30)
@@ -86,6 +90,7 @@ def test_one_that_hangs_after_its_stop_is_ended(tmp_path):
     assert "has not stopped in time (1 s after a request to stop)" in errors
 
 
+@takes_long()
 def test_one_that_was_done_may_go_on(tmp_path):
     process = started(tmp_path, "is done")
     _, errors = process.communicate(timeout=30)

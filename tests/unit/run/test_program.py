@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mpistrat.testing.sets import takes_long
+
 TELL = """
 import sys
 from pathlib import Path
@@ -97,6 +99,7 @@ def test_a_module(name, tmp_path):
     assert want[2].endswith(got[2].removeprefix("Traceback (most recent call last):\n"))
 
 
+@takes_long()
 def test_a_folder_and_a_text(tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__main__.py").write_text(TELL)
@@ -136,6 +139,7 @@ def test_an_interrupt(tmp_path):
     assert error.endswith("KeyboardInterrupt\n")
 
 
+@takes_long()
 def test_it_is_listed(tmp_path):
     pytest.importorskip("typer")
     status, shown, _ = ended("-m", "mpistrat", "--help", cwd=tmp_path)

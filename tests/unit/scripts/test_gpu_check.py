@@ -11,6 +11,7 @@ import pytest
 
 from gpu_check import figures, machine, plan
 from gpu_check.steps import Step, run
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(__file__).parents[3]
 PYTHON = sys.executable
@@ -41,6 +42,7 @@ def test_a_step_without_its_figures_has_failed(tmp_path):
     assert "its figures cannot be read" in found.reason
 
 
+@takes_long()
 @pytest.mark.parametrize(("timeout_s", "left_s"), [(5, 60), (60, 5)])
 def test_a_step_is_ended_with_all_that_it_started(tmp_path, timeout_s, left_s):
     child = "import time; time.sleep(60)"
@@ -90,6 +92,7 @@ def test_error(broken): pass
 """
 
 
+@takes_long()
 def test_tests_are_counted_from_the_file_or_the_output(tmp_path):
     (tmp_path / "test_some.py").write_text(TESTS)
     report, log = tmp_path / "tests.xml", tmp_path / "log"
@@ -178,6 +181,7 @@ def test_nothing_is_missing_on_a_whole_machine(tmp_path):
         command = steps_of(a_machine(cores=cores), tmp_path)["tests"].command
         assert command[command.index("-n") + 1] == testers
     assert "MPISTRAT_TESTS_WITHOUT_MPI" not in steps["tests"].environment
+    assert steps["tests"].environment["MPISTRAT_TESTS_LONG"] == "1"
 
 
 def test_what_is_missing_is_said_with_its_effect(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpu_check import wheels
+from mpistrat.testing.sets import takes_long
 
 
 def make_wheel(folder: Path) -> None:
@@ -26,6 +27,7 @@ def make_wheel(folder: Path) -> None:
             file.writestr(name, text)
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_a_python_with_both(tmp_path: Path) -> None:
     make_wheel(tmp_path)

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from helpers.slurm.command import mpistrat_slurm
 from helpers.slurm.scripts import SITES
 from mpistrat.sites.command import app
+from mpistrat.testing.sets import takes_long
 
 RENDER = ("render", "--site", "perlmutter", "--strategy", "mirrored", "--account", "m1_g")
 
@@ -30,6 +31,7 @@ def in_this_process(*arguments):
     return line.removeprefix("mpistrat slurm: ")
 
 
+@takes_long()
 def test_render_prints_the_script_alone(tmp_path):
     done = mpistrat_slurm(*RENDER, "--time", "30", "--", "train.py", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -43,6 +45,7 @@ def test_render_prints_the_script_alone(tmp_path):
     assert "# option --account\n#SBATCH --account=m1_g\n" in again.stdout
 
 
+@takes_long()
 def test_what_stands_after_two_dashes_is_the_programs(tmp_path):
     odd = ["prog", "--site", "x", "--", "-n", "--help", "a b", "$(touch ran)", "", "'"]
     done = mpistrat_slurm(*RENDER, "--", *odd, folder=tmp_path)
@@ -53,6 +56,7 @@ def test_what_stands_after_two_dashes_is_the_programs(tmp_path):
     assert json.loads(read.stdout) == odd
 
 
+@takes_long()
 def test_output_is_not_overwritten(tmp_path):
     command = (*RENDER, "--output", "job.sh", "--", "train.py")
     assert mpistrat_slurm(*command, folder=tmp_path).returncode == 0
@@ -64,6 +68,7 @@ def test_output_is_not_overwritten(tmp_path):
     assert "job.sh exists and differs" in mpistrat_slurm(*command, folder=tmp_path).stderr
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("site", "then"),
     [("vista", "mpistrat slurm submit 'my job.sh'"), ("polaris", "qsub 'my job.sh'")],
@@ -74,6 +79,7 @@ def test_what_to_do_with_the_file_is_said(tmp_path, site, then):
     assert done.stderr.splitlines()[-1] == f"my job.sh: read it, edit it, then: {then}"
 
 
+@takes_long()
 def test_sites_are_listed_with_the_users_own(tmp_path):
     folder = tmp_path / "config" / "mpistrat" / "sites"
     folder.mkdir(parents=True)
@@ -93,6 +99,7 @@ def test_sites_are_listed_with_the_users_own(tmp_path):
     assert "# mine: me, 2026-01-02" in rendered.stdout
 
 
+@takes_long()
 def test_a_users_own_template_goes_before_ours(tmp_path):
     folder = tmp_path / "config" / "mpistrat" / "templates"
     folder.mkdir(parents=True)
@@ -148,12 +155,14 @@ def test_what_submit_refuses(arguments, message):
     assert message in in_this_process("submit", *arguments)
 
 
+@takes_long()
 def test_where_there_is_no_slurm(tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\n")
     done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables={"PATH": str(tmp_path)})
     assert said(done).startswith("there is no sbatch here; run this on a login node")
 
 
+@takes_long()
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"])
 def test_half_of_slurms_variables(name, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\n")

@@ -16,7 +16,7 @@ from mpistrat.system.liveness import udp
 from mpistrat.system.liveness import udp_probe as watch
 from mpistrat.system.liveness.udp import Place
 from mpistrat.system.liveness.udp_probe import UdpProbe, deaf, watched
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 LIMIT_S = 10.0
 ROOT = str(Path(mpistrat.__file__).parents[1])
@@ -88,6 +88,7 @@ def a_port():
     udp._forget()
 
 
+@takes_long()
 @pytest.mark.parametrize(
     "program",
     [pytest.param(OTHER, marks=takes_long()), FORKS],
@@ -128,6 +129,7 @@ def test_what_comes_is_thrown_away():
             udp.port()._socket.recv(10)
 
 
+@takes_long()
 def test_an_address_that_refuses_a_living_process_says_nothing(process):
     """As that of a bridge does which every machine has: it leads to another one."""
     _, place = process()

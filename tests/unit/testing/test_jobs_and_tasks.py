@@ -15,6 +15,7 @@ from mpistrat.testing.launching import processes
 from mpistrat.testing.launching.leftovers import remove_segments
 from mpistrat.testing.launching.running_job import RankOutput
 from mpistrat.testing.layouts import LAYOUTS, Layout
+from mpistrat.testing.sets import takes_long
 from mpistrat.testing.tasks import spool
 from mpistrat.testing.tasks.importing import load_test_module
 from mpistrat.testing.tasks.spool import Outcome
@@ -144,6 +145,7 @@ def test_failed_import_leaves_no_module(tmp_path: Path) -> None:
     assert "a.bad.name" not in sys.modules
 
 
+@takes_long()
 def test_hang_in_this_process_fails_at_its_deadline(inner: pytest.Pytester) -> None:
     inner.makepyfile(
         """

@@ -7,7 +7,7 @@ import pytest
 from mpistrat.doctor.lint.program import Program
 from mpistrat.doctor.lint.rules import RULES
 from mpistrat.testing.launcher import run_job
-from mpistrat.testing.placement import with_long
+from mpistrat.testing.sets import takes_long
 
 START = "import tensorflow as tf\nimport horovod.tensorflow as hvd\nhvd.init()\n"
 STALLS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "6"}
@@ -45,7 +45,7 @@ def test_the_lint_names_it(name):
     assert [one.name for one in RULES for _ in one.find(program)] == [rule]
 
 
-@pytest.mark.skipif(not with_long(), reason="MPISTRAT_TESTS_LONG=1 starts four jobs that fail")
+@takes_long()
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_ends_badly(name):
     spec = importlib.util.find_spec("horovod")

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.from_horovod import PAGE, RESULT, SIDES, pairs
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("keras")
@@ -43,6 +44,7 @@ def printed(output, number):
     return dict(json.loads(line.removeprefix(RESULT)) for line in lines)[number]
 
 
+@takes_long()
 @pytest.mark.parametrize("number", range(len(PAIRS)), ids=[pair.name for pair in PAIRS])
 def test_a_block_prints_what_the_page_says(job, number):
     side, _, result = job

@@ -11,6 +11,7 @@ import pytest
 from mpistrat.doctor.lint.program import Program
 from mpistrat.doctor.lint.rules import RULES
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 FILE = Path(__file__).with_name("traps.py")
 TEXT = FILE.read_text()
@@ -35,6 +36,7 @@ def found():
     return rules
 
 
+@takes_long()
 @pytest.mark.parametrize("name", ENDS)
 def test_the_lint_names_it_if_it_goes_wrong(name):
     rule = name.partition("__")[0].replace("_", "-")

@@ -5,18 +5,22 @@ import signal
 import pytest
 
 from gpu.pretend.tests.runtime_job import outcome, run, why_not
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
+@takes_long()
 def test_products_as_numpy_has_them():
     run("products.matrices,vectors_and_tensors,batches,nothing")
 
 
+@takes_long()
 def test_calls_of_cublas():
     run("products.scalars,sums_of_products,sums")
 
 
+@takes_long()
 @pytest.mark.parametrize("late_ms", ["0", "0-3", "20"])
 def test_order(late_ms):
     run("products.in_order_of_the_stream", PRETEND_LATE_MS=late_ms)
@@ -36,6 +40,7 @@ def test_memory_of_the_host():
     assert "illegal access" in run("products.memory_of_the_host")
 
 
+@takes_long()
 def test_missing_functions_say_their_name():
     code, output = outcome("products.not_there")
     assert code == -signal.SIGABRT

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpu.pretend.on_host.building import threads_library
+from mpistrat.testing.sets import takes_long
 
 FOLDER = Path(__file__).parents[1]
 TIMEOUT_S = 120
@@ -121,6 +122,7 @@ print(*data)
 """
 
 
+@takes_long()
 def test_image_exports_kernels_and_variables(library, tmp_path):
     compiled = Compiled(library, SOURCE, expressions=["twice<int>", "inner::other", "&scale"])
     assert compiled.result == SUCCESS, compiled.log
@@ -136,6 +138,7 @@ def test_image_exports_kernels_and_variables(library, tmp_path):
     assert any("dynamic_shared_memory" in symbol for symbol in wanted)
 
 
+@takes_long()
 def test_image_runs_in_a_program_that_has_the_threads(library, tmp_path):
     source = """
     template <typename T> __global__ void scale(T* data, T by) {
@@ -161,6 +164,7 @@ def test_image_runs_in_a_program_that_has_the_threads(library, tmp_path):
     assert done.stdout.split() == [str(3.0 * value) for value in reversed(range(48))]
 
 
+@takes_long()
 def test_errors_have_the_users_lines(library):
     source = 'extern "C" __global__ void f(int* x) {\n\n  *x = totl;\n}\n'
     compiled = Compiled(library, source, name="/some/where/kernel.cu")
@@ -190,6 +194,7 @@ def test_unknown_option_is_refused(library):
     assert "unknown option --maxrregcount=32" in compiled.log
 
 
+@takes_long()
 def test_no_shell_reads_names_and_options(library, tmp_path):
     trap = tmp_path / "trap"
     for text in (
@@ -222,6 +227,7 @@ def test_which_compiler_is_the_same_each_time(library, monkeypatch):
     assert other.image != first.image
 
 
+@takes_long()
 def test_what_is_left_behind(library, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert Compiled(library, SOURCE).result == SUCCESS
@@ -229,6 +235,7 @@ def test_what_is_left_behind(library, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@takes_long()
 def test_ranks_share_what_one_of_them_compiles(library, monkeypatch, tmp_path):
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
     first = Compiled(library, SOURCE, name="/one/k.cu")
@@ -247,6 +254,7 @@ def test_no_compiler(library, monkeypatch, tmp_path):
     assert "cannot start g++" in compiled.log
 
 
+@takes_long()
 def test_a_compiler_that_hangs_is_ended(library, monkeypatch, tmp_path):
     stuck = tmp_path / "g++"
     stuck.write_text("#!/bin/sh\nsleep 1000 &\nwait\n")

@@ -8,7 +8,7 @@ import pytest
 
 from gpu.pretend.build import FOLDER
 from gpu.pretend.cuda.install import REPOSITORY, why_not
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 
 pytestmark = [repeats(), pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
 

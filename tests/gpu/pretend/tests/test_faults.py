@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpu.pretend.tests.runtime_job import outcome, run, started, why_not
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 PLACE = r"illegal access at address 0x[0-9a-f]+ by thread \(0, 0, 0\) of block \(0, 0, 0\)"
@@ -25,10 +26,12 @@ def test_memory_of_another_device(function):
     assert re.search(PLACE, run(f"faults.{function}", PRETEND_GPUS="2"))
 
 
+@takes_long()
 def test_different_barriers():
     run("faults.different_barriers")
 
 
+@takes_long()
 def test_launch_bounds():
     output = run("faults.too_many_threads")
     assert "__launch_bounds__ of a kernel allows 32 threads a block, and it was" in output
@@ -38,6 +41,7 @@ def test_blocked_signals():
     assert re.search(PLACE, run("faults.blocked_signals"))
 
 
+@takes_long()
 def test_what_a_device_leaves():
     run("faults.no_core_file")
     run("faults.unloaded_modules")
@@ -47,6 +51,7 @@ def test_a_device_is_lost():
     run("faults.lost", PRETEND_LOST="0:3")
 
 
+@takes_long()
 def test_forked_children():
     run("faults.forks")
 
@@ -79,6 +84,7 @@ def _runs(process):
     return text.rpartition(")")[2].split()[0] not in "ZX"
 
 
+@takes_long()
 def test_missing_functions():
     """They end the process by their name, or are an error of CuPy's."""
     code, output = outcome("faults.missing_function")

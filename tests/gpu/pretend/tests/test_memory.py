@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from gpu.pretend.tests.runtime_job import outcome, run, why_not
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -22,6 +23,7 @@ def test_pinned_and_managed_memory():
     run(f"memory.{functions}")
 
 
+@takes_long()
 def test_variables_of_modules():
     run("memory.variables_of_modules")
 

@@ -7,6 +7,7 @@ import pytest
 
 from gpu.pretend.build import FOLDER
 from gpu.pretend.tests.runtime_job import outcome, run, why_not
+from mpistrat.testing.sets import takes_long
 
 
 def documented(readme):
@@ -37,6 +38,7 @@ def test_the_list_is_that_of_the_sources(readme, folders):
     assert len(found) > 10
 
 
+@takes_long()
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_each_says_its_name_and_aborts():
     for name in HERE:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 
 NCCL = Path(__file__).parents[1] / "nccl"
 HERE = Path(__file__).with_name("nccl_threads")

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from gpu.pretend.tests.runtime_job import outcome, run, why_not
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -29,6 +30,7 @@ def test_wrong_handles():
     run("streams.wrong_handles")
 
 
+@takes_long()
 def test_late_work():
     run("streams.work_is_late", PRETEND_LATE_MS="50")
     functions = "many_streams,events_order_streams,work_is_done_in_order"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpu.pretend.kernels_on_host import Kernels, build, environment, why_not
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats, takes_long
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -40,6 +40,7 @@ def assert_done(done):
     assert "WARNING: ThreadSanitizer" not in done.stderr
 
 
+@takes_long()
 @pytest.mark.parametrize("order", ["numbered", "reversed", "7"])
 def test_what_threads_do_together(order):
     assert_done(run("plain", PRETEND_ORDER=order))
@@ -51,6 +52,7 @@ def test_right_kernels_pass_under_sanitizers(mode):
     assert_done(run(mode))
 
 
+@takes_long()
 def test_order_of_threads():
     def shown(order):
         done = run("plain", "show_order", PRETEND_ORDER=order)
@@ -99,6 +101,7 @@ def test_faults_end_the_process_with_their_place(name, said):
         assert words in done.stderr
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("flag", "check"),
     [
@@ -114,6 +117,7 @@ def test_missing_order_is_a_race(flag, check):
     assert "kernels.cu" in done.stderr
 
 
+@takes_long()
 def test_an_access_past_the_end_is_found():
     done = run("address", "fault_past_the_end")
     assert done.returncode != 0
@@ -121,6 +125,7 @@ def test_an_access_past_the_end_is_found():
     assert "kernels.cu" in done.stderr
 
 
+@takes_long()
 def test_warps_of_32_lanes(tmp_path):
     source = tmp_path / "warp.cu"
     source.write_text(

@@ -19,7 +19,7 @@ from mpistrat.testing.backends.cases import run_body, setting
 from mpistrat.testing.backends.properties import CHECKS, random_case
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import RunningJob, run_job
-from mpistrat.testing.placement import repeats, with_all
+from mpistrat.testing.sets import repeats, takes_long, with_all
 
 ROOT = Path(mpistrat.__file__).parents[1]
 PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -72,6 +72,7 @@ def check_all(comm, count, dtype):
         assert_same(got, joined, "gather")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=4, timeout_s=40)
 @pytest.mark.parametrize("name", PLACEMENTS if with_all() else list(PLACEMENTS)[::2])
 def test_every_placement_gives_results_in_rank_order(name):
@@ -100,6 +101,7 @@ def test_collective_agrees_with_numpy(name):
             run_body(comm, "hierarchical", body)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=4, timeout_s=40)
 def test_same_bits_on_all_ranks_and_in_every_run():
     with placed([0, 2, 1, 3], 3) as comm, Communicator(comm, "hierarchical") as communicator:
@@ -163,6 +165,7 @@ def test_a_mismatch_names_every_ranks_call_and_delivers_nothing(count):
         assert comm.allreduce(1) == comm.size
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3)
 @pytest.mark.parametrize("node_size", [1, 2])
 def test_a_call_goes_on_while_python_holds_the_gil(node_size):
@@ -243,6 +246,7 @@ with Communicator(backend="hierarchical") as comm:
 """
 
 
+@takes_long()
 def test_without_threads_in_mpi_calls_go_on_in_waits():
     env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "1"}
     result = run_job(["-c", WITHOUT_THREADS], 2, env=env)
@@ -269,6 +273,7 @@ except BackendUnavailableError as error:
 """
 
 
+@takes_long()
 def test_a_library_that_cannot_be_called_leaves_all_to_mpi():
     env = {"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "1"}
     result = run_job(["-c", OTHER_LIBRARY], 2, env=env)
@@ -359,6 +364,7 @@ comm.allreduce(np.ones(1 << 20))
 """
 
 
+@takes_long()
 def test_a_rank_that_fails_alone_is_reported_on_every_other():
     result = run_job(["-c", FAILS], 3, env={"PYTHONPATH": PATH, "MPISTRAT_NODE_SIZE": "2"})
     assert not result.timed_out, result.output
@@ -368,6 +374,7 @@ def test_a_rank_that_fails_alone_is_reported_on_every_other():
         assert "rank 2" in result.ranks[rank].stderr, result.output
 
 
+@takes_long()
 def test_ranks_must_agree_on_pretended_nodes():
     program = (
         "import os, sys; rank = int(os.environ.get('PMI_RANK',"

@@ -12,7 +12,7 @@ from mpistrat.collectives.backends import shm
 from mpistrat.collectives.backends.shared_memory.tuning import CALLS, HALVES, Tuning
 from mpistrat.errors import MismatchError
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 COUNTS = (1, 63, 64, 4097, 300_007)
 RANKS = [2, 3, 5] if with_all() else [2, 3]
@@ -75,6 +75,7 @@ def test_same_bits_as_through_slots(name):
             assert mine.tobytes() == by_slots.tobytes(), count
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2)
 @pytest.mark.parametrize("name", ["float16", "float32", "int32"] if with_all() else ["float32"])
 def test_ranks_that_find_out_which_way_is_faster(name):

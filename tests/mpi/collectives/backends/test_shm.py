@@ -11,7 +11,7 @@ import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.testing.backends.samples import expected_reduction, get_dtype, ops_for, sample
-from mpistrat.testing.placement import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 # Where kernels/shm does things another way, in bytes: what rides in a line (shm.h), and Tuning in
 # default_tuning.h; short slots and the laps of the ring in layout.h.
@@ -75,6 +75,7 @@ def check_reductions(comm, arrays, op, root):
         same(reduced, total, "reduce", *what, root)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3, 4] if with_all() else 3, timeout_s=60)
 def test_every_size_at_which_the_way_changes():
     with Communicator(world(), "shm") as comm:
@@ -88,6 +89,7 @@ def test_every_size_at_which_the_way_changes():
                 check_reductions(comm, arrays, op, root=(i + 1) % comm.size)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 def test_every_reduction_of_every_dtype_around_a_chunk():
     names = ("bool", "int8", "uint16", "int32", "uint64", "float16", "bfloat16", "float32")
@@ -171,6 +173,7 @@ def digests(comm, calls, delays):
     return found
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3, 4] if with_all() else 3, timeout_s=60)
 def test_whoever_comes_late_changes_no_bit():
     with np.errstate(all="ignore"), Communicator(world(), "shm") as comm:

@@ -18,6 +18,7 @@ import pytest
 import mpistrat
 from mpistrat.testing.launcher import RunningJob, run_job
 from mpistrat.testing.launching import processes
+from mpistrat.testing.sets import takes_long
 
 ROOT = Path(mpistrat.__file__).parents[1]
 PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -122,6 +123,7 @@ def test_a_rank_is_killed_in_the_middle_of_all_reduces(victim, selected, header)
             assert after.startswith("CommunicationError|the communicator is broken on rank")
 
 
+@takes_long()
 @pytest.mark.parametrize("header", ["", EVERYWHERE], ids=["memfd", "dev_shm"])
 @pytest.mark.usefixtures("dev_shm")
 def test_a_job_that_is_killed_as_a_whole_leaves_nothing(header):
@@ -174,6 +176,7 @@ print("well")
 """
 
 
+@takes_long()
 def test_a_forked_child_is_refused_and_its_parent_goes_on():
     job = run_job(["-c", FORKS], 2, 40.0, env={"PYTHONPATH": PATH}).check()
     assert [out.stdout for out in job.ranks] == ["well\n"] * 2
@@ -265,6 +268,7 @@ def about_memory(stderr):
     return [line for line in stderr.splitlines() if "memory" in line]
 
 
+@takes_long()
 def test_too_little_memory_falls_back_to_mpi_or_is_an_error_on_every_rank():
     """A communicator that chooses its backend falls back; one that is asked for shm cannot."""
     outputs = run_in_namespace(EVERYWHERE, WORKS, AUTO, SHM, NO_NAMES)
@@ -277,6 +281,7 @@ def test_too_little_memory_falls_back_to_mpi_or_is_an_error_on_every_rank():
     check_one_warning(outputs)
 
 
+@takes_long()
 def test_too_little_memory_of_one_rank_falls_back_to_mpi():
     where = "'0' == os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK'))"
     outputs = run_in_namespace(NO_MEMFD.format(where=where), WORKS, AUTO, NO_NAMES)
@@ -306,6 +311,7 @@ with Communicator(world) as comm:
 """
 
 
+@takes_long()
 def test_enough_memory_without_memfd_and_too_little_to_register_breaks_nothing():
     """Registering more than there is is an error on every rank."""
     outputs = run_in_namespace(EVERYWHERE, WORKS, AUTO, REGISTERS, NO_NAMES, size="100m")

@@ -19,7 +19,7 @@ from helpers.collectives.fast_calls import (
 )
 from mpistrat.collectives import Communicator
 from mpistrat.errors import MismatchError, PeerLostError, UsageError
-from mpistrat.testing.placement import repeats
+from mpistrat.testing.sets import repeats
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 

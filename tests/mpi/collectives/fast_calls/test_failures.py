@@ -14,8 +14,10 @@ from mpistrat.errors import (
     CommunicationTimeoutError,
     PeerLostError,
 )
+from mpistrat.testing.sets import takes_long
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2)
 def test_deadline_of_a_call_that_names_none():
     comm = open_communicator()

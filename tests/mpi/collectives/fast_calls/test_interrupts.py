@@ -14,6 +14,7 @@ from helpers.collectives.fast_calls import assert_equal, check, drop, open_commu
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.errors import CommunicationError, PeerLostError
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=40)
 
@@ -61,6 +62,7 @@ def see_the_end(comm, array):
         np.array_equal(comm.allreduce(array), comm.allreduce(array))
 
 
+@takes_long()
 @pytest.mark.parametrize("count", [3, 9000])
 def test_interrupt_in_every_line_until_the_call_is_waited_for(count):
     array, line, is_waited_for = np.ones(count), 0, False

@@ -3,6 +3,7 @@
 import pytest
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.deadline(100)
 
@@ -49,12 +50,14 @@ assert time.monotonic() - start < 5
 """
 
 
+@takes_long()
 @pytest.mark.parametrize("ranks_of_a_node", [1, 2, 4])
 def test_arrays_that_cannot_be_written_to(ranks_of_a_node):
     env = {"MPISTRAT_NODE_SIZE": str(ranks_of_a_node)}
     run_job(["-c", READ_ONLY], 4, 60, env=env).check()
 
 
+@takes_long()
 def test_a_rank_that_has_no_memory_for_its_result_tells_the_others():
     result = run_job(["-c", LACKING], 2, 60)
     assert not result.timed_out

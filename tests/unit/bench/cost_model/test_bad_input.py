@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from mpistrat.bench.cost_model.command import command
 from mpistrat.bench.cost_model.readable_records import readable_points
 from mpistrat.bench.results.file import read_points
+from mpistrat.testing.sets import takes_long
 
 FILE = Path(__file__).parent / "data" / "four_hosts.jsonl"
 
@@ -58,6 +59,7 @@ def test_results_are_not_overwritten(results: Path, tmp_path: Path) -> None:
     assert results.read_bytes() == before
 
 
+@takes_long()
 @pytest.mark.parametrize("name", ["missing/model.json", "/dev/full", "/proc/model.json", "."])
 def test_a_model_that_cannot_be_written_is_said(few: Path, tmp_path: Path, name: str) -> None:
     assert "cannot be written" in refused(few, "-o", tmp_path / name)
@@ -69,6 +71,7 @@ def test_nodes_have_room_for_half_of_the_projected_ranks(results: Path, each: in
     assert f"--ranks-per-node {each}: expected 50,000 at most" in said
 
 
+@takes_long()
 def test_the_largest_nodes_are_projected(results: Path) -> None:
     assert run(results, "--ranks-per-node", "50000").exit_code == 0
 
@@ -104,6 +107,7 @@ def test_records_that_cannot_be_read_are_left_out(tmp_path: Path, record: dict) 
     assert left == {"collectives": 1}
 
 
+@takes_long()
 def test_records_that_were_left_out_are_counted(few: Path) -> None:
     append(few, "collectives", *BAD)
     append(few, "ps", {"ranks": "x"})

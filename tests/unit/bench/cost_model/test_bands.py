@@ -25,6 +25,7 @@ from mpistrat.bench.cost_model.projection.series import RANKS
 from mpistrat.bench.cost_model.projection.widening import bands_by_ranks, never_narrower
 from mpistrat.bench.cost_model.validation import hold_out
 from mpistrat.bench.results.file import read_points
+from mpistrat.testing.sets import takes_long
 
 FILE = Path(__file__).parent / "data" / "four_hosts.jsonl"
 POWERS = [1 << power for power in range(1, 17)]
@@ -40,6 +41,7 @@ def fit(model: CostModel) -> MachineFit:
     return model.fit
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("held", "merge", "share"),
     [

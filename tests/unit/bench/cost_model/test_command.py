@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from mpistrat.bench.cost_model.command import command
 from mpistrat.bench.results.file import append_point
 from mpistrat.bench.results.point import Point, Setup
+from mpistrat.testing.sets import takes_long
 
 FILE = str(Path(__file__).parent / "data" / "four_hosts.jsonl")
 
@@ -32,6 +33,7 @@ def message(result: Result) -> str:
     return " ".join(words)
 
 
+@takes_long()
 def test_a_model_is_printed_and_written(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     result = run(FILE, "--merge", "least", "--hold-out", "nodes=4", "-o", str(file))
@@ -73,6 +75,7 @@ def test_a_model_is_printed_and_written(tmp_path: Path) -> None:
     assert one["error"] == pytest.approx(one["predicted"] / one["measured"] - 1)
 
 
+@takes_long()
 def test_another_file_is_predicted(tmp_path: Path) -> None:
     lines = Path(FILE).read_text().splitlines(keepends=True)
     fitted, other = tmp_path / "fitted.jsonl", tmp_path / "other.jsonl"
@@ -84,6 +87,7 @@ def test_another_file_is_predicted(tmp_path: Path) -> None:
     assert "of 43 within 15%" in out
 
 
+@takes_long()
 def test_one_node_is_projected_only_if_a_network_is_assumed(tmp_path: Path) -> None:
     file = tmp_path / "laptop.jsonl"
     lines = Path(FILE).read_text().splitlines(keepends=True)
@@ -112,6 +116,7 @@ def test_what_cannot_be_fitted_is_said(tmp_path: Path) -> None:
     assert "expected median or least" in message(run(FILE, "--merge", "mean", fails=True))
 
 
+@takes_long()
 def test_failed_points_are_named_and_left_out(tmp_path: Path) -> None:
     file = tmp_path / "failed.jsonl"
     setup = Setup(case="collectives", ranks=8, nodes=8)

@@ -20,6 +20,7 @@ from mpistrat.bench.cost_model.fitting.measurements import Measured, collectives
 from mpistrat.bench.cost_model.formulas.counts import NAMES
 from mpistrat.bench.cost_model.validation import Comparison, compare, hold_out, median_error
 from mpistrat.bench.results.file import read_points
+from mpistrat.testing.sets import takes_long
 
 FILE = Path(__file__).parent / "data" / "four_hosts.jsonl"
 WIRE = 200e6 / 8  # bytes a second
@@ -42,6 +43,7 @@ def predicted(
     )
 
 
+@takes_long()
 def test_the_link_is_as_fast_as_it_was_set(fitted: tuple[MachineFit, list[Measured]]) -> None:
     """A byte takes 1/25 us and the headers of TCP/IP, which are 3 to 6 %."""
     per_byte = fitted[0].parameters[NAMES.index("wire_bytes")]

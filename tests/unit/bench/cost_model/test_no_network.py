@@ -17,6 +17,7 @@ from mpistrat.bench.cost_model.model_file import as_json
 from mpistrat.bench.report.projection_file import read_projection
 from mpistrat.bench.results.file import append_point, read_points
 from mpistrat.bench.results.point import Point, Setup
+from mpistrat.testing.sets import takes_long
 
 FILE = Path(__file__).parent / "data" / "four_hosts.jsonl"
 
@@ -49,6 +50,7 @@ def run(*arguments: str) -> str:
     return result.output
 
 
+@takes_long()
 def test_one_node_has_no_series_and_the_report_reads_the_file(
     laptop: Path, tmp_path: Path
 ) -> None:
@@ -67,6 +69,7 @@ def test_one_node_has_no_series_and_the_report_reads_the_file(
     assert "projected step" not in read.title
 
 
+@takes_long()
 def test_an_assumed_network_is_projected_and_its_step_is_in_the_title(
     laptop: Path, tmp_path: Path
 ) -> None:
@@ -81,6 +84,7 @@ def test_an_assumed_network_is_projected_and_its_step_is_in_the_title(
     assert read_projection(file).title.endswith("; step assumed: ResNet-50's gradients, 100 ms")
 
 
+@takes_long()
 def test_parameter_servers_are_projected_only_if_they_were_measured(tmp_path: Path) -> None:
     points = read_points([FILE])
     without = json.dumps(as_json(model_of(points)))
@@ -100,6 +104,7 @@ def test_parameter_servers_are_projected_only_if_they_were_measured(tmp_path: Pa
     assert "1 server" not in run(str(FILE))
 
 
+@takes_long()
 def test_what_does_not_happen_is_a_list_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     out = run(str(FILE), "--network", "0.001us,1MB/s", "-o", str(file))
@@ -113,6 +118,7 @@ def test_what_does_not_happen_is_a_list_of_its_own(tmp_path: Path) -> None:
     assert not any("not up to" in one for one in said)
 
 
+@takes_long()
 def test_few_rank_counts_have_no_error(tmp_path: Path) -> None:
     file = tmp_path / "io.jsonl"
     record = {"op": "save", "bytes": 8 << 20, "time_us": {"median": 1e6}}

@@ -12,6 +12,7 @@ from mpistrat.bench.cost_model.model_file import as_json
 from mpistrat.bench.cost_model.projection.step import measured_steps, step_work
 from mpistrat.bench.results.file import read_points
 from mpistrat.bench.results.point import Point, Setup
+from mpistrat.testing.sets import takes_long
 
 FILE = Path(__file__).parent / "data" / "four_hosts.jsonl"
 NAME = "step (dense, 128 examples a rank; 10 ms alone)"
@@ -88,6 +89,7 @@ def test_what_overlap_hides_is_that_of_the_most_ranks() -> None:
     assert step_work(points[:1]).hidden == 0
 
 
+@takes_long()
 def test_only_times_of_the_projected_step_are_drawn_and_series_name_it() -> None:
     model = model_of([*read_points([FILE]), *STEPS], given=Assumptions(ranks_per_node=1))
     series = {one["name"]: one for one in as_json(model)["series"]}
@@ -100,6 +102,7 @@ def test_only_times_of_the_projected_step_are_drawn_and_series_name_it() -> None
     assert [one for one in series if one.endswith("(measured)") and "strong" in one] == []
 
 
+@takes_long()
 def test_a_strong_study_is_drawn_where_it_is_what_is_projected() -> None:
     model = model_of([*read_points([FILE]), *STEPS[:2]], given=Assumptions(ranks_per_node=1))
     series = {one["name"]: one for one in as_json(model)["series"]}
@@ -108,12 +111,14 @@ def test_a_strong_study_is_drawn_where_it_is_what_is_projected() -> None:
     assert f"{name}: weak scaling (measured)" not in series
 
 
+@takes_long()
 def test_times_of_other_layouts_are_not_drawn() -> None:
     model = model_of([*read_points([FILE]), *STEPS], given=Assumptions(ranks_per_node=2))
     series = {one["name"]: one for one in as_json(model)["series"]}
     assert series[f"{NAME}: weak scaling (measured)"]["x"] == [1]
 
 
+@takes_long()
 def test_a_step_of_options_has_no_measurements() -> None:
     given = Assumptions(ranks_per_node=1, step_bytes=1 << 20, compute_ms=5.0)
     written = as_json(model_of([*read_points([FILE]), *STEPS], given=given))
@@ -122,6 +127,7 @@ def test_a_step_of_options_has_no_measurements() -> None:
     assert not any(one.endswith("(measured)") for one in steps)
 
 
+@takes_long()
 def test_an_assumed_step_is_named_in_series_and_statements() -> None:
     written = as_json(model_of(read_points([FILE])))
     names = {one["name"].partition(": ")[0] for one in written["series"]}

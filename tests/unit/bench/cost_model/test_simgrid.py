@@ -16,7 +16,7 @@ pytest.importorskip("pydantic")
 
 from mpistrat.bench.cost_model.formulas import between_nodes as between
 from mpistrat.bench.cost_model.formulas.counts import Counts
-from mpistrat.testing.placement import takes_long
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.skipif(
     shutil.which("smpicc") is None or shutil.which("smpirun") is None,

@@ -12,6 +12,7 @@ pytest.importorskip("pydantic")
 from helpers.bench.framed_text import unframed
 from helpers.bench.results import collective, point, step
 from mpistrat.bench.results.file import append_point
+from mpistrat.testing.sets import takes_long
 
 
 def one_series(ranks, seconds) -> str:
@@ -26,6 +27,7 @@ def results(path: Path, *points) -> Path:
     return path
 
 
+@takes_long()
 def test_the_summary_is_printed(made):
     lines = made.output.splitlines()
     assert lines[0] == "- 17 runs, 16 measurements; 1 run failed."
@@ -37,6 +39,7 @@ def test_the_summary_is_printed(made):
     assert f"11 figures in {made.pngs}" in lines[-1]
 
 
+@takes_long()
 def test_the_same_results_give_the_same_page(report, tmp_path):
     source = results(tmp_path / "results.jsonl", point(step("shm", 9000.0)))
     pages = []
@@ -103,6 +106,7 @@ def test_the_results_are_never_replaced(report, tmp_path):
     assert source.read_bytes() == before
 
 
+@takes_long()
 @pytest.mark.parametrize("link", [os.link, os.symlink])
 def test_no_other_name_of_an_input_is_replaced(report, tmp_path, link):
     source = results(tmp_path / "results.jsonl", point(collective(1.0)))

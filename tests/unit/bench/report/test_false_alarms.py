@@ -9,6 +9,7 @@ pytest.importorskip("pydantic")
 
 from helpers.bench.results import collective, point
 from mpistrat.bench.report.analysis.comparison import compare
+from mpistrat.testing.sets import takes_long
 
 _SIZES = [8 << number for number in range(8)]
 _PAIRS = 150
@@ -35,6 +36,7 @@ def is_regression(draw, shapes, between, within, factor=1.0):
     return compare(old, measured(draw, shapes[1], between, within, factor), 0.05).is_regression
 
 
+@takes_long()
 @pytest.mark.parametrize("noise", [(0.02, 0.005), (0.05, 0.005), (0.05, 0.03)])
 @pytest.mark.parametrize(
     "shapes",

@@ -8,6 +8,7 @@ pytest.importorskip("pydantic")
 
 from helpers.bench.framed_text import unframed
 from helpers.bench.results import every_kind
+from mpistrat.testing.sets import takes_long
 
 _TIMES = ("time_us", "times", "steps_us", "compute_us", "parts_us", "by_rank", "by_op")
 
@@ -37,6 +38,7 @@ def written(path, number, word=""):
     return path
 
 
+@takes_long()
 @pytest.mark.parametrize("number", [0.0, 5e-324, 1e15, 1e308, float("nan"), None])
 def test_times_of_any_size_make_a_page_and_a_comparison(report, tmp_path, number):
     source = written(tmp_path / "results.jsonl", number)
@@ -47,6 +49,7 @@ def test_times_of_any_size_make_a_page_and_a_comparison(report, tmp_path, number
     assert "too few repeats to judge" in compared.output
 
 
+@takes_long()
 def test_half_of_a_character_makes_a_page(report, tmp_path):
     source = written(tmp_path / "results.jsonl", 1.0, "\ud800")
     said = report(source, "-o", tmp_path / "report.html")

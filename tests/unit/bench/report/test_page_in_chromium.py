@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.bench.chromium import chromium, show
+from mpistrat.testing.sets import takes_long
 
 pytestmark = [
     pytest.mark.skipif(chromium() is None, reason="there is no Chromium"),
@@ -22,12 +23,14 @@ def test_each_figure_is_shown_and_the_console_is_empty(made, tmp_path):
     assert shown.width <= 1100, "nothing has to be scrolled sideways"
 
 
+@takes_long()
 def test_names_of_hosts_are_text(made, tmp_path):
     shown = show(made.page, tmp_path)
     assert shown.scripts == 1, "the one that measures"
     assert "<script>console.error('host')</script><img src=x onerror" in shown.text
 
 
+@takes_long()
 def test_a_broken_figure_and_a_message_on_the_console_would_be_seen(tmp_path):
     page = tmp_path / "page.html"
     page.write_text(

@@ -7,6 +7,7 @@ import pytest
 
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.checking import deadlock
+from mpistrat.testing.sets import takes_long
 from mpistrat.testing.threads import run_ranks
 
 SIZE = 6
@@ -31,6 +32,7 @@ def test_a_late_rank_is_told_of_once_or_twice():
     assert 1 <= sum(announced) <= SIZE - 2
 
 
+@takes_long()
 def test_each_wait_is_told_of():
     """What was said of an earlier call does not silence the ranks in a later one."""
 

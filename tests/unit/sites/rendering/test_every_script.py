@@ -15,6 +15,7 @@ from mpistrat.errors import UsageError
 from mpistrat.sites.flags import option_name
 from mpistrat.sites.rendering.options import Strategy
 from mpistrat.sites.rendering.script import render
+from mpistrat.testing.sets import takes_long
 
 EVERY_SITE = pytest.mark.parametrize("site", SITES.values(), ids=SITES)
 VARIANTS = ({}, {"container": "image.sif"}, {"gpus": 0, "tasks_per_node": 1, "nodes": 1})
@@ -46,6 +47,7 @@ def said(*command):
     return done.stdout + done.stderr
 
 
+@takes_long()
 @EVERY_SITE
 def test_bash_and_shellcheck_accept_it(site, tmp_path):
     scripts = scripts_of(site, variants=VARIANTS)

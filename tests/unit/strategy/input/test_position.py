@@ -9,6 +9,7 @@ import mpistrat
 from mpistrat import InputOptions
 from mpistrat.data import AutoShardPolicy, Dataset
 from mpistrat.strategy.input.dataset_rows import Rows
+from mpistrat.testing.sets import takes_long
 from mpistrat.testing.threads import run_ranks
 from mpistrat.train import Checkpoint
 
@@ -51,6 +52,7 @@ def local(step):
     return step.values if hasattr(step, "values") else [step]
 
 
+@takes_long()
 @pytest.mark.parametrize("kind", ["batches", "map", "off", "function"])
 @pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]])
 def test_after_any_number_of_steps(kind, devices, tmp_path):

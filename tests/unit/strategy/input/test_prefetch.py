@@ -11,6 +11,7 @@ import pytest
 from mpistrat.errors import MpistratError
 from mpistrat.strategy.input import prefetch
 from mpistrat.strategy.input.prefetch import Prefetcher
+from mpistrat.testing.sets import takes_long
 
 DEADLINE_S = 5.0
 
@@ -73,6 +74,7 @@ def test_even_system_exit_arrives():
         next(Prefetcher(leaving(), 1))
 
 
+@takes_long()
 def test_dropping_the_iterator_stops_the_thread():
     closed = threading.Event()
 
@@ -93,6 +95,7 @@ def test_dropping_the_iterator_stops_the_thread():
     wait_until(lambda: not threads())
 
 
+@takes_long()
 def test_an_error_does_not_keep_the_iterator_alive():
     def broken():
         raise ValueError("no")
@@ -107,6 +110,7 @@ def test_an_error_does_not_keep_the_iterator_alive():
     wait_until(lambda: watch() is None)
 
 
+@takes_long()
 def test_a_loop_that_breaks_leaves_no_thread():
     for _ in Prefetcher(iter(int, 1), 2):
         break
