@@ -9,8 +9,8 @@ Use it by ``pytest_plugins = ["mpistrat.testing.plugin"]`` in a conftest.py. The
   (:mod:`mpistrat.testing.layouts`);
 - ``@pytest.mark.deadline(5)`` sets the deadline of a test that runs in pytest's own process
   (default 60 s);
-- ``@pytest.mark.takes_long`` leaves a test out unless MPISTRAT_TESTS_LONG is 1, or a part in which
-  the test is: ``3/16`` is the third of 16 (:mod:`mpistrat.testing.sets`).
+- ``@takes_long()`` of :mod:`mpistrat.testing.sets` leaves a test out unless MPISTRAT_TESTS_LONG is
+  1, or a part in which the test is: ``3/16`` is the third of 16.
 
 Such a body passes when it passes on every rank. It may take parametrized values (they are pickled
 and sent), no fixtures. Tests of one folder and size share a job, and run one after the other; with
@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "mpi(ranks=2, timeout_s=20, alone=False): run the body on every rank of an MPI job",
     )
     config.addinivalue_line("markers", "deadline(seconds): fail the test after that time")
-    config.addinivalue_line("markers", "takes_long: run it if MPISTRAT_TESTS_LONG says so")
+    config.addinivalue_line("markers", "takes_long(each_case=False): see mpistrat.testing.sets")
     config.stash[_JOBS] = Jobs()
     # A copy: pytest replaces the descriptor while it captures a test's output.
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)

@@ -18,12 +18,18 @@ __all__ = ["left_out", "repeats", "takes_long", "with_all", "with_long"]
 _PART = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 
 
-def takes_long() -> pytest.MarkDecorator:
+def takes_long(*, each_case: bool = False) -> pytest.MarkDecorator:
     """Mark a test, a case or a module that is the only one of a promise, but takes long.
 
     A case is one, too, that has a parameter whose attribute ``takes_long`` is true.
+
+    Parameters
+    ----------
+    each_case
+        Whether cases of one test may be in different parts of the long tests; else they are in
+        one, as they often share a job or a fixture.
     """
-    return pytest.mark.takes_long
+    return pytest.mark.takes_long(each_case=each_case)
 
 
 def repeats() -> pytest.MarkDecorator:
@@ -50,7 +56,7 @@ def left_out(item: pytest.Item) -> str:
         MPISTRAT_TESTS_LONG is neither 0, 1 nor a part, as ``3/16``.
     """
     part, parts = _part_of_long()
-    if not _takes_long(item) or (parts and crc32(item.nodeid.encode()) % parts == part - 1):
+    if not _takes_long(item) or (parts and crc32(_unit(item).encode()) % parts == part - 1):
         return ""
     if parts:
         return f"takes long, and is not in part {part} of {parts}; MPISTRAT_TESTS_LONG=1 runs it"
@@ -61,6 +67,13 @@ def _takes_long(item: pytest.Item) -> bool:
     values = getattr(getattr(item, "callspec", None), "params", {}).values()
     is_marked = item.get_closest_marker("takes_long") is not None
     return is_marked or any(getattr(value, "takes_long", False) is True for value in values)
+
+
+def _unit(item: pytest.Item) -> str:
+    """Return the name of what is in one part."""
+    mark = item.get_closest_marker("takes_long")
+    is_one = mark is not None and mark.kwargs.get("each_case", False)
+    return item.nodeid if is_one else item.nodeid.partition("[")[0]
 
 
 def _part_of_long() -> tuple[int, int]:

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("horovod.tensorflow")
 
 from mpistrat.testing.launcher import run_job
+from mpistrat.testing.sets import takes_long
 
 CASE = [
     "-m",
@@ -23,6 +24,7 @@ CASE = [
 ]
 
 
+@takes_long()
 @pytest.mark.parametrize("peers", ["horovod", "all"])
 def test_collectives_beside_horovod(peers: str, tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"

@@ -24,7 +24,7 @@ from mpistrat.testing.sets import takes_long, with_all
 
 COMPILES_S, TAKES_IT_S = 1500, 300
 REAL_CACHE = config.cache_folder()
-pytestmark = pytest.mark.deadline(COMPILES_S + TAKES_IT_S)
+pytestmark = [pytest.mark.deadline(COMPILES_S + TAKES_IT_S), takes_long()]
 
 
 def toolchain() -> Toolchain:
@@ -80,7 +80,6 @@ def built(environment, limit_s):
     return run(environment, "-m", "mpistrat", "horovod", "build", timeout_s=limit_s)
 
 
-@takes_long()
 def test_it_is_built_installed_and_tested(built):
     assert built.returncode == 0, built.stderr
     assert "rank 0 of 2: its sums on the CPU are right" in built.stdout

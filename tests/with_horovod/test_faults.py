@@ -30,6 +30,7 @@ hvd.shutdown()
 """
 
 
+@takes_long()
 @pytest.mark.parametrize("where", ["eager", "graph"])
 def test_horovod_that_was_shut_down_is_our_error_on_all_ranks(where):
     result = run_job(["-c", PROGRAM + SHUT_DOWN, where], 2, 60)
@@ -86,6 +87,7 @@ graph(tf.ones([3]))
 """
 
 
+@takes_long()
 def test_an_error_of_one_rank_is_told_to_the_others():
     result = run_job(["-c", PROGRAM + ENDS_ALONE], 2, 60)
     assert not result.timed_out, result.output
@@ -93,6 +95,7 @@ def test_an_error_of_one_rank_is_told_to_the_others():
     assert "PeerLostError" in result.ranks[0].stderr
 
 
+@takes_long()
 def test_the_timeline_has_the_phases_of_horovod(tmp_path):
     file = tmp_path / "run.json"
     run_job(["-c", PROGRAM], 2, 60, env={"MPISTRAT_TIMELINE": str(file)}).check()

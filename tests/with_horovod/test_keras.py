@@ -35,6 +35,7 @@ def trained(strategy):
     return [weight.numpy() for weight in model.weights]
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=120)
 def test_fit_gives_the_weights_of_one_process_on_all_ranks():
     ops = distribute.HorovodAllReduce()

@@ -121,6 +121,7 @@ print(sums == {2.0} and not any(failures), sums)
 """
 
 
+@takes_long()
 @pytest.mark.parametrize(
     "body",
     [
@@ -150,12 +151,15 @@ except KeyboardInterrupt:
 """
 
 
+@takes_long()
 def test_an_interrupt_that_the_program_catches_is_told_at_once():
     result = run(INTERRUPTED, MPISTRAT_TIMEOUT="50")
     assert result.ranks[0].stdout == "interrupted\n"
     assert result.returncode != 0
     assert result.duration_s < 40
-    assert "PeerLostError" in result.ranks[1].stderr
+    assert (
+        "rank 0 gave up with KeyboardInterrupt" in result.ranks[1].stderr
+    )  # mpirun may cut the rest
     assert "KeyboardInterrupt" in result.ranks[1].stderr
 
 

@@ -106,7 +106,7 @@ def is_arithmetic(test: Path) -> bool:
 def marks(build: str, test: Path) -> pytest.MarkDecorator | tuple[()]:
     """Say when a case runs: plainly only if no sanitizer runs it at -O1 as well."""
     if build != "plain":
-        return takes_long()
+        return takes_long(each_case=True)
     reason = "the sanitizers run it, one of them with -O1, too; MPISTRAT_TESTS_ALL=1 runs it"
     is_repeated = with_long() and not with_all() and not is_arithmetic(test)
     return pytest.mark.skipif(is_repeated, reason=reason)

@@ -16,9 +16,13 @@ class Layout:
 
 def test_short(): pass
 
-@takes_long()
+@takes_long(each_case=True)
 @pytest.mark.parametrize("case", range(40))
 def test_long(case): pass
+
+@takes_long()
+@pytest.mark.parametrize("case", range(9))
+def test_fixture(case): pass
 
 @pytest.mark.parametrize("case", [1, pytest.param(2, marks=takes_long()), Layout()])
 def test_cases(case): pass
@@ -41,7 +45,9 @@ def run(inner, monkeypatch, **environment):
 
 
 SHORT = {"test_short", "test_cases[1]"}
-LONG = {*(f"test_long[{case}]" for case in range(40)), "test_cases[2]", "test_cases[case2]"}
+FIXTURE = {f"test_fixture[{case}]" for case in range(9)}
+CASES = {"test_cases[2]", "test_cases[case2]"}
+LONG = FIXTURE | CASES | {f"test_long[{case}]" for case in range(40)}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ LONG = {*(f"test_long[{case}]" for case in range(40)), "test_cases[2]", "test_ca
         ({"LONG": "1/1"}, SHORT | LONG),
         ({"ALL": "1", "LONG": "2/5"}, {*SHORT, *LONG, "test_repeat"}),
     ],
-    ids=str,
+    ids=["unset", "none", "long", "one part", "all"],
 )
 def test_the_environment_says_which_tests_run(environment, want, inner, monkeypatch):
     ran, text = run(inner, monkeypatch, **environment)
@@ -66,7 +72,8 @@ def test_each_long_test_is_in_one_part(inner, monkeypatch):
     parts = [run(inner, monkeypatch, LONG=f"{part}/3") for part in (1, 2, 3)]
     long_ones = [ran - SHORT for ran, _ in parts]
     assert all(ran >= SHORT for ran, _ in parts)
-    assert all(5 <= len(ran) <= 25 for ran in long_ones)  # of 42
+    assert all(5 <= len(ran - FIXTURE) <= 25 for ran in long_ones)  # of 42
+    assert [ran & FIXTURE for ran in long_ones if ran & FIXTURE] == [FIXTURE]
     assert sorted(name for ran in long_ones for name in ran) == sorted(LONG)
     assert "takes long, and is not in part 2 of 3; MPISTRAT_TESTS_LONG=1 runs it" in parts[1][1]
 

@@ -17,7 +17,7 @@ pytest.importorskip("keras")
 
 PAIRS = list(pairs(PAGE.read_text()))
 DEADLINE_S = 180
-pytestmark = pytest.mark.deadline(DEADLINE_S + 20)
+pytestmark = [pytest.mark.deadline(DEADLINE_S + 20), takes_long()]
 TIMELINES = {"horovod": "HOROVOD_TIMELINE", "mpistrat": "MPISTRAT_TIMELINE"}
 
 
@@ -44,7 +44,6 @@ def printed(output, number):
     return dict(json.loads(line.removeprefix(RESULT)) for line in lines)[number]
 
 
-@takes_long()
 @pytest.mark.parametrize("number", range(len(PAIRS)), ids=[pair.name for pair in PAIRS])
 def test_a_block_prints_what_the_page_says(job, number):
     side, _, result = job

@@ -20,7 +20,7 @@ ENDS = {
 }
 WORDS = {"DIFFER": '"ranks differ"', "AGREE": '"ranks agree"'}
 DEADLINE_S = 180
-pytestmark = pytest.mark.deadline(DEADLINE_S + 20)
+pytestmark = [pytest.mark.deadline(DEADLINE_S + 20), takes_long()]
 
 
 def found():
@@ -36,7 +36,6 @@ def found():
     return rules
 
 
-@takes_long()
 @pytest.mark.parametrize("name", ENDS)
 def test_the_lint_names_it_if_it_goes_wrong(name):
     rule = name.partition("__")[0].replace("_", "-")
