@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "mpi(ranks=2, timeout_s=20, alone=False): run the body on every rank of an MPI job",
     )
     config.addinivalue_line("markers", "deadline(seconds): fail the test after that time")
-    config.addinivalue_line("markers", "takes_long(each_case=False): see mpistrat.testing.sets")
+    config.addinivalue_line("markers", 'takes_long(unit="test"): see mpistrat.testing.sets')
     config.stash[_JOBS] = Jobs()
     # A copy: pytest replaces the descriptor while it captures a test's output.
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)

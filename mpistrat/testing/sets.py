@@ -18,18 +18,18 @@ __all__ = ["left_out", "repeats", "takes_long", "with_all", "with_long"]
 _PART = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 
 
-def takes_long(*, each_case: bool = False) -> pytest.MarkDecorator:
+def takes_long(*, unit: str = "test") -> pytest.MarkDecorator:
     """Mark a test, a case or a module that is the only one of a promise, but takes long.
 
     A case is one, too, that has a parameter whose attribute ``takes_long`` is true.
 
     Parameters
     ----------
-    each_case
-        Whether cases of one test may be in different parts of the long tests; else they are in
-        one, as they often share a job or a fixture.
+    unit
+        What is in one part of the long tests, as it shares a job or a fixture: all cases of a
+        ``"test"``, all tests of a ``"file"``, or cases with one value of the parameter named here.
     """
-    return pytest.mark.takes_long(each_case=each_case)
+    return pytest.mark.takes_long(unit=unit)
 
 
 def repeats() -> pytest.MarkDecorator:
@@ -72,8 +72,12 @@ def _takes_long(item: pytest.Item) -> bool:
 def _unit(item: pytest.Item) -> str:
     """Return the name of what is in one part."""
     mark = item.get_closest_marker("takes_long")
-    is_one = mark is not None and mark.kwargs.get("each_case", False)
-    return item.nodeid if is_one else item.nodeid.partition("[")[0]
+    unit = mark.kwargs.get("unit", "test") if mark else "test"
+    if unit == "file":
+        return item.nodeid.partition("::")[0]
+    test = item.nodeid.partition("[")[0]
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return test if unit == "test" else f"{test}[{parameters[unit]}]"
 
 
 def _part_of_long() -> tuple[int, int]:

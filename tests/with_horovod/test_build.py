@@ -24,7 +24,7 @@ from mpistrat.testing.sets import takes_long, with_all
 
 COMPILES_S, TAKES_IT_S = 1500, 300
 REAL_CACHE = config.cache_folder()
-pytestmark = [pytest.mark.deadline(COMPILES_S + TAKES_IT_S), takes_long()]
+pytestmark = [pytest.mark.deadline(COMPILES_S + TAKES_IT_S), takes_long(unit="file")]
 
 
 def toolchain() -> Toolchain:

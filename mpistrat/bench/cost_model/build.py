@@ -70,5 +70,5 @@ def model_of(
     if given.network is not None:
         fit = fit.with_network(*given.network)
     predicted = tuple(collectives_of(unseen, given.merge))
-    each = given.ranks_per_node or fit.ranks_per_node
-    return CostModel(fit, work, tuple(points), tuple(unseen), predicted, each, left_out)
+    node = fit.node if given.ranks_per_node is None else fit.node_of(given.ranks_per_node)
+    return CostModel(fit, work, tuple(points), tuple(unseen), predicted, node, left_out)

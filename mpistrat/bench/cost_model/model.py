@@ -11,7 +11,7 @@ from statistics import median
 from mpistrat.bench.cost_model.fitting.fit import MachineFit
 from mpistrat.bench.cost_model.fitting.measurements import Measured
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
-from mpistrat.bench.cost_model.formulas.layout import layout_of
+from mpistrat.bench.cost_model.formulas.layout import Node, layout_of
 from mpistrat.bench.cost_model.projection.other_parts import other_parts
 from mpistrat.bench.cost_model.projection.series import Series, project, step_name
 from mpistrat.bench.cost_model.projection.served import (
@@ -50,8 +50,8 @@ class CostModel:
         Points that are predicted.
     unseen
         The collectives of these.
-    ranks_per_node
-        Of the projection.
+    node
+        A full node of the projection.
     left_out
         How many records could not be read, by case.
     """
@@ -61,7 +61,7 @@ class CostModel:
     points: tuple[Point, ...]
     left: tuple[Point, ...]
     unseen: tuple[Measured, ...]
-    ranks_per_node: int
+    node: Node
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -96,7 +96,7 @@ class CostModel:
 
     @cached_property
     def _statements(self) -> tuple[list[str], list[str]]:
-        served, each = self._served, self.ranks_per_node
+        served, each = self._served, self.node
         more = saturations(served), self.forms, bool(served)
         return statements(self.fit, self.work, each, *more)
 
@@ -108,7 +108,7 @@ class CostModel:
         if not self.fit.has_network:
             return []
         has_servers = bool(self._served)
-        return project(self.fit, self.work, ranks, self.ranks_per_node, has_servers)
+        return project(self.fit, self.work, ranks, self.node, has_servers)
 
     def step_times(self) -> dict[str, dict[int, float]]:
         """Return the times of the projected step by ranks, by the title of their series.
@@ -117,7 +117,7 @@ class CostModel:
         """
         found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in measured_steps(self.points):
-            is_there = one.layout == layout_of(one.layout.ranks, self.ranks_per_node)
+            is_there = one.layout.nodes == layout_of(one.layout.ranks, self.node).nodes
             if is_there and one.is_of(self.work):
                 name = step_name(self.work, one.case == "strong")
                 title = f"step ({self.work.subject}): {name}"

@@ -73,7 +73,7 @@ def _lines(model: CostModel) -> list[dict[str, Any]]:
     powers = [*(1 << power for power in range(RANKS[-1].bit_length())), RANKS[-1]]
     series = model.series(powers)
     largest, times = largest_allreduce(
-        model.fit, [*model.fit.measured, *model.unseen], powers, model.ranks_per_node
+        model.fit, [*model.fit.measured, *model.unseen], powers, model.node
     )
     if largest.title not in [one.title for one in series]:
         series.append(largest)

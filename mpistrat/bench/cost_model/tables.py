@@ -76,7 +76,7 @@ def _print_projection(console: Console, model: CostModel) -> None:
     if not model.fit.has_network:
         console.print(_NO_PROJECTION)
         return
-    each = model.ranks_per_node
+    each = model.node.ranks
     console.print(f"projected step: {model.work.description}; {each} ranks a node", markup=False)
     for group, members in groupby(model.series(RANKS), key=lambda one: one.group):
         found = list(members)

@@ -65,11 +65,14 @@ class Placement(_Frozen):
         The name of its machine.
     cores
         The numbers of the CPUs that it may use.
+    domains
+        The numbers of the NUMA domains of these; empty where that is not known.
     """
 
     rank: int
     host: str
     cores: tuple[int, ...]
+    domains: tuple[int, ...] = ()
 
 
 class Point(_Frozen):

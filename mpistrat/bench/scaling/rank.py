@@ -15,6 +15,7 @@ from mpistrat.bench.__main__ import application
 from mpistrat.bench.harness.json_lines import facts
 from mpistrat.cluster import mpi
 from mpistrat.cluster.topology import host_name
+from mpistrat.system.numa import domains_of
 
 __all__ = ["main"]
 
@@ -23,7 +24,8 @@ def main(arguments: list[str]) -> None:
     """Write the placement of all ranks to a file, and run a case. **Collective.**"""
     file, *words = arguments
     comm = mpi.world()
-    mine = {"host": host_name(), "cores": sorted(os.sched_getaffinity(0))}
+    cores = os.sched_getaffinity(0)
+    mine = {"host": host_name(), "cores": sorted(cores), "domains": domains_of(cores)}
     everyone: list[Any] = [mine] if comm is None else comm.gather(mine) or []
     if everyone:  # rank 0
         placement = [{"rank": rank, **one} for rank, one in enumerate(everyone)]

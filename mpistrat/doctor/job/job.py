@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from mpistrat.doctor.job.launcher import ALONE, Launcher
-from mpistrat.doctor.job.ranges import ranges
 from mpistrat.doctor.not_here import NotHere
+from mpistrat.system.number_ranges import ranges
 
 if TYPE_CHECKING:
     from mpistrat.sites.schema import Site

@@ -10,8 +10,8 @@ from mpistrat.cluster import ranks_without_mpi, timed_start
 from mpistrat.cluster.slurm.mpi_types import library_kind
 from mpistrat.doctor.here import MpiStart
 from mpistrat.doctor.job.launcher import Launcher
-from mpistrat.doctor.job.ranges import ranges
 from mpistrat.errors import ClusterError
+from mpistrat.system.number_ranges import ranges
 
 __all__ = ["doomed", "start_mpi"]
 

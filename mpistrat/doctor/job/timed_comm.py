@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from mpistrat.doctor.job.ranges import ranges
 from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.system.number_ranges import ranges
 from mpistrat.system.waiting import backoff, wait_until
 
 __all__ = ["TimedComm"]

@@ -118,6 +118,7 @@ def test_a_program_that_a_rank_starts_is_told(ranks: int, name: str) -> None:
     assert "start it without the launcher's variables in its environment" in said
 
 
+@takes_long()
 def test_so_is_one_that_a_shell_starts_and_its_failure_is_its_own() -> None:
     said = job("the strategy", 2)["shell"]
     assert said.startswith("0 status 1\n"), said

@@ -9,7 +9,9 @@ import pytest
 from helpers.message_counts.formulas import Shape
 from helpers.message_counts.job import counted_job
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.testing.sets import repeats
+from mpistrat.testing.sets import repeats, takes_long
+
+pytestmark = takes_long(unit="file")
 
 PROGRAM = ["-m", "helpers.message_counts.late_rank_program"]
 COMMUNICATORS = 2

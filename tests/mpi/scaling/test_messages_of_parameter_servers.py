@@ -11,6 +11,8 @@ import pytest
 from helpers.message_counts.job import Phase, counted_job
 from mpistrat.testing.sets import repeats, takes_long
 
+pytestmark = takes_long(unit="file")
+
 PROGRAM = "helpers.message_counts.parameter_servers_program"
 FUNCTIONS = 12
 
@@ -38,7 +40,6 @@ def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return ranks - 1 - num_ps, num_ps, node_size == 1, phases
 
 
-@takes_long()
 def test_connections(counted: Counted) -> None:
     """One for each two members that talk to each other; each process makes one of its own."""
     workers, ps, is_far, phases = counted

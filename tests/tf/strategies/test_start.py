@@ -96,6 +96,7 @@ def test_what_the_program_and_the_environment_say_stays():
     assert not lines_of(rank, "tensorflow.thread_pools")
 
 
+@takes_long()
 def test_once_tensorflow_is_in_use_a_line_says_what_to_do():
     rank, _ = of_a_program_that_wants_all()
     assert pools_of(rank) == (0, 0, 0)

@@ -9,9 +9,9 @@ import pytest
 from mpistrat.cluster.slurm.mpi_types import library_kind
 from mpistrat.doctor.job import slurm
 from mpistrat.doctor.job.launcher import library_name, of_environment
-from mpistrat.doctor.job.ranges import ranges, read_ranges
 from mpistrat.doctor.job.start import doomed
 from mpistrat.doctor.not_here import NotHere
+from mpistrat.system.number_ranges import ranges, read_ranges
 
 LIST_22 = """\
 MPI plugin types are...

@@ -103,13 +103,11 @@ def is_arithmetic(test: Path) -> bool:
     return test.stem.startswith(("simd_", "rows_"))
 
 
-def marks(build: str, test: Path) -> pytest.MarkDecorator | tuple[()]:
+def marks(build: str, test: Path) -> list[pytest.MarkDecorator]:
     """Say when a case runs: plainly only if no sanitizer runs it at -O1 as well."""
-    if build != "plain":
-        return takes_long(each_case=True)
     reason = "the sanitizers run it, one of them with -O1, too; MPISTRAT_TESTS_ALL=1 runs it"
-    is_repeated = with_long() and not with_all() and not is_arithmetic(test)
-    return pytest.mark.skipif(is_repeated, reason=reason)
+    is_repeated = build == "plain" and with_long() and not with_all() and not is_arithmetic(test)
+    return [takes_long(unit="build"), pytest.mark.skipif(is_repeated, reason=reason)]
 
 
 # Reductions and rows alone have no threads, and are slow under that sanitizer.

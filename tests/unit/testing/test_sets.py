@@ -16,7 +16,7 @@ class Layout:
 
 def test_short(): pass
 
-@takes_long(each_case=True)
+@takes_long(unit="case")
 @pytest.mark.parametrize("case", range(40))
 def test_long(case): pass
 
@@ -53,13 +53,11 @@ LONG = FIXTURE | CASES | {f"test_long[{case}]" for case in range(40)}
 @pytest.mark.parametrize(
     ("environment", "want"),
     [
-        ({}, SHORT),
-        ({"LONG": "0", "ALL": "0"}, SHORT),
+        ({"LONG": "0"}, SHORT),
         ({"LONG": "1"}, SHORT | LONG),
-        ({"LONG": "1/1"}, SHORT | LONG),
         ({"ALL": "1", "LONG": "2/5"}, {*SHORT, *LONG, "test_repeat"}),
     ],
-    ids=["unset", "none", "long", "one part", "all"],
+    ids=["short", "long", "all"],
 )
 def test_the_environment_says_which_tests_run(environment, want, inner, monkeypatch):
     ran, text = run(inner, monkeypatch, **environment)
@@ -93,8 +91,8 @@ def test_other_texts_are_refused(text, request):
 
 
 def test_a_run_that_asks_for_what_there_is_not_ends_at_once(inner, monkeypatch):
-    ran, _ = run(inner, monkeypatch, LONG="some")
-    assert not ran
+    monkeypatch.delenv("MPISTRAT_TESTS_ALL", raising=False)
+    monkeypatch.setenv("MPISTRAT_TESTS_LONG", "some")
     result = inner.runpytest_subprocess("-q")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*MPISTRAT_TESTS_LONG='some': expected 1 for all tests that*"])

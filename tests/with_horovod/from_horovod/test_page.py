@@ -17,7 +17,7 @@ pytest.importorskip("keras")
 
 PAIRS = list(pairs(PAGE.read_text()))
 DEADLINE_S = 180
-pytestmark = [pytest.mark.deadline(DEADLINE_S + 20), takes_long()]
+pytestmark = [pytest.mark.deadline(DEADLINE_S + 20), takes_long(unit="file")]
 TIMELINES = {"horovod": "HOROVOD_TIMELINE", "mpistrat": "MPISTRAT_TIMELINE"}
 
 

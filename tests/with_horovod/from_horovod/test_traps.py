@@ -20,7 +20,7 @@ ENDS = {
 }
 WORDS = {"DIFFER": '"ranks differ"', "AGREE": '"ranks agree"'}
 DEADLINE_S = 180
-pytestmark = [pytest.mark.deadline(DEADLINE_S + 20), takes_long()]
+pytestmark = [pytest.mark.deadline(DEADLINE_S + 20), takes_long(unit="file")]
 
 
 def found():

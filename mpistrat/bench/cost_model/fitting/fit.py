@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from mpistrat.bench.cost_model.fitting.unseen import (
     split_time,
 )
 from mpistrat.bench.cost_model.formulas.counts import NAMES, NETWORK, Counts
-from mpistrat.bench.cost_model.formulas.layout import Layout
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node
 from mpistrat.bench.cost_model.formulas.library import call
 from mpistrat.types import Array
 
@@ -34,7 +35,7 @@ BAND = (
 """What a reader is told of bands."""
 
 _SEED, _RESAMPLES, _FOLDS = 20261126, 200, 10
-_OPTIONAL = ("sends", "reduced", "copied")
+_OPTIONAL = ("sends", "reduced", "copied", "far_bytes")
 _BAND = (2.5, 97.5)
 
 
@@ -92,10 +93,16 @@ class MachineFit:
         return reach_of(one.layout for one in self.measured)
 
     @property
-    def ranks_per_node(self) -> int:
-        """The most ranks that a node of several had, or one alone where there was but one."""
-        several = [one.layout.most for one in self.measured if one.layout.nodes > 1]
-        return max(several or [one.layout.most for one in self.measured])
+    def node(self) -> Node:
+        """The fullest node of those of several, or one alone where there was but one."""
+        several = [one.layout for one in self.measured if one.layout.nodes > 1]
+        layouts = several or [one.layout for one in self.measured]
+        return max((one.node for one in layouts), key=lambda one: (one.ranks, one.domains))
+
+    def node_of(self, ranks: int) -> Node:
+        """Return a full node of `ranks`, whose NUMA domains are as large as the measured ones."""
+        domains = -(-ranks * self.node.domains // self.node.ranks)
+        return Node(ranks, min(domains, self.node.domains))
 
     def with_network(self, latency_s: float, bytes_per_s: float) -> MachineFit:
         """Return the fit with a network that is assumed, not measured."""
@@ -151,25 +158,37 @@ def fit_machine(measured: Sequence[Measured]) -> MachineFit:
     times = np.array([one.time_s for one in measured])
     random = np.random.default_rng(_SEED)
     folds = random.permutation(len(times)) % _FOLDS
-    choices = [_masked(counts, without) for without in _subsets()]
+    choices = [_masked(counts, without) for without in _subsets(counts)]
     ratios = [times / _out_of_fold(one, times, folds) for one in choices]
     best = int(np.argmin([_score(one) for one in ratios]))
     chosen = choices[best]
     groups = [(one.op, one.layout) for one in measured]
     drawn = [_resample(groups, random) for _ in range(_RESAMPLES)]
-    parameters = relative_fit(chosen, times)
+    fit = partial(_fit_steps, chosen, times)
+    parameters = fit(slice(None))
     unseen = _calls_unseen(chosen, parameters, ratios[best]) + layouts_unseen(
         chosen, times, [one.layout for one in measured]
     )
     return MachineFit(
         parameters,
-        np.array([relative_fit(chosen[rows], times[rows]) for rows in drawn]),
+        np.array([fit(rows) for rows in drawn]),
         np.abs(1 / ratios[best] - 1),
         unseen.growth(is_latency=True),
         unseen.growth(is_latency=False),
         tuple(name for name, column in zip(NAMES, chosen.T, strict=True) if column.any()),
         tuple(measured),
     )
+
+
+def _fit_steps(counts: Array, times: Array, rows: Any) -> Array:
+    """Fit to some rows; a step of several NUMA domains, or of one, costs what the other does."""
+    parameters = relative_fit(counts[rows], times[rows])
+    # If the other alone was measured.
+    both = [NAMES.index(name) for name in ("steps", "node_steps")]
+    for one, other in (both, both[::-1]):
+        if not counts[:, one].any():
+            parameters[one] = parameters[other]
+    return parameters
 
 
 def _calls_unseen(counts: Array, parameters: Array, ratios: Array) -> Unseen:
@@ -179,11 +198,12 @@ def _calls_unseen(counts: Array, parameters: Array, ratios: Array) -> Unseen:
     return Unseen(shares, ratios, np.zeros(len(ratios)))
 
 
-def _subsets() -> list[tuple[str, ...]]:
+def _subsets(counts: Array) -> list[tuple[str, ...]]:
     """Return which parameters may be left out, nothing first; of a node's bytes one stays in."""
-    switches = product((True, False), repeat=len(_OPTIONAL))
+    optional = [name for name in _OPTIONAL if counts[:, NAMES.index(name)].any()]
+    switches = product((True, False), repeat=len(optional))
     subsets = [
-        tuple(name for name, is_kept in zip(_OPTIONAL, kept, strict=True) if not is_kept)
+        tuple(name for name, is_kept in zip(optional, kept, strict=True) if not is_kept)
         for kept in switches
     ]
     return [one for one in subsets if not {"copied", "reduced"} <= set(one)]

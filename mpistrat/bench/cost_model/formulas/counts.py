@@ -8,7 +8,7 @@ import numpy as np
 
 from mpistrat.types import Array
 
-__all__ = ["LATENCY", "NAMES", "NETWORK", "UNITS", "VOLUME", "Counts"]
+__all__ = ["DOMAINS", "LATENCY", "NAMES", "NETWORK", "UNITS", "VOLUME", "Counts"]
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,13 @@ class Counts:
     wire_bytes
         Bytes through one direction of a node's link, of all ranks of the node: G.
     steps
-        Times that the ranks of a node wait for each other in shared memory: α of the node.
+        Times that ranks of one NUMA domain wait for each other in shared memory: α of the domain.
+    node_steps
+        Times that ranks of a node do that in several domains: α of the node.
     copied
-        Bytes that a rank copies in shared memory: G of the node.
+        Bytes that a rank copies in shared memory: G of the domain.
+    far_bytes
+        Bytes that it reads from another domain's memory, besides: G of the node.
     reduced
         Bytes that a rank combines with others: γ.
 
@@ -44,7 +48,9 @@ class Counts:
     sends: float = 0
     wire_bytes: float = 0
     steps: float = 0
+    node_steps: float = 0
     copied: float = 0
+    far_bytes: float = 0
     reduced: float = 0
 
     def __add__(self, other: Counts) -> Counts:
@@ -67,9 +73,10 @@ class Counts:
 
 NAMES = tuple(field.name for field in fields(Counts))
 NETWORK = ("messages", "sends", "wire_bytes")
-LATENCY = ("messages", "sends", "steps")
+DOMAINS = ("node_steps", "far_bytes")
+LATENCY = ("messages", "sends", "steps", "node_steps")
 """Costs of a call whatever its size."""
-VOLUME = ("wire_bytes", "copied", "reduced")
+VOLUME = ("wire_bytes", "copied", "far_bytes", "reduced")
 """Costs of its bytes."""
 
 UNITS = {
@@ -77,7 +84,9 @@ UNITS = {
     "sends": ("network: gap between messages (g)", "us"),
     "wire_bytes": ("network: a byte through a node's link (G)", "ns/byte"),
     "steps": ("node: a step in shared memory (L + 2o)", "us"),
+    "node_steps": ("node: a step of several NUMA domains (L + 2o)", "us"),
     "copied": ("node: a byte copied (G)", "ns/byte"),
+    "far_bytes": ("node: a byte read from another NUMA domain, besides (G)", "ns/byte"),
     "reduced": ("node: a byte reduced (gamma)", "ns/byte"),
 }
 """What a reader is told of each parameter: its title and its unit."""

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Layout", "layout_of"]
+__all__ = ["Layout", "Node", "layout_of"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A full node.
+
+    Attributes
+    ----------
+    ranks
+        How many it has room for.
+    domains
+        The NUMA domains that they are on, as evenly as possible, and filled one after the other.
+    """
+
+    ranks: int
+    domains: int = 1
 
 
 @dataclass(frozen=True)
@@ -17,15 +33,23 @@ class Layout:
         P.
     nodes
         p.
+    domains
+        The NUMA domains of the fullest node that have ranks.
     """
 
     ranks: int
     nodes: int
+    domains: int = 1
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` unless each node has a rank."""
+        """Raise `ValueError` unless each node and each domain has a rank."""
         if not 1 <= self.nodes <= self.ranks:
             raise ValueError(f"{self.ranks} ranks on {self.nodes} nodes: expected a rank on each")
+        if not 1 <= self.domains <= self.most:
+            raise ValueError(
+                f"{self.most} ranks of a node in {self.domains} NUMA domains: expected a rank in"
+                " each, and at least one domain"
+            )
 
     @property
     def lanes(self) -> int:
@@ -37,12 +61,20 @@ class Layout:
         """The ranks of the fullest node."""
         return -(-self.ranks // self.nodes)
 
+    @property
+    def node(self) -> Node:
+        """The fullest node."""
+        return Node(self.most, self.domains)
+
     def __str__(self) -> str:
         """Say it as messages do."""
         nodes = f"{self.nodes} node{'s' if self.nodes > 1 else ''}"
-        return f"{self.ranks} rank{'s' if self.ranks > 1 else ''} on {nodes}"
+        domains = f", {self.domains} NUMA domains each" if self.domains > 1 else ""
+        return f"{self.ranks} rank{'s' if self.ranks > 1 else ''} on {nodes}{domains}"
 
 
-def layout_of(ranks: int, ranks_per_node: int) -> Layout:
-    """Return the layout of so many ranks where a node has room for `ranks_per_node`."""
-    return Layout(ranks, -(-ranks // ranks_per_node))
+def layout_of(ranks: int, node: Node) -> Layout:
+    """Return the layout of so many ranks on such nodes."""
+    nodes = -(-ranks // node.ranks)
+    most = -(-ranks // nodes)
+    return Layout(ranks, nodes, -(-most * node.domains // node.ranks))

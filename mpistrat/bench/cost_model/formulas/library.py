@@ -41,7 +41,7 @@ _REDUCED = ("allreduce", "reduce", "bcast", "reduce_scatter")
 def call(op: str, nbytes: float, layout: Layout) -> Counts:
     """Return the counts of one call; `nbytes` is as ``bench collectives`` has it."""
     if layout.nodes == 1:
-        return on_node(op, nbytes, layout.ranks)
+        return on_node(op, nbytes, layout.node)
     if _is_short(op, nbytes, layout):
         return header_exchange(layout, _carried(op, nbytes, layout))
     return header_exchange(layout) + _data(op, nbytes, layout)
@@ -54,19 +54,20 @@ def header_exchange(layout: Layout, payload: float = 0) -> Counts:
     doubling, and tell their nodes (another step).
     """
     if layout.nodes == 1:
-        return on_node("barrier", 0, layout.ranks)
+        return on_node("barrier", 0, layout.node)
     doubling = between.recursive_doubling(layout.nodes, HEAD_BYTES + payload)
     reduced = between.recursive_doubling(layout.nodes, payload).reduced
     wire = replace(doubling, reduced=reduced)
     if layout.most == 1:
         return wire
-    return wire + Counts(steps=2, copied=2 * payload, reduced=layout.most * payload)
+    data = Counts(copied=2 * payload, reduced=layout.most * payload)
+    return wire + on_node("barrier", 0, layout.node) * 2 + data
 
 
 def long_allreduce(layout: Layout, nbytes: float, middle: Counts) -> Counts:
     """Return an all-reduce of several nodes, `middle` of which is what happens between them."""
-    node = on_node("reduce_scatter", nbytes, layout.most)
-    return node + middle + on_node("allgather", nbytes, layout.most)
+    node = on_node("reduce_scatter", nbytes, layout.node)
+    return node + middle + on_node("allgather", nbytes, layout.node)
 
 
 def algorithm_name(op: str, nbytes: float, layout: Layout) -> str:
@@ -125,7 +126,7 @@ def _half(op: str, nbytes: float, layout: Layout) -> Counts:
     if op == "allgather":
         ring = between.ring_allgather(nodes, nbytes, own.count)
         return ring + _spread(nbytes, layout)
-    collected = on_node("reduce_scatter", nbytes, layout.most)
+    collected = on_node("reduce_scatter", nbytes, layout.node)
     if op == "reduce_scatter":
         return collected + between.ring_reduce_scatter(nodes, nbytes, layout.lanes, own.count)
     rooted: Cut = cut_rooted(nbytes, layout)
@@ -136,4 +137,4 @@ def _half(op: str, nbytes: float, layout: Layout) -> Counts:
 
 def _spread(nbytes: float, layout: Layout) -> Counts:
     """Count the copies of what has come to a node, by its ranks."""
-    return on_node("allgather", nbytes, layout.most)
+    return on_node("allgather", nbytes, layout.node)

@@ -1,8 +1,8 @@
-"""Count what the ranks of one node do in shared memory (kernels/shm), of `ranks` ranks.
+"""Count what the ranks of one node do in shared memory (kernels/shm).
 
 Long arrays go by chunks. In a step a rank writes a chunk to its slot, waits until all have, and
 reads what it needs; the chunks overlap, so each costs one step and the last one more
-(kernels/shm/exchange.h).
+(kernels/shm/exchange.h). A slot is in the memory of its rank's NUMA domain.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from mpistrat.bench.cost_model.formulas.counts import Counts
+from mpistrat.bench.cost_model.formulas.layout import Node
 
 __all__ = ["on_node"]
 
@@ -19,35 +20,52 @@ _FLAT_BYTES = 64 << 10
 _WHOLE_BYTES = 128 << 10
 
 
-def on_node(op: str, nbytes: float, ranks: int) -> Counts:
+def on_node(op: str, nbytes: float, node: Node) -> Counts:
     """Return the counts of one call on one node; `nbytes` is as ``bench collectives`` has it."""
-    if ranks == 1:
+    if node.ranks == 1:
         return Counts()
     if op == "barrier":
-        return Counts(steps=1)
+        return _steps(1, node)
     if op in {"allreduce", "reduce"}:
-        return _reduction(op, nbytes, ranks)
-    others = (ranks - 1) / ranks * nbytes
-    copied, reduced = {
-        "reduce_scatter": (nbytes, nbytes),  # to its slot; its block of all slots
-        "bcast": (nbytes, 0.0),  # the readers, while the root writes the next chunk
-        "allgather": (nbytes, 0.0),
-        "gather": (nbytes, 0.0),  # by the root
-        "scatter": (nbytes, 0.0),
-        "alltoall": (nbytes + others, 0.0),
+        return _reduction(nbytes, node)
+    others = (node.ranks - 1) / node.ranks * nbytes
+    far = _far_share(node) * others
+    counts = {
+        # To its slot; its block of all slots.
+        "reduce_scatter": Counts(copied=nbytes, far_bytes=far, reduced=nbytes),
+        # The readers, while the root writes the next chunk; those of other domains take longest.
+        "bcast": Counts(copied=nbytes, far_bytes=nbytes if node.domains > 1 else 0.0),
+        "allgather": Counts(copied=nbytes, far_bytes=far),
+        "gather": Counts(copied=nbytes, far_bytes=far),  # by the root
+        "scatter": Counts(copied=nbytes, far_bytes=far),
+        "alltoall": Counts(copied=nbytes + others, far_bytes=far),
     }[op]
-    return Counts(steps=_steps(nbytes), copied=copied, reduced=reduced)
+    return _steps(_chunk_steps(nbytes), node) + counts
 
 
-def _reduction(op: str, nbytes: float, ranks: int) -> Counts:
+def _reduction(nbytes: float, node: Node) -> Counts:
     """Count FlatReduction, WholeReduction or ChunkedReduction (kernels/shm/reduction)."""
+    ranks, far = node.ranks, _far_share(node)
     if nbytes * ranks <= _FLAT_BYTES and ranks > 2:
-        return Counts(steps=1, copied=nbytes, reduced=ranks * nbytes)
+        reduced = ranks * nbytes
+        return _steps(1, node) + Counts(
+            copied=nbytes, far_bytes=far * (reduced - nbytes), reduced=reduced
+        )
     if ranks == 2 and nbytes <= _WHOLE_BYTES:
-        return Counts(steps=1, copied=nbytes, reduced=nbytes)
+        return _steps(1, node) + Counts(copied=nbytes, far_bytes=far * nbytes, reduced=nbytes)
     results = (ranks - 1) / ranks * nbytes  # of the other ranks' slices
-    return Counts(steps=_steps(nbytes), copied=nbytes + results, reduced=nbytes)
+    moved = Counts(copied=nbytes + results, far_bytes=2 * far * results, reduced=nbytes)
+    return _steps(_chunk_steps(nbytes), node) + moved
 
 
-def _steps(nbytes: float) -> int:
+def _far_share(node: Node) -> float:
+    """Return the share of a rank's fellows that are in other NUMA domains."""
+    return (node.ranks - node.ranks / node.domains) / (node.ranks - 1)
+
+
+def _steps(count: int, node: Node) -> Counts:
+    return Counts(steps=count) if node.domains == 1 else Counts(node_steps=count)
+
+
+def _chunk_steps(nbytes: float) -> int:
     return max(math.ceil(nbytes / _CHUNK_BYTES), 1) + (nbytes > _CHUNK_BYTES)

@@ -41,13 +41,13 @@ def _allreduce(middle: Callable[[float, Layout], Counts]) -> Callable[[float, La
 def _chain(nbytes: float, layout: Layout) -> Counts:
     segment = cut_rooted(nbytes, layout).nbytes
     middle = between.chain(layout.nodes, nbytes, segment)
-    return header_exchange(layout) + middle + on_node("allgather", nbytes, layout.most)
+    return header_exchange(layout) + middle + on_node("allgather", nbytes, layout.node)
 
 
 def _tree(nbytes: float, layout: Layout) -> Counts:
     segments = cut_whole(nbytes, layout).count
     middle = between.binomial_tree(layout.nodes, nbytes, segments)
-    return header_exchange(layout) + middle + on_node("allgather", nbytes, layout.most)
+    return header_exchange(layout) + middle + on_node("allgather", nbytes, layout.node)
 
 
 LIBRARY = "as the library chooses"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from mpistrat.bench.cost_model.fitting.fit import MachineFit
 from mpistrat.bench.cost_model.formulas import between_nodes as between
 from mpistrat.bench.cost_model.formulas.counts import LATENCY, VOLUME, Counts
-from mpistrat.bench.cost_model.formulas.layout import Layout
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node
 from mpistrat.bench.cost_model.formulas.library import algorithm_name, call, header_exchange
 from mpistrat.bench.cost_model.projection.algorithms import ALLREDUCES, BROADCASTS
 from mpistrat.bench.cost_model.projection.falling import falling_all_to_all
@@ -52,28 +52,26 @@ class Statement:
     happens: bool = True
 
 
-def network_statements(fit: MachineFit, work: StepWork, ranks_per_node: int) -> list[Statement]:
+def network_statements(fit: MachineFit, work: StepWork, node: Node) -> list[Statement]:
     """Return all of collectives and steps over several nodes."""
     return [
-        _ring_latency(fit, work, ranks_per_node),
-        *_algorithm_changes(fit, work, ranks_per_node),
-        _chain_latency(fit, work, ranks_per_node),
-        *_header_share(fit, work, ranks_per_node),
-        _all_to_all(fit, work, ranks_per_node),
+        _ring_latency(fit, work, node),
+        *_algorithm_changes(fit, work, node),
+        _chain_latency(fit, work, node),
+        *_header_share(fit, work, node),
+        _all_to_all(fit, work, node),
         *(
             Statement(text, ranks, breaks=False)
-            for text, ranks in falling_all_to_all(fit, _BLOCK, ranks_per_node)
+            for text, ranks in falling_all_to_all(fit, _BLOCK, node)
         ),
-        *_efficiency(fit, work, ranks_per_node),
+        *_efficiency(fit, work, node),
         _table_memory(),
     ]
 
 
-def _crossing(
-    subject: str, holds: Callable[[Layout], bool], ranks_per_node: int, last: str
-) -> Statement:
+def _crossing(subject: str, holds: Callable[[Layout], bool], node: Node, last: str) -> Statement:
     """Say from where on `holds`, or else what is so at the last, the most ranks."""
-    found = first_layout(holds, ranks_per_node)
+    found = first_layout(holds, node)
     if found is None:
         return Statement(f"{subject} ({last} at {MOST_RANKS:,} ranks)", happens=False)
     where = "already at" if found.nodes == _FEWEST_NODES else "from"
@@ -85,11 +83,11 @@ def _latency_share(fit: MachineFit, counts: Counts) -> float:
     return latency / max(latency + fit.seconds(counts.only(*VOLUME)), 1e-300)
 
 
-def _last(ranks_per_node: int) -> Layout:
-    return list(layouts_up_to(ranks_per_node))[-1]
+def _last(node: Node) -> Layout:
+    return list(layouts_up_to(node))[-1]
 
 
-def _ring_latency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Statement:
+def _ring_latency(fit: MachineFit, work: StepWork, node: Node) -> Statement:
     def share(layout: Layout) -> float:
         return _latency_share(fit, ALLREDUCES["ring"](work.nbytes, layout))
 
@@ -97,17 +95,15 @@ def _ring_latency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> State
         f"all-reduce of {bytes_text(work.nbytes)} on a ring: the latency term exceeds the"
         " bandwidth term",
         lambda layout: share(layout) > 1 / 2,
-        ranks_per_node,
-        f"{percent(share(_last(ranks_per_node)))} is latency",
+        node,
+        f"{percent(share(_last(node)))} is latency",
     )
 
 
-def _algorithm_changes(
-    fit: MachineFit, work: StepWork, ranks_per_node: int
-) -> Iterator[Statement]:
+def _algorithm_changes(fit: MachineFit, work: StepWork, node: Node) -> Iterator[Statement]:
     """Say where the library takes another algorithm, and what that costs."""
     before: Layout | None = None
-    for layout in layouts_up_to(ranks_per_node):
+    for layout in layouts_up_to(node):
         names = [
             algorithm_name("allreduce", work.nbytes, one) for one in (before or layout, layout)
         ]
@@ -127,7 +123,7 @@ def _algorithm_changes(
         before = layout
 
 
-def _chain_latency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Statement:
+def _chain_latency(fit: MachineFit, work: StepWork, node: Node) -> Statement:
     """Say where a broadcast along a chain takes longer than by a tree."""
 
     def ratio(layout: Layout) -> float:
@@ -140,12 +136,12 @@ def _chain_latency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Stat
         f"broadcast of {bytes_text(work.nbytes)}: the chain of nodes takes longer than a binomial"
         " tree",
         lambda layout: ratio(layout) > 1,
-        ranks_per_node,
-        f"{ratio(_last(ranks_per_node)):.2g} of the tree's time",
+        node,
+        f"{ratio(_last(node)):.2g} of the tree's time",
     )
 
 
-def _header_share(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Iterator[Statement]:
+def _header_share(fit: MachineFit, work: StepWork, node: Node) -> Iterator[Statement]:
     """Say what the comparison of headers costs of a call."""
     for nbytes in (_BLOCK, 64 << 10, work.nbytes):
 
@@ -161,18 +157,18 @@ def _header_share(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Itera
             f"the check that all ranks call the same takes over {_SHARE:.0%} of an all-reduce of"
             f" {bytes_text(nbytes)}",
             lambda layout: share(layout) > _SHARE,
-            ranks_per_node,
-            percent(share(_last(ranks_per_node))),
+            node,
+            percent(share(_last(node))),
         )
         yield replace(said, breaks=False)  # it slows calls by a share, and no more
 
 
-def _all_to_all(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Statement:
+def _all_to_all(fit: MachineFit, work: StepWork, node: Node) -> Statement:
     def seconds(layout: Layout) -> float:
         return fit.seconds(call("alltoall", _BLOCK * layout.ranks, layout))
 
     limit = max(work.alone_s, 1e-6)
-    subject, last = f"an all-to-all of {_BLOCK} B a pair", seconds(_last(ranks_per_node))
+    subject, last = f"an all-to-all of {_BLOCK} B a pair", seconds(_last(node))
     if not fit.seconds(Counts(sends=1)) and last <= limit:
         return Statement(
             f"{subject} takes at {MOST_RANKS:,} ranks at least {seconds_text(last)}; the cost of"
@@ -182,12 +178,12 @@ def _all_to_all(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Stateme
     return _crossing(
         f"{subject} takes longer than the computation of the step ({work.title})",
         lambda layout: seconds(layout) > limit,
-        ranks_per_node,
+        node,
         seconds_text(last),
     )
 
 
-def _efficiency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Iterator[Statement]:
+def _efficiency(fit: MachineFit, work: StepWork, node: Node) -> Iterator[Statement]:
     for is_strong, name in ((False, "weak"), (True, "strong")):
 
         def efficiency(layout: Layout, is_strong: bool = is_strong) -> float:
@@ -197,8 +193,8 @@ def _efficiency(fit: MachineFit, work: StepWork, ranks_per_node: int) -> Iterato
         yield _crossing(
             f"{name} scaling of the step ({work.title}): efficiency below {_LEAST_EFFICIENCY:.0%}",
             lambda layout: efficiency(layout) < _LEAST_EFFICIENCY,
-            ranks_per_node,
-            percent(efficiency(_last(ranks_per_node))),
+            node,
+            percent(efficiency(_last(node))),
         )
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from mpistrat.bench.cost_model.fitting.fit import MachineFit
 from mpistrat.bench.cost_model.formulas.counts import Counts
-from mpistrat.bench.cost_model.formulas.layout import Layout
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node
 from mpistrat.bench.cost_model.formulas.library import algorithm_name, call
 from mpistrat.bench.cost_model.projection.thresholds import layouts_up_to
 from mpistrat.bench.cost_model.readable import count_text, seconds_text
@@ -15,15 +15,13 @@ from mpistrat.bench.cost_model.readable import count_text, seconds_text
 __all__ = ["falling_all_to_all"]
 
 
-def falling_all_to_all(
-    fit: MachineFit, block: int, ranks_per_node: int
-) -> Iterator[tuple[str, int]]:
+def falling_all_to_all(fit: MachineFit, block: int, node: Node) -> Iterator[tuple[str, int]]:
     """Yield a sentence, and from how many ranks it is so, where direct messages are faster.
 
     Short blocks travel with the headers, each message of which holds those of all ranks; beyond
     1 KiB of them each rank sends its own.
     """
-    for before, after in pairwise(layouts_up_to(ranks_per_node)):
+    for before, after in pairwise(layouts_up_to(node)):
         names = [algorithm_name("alltoall", block * one.ranks, one) for one in (before, after)]
         times = [_seconds(fit, block, one) for one in (before, after)]
         if names[0] != names[1] and times[1] < times[0]:

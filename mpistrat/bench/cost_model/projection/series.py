@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mpistrat.bench.cost_model.fitting.fit import Band, MachineFit
 from mpistrat.bench.cost_model.fitting.measurements import Measured
 from mpistrat.bench.cost_model.formulas.counts import Counts
-from mpistrat.bench.cost_model.formulas.layout import Layout, layout_of
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node, layout_of
 from mpistrat.bench.cost_model.formulas.library import call
 from mpistrat.bench.cost_model.projection.algorithms import (
     ALLREDUCES,
@@ -28,7 +28,7 @@ RANKS = (1, 8, 64, 512, 4_096, 32_768, 100_000)
 """For how many ranks times are predicted."""
 
 _WORKERS_A_SERVER = 8
-_Where = tuple[Sequence[int], int]  # the ranks of a projection, and how many are on a node
+_Where = tuple[Sequence[int], Node]  # the ranks of a projection, and how many are on a node
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def project(
     fit: MachineFit,
     work: StepWork,
     ranks: Sequence[int],
-    ranks_per_node: int,
+    node: Node,
     has_servers: bool = False,
 ) -> list[Series]:
     """Return all series: collectives by algorithm, steps by way of scaling, parameter servers.
@@ -81,7 +81,7 @@ def project(
     has_servers
         Whether parameter servers are projected, too.
     """
-    where = ranks, ranks_per_node
+    where = ranks, node
     size = bytes_text(work.nbytes)
     return [
         *_collectives(fit, work, where, f"all-reduce of {size}", ALLREDUCES),
@@ -108,7 +108,7 @@ def _collectives(
 
 
 def largest_allreduce(
-    fit: MachineFit, measured: Sequence[Measured], ranks: Sequence[int], ranks_per_node: int
+    fit: MachineFit, measured: Sequence[Measured], ranks: Sequence[int], node: Node
 ) -> tuple[Series, dict[int, float]]:
     """Return the series of the longest measured all-reduce, and its measured times by ranks.
 
@@ -120,14 +120,14 @@ def largest_allreduce(
     times = {
         one.layout.ranks: one.time_s
         for one in reduced
-        if one.nbytes == nbytes and one.layout == layout_of(one.layout.ranks, ranks_per_node)
+        if one.nbytes == nbytes and one.layout.nodes == layout_of(one.layout.ranks, node).nodes
     }
     several = sorted({*times, *(one for one in ranks if one > 1)})
 
     def predict(layout: Layout) -> Band:
         return fit.band(call("allreduce", nbytes, layout), layout)
 
-    bands = bands_by_ranks(predict, several, ranks_per_node, first=2)
+    bands = bands_by_ranks(predict, several, node, first=2)
     return Series(group, LIBRARY, bands), times
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mpistrat.bench.cost_model.fitting.fit import MachineFit
 from mpistrat.bench.cost_model.fitting.measurements import command_for
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
+from mpistrat.bench.cost_model.formulas.layout import Node
 from mpistrat.bench.cost_model.projection.algorithms import parameter_servers
 from mpistrat.bench.cost_model.projection.breaking import Statement, network_statements
 from mpistrat.bench.cost_model.projection.served import Saturation, ServedCall
@@ -22,7 +23,7 @@ _SEVERAL_SERVERS = 8
 def statements(
     fit: MachineFit,
     work: StepWork,
-    ranks_per_node: int,
+    node: Node,
     served: Mapping[ServedCall, Saturation],
     others: Mapping[str, NormalForm],
     has_servers: bool = False,
@@ -41,7 +42,7 @@ def statements(
     """
     found = [*_served(served), *_growing(others)]
     if fit.has_network:
-        found += network_statements(fit, work, ranks_per_node)
+        found += network_statements(fit, work, node)
         several = (1, _SEVERAL_SERVERS) if has_servers else ()
         found += [_saturation(fit, work, servers) for servers in several]
     else:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mpistrat.bench.cost_model.fitting.fit import Band
-from mpistrat.bench.cost_model.formulas.layout import Layout, layout_of
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node, layout_of
 
 __all__ = ["bands_by_ranks", "never_narrower"]
 
 
 def bands_by_ranks(
-    predict: Callable[[Layout], Band], ranks: Sequence[int], ranks_per_node: int, first: int = 1
+    predict: Callable[[Layout], Band], ranks: Sequence[int], node: Node, first: int = 1
 ) -> dict[int, Band]:
     """Return the predictions for `ranks`, widened by those of all powers of two before them.
 
@@ -23,7 +23,7 @@ def bands_by_ranks(
     most = max(ranks, default=0)
     powers = [1 << power for power in range(most.bit_length())]
     tried = [one for one in sorted({*powers, *ranks}) if one >= first]
-    widened = never_narrower({one: predict(layout_of(one, ranks_per_node)) for one in tried})
+    widened = never_narrower({one: predict(layout_of(one, node)) for one in tried})
     return {one: widened[one] for one in ranks if one >= first}
 
 

@@ -11,8 +11,9 @@ from mpistrat.doctor.here import Here
 from mpistrat.doctor.imports import probe
 from mpistrat.doctor.job.command_line import mpirun_line, srun_line
 from mpistrat.doctor.job.job import Job
-from mpistrat.doctor.job.ranges import ranges, read_ranges
 from mpistrat.system import cores
+from mpistrat.system.numa import numa_domains
+from mpistrat.system.number_ranges import ranges, read_ranges
 
 __all__ = ["CHECK", "Mask", "judge"]
 
@@ -52,12 +53,11 @@ def _measure(here: Here) -> Mask:
     import numpy  # noqa: F401, ICN001 - it loads BLAS, which may bind threads
 
     online = _read(_SYSTEM / "cpu" / "online")
-    numa = [_read(file) for file in sorted((_SYSTEM / "node").glob("node[0-9]*/cpulist"))]
     return Mask(
         start=here.start_mask,
         now=cores.usable(),
         online=online or here.start_mask,
-        numa=tuple(cpus for cpus in numa if cpus),
+        numa=tuple(numa_domains().values()),
         asked=here.number("SLURM_CPUS_PER_TASK"),
         imported=_imported(here),
     )

@@ -8,9 +8,9 @@ from mpistrat.doctor.check import Check, Verdict, warning
 from mpistrat.doctor.gpus.driver import Gpu
 from mpistrat.doctor.gpus.seen import Seen, bound, seen
 from mpistrat.doctor.job.job import Job
-from mpistrat.doctor.job.ranges import ranges, read_ranges
 from mpistrat.doctor.not_here import NotHere
 from mpistrat.errors import ClusterError
+from mpistrat.system.number_ranges import ranges, read_ranges
 
 __all__ = ["CHECK", "judge"]
 

@@ -8,9 +8,9 @@ from mpistrat.doctor.check import Check, Verdict, warning
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.command_line import srun_line
 from mpistrat.doctor.job.job import Job, site_of
-from mpistrat.doctor.job.ranges import ranges, read_ranges
 from mpistrat.doctor.not_here import NotHere
 from mpistrat.system import cores
+from mpistrat.system.number_ranges import ranges, read_ranges
 
 __all__ = ["CHECK", "judge"]
 

@@ -11,8 +11,8 @@ from mpistrat.doctor.check import Check, Problem, Verdict, Where, warning
 from mpistrat.doctor.gpus.driver import installed
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job, site_of
-from mpistrat.doctor.job.ranges import read_ranges
 from mpistrat.doctor.not_here import NotHere
+from mpistrat.system.number_ranges import read_ranges
 
 __all__ = ["CHECK", "Node", "judge"]
 

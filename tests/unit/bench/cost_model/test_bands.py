@@ -17,7 +17,7 @@ from mpistrat.bench.cost_model.build import Assumptions, model_of
 from mpistrat.bench.cost_model.fitting.fit import Band, MachineFit, fit_machine
 from mpistrat.bench.cost_model.fitting.measurements import collectives_of
 from mpistrat.bench.cost_model.fitting.unseen import Reach, Unseen
-from mpistrat.bench.cost_model.formulas.layout import Layout, layout_of
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node, layout_of
 from mpistrat.bench.cost_model.formulas.library import OPS, algorithm_name, call
 from mpistrat.bench.cost_model.model import CostModel
 from mpistrat.bench.cost_model.model_file import as_json
@@ -69,7 +69,7 @@ def test_times_of_more_hosts_lie_in_the_band(held: str, merge: str, share: float
 @pytest.mark.parametrize("nbytes", [8, 16384, 1 << 20, 1 << 26])
 def test_bands_widen_with_the_ranks(fit: MachineFit, op: str, nbytes: int) -> None:
     bands = bands_by_ranks(
-        lambda layout: fit.band(call(op, nbytes, layout), layout), POWERS, 2, first=2
+        lambda layout: fit.band(call(op, nbytes, layout), layout), POWERS, Node(2), first=2
     )
     check_widening(list(bands.values()))
     far, near = bands[65536], bands[8]
@@ -130,7 +130,7 @@ def test_no_call_gets_faster_with_ranks_but_by_direct_messages(
     fit: MachineFit, op: str, nbytes: int
 ) -> None:
     """Short all-to-alls travel with the headers, which hold the blocks of all ranks."""
-    layouts = [layout_of(ranks, 2) for ranks in POWERS]
+    layouts = [layout_of(ranks, Node(2)) for ranks in POWERS]
     for near, far in pairwise(layouts):
         times = [fit.seconds(call(op, nbytes, one)) for one in (near, far)]
         names = [algorithm_name(op, nbytes, one) for one in (near, far)]

@@ -7,7 +7,7 @@ import pytest
 from mpistrat import config
 from mpistrat.bench.cost_model.formulas import between_nodes as between
 from mpistrat.bench.cost_model.formulas.counts import NAMES, Counts
-from mpistrat.bench.cost_model.formulas.layout import Layout, layout_of
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node, layout_of
 from mpistrat.bench.cost_model.formulas.library import (
     HEAD_BYTES,
     OPS,
@@ -139,7 +139,7 @@ def test_the_ring_of_the_library_carries_headers_first_and_the_node_part_around(
     found = call("allreduce", nbytes, layout)
     ring = between.ring_allreduce(4, nbytes, 2, cut_ring(nbytes, layout).count)
     assert found.wire_bytes == ring.wire_bytes + 2 * HEAD_BYTES
-    assert found.copied == 2 * nbytes + on_node("barrier", 0, 2).copied
+    assert found.copied == 2 * nbytes + on_node("barrier", 0, Node(2)).copied
     assert found.reduced == pytest.approx(ring.reduced + nbytes)
 
 
@@ -159,6 +159,6 @@ def test_every_count_grows_with_the_size() -> None:
 
 
 def test_layouts_fill_nodes() -> None:
-    assert layout_of(1, 4) == Layout(1, 1)
-    assert layout_of(9, 4) == Layout(9, 3)
-    assert (layout_of(9, 4).lanes, layout_of(10, 4).most) == (3, 4)
+    assert layout_of(1, Node(4)) == Layout(1, 1)
+    assert layout_of(9, Node(4)) == Layout(9, 3)
+    assert (layout_of(9, Node(4)).lanes, layout_of(10, Node(4)).most) == (3, 4)

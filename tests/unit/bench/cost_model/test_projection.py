@@ -12,7 +12,7 @@ from mpistrat.bench.cost_model.fitting.measurements import Measured
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
 from mpistrat.bench.cost_model.fitting.unseen import Growth
 from mpistrat.bench.cost_model.formulas.counts import NAMES
-from mpistrat.bench.cost_model.formulas.layout import Layout
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node
 from mpistrat.bench.cost_model.projection.algorithms import parameter_servers
 from mpistrat.bench.cost_model.projection.other_parts import other_parts
 from mpistrat.bench.cost_model.projection.series import RANKS, project
@@ -42,7 +42,7 @@ def machine(**parameters: float) -> MachineFit:
 def said(fit: MachineFit, ranks_per_node: int = 1, **more: dict) -> list[str]:
     """Return all sentences; those of what does not happen begin with "never"."""
     given = more.get("served", {}), more.get("others", {})
-    happening, never = statements(fit, WORK, ranks_per_node, *given, has_servers=True)
+    happening, never = statements(fit, WORK, Node(ranks_per_node), *given, has_servers=True)
     return [*happening, *(f"never: {one}" for one in never)]
 
 
@@ -92,7 +92,7 @@ def test_a_server_carries_the_bytes_of_all_workers() -> None:
 
 
 def test_series_hold_every_algorithm_and_the_efficiency_of_steps() -> None:
-    found = {one.title: one for one in project(machine(wire_bytes=1e-9), WORK, RANKS, 8)}
+    found = {one.title: one for one in project(machine(wire_bytes=1e-9), WORK, RANKS, Node(8))}
     ring = found["all-reduce of 95.4 MiB: ring"]
     assert list(ring.bands) == list(RANKS[1:])
     assert ring.bands[8].value == 0  # one node, whose memory costs nothing here
@@ -205,6 +205,6 @@ def test_other_parts_are_functions_of_the_ranks() -> None:
 
 @pytest.mark.parametrize("ranks_per_node", [1, 3, 64, 60_000])
 def test_the_last_layout_has_the_most_full_nodes(ranks_per_node: int) -> None:
-    *_, last = layouts_up_to(ranks_per_node)
+    *_, last = layouts_up_to(Node(ranks_per_node))
     assert last.nodes == max(100_000 // ranks_per_node, 2)
     assert last.ranks == last.nodes * ranks_per_node
