@@ -75,7 +75,8 @@ def others(measurements: Sequence[Measurement]) -> Iterator[str]:
         if m.case == "ps" and m.side == "mpistrat" and m.get("kind") != "dense":
             unit = plain(m.get("unit")).replace("us a ", "µs a ")
             value = f"{server_value(m).median:.3g} {unit}"
-            yield f"Parameter servers, {plain(m.get('name'))}, {m.ranks} ranks: {value}."
+            over = "; ".join(["", *(_ratio(peer, ratio) for peer, ratio in m.over.items())])
+            yield f"Parameter servers, {plain(m.get('name'))}, {m.ranks} ranks: {value}{over}."
         if m.case == "io" and m.get("kind") != "bound":
             found = file_rate(m)
             rate = f"{found.median:.3g} GB/s" if found else format_time(m.time.median)

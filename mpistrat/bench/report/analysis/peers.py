@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 from mpistrat.bench.report.analysis.intervals import Interval, record_interval
 from mpistrat.bench.report.analysis.measurement import Measurement, groups
@@ -30,12 +31,19 @@ def _setting(m: Measurement) -> str:
 
 
 def _over(m: Measurement, sides: Sequence[Measurement]) -> dict[str, Interval]:
-    names = dict.fromkeys(name for one in m.runs.values() for name in one.get("speedup") or ())
+    names = dict.fromkeys(name for one in m.runs.values() for name in _peers(one))
     found = {}
     for name in names:
         peer = next((one for one in sides if _is_named(one, name) and one.interval), None)
         found[name] = _told(m, name) if peer is None else _ratio(m, peer)
     return found
+
+
+def _peers(record: Mapping[str, Any]) -> list[str]:
+    """Return the peers of a record; those of ``ps`` are all sides but ours and copies."""
+    ratios = record.get("ratios") or {}
+    others = [name for name in ratios if not name.startswith("mpistrat") and name != "memcpy"]
+    return [*(record.get("speedup") or {}), *others]
 
 
 def _is_named(m: Measurement, name: str) -> bool:
@@ -53,7 +61,7 @@ def _ratio(m: Measurement, peer: Measurement) -> Interval:
 
 def _told(m: Measurement, name: str) -> Interval:
     """Return the ratio of the records, as the peer's times are not known."""
-    told = [one.get("speedup") or {} for one in m.runs.values()]
+    told = [one.get("speedup") or one.get("ratios") or {} for one in m.runs.values()]
     values = [float(one[name]) for one in told if name in one]
     return Interval(min(values), median(values), max(values), len(values), 0.0, len(values))
 

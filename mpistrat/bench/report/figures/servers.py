@@ -26,6 +26,7 @@ _TITLES = {
 
 
 _MOST_AXES = 4
+_COPIES_NOTHING = ", view"
 
 
 def families(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
@@ -36,8 +37,9 @@ def families(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
 
 def servers(members: Sequence[Measurement]) -> Figure:
     """Draw axes for each kind of call; groups of bars are numbers of ranks, bars sides."""
-    sides = list(groups(members, lambda m: m.side))
-    calls = list(groups(members, _call).values())[:_MOST_AXES]
+    drawn = [m for m in members if not m.side.endswith(_COPIES_NOTHING)]
+    sides = list(groups(drawn, lambda m: m.side))
+    calls = list(groups(drawn, _call).values())[:_MOST_AXES]
     looks = looks_of(sides)
     drawing, all_axes = new_figure(9.6, 3.9, columns=len(calls))
     handles: dict[str, Any] = {}
@@ -48,6 +50,7 @@ def servers(members: Sequence[Measurement]) -> Figure:
     caption = (
         f"Medians; black bars are {bars_of(m.time for m in members)}. More is better, but not"
         " where the unit is a time."
+        f"{' A view copies nothing, and has no bar.' if len(drawn) < len(members) else ''}"
     )
     headers = ("call", "side", "ranks", "nodes", "median", "unit", "interval", "time")
     table = Table(title, headers, [_row(m) for m in members])

@@ -6,12 +6,13 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("pydantic")
 
 from helpers.bench.results import by_rank, collective, point, servers, step, training
-from mpistrat.bench.report import sections
+from mpistrat.bench.report import sections, summaries
 from mpistrat.bench.report.analysis import operations, winners
 from mpistrat.bench.report.analysis.measurements import measurements_of
 from mpistrat.bench.report.analysis.rates import server_value
 from mpistrat.bench.report.analysis.scaling_curves import studies
 from mpistrat.bench.report.figures import best_side, projection, scaling, stragglers
+from mpistrat.bench.report.figures import servers as server_figures
 from mpistrat.bench.report.figures.axes import time_axis
 from mpistrat.bench.report.figures.style import BOUND, applied, looks_of, new_figure
 from mpistrat.bench.report.headline import headline
@@ -103,6 +104,31 @@ def test_rates_fall_and_times_grow_with_the_time_of_a_call():
     (time,) = measurements_of([point(function, 4)])
     found = server_value(time)
     assert (found.low, found.median, found.high) == pytest.approx((25, 50, 100))
+
+
+def test_servers_are_compared_with_peers_and_a_view_has_no_bar():
+    sides = {"mpistrat": 50.0, "mpistrat, view": 0.1, "memcpy": 40.0, "tensorflow": 125.0}
+    whole = servers(50.0)["times"]["mpistrat"]
+    factors = {side: time / 50.0 for side, time in sides.items()}
+    record = servers(
+        50.0,
+        times={
+            side: {key: value * factor for key, value in whole.items()}
+            for side, factor in factors.items()
+        },
+        median={side: 40.0 / factor for side, factor in factors.items()},
+        ratios={side: factor for side, factor in factors.items() if side != "mpistrat"},
+    )
+    found = measurements_of([point(record, 4)])
+    assert list(summaries.others(found)) == [
+        "Parameter servers, pull, 4 ranks: 40 M rows/s; 2.50 times as fast as tensorflow."
+    ]
+    with applied():
+        figure = server_figures.servers(found)
+        (axes,) = figure.drawing.axes
+        assert [bar.get_height() for bar in axes.patches] == pytest.approx([40.0, 50.0, 16.0])
+    assert "A view copies nothing, and has no bar." in figure.caption
+    assert len(figure.table.rows) == 4
 
 
 def test_an_axis_of_times_within_a_decade_has_more_than_two_labels():
