@@ -14,14 +14,14 @@ _DOMAINS = Path("/sys/devices/system/node")
 
 
 def numa_domains(folder: Path = _DOMAINS) -> dict[int, frozenset[int]]:
-    """Return the CPUs of each NUMA domain that has some. **Local.**
+    """Return the CPUs of each NUMA domain that has some, by its number. **Local.**
 
-    It is empty where they cannot be read.
+    It is empty where Linux does not tell; ``mpistrat doctor`` calls a domain a NUMA node.
 
     Parameters
     ----------
     folder
-        Where Linux describes them.
+        Of ``node0/cpulist`` and so on.
     """
     found = {}
     for file in folder.glob("node*/cpulist"):
@@ -36,6 +36,6 @@ def numa_domains(folder: Path = _DOMAINS) -> dict[int, frozenset[int]]:
 
 
 def domains_of(cpus: Collection[int], folder: Path = _DOMAINS) -> list[int]:
-    """Return the NUMA domains of these CPUs, in order; none where they are unknown. **Local.**"""
+    """Return the numbers of the domains with any of these CPUs; empty if unknown. **Local.**"""
     wanted = frozenset(cpus)
     return [number for number, here in numa_domains(folder).items() if here & wanted]

@@ -1,4 +1,4 @@
-"""Write sets of numbers as ranges: ``0-3, 8``."""
+"""Write and read sets of numbers as ranges: ``0-3, 8``."""
 
 from __future__ import annotations
 

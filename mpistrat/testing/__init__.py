@@ -11,6 +11,7 @@ plugin      the pytest plugin: ``@pytest.mark.mpi(ranks=2)``, the ``layout`` par
 threads     ``run_ranks``: ranks as threads of this process
 backends    the conformance class for backends of collectives
 strategies  the conformance classes for strategies
+sets        ``takes_long``, ``repeats``: tests that run only if the environment asks for them
 layouts     the layouts (ranks × local devices) that contract tests run on
 =========== ====================================================================================
 

@@ -1,4 +1,4 @@
-"""Fail a test of pytest's own process at its deadline, with the stacks of its threads."""
+"""Fail a test of pytest's own process at its deadline (`placement`), with its threads' stacks."""
 
 from __future__ import annotations
 

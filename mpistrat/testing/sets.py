@@ -1,4 +1,4 @@
-"""Tell which tests are to run: all have the short ones; long ones and repeats are asked for.
+"""Tell which tests are to run: the short ones always, long ones and repeats if asked for.
 
 Long tests are many: a run can have one part of them, and the next run another.
 """
@@ -19,14 +19,14 @@ _PART = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 
 
 def takes_long(*, unit: str = "test") -> pytest.MarkDecorator:
-    """Mark a test, a case or a module that is the only one of a promise, but takes long.
+    """Mark a test, a case or a module that alone shows a promise, but takes long.
 
-    A case is one, too, that has a parameter whose attribute ``takes_long`` is true.
+    A case counts as marked, too, if the attribute ``takes_long`` of a parameter is true.
 
     Parameters
     ----------
     unit
-        What is in one part of the long tests, as it shares a job or a fixture: all cases of a
+        What is never divided between parts, as it shares a job or a fixture: all cases of a
         ``"test"``, all tests of a ``"file"``, or cases with one value of the parameter named here.
     """
     return pytest.mark.takes_long(unit=unit)
@@ -38,7 +38,7 @@ def repeats() -> pytest.MarkDecorator:
 
 
 def with_long() -> bool:
-    """Tell whether all tests are to run that are the only ones of a promise, but take long."""
+    """Tell whether all tests are to run that take long, not a part of them."""
     return _part_of_long() == (1, 1)
 
 
@@ -48,12 +48,12 @@ def with_all() -> bool:
 
 
 def left_out(item: pytest.Item) -> str:
-    """Return why a test is not to run; an empty text if it is.
+    """Return why a test that takes long is not to run; an empty text for all others.
 
     Raises
     ------
     UsageError
-        MPISTRAT_TESTS_LONG is neither 0, 1 nor a part, as ``3/16``.
+        MPISTRAT_TESTS_LONG is neither unset, 0, 1 nor a part, as ``3/16``.
     """
     part, parts = _part_of_long()
     if not _takes_long(item) or (parts and crc32(_unit(item).encode()) % parts == part - 1):
@@ -81,7 +81,7 @@ def _unit(item: pytest.Item) -> str:
 
 
 def _part_of_long() -> tuple[int, int]:
-    """Return which part of how many is to run; of 0 for none, of 1 for all."""
+    """Return which part of how many is to run: 1 of 0 if none is, 1 of 1 if all are."""
     text = os.environ.get("MPISTRAT_TESTS_LONG", "")
     if with_all() or text == "1":
         return 1, 1

@@ -13,9 +13,9 @@ from mpistrat.bench.options import told_to_the_user
 from mpistrat.bench.results.file import read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.bench.scaling.allocation import find_allocation
+from mpistrat.bench.scaling.batch_job import left_s
 from mpistrat.bench.scaling.ending import Ended, ended_by_signals
 from mpistrat.bench.scaling.launching import Start, find_start
-from mpistrat.bench.scaling.machine import left_s
 from mpistrat.bench.scaling.output_lock import alone_with
 from mpistrat.bench.scaling.page import check_page, make_page
 from mpistrat.bench.scaling.planning import Planned, plan

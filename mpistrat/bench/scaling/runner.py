@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mpistrat.bench.results.file import append_point
 from mpistrat.bench.results.point import Point
+from mpistrat.bench.scaling.batch_job import job_facts, site_name
 from mpistrat.bench.scaling.launching import Start
-from mpistrat.bench.scaling.machine import job_facts, site_name
 from mpistrat.bench.scaling.one_run import do_run
 from mpistrat.bench.scaling.planning import Planned
 from mpistrat.bench.scaling.progress import SuiteProgress

@@ -29,11 +29,13 @@ class Counts:
     steps
         Times that ranks of one NUMA domain wait for each other in shared memory: α of the domain.
     node_steps
-        Times that ranks of a node do that in several domains: α of the node.
+        The same where the ranks of a node are in several domains, instead of `steps`: α of the
+        node.
     copied
         Bytes that a rank copies in shared memory: G of the domain.
     far_bytes
-        Bytes that it reads from another domain's memory, besides: G of the node.
+        Those that it reads from another domain's memory; their cost comes on top of that of
+        `copied` and `reduced`: G of the node.
     reduced
         Bytes that a rank combines with others: γ.
 
@@ -74,6 +76,7 @@ class Counts:
 NAMES = tuple(field.name for field in fields(Counts))
 NETWORK = ("messages", "sends", "wire_bytes")
 DOMAINS = ("node_steps", "far_bytes")
+"""Counts that are not 0 only where ranks of a node are in several NUMA domains."""
 LATENCY = ("messages", "sends", "steps", "node_steps")
 """Costs of a call whatever its size."""
 VOLUME = ("wire_bytes", "copied", "far_bytes", "reduced")
@@ -83,7 +86,7 @@ UNITS = {
     "messages": ("network: latency and overhead of a message (L + 2o)", "us"),
     "sends": ("network: gap between messages (g)", "us"),
     "wire_bytes": ("network: a byte through a node's link (G)", "ns/byte"),
-    "steps": ("node: a step in shared memory (L + 2o)", "us"),
+    "steps": ("node: a step within a NUMA domain (L + 2o)", "us"),
     "node_steps": ("node: a step of several NUMA domains (L + 2o)", "us"),
     "copied": ("node: a byte copied (G)", "ns/byte"),
     "far_bytes": ("node: a byte read from another NUMA domain, besides (G)", "ns/byte"),

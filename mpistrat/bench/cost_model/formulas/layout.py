@@ -16,7 +16,8 @@ class Node:
     ranks
         How many it has room for.
     domains
-        The NUMA domains that they are on, as evenly as possible, and filled one after the other.
+        How many NUMA domains they are on: equally many ranks on each if the node is full. A node
+        with fewer ranks fills one domain before the next.
     """
 
     ranks: int
@@ -34,7 +35,7 @@ class Layout:
     nodes
         p.
     domains
-        The NUMA domains of the fullest node that have ranks.
+        How many NUMA domains of the fullest node have ranks.
     """
 
     ranks: int
@@ -74,7 +75,7 @@ class Layout:
 
 
 def layout_of(ranks: int, node: Node) -> Layout:
-    """Return the layout of so many ranks on such nodes."""
+    """Return the layout of `ranks` ranks on as few such nodes as hold them."""
     nodes = -(-ranks // node.ranks)
     most = -(-ranks // nodes)
     return Layout(ranks, nodes, -(-most * node.domains // node.ranks))

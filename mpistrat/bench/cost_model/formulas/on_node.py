@@ -2,7 +2,8 @@
 
 Long arrays go by chunks. In a step a rank writes a chunk to its slot, waits until all have, and
 reads what it needs; the chunks overlap, so each costs one step and the last one more
-(kernels/shm/exchange.h). A slot is in the memory of its rank's NUMA domain.
+(kernels/shm/exchange.h). A slot is taken to be in the memory of its
+rank's NUMA domain.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def on_node(op: str, nbytes: float, node: Node) -> Counts:
     others = (node.ranks - 1) / node.ranks * nbytes
     far = _far_share(node) * others
     counts = {
-        # To its slot; its block of all slots.
+        # A rank copies its array to its slot, and reduces its block of all slots.
         "reduce_scatter": Counts(copied=nbytes, far_bytes=far, reduced=nbytes),
-        # The readers, while the root writes the next chunk; those of other domains take longest.
+        # They read while the root writes the next chunk; the last is in another domain.
         "bcast": Counts(copied=nbytes, far_bytes=nbytes if node.domains > 1 else 0.0),
         "allgather": Counts(copied=nbytes, far_bytes=far),
         "gather": Counts(copied=nbytes, far_bytes=far),  # by the root
@@ -59,7 +60,7 @@ def _reduction(nbytes: float, node: Node) -> Counts:
 
 
 def _far_share(node: Node) -> float:
-    """Return the share of a rank's fellows that are in other NUMA domains."""
+    """Return the share of the other ranks of the node that are in other NUMA domains."""
     return (node.ranks - node.ranks / node.domains) / (node.ranks - 1)
 
 
