@@ -86,7 +86,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of a job next to each other, else keep the order; leave out what takes long."""
     for item in items:
-        if why := left_out(item):
+        try:
+            why = left_out(item)
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from None
+        if why:
             item.add_marker(pytest.mark.skip(reason=why))
     paths = dict.fromkeys(path for item in items for path in (placement(item).folder, item.path))
     order = {path: i for i, path in enumerate(paths)}

@@ -53,10 +53,14 @@ def left_out(item: pytest.Item) -> str:
     Raises
     ------
     UsageError
-        MPISTRAT_TESTS_LONG is neither unset, 0, 1 nor a part, as ``3/16``.
+        A mark names no unit of the test, or MPISTRAT_TESTS_LONG is neither unset, 0, 1 nor a part,
+        as ``3/16``.
     """
     part, parts = _part_of_long()
-    if not _takes_long(item) or (parts and crc32(_unit(item).encode()) % parts == part - 1):
+    if not _takes_long(item):
+        return ""
+    unit = crc32(_unit(item).encode())
+    if parts and unit % parts == part - 1:
         return ""
     if parts:
         return f"takes long, and is not in part {part} of {parts}; MPISTRAT_TESTS_LONG=1 runs it"
@@ -77,6 +81,11 @@ def _unit(item: pytest.Item) -> str:
         return item.nodeid.partition("::")[0]
     test = item.nodeid.partition("[")[0]
     parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if unit != "test" and unit not in parameters:
+        raise UsageError(
+            f"{item.nodeid}: takes_long(unit={unit!r}); expected 'test', 'file' or one of its"
+            f" parameters: {', '.join(parameters) or 'it has none'}"
+        )
     return test if unit == "test" else f"{test}[{parameters[unit]}]"
 
 

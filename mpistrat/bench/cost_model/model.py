@@ -117,7 +117,7 @@ class CostModel:
         """
         found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in measured_steps(self.points):
-            is_there = one.layout.nodes == layout_of(one.layout.ranks, self.node).nodes
+            is_there = one.layout == layout_of(one.layout.ranks, self.node)
             if is_there and one.is_of(self.work):
                 name = step_name(self.work, one.case == "strong")
                 title = f"step ({self.work.subject}): {name}"

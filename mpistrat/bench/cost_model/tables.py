@@ -11,7 +11,7 @@ from rich.table import Table
 
 from mpistrat.bench.cost_model.fitting.fit import BAND, MachineFit
 from mpistrat.bench.cost_model.fitting.normal_form import NormalForm
-from mpistrat.bench.cost_model.formulas.counts import NETWORK, UNITS
+from mpistrat.bench.cost_model.formulas.counts import DOMAINS, NAMES, NETWORK, UNITS
 from mpistrat.bench.cost_model.model import NEVER, CostModel
 from mpistrat.bench.cost_model.projection.series import RANKS, Series
 from mpistrat.bench.cost_model.readable import percent, seconds_text
@@ -45,12 +45,15 @@ def print_model(console: Console, model: CostModel) -> None:
 
 def _print_parameters(console: Console, fit: MachineFit) -> None:
     """Print each parameter with its 95 % interval, and the error of cross-validation."""
+    has_domains = any(one.layout.domains > 1 for one in fit.measured)
     table = _table("parameters", ("parameter", "value", "95 % from", "to", "unit"))
     for name, (title, unit) in UNITS.items():
-        if name in NETWORK and not fit.has_network:
+        if (name in NETWORK and not fit.has_network) or (name in DOMAINS and not has_domains):
             continue
         cells = [f"{value * _SCALE[unit]:.3g}" for value in fit.spread(name)]
-        note = "" if name in fit.used else " (made no difference: left out)"
+        is_copied = name not in fit.used and fit.parameters[NAMES.index(name)] > 0
+        left_out = "not measured: as the other" if is_copied else "made no difference: left out"
+        note = "" if name in fit.used else f" ({left_out})"
         table.add_row(title + note, *cells, unit)
     console.print(table)
     console.print(

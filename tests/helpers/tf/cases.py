@@ -144,7 +144,8 @@ def some(cases: Sequence[Case]) -> tuple[Case, ...]:
 
 _MAIN = ("Mirrored-2x1", "OneDevice-1x1", "Accumulating-2x1")
 # The other kinds run the same snippets elsewhere: MultiWorker beside TensorFlow's own on two
-# processes (differential/test_two_processes.py), Backed in backed/test_driven_snippets.py.
+# processes (differential/test_two_processes.py), Backed in
+# wrapped_strategy/test_driven_snippets.py.
 _LONG = ("Central-2x1",)
 _ONE = some(_cases("Mirrored", (1, 1)))
 MIRRORED = (*_ONE, *some(_cases("Mirrored", (1, 2), (2, 1), (2, 2))))

@@ -13,8 +13,6 @@ pytest.importorskip("typer")
 from mpistrat.bench.harness.expected_results import OPS
 from mpistrat.testing.sets import takes_long
 
-pytestmark = takes_long()
-
 FACTS = {"mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "machine", "cores", "host"}
 
 
@@ -32,6 +30,7 @@ def records(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+@takes_long()
 def test_all_operations_are_right_and_recorded(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
     options = ["--ops", ",".join(OPS), "--bytes", "8,1KiB", "--dtypes", "float32,int32"]
@@ -81,6 +80,7 @@ def test_in_place_on_three_ranks(tmp_path: Path) -> None:
     assert all(one["in_place"] and one["correct"] and one["bytes"] == 100 for one in found)
 
 
+@takes_long()
 def test_all_operations_with_and_without_out(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
     run_job(arguments(file, "--ops", "all", "--new", "--bytes", "1KiB"), 2, timeout_s=60).check()
@@ -89,6 +89,7 @@ def test_all_operations_with_and_without_out(tmp_path: Path) -> None:
     assert all(one["correct"] for one in records(file))
 
 
+@takes_long()
 def test_wrong_answer_is_recorded_and_ends_the_job(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
     code = f"""
@@ -115,6 +116,7 @@ program.main()
     assert record["correct"] is False
 
 
+@takes_long()
 def test_bad_option_is_explained(tmp_path: Path) -> None:
     result = run_job(arguments(tmp_path / "none", "--bytes", "8K"), 1, timeout_s=60)
     assert result.returncode != 0

@@ -8,7 +8,6 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import RunningJob
-from mpistrat.testing.sets import takes_long
 
 ROOT = str(Path(mpistrat.__file__).parents[1])
 ENV = {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}
@@ -39,7 +38,6 @@ time.sleep(60)
 """
 
 
-@takes_long()
 @pytest.mark.parametrize(
     ("victim", "call"),
     [

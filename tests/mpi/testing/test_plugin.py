@@ -16,7 +16,6 @@ import mpistrat
 from mpistrat.testing.layouts import LAYOUTS, Layout
 from mpistrat.testing.sets import takes_long
 
-pytestmark = takes_long()
 _turns: list[int] = []
 
 
@@ -59,6 +58,7 @@ def test_any_value_travels(
     assert pair.right == MPI.COMM_WORLD.size
 
 
+@takes_long()
 class TestMethods:
     """Methods run on a new instance on each rank."""
 
@@ -201,6 +201,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return Report.of(done.stdout)
 
 
+@takes_long()
 def test_failure_on_one_rank_shows_its_traceback(report: Report) -> None:
     report.check(
         "failure",
@@ -215,12 +216,14 @@ def test_failure_on_one_rank_shows_its_traceback(report: Report) -> None:
     )
 
 
+@takes_long()
 def test_a_rank_left_waiting_by_a_failure_does_not_use_up_the_deadline(report: Report) -> None:
     waiting = "*since a rank failed; still in the test: rank 1 of 2*"
     report.check("left_waiting", "FAILED", waiting, "*ValueError: early")
     assert report.durations_s["test_left_waiting"] < 30
 
 
+@takes_long()
 @pytest.mark.parametrize("name", ["hang", "rare_looks"])
 def test_hang_shows_the_stacks_of_all_ranks(report: Report, name: str) -> None:
     report.check(
@@ -234,6 +237,7 @@ def test_hang_shows_the_stacks_of_all_ranks(report: Report, name: str) -> None:
     )
 
 
+@takes_long()
 @pytest.mark.parametrize("death", ["exit_7", "exit_0", "kill"])
 def test_death_of_a_rank_is_a_failure(report: Report, death: str) -> None:
     report.check(death, "FAILED")
@@ -242,6 +246,7 @@ def test_death_of_a_rank_is_a_failure(report: Report, death: str) -> None:
     assert report.durations_s[f"test_{death}"] < 18, report.text  # its deadline is 20 s
 
 
+@takes_long()
 def test_skip_needs_all_ranks(report: Report) -> None:
     report.check("skip_of_one", "FAILED", "===== rank 0 of 2: skipped =====", "not me")
     assert re.search(r"^SKIPPED \[1\] .*: not here$", report.text, re.MULTILINE), report.text
@@ -249,10 +254,12 @@ def test_skip_needs_all_ranks(report: Report) -> None:
     assert report.outcomes["test_after_skip"] == "PASSED"
 
 
+@takes_long()
 def test_fixtures_cannot_travel(report: Report) -> None:
     report.check("fixture", "FAILED", "*uses the fixture tmp_path;*")
 
 
+@takes_long()
 def test_work_left_over_is_a_warning(report: Report) -> None:
     report.check("bad_exit", "PASSED")
     said = r"job of 2 ranks ended with status .* after its last test"
@@ -266,6 +273,7 @@ def outcome(inner: pytest.Pytester, code: str, **expected: int) -> pytest.RunRes
     return result
 
 
+@takes_long()
 def test_a_slow_import_does_not_use_up_the_deadline(inner: pytest.Pytester) -> None:
     code = """
 time.sleep(1.2)
@@ -281,6 +289,7 @@ def test_unknown_marker_argument_is_an_error(inner: pytest.Pytester) -> None:
     outcome(inner, code, errors=1).stdout.fnmatch_lines(["*got () {'size': 2}; expected ranks=*"])
 
 
+@takes_long()
 @pytest.mark.parametrize(("allowed", "outcomes"), [("0", {"failed": 1}), ("1", {"skipped": 1})])
 def test_without_mpirun(
     inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, allowed: str, outcomes: dict[str, int]
@@ -322,6 +331,7 @@ def test_who(): Path(__file__).with_suffix(f".{{os.getpid()}}").touch()
 """
 
 
+@takes_long()
 def test_files_of_a_folder_share_jobs_while_there_is_room(inner: pytest.Pytester) -> None:
     sizes = ["2", "3", "2", "5", "2", "2, alone=True", "2"]
     inner.makepyfile(**{f"test_{i}": WHO.format(size) for i, size in enumerate(sizes)})
@@ -338,6 +348,7 @@ def test_files_of_a_folder_share_jobs_while_there_is_room(inner: pytest.Pytester
     assert not job(5) & job(6)
 
 
+@takes_long()
 def test_folders_below_one_conftest_share_jobs(inner: pytest.Pytester) -> None:
     for folder in ("a", "b", "c"):
         inner.mkdir(folder).joinpath("test_it.py").write_text(WHO.format(2))

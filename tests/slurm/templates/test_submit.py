@@ -13,7 +13,7 @@ from helpers.slurm.submitting import job_of, render, submit
 from mpistrat.system.waiting import wait_until
 from mpistrat.testing.sets import takes_long
 
-pytestmark = [pytest.mark.deadline(120), takes_long()]
+pytestmark = pytest.mark.deadline(120)
 
 SHOW = "import json, os, sys; print(json.dumps([os.environ['SLURM_JOB_NAME'], *sys.argv[1:]]))"
 ODD = [
@@ -41,6 +41,7 @@ def test_names_and_arguments_arrive_as_they_are(slurm, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [f"{name}-{job_of(done)}.out"]
 
 
+@takes_long()
 def test_a_script_of_the_users_own(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\necho here\necho -n 'no end'\nexit 3\n")
     done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=slurm.environment)
@@ -54,6 +55,7 @@ def test_a_script_of_the_users_own(slurm, tmp_path):
     assert done.stderr.endswith(end)
 
 
+@takes_long()
 def test_what_sbatch_refuses(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --partition=none\n")
     done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=slurm.environment)
@@ -63,6 +65,7 @@ def test_what_sbatch_refuses(slurm, tmp_path):
     assert "invalid partition specified: none" in line
 
 
+@takes_long()
 def test_a_job_does_not_begin_with_the_variables_of_another(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\necho ${SLURM_CPUS_PER_TASK:-none}\n")
     job = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n0", "SLURM_CPUS_PER_TASK": "3"}
@@ -72,6 +75,7 @@ def test_a_job_does_not_begin_with_the_variables_of_another(slurm, tmp_path):
     assert "SBATCH_TIMELIMIT: set here, and overrides the script" in done.stderr
 
 
+@takes_long()
 def test_a_job_that_is_not_followed(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\nsleep 60\n")
     done = mpistrat_slurm(
@@ -81,6 +85,7 @@ def test_a_job_that_is_not_followed(slurm, tmp_path):
     assert slurm.job(job_of(done)).state() in ("PENDING", "RUNNING")
 
 
+@takes_long()
 def test_ctrl_c_leaves_the_job_alone(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\necho begun\nsleep 60\n")
     process = subprocess.Popen(
@@ -106,6 +111,7 @@ def test_ctrl_c_leaves_the_job_alone(slurm, tmp_path):
     assert slurm.job(job).state() == "RUNNING"
 
 
+@takes_long()
 def test_a_cancelled_job_is_a_failure(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\nscancel $SLURM_JOB_ID\nsleep 60\n")
     done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=slurm.environment)
@@ -113,6 +119,7 @@ def test_a_cancelled_job_is_a_failure(slurm, tmp_path):
     assert f"job {job_of(done)}: CANCELLED" in done.stderr.splitlines()[-1]
 
 
+@takes_long()
 def test_the_environment_is_staged_to_the_nodes(slurm, tmp_path):
     """The copy is what runs, and it is gone afterwards."""
     made = tmp_path / "made here"
@@ -135,6 +142,7 @@ def test_the_environment_is_staged_to_the_nodes(slurm, tmp_path):
     assert f"no Python in {tmp_path}/bin" in done.stdout
 
 
+@takes_long()
 def test_render_chooses_the_type_of_mpi(slurm, tmp_path):
     options = ("--strategy", "mirrored", "--tasks-per-node", "2")
     script = render(slurm, tmp_path, *options, program=("a.py",))

@@ -20,7 +20,7 @@ from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
-pytestmark = [pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=90), takes_long()]
+pytestmark = pytest.mark.mpi(ranks=[2, 3] if with_all() else 2, timeout_s=90)
 POLICY = tf.data.experimental.AutoShardPolicy
 COUNTS = (7, 6, 8, 9)
 ROWS = np.arange(sum(COUNTS), dtype=np.float32)
@@ -95,6 +95,7 @@ def ways_to_divide():
     ]
 
 
+@takes_long()
 @pytest.mark.parametrize(("how", "devices"), ways_to_divide())
 def test_predictions_are_in_the_order_of_the_data(how, devices):
     names = [f"CPU:{i}" for i in range(devices)]
@@ -119,6 +120,7 @@ def test_predictions_are_in_the_order_of_the_data(how, devices):
     drop(s)
 
 
+@takes_long()
 @pytest.mark.parametrize("where", ["memory", "file"])
 @pytest.mark.parametrize("files", [1, 4])
 def test_a_cache_holds_all_rows_for_all_who_read_it(where, files):
@@ -139,6 +141,7 @@ def test_a_cache_holds_all_rows_for_all_who_read_it(where, files):
     drop(s)
 
 
+@takes_long()
 def test_what_was_cached_is_not_read_again():
     with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(["CPU:0"]) as s:
         paths = write(folder, 4)
@@ -153,6 +156,7 @@ def test_what_was_cached_is_not_read_again():
     drop(s)
 
 
+@takes_long()
 @pytest.mark.parametrize("when", ["in one run", "between runs"])
 @pytest.mark.parametrize("files", [1, 4], ids=["by rows", "by files"])
 def test_a_cache_that_the_program_removes_is_made_anew_on_all_ranks(files, when):
@@ -185,6 +189,7 @@ def test_a_cache_that_the_program_removes_is_made_anew_on_all_ranks(files, when)
     drop(s)
 
 
+@takes_long()
 def test_a_cache_that_one_process_makes_anew_is_made_anew_by_ranks():
     with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(["CPU:0"]) as s:
         shared = s.communicator.bcast_object(folder)

@@ -19,7 +19,7 @@ from mpistrat.testing.sets import takes_long  # noqa: E402 - TensorFlow may be m
 four_cpus()
 
 # Alone, since TensorFlow's collectives have to be configured before anything else.
-pytestmark = [pytest.mark.mpi(ranks=2, timeout_s=60, alone=True), takes_long()]
+pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60, alone=True)
 
 HERE = Path(__file__)
 FILES = [file for file in sorted(HERE.parent.glob("test_*.py")) if file != HERE]
@@ -51,11 +51,13 @@ def all_names():
 ALL = all_names()
 
 
+@takes_long()
 @pytest.mark.parametrize(("file", "name"), [pair for pair in ALL if pair[1] not in DIFFERENT])
 def test_the_same(file, name):
     check_same(snippets(HERE.with_name(file))[name])
 
 
+@takes_long()
 @pytest.mark.parametrize(("file", "name"), [pair for pair in ALL if pair[1] in DIFFERENT])
 def test_where_ours_differs_on_purpose(file, name):
     assert differs(snippets(HERE.with_name(file))[name]), f"no more so: {DIFFERENT[name]}"
@@ -68,6 +70,7 @@ def rank_of(s):
     return s.cluster_resolver.task_id
 
 
+@takes_long()
 def test_who_am_i():
     def snippet(s):
         resolver, e = s.cluster_resolver, s.extended
@@ -85,6 +88,7 @@ def test_who_am_i():
     check_same(snippet)
 
 
+@takes_long()
 def test_first_values_that_differ_are_rank_0s():
     def snippet(s):
         with s.scope():
@@ -93,6 +97,7 @@ def test_first_values_that_differ_are_rank_0s():
     check_same(snippet)
 
 
+@takes_long()
 def test_b35_b46_bare_values_that_differ():
     def snippet(s):
         mine = tf.constant([1.0, 2.0]) + rank_of(s)
@@ -102,6 +107,7 @@ def test_b35_b46_bare_values_that_differ():
     check_same(snippet)
 
 
+@takes_long()
 def test_b61_without_sharding():
     def snippet(s):
         options = tf.data.Options()
@@ -114,6 +120,7 @@ def test_b61_without_sharding():
     check_same(snippet)
 
 
+@takes_long()
 def test_b63_element_specs():
     def snippet(s):
         whole = tf.data.Dataset.range(9).batch(4, drop_remainder=True)
@@ -126,6 +133,7 @@ def test_b63_element_specs():
     check_same(snippet)
 
 
+@takes_long()
 def test_b65_input_contexts():
     def snippet(s):
         seen = []
@@ -146,6 +154,7 @@ def unequal(context):
     return steady(tf.data.Dataset.range(1 + 2 * context.input_pipeline_id).batch(1))
 
 
+@takes_long()
 def test_unequal_numbers_of_batches():
     def snippet(s):
         dataset = s.distribute_datasets_from_function(unequal)
@@ -162,6 +171,7 @@ def test_unequal_numbers_of_batches():
     check_same(snippet)
 
 
+@takes_long()
 def test_unequal_numbers_of_batches_in_a_graph():
     def snippet(s):
         @tf.function
@@ -176,6 +186,7 @@ def test_unequal_numbers_of_batches_in_a_graph():
     check_same(snippet)
 
 
+@takes_long()
 def test_options_of_a_call():
     def snippet(s):
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=8)

@@ -22,8 +22,6 @@ from mpistrat.tensorflow import shared_files  # noqa: E402
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
-pytestmark = takes_long()
-
 four_cpus()
 
 RANKS = 3 if with_all() else 2
@@ -115,6 +113,7 @@ if with_all():
     OTHER_NUMBERS += [("keras", 2, [3, 1]), ("keras", 1, [2])]
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=RANKS, timeout_s=120)
 @pytest.mark.parametrize(("way", "before", "after"), OTHER_NUMBERS)
 def test_other_numbers_of_ranks_go_on(way, before, after):
@@ -164,6 +163,7 @@ def assert_whole(found, want):
     assert {one.tobytes() for one in want} <= {one.tobytes() for one in saved}
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=RANKS, timeout_s=120)
 def test_what_all_ranks_save_to_one_path_is_whole():
     from mpi4py import MPI  # not our communicator: saves are told apart by its calls
@@ -192,6 +192,7 @@ def locked_path(path):
     return shared_files._job.staging.path / f"{name}.lock"
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_a_lock_that_is_not_given_back_has_a_deadline():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy, pytest.MonkeyPatch.context() as patch:
@@ -270,6 +271,7 @@ print("went on")
 """
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_a_killed_training_goes_on(tmp_path):
     root = str(Path(mpistrat.__file__).parents[1])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.testing.sets import takes_long, with_all, with_long
+from mpistrat.testing.sets import repeats, takes_long, with_all
 
 KERNELS = Path(__file__).parents[3] / "kernels"
 ARITHMETIC = ("common", "simd", "rows")  # all that simd_* and rows_* link
@@ -104,10 +104,10 @@ def is_arithmetic(test: Path) -> bool:
 
 
 def marks(build: str, test: Path) -> list[pytest.MarkDecorator]:
-    """Say when a case runs: plainly only if no sanitizer runs it at -O1 as well."""
-    reason = "the sanitizers run it, one of them with -O1, too; MPISTRAT_TESTS_ALL=1 runs it"
-    is_repeated = build == "plain" and with_long() and not with_all() and not is_arithmetic(test)
-    return [takes_long(unit="build"), pytest.mark.skipif(is_repeated, reason=reason)]
+    """Say when a case runs: plainly what needs few objects; the sanitizers run all."""
+    if build != "plain":
+        return [takes_long(unit="build")]
+    return [] if is_arithmetic(test) else [repeats()]
 
 
 # Reductions and rows alone have no threads, and are slow under that sanitizer.

@@ -90,6 +90,14 @@ def test_other_texts_are_refused(text, request):
             with_long()
 
 
+def test_a_mark_that_names_no_parameter_is_refused(inner, monkeypatch):
+    monkeypatch.setenv("MPISTRAT_TESTS_LONG", "0")
+    inner.makepyfile(TESTS.replace('unit="case"', 'unit="kase"'))
+    result = inner.runpytest_subprocess("-q")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*takes_long(unit='kase'); expected 'test', 'file' or*: case"])
+
+
 def test_a_run_that_asks_for_what_there_is_not_ends_at_once(inner, monkeypatch):
     monkeypatch.delenv("MPISTRAT_TESTS_ALL", raising=False)
     monkeypatch.setenv("MPISTRAT_TESTS_LONG", "some")

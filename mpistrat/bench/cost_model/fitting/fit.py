@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from mpistrat.bench.cost_model.fitting.least_squares import relative_fit
+from mpistrat.bench.cost_model.fitting.costs import fit_costs
 from mpistrat.bench.cost_model.fitting.measurements import Measured, check_sizes
 from mpistrat.bench.cost_model.fitting.unseen import (
     Growth,
@@ -21,7 +20,7 @@ from mpistrat.bench.cost_model.fitting.unseen import (
     split_time,
 )
 from mpistrat.bench.cost_model.formulas.counts import NAMES, NETWORK, Counts
-from mpistrat.bench.cost_model.formulas.layout import Layout, Node
+from mpistrat.bench.cost_model.formulas.layout import Layout, Node, layout_of
 from mpistrat.bench.cost_model.formulas.library import call
 from mpistrat.types import Array
 
@@ -100,9 +99,11 @@ class MachineFit:
         return max((one.node for one in layouts), key=lambda one: (one.ranks, one.domains))
 
     def node_of(self, ranks: int) -> Node:
-        """Return a full node of `ranks`, whose NUMA domains are as large as the measured ones."""
-        domains = -(-ranks * self.node.domains // self.node.ranks)
-        return Node(ranks, min(domains, self.node.domains))
+        """Return a full node of `ranks`, on as many NUMA domains as so many measured ranks were.
+
+        More ranks than were measured are on as many domains as these.
+        """
+        return Node(ranks, layout_of(min(ranks, self.node.ranks), self.node).domains)
 
     def with_network(self, latency_s: float, bytes_per_s: float) -> MachineFit:
         """Return the fit with a network that is assumed, not measured."""
@@ -164,31 +165,19 @@ def fit_machine(measured: Sequence[Measured]) -> MachineFit:
     chosen = choices[best]
     groups = [(one.op, one.layout) for one in measured]
     drawn = [_resample(groups, random) for _ in range(_RESAMPLES)]
-    fit = partial(_fit_steps, chosen, times)
-    parameters = fit(slice(None))
+    parameters = fit_costs(chosen, times)
     unseen = _calls_unseen(chosen, parameters, ratios[best]) + layouts_unseen(
         chosen, times, [one.layout for one in measured]
     )
     return MachineFit(
         parameters,
-        np.array([fit(rows) for rows in drawn]),
+        np.array([fit_costs(chosen[rows], times[rows]) for rows in drawn]),
         np.abs(1 / ratios[best] - 1),
         unseen.growth(is_latency=True),
         unseen.growth(is_latency=False),
         tuple(name for name, column in zip(NAMES, chosen.T, strict=True) if column.any()),
         tuple(measured),
     )
-
-
-def _fit_steps(counts: Array, times: Array, rows: Any) -> Array:
-    """Fit to some rows; a step of several NUMA domains, or of one, costs what the other does."""
-    parameters = relative_fit(counts[rows], times[rows])
-    # If the other alone was measured.
-    both = [NAMES.index(name) for name in ("steps", "node_steps")]
-    for one, other in (both, both[::-1]):
-        if not counts[:, one].any():
-            parameters[one] = parameters[other]
-    return parameters
 
 
 def _calls_unseen(counts: Array, parameters: Array, ratios: Array) -> Unseen:
@@ -220,7 +209,7 @@ def _out_of_fold(counts: Array, times: Array, folds: Array) -> Array:
     predicted = np.zeros(len(times))
     for fold in range(int(folds.max()) + 1):
         is_out = folds == fold
-        predicted[is_out] = counts[is_out] @ relative_fit(counts[~is_out], times[~is_out])
+        predicted[is_out] = counts[is_out] @ fit_costs(counts[~is_out], times[~is_out])
     return np.maximum(predicted, 1e-12)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from mpistrat.bench.cost_model.fitting.run_layout import layout_of_run
 from mpistrat.bench.cost_model.formulas.layout import Layout
 from mpistrat.bench.cost_model.formulas.library import OPS
-from mpistrat.bench.results.point import Placement, Point
+from mpistrat.bench.results.point import Point
 from mpistrat.errors import UsageError
 
 __all__ = ["OVER_REPEATS", "Measured", "check_sizes", "collectives_of", "command_for"]
@@ -53,16 +54,14 @@ def collectives_of(points: Sequence[Point], over_repeats: str = "median") -> lis
     """
     found: dict[tuple[str, int, Layout], list[float]] = defaultdict(list)
     usable = [
-        (one, _domains(point.placement))
+        (one, layout_of_run(one, point.placement))
         for point in points
         if point.status == "ok"
         for one in _usable(point)
     ]
     kinds = Counter(_kind(one) for one, _ in usable if one["op"] not in _ALIKE)
     kind = kinds.most_common(1)[0][0] if kinds else None
-    for one, domains in usable:
-        layout = Layout(int(one["ranks"]), int(one["nodes"]))
-        layout = replace(layout, domains=min(domains, layout.most))
+    for one, layout in usable:
         if layout.ranks > 1 and (one["op"] in _ALIKE or _kind(one) == kind):
             found[one["op"], int(one["bytes"]), layout].append(one["time_us"]["median"] * 1e-6)
     best = OVER_REPEATS[over_repeats]
@@ -100,19 +99,6 @@ def check_sizes(measured: Sequence[Measured]) -> None:
                 " or more, from some bytes to MiB;"
                 f" measure more: {command_for(largest.ranks, largest.nodes)}"
             )
-
-
-def _domains(placement: Sequence[Placement]) -> int:
-    """Return in how many NUMA domains the ranks of a node are, of the node that has most.
-
-    It is one where a rank is in several or in none that is known: what it reads is near or far.
-    """
-    if any(len(one.domains) != 1 for one in placement):
-        return 1
-    nodes: dict[str, set[int]] = defaultdict(set)
-    for one in placement:
-        nodes[one.host].update(one.domains)
-    return max((len(domains) for domains in nodes.values()), default=1)
 
 
 def _kind(one: Mapping[str, Any]) -> tuple[Any, bool]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpistrat.bench.cost_model.fitting.least_squares import relative_fit
+from mpistrat.bench.cost_model.fitting.costs import fit_costs
 from mpistrat.bench.cost_model.formulas.counts import LATENCY, NAMES
 from mpistrat.bench.cost_model.formulas.layout import Layout
 from mpistrat.types import Array
@@ -115,9 +115,17 @@ def layouts_unseen(counts: Array, times: Array, layouts: Sequence[Layout]) -> Un
     found = Unseen(np.zeros(0), np.zeros(0), np.zeros(0))
     for held in _held_out(layouts):
         is_out = np.array([one in held for one in layouts])
-        if not np.any(counts[is_out].any(axis=0) & ~counts[~is_out].any(axis=0)):
+        if not np.any(_measured(counts[is_out]) & ~_measured(counts[~is_out])):
             found += _predicted(counts, times, layouts, is_out)
     return found
+
+
+def _measured(counts: Array) -> Array:
+    """Return which costs a fit to these knows, where one kind of step stands for the other."""
+    known: Array = np.any(counts, axis=0)
+    steps = [NAMES.index(name) for name in ("steps", "node_steps")]
+    known[steps] = known[steps].any()
+    return known
 
 
 def _held_out(layouts: Sequence[Layout]) -> set[frozenset[Layout]]:
@@ -129,7 +137,7 @@ def _held_out(layouts: Sequence[Layout]) -> set[frozenset[Layout]]:
 
 
 def _predicted(counts: Array, times: Array, layouts: Sequence[Layout], is_out: Array) -> Unseen:
-    parameters = relative_fit(counts[~is_out], times[~is_out])
+    parameters = fit_costs(counts[~is_out], times[~is_out])
     latency, volume = split_time(counts[is_out], parameters)
     whole = np.maximum(latency + volume, 1e-12)
     reach = reach_of(one for one, out in zip(layouts, is_out, strict=True) if not out)

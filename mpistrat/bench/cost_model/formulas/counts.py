@@ -8,7 +8,7 @@ import numpy as np
 
 from mpistrat.types import Array
 
-__all__ = ["DOMAINS", "LATENCY", "NAMES", "NETWORK", "UNITS", "VOLUME", "Counts"]
+__all__ = ["DOMAINS", "LATENCY", "NAMES", "NETWORK", "ON_NODE", "UNITS", "VOLUME", "Counts"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Counts:
 
 NAMES = tuple(field.name for field in fields(Counts))
 NETWORK = ("messages", "sends", "wire_bytes")
+ON_NODE = tuple(name for name in NAMES if name not in NETWORK)
 DOMAINS = ("node_steps", "far_bytes")
 """Counts that are not 0 only where ranks of a node are in several NUMA domains."""
 LATENCY = ("messages", "sends", "steps", "node_steps")

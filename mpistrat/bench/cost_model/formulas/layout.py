@@ -78,4 +78,5 @@ def layout_of(ranks: int, node: Node) -> Layout:
     """Return the layout of `ranks` ranks on as few such nodes as hold them."""
     nodes = -(-ranks // node.ranks)
     most = -(-ranks // nodes)
-    return Layout(ranks, nodes, -(-most * node.domains // node.ranks))
+    room = -(-node.ranks // node.domains)  # of the largest domain
+    return Layout(ranks, nodes, -(-most // room))

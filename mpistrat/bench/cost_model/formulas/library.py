@@ -13,7 +13,7 @@ from mpistrat.bench.cost_model.formulas.messages import (
     exchange_all,
     gather_to_root,
 )
-from mpistrat.bench.cost_model.formulas.on_node import on_node
+from mpistrat.bench.cost_model.formulas.on_node import far_share, on_node
 from mpistrat.bench.cost_model.formulas.segments import (
     Cut,
     cut_owned,
@@ -60,7 +60,9 @@ def header_exchange(layout: Layout, payload: float = 0) -> Counts:
     wire = replace(doubling, reduced=reduced)
     if layout.most == 1:
         return wire
-    data = Counts(copied=2 * payload, reduced=layout.most * payload)
+    others = (layout.most - 1) * payload
+    far = far_share(layout.node) * others
+    data = Counts(copied=2 * payload, far_bytes=far, reduced=layout.most * payload)
     return wire + on_node("barrier", 0, layout.node) * 2 + data
 
 

@@ -13,7 +13,7 @@ import math
 from mpistrat.bench.cost_model.formulas.counts import Counts
 from mpistrat.bench.cost_model.formulas.layout import Node
 
-__all__ = ["on_node"]
+__all__ = ["far_share", "on_node"]
 
 # The built-in sizes of kernels/shm/default_tuning.h.
 _CHUNK_BYTES = 256 << 10
@@ -30,7 +30,7 @@ def on_node(op: str, nbytes: float, node: Node) -> Counts:
     if op in {"allreduce", "reduce"}:
         return _reduction(nbytes, node)
     others = (node.ranks - 1) / node.ranks * nbytes
-    far = _far_share(node) * others
+    far = far_share(node) * others
     counts = {
         # A rank copies its array to its slot, and reduces its block of all slots.
         "reduce_scatter": Counts(copied=nbytes, far_bytes=far, reduced=nbytes),
@@ -46,7 +46,7 @@ def on_node(op: str, nbytes: float, node: Node) -> Counts:
 
 def _reduction(nbytes: float, node: Node) -> Counts:
     """Count FlatReduction, WholeReduction or ChunkedReduction (kernels/shm/reduction)."""
-    ranks, far = node.ranks, _far_share(node)
+    ranks, far = node.ranks, far_share(node)
     if nbytes * ranks <= _FLAT_BYTES and ranks > 2:
         reduced = ranks * nbytes
         return _steps(1, node) + Counts(
@@ -59,7 +59,7 @@ def _reduction(nbytes: float, node: Node) -> Counts:
     return _steps(_chunk_steps(nbytes), node) + moved
 
 
-def _far_share(node: Node) -> float:
+def far_share(node: Node) -> float:
     """Return the share of the other ranks of the node that are in other NUMA domains."""
     return (node.ranks - node.ranks / node.domains) / (node.ranks - 1)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mpistrat.bench.cost_model.fitting.fit import MachineFit
 from mpistrat.bench.cost_model.formulas import between_nodes as between
-from mpistrat.bench.cost_model.formulas.counts import LATENCY, VOLUME, Counts
+from mpistrat.bench.cost_model.formulas.counts import LATENCY, ON_NODE, VOLUME, Counts
 from mpistrat.bench.cost_model.formulas.layout import Layout, Node
 from mpistrat.bench.cost_model.formulas.library import algorithm_name, call, header_exchange
 from mpistrat.bench.cost_model.projection.algorithms import ALLREDUCES, BROADCASTS
@@ -149,7 +149,7 @@ def _header_share(fit: MachineFit, work: StepWork, node: Node) -> Iterator[State
             whole = fit.seconds(call("allreduce", nbytes, layout))
             if nbytes == _BLOCK:  # it travels with the headers, which make messages longer
                 doubling = between.recursive_doubling(layout.nodes, nbytes)
-                node = header_exchange(layout, nbytes).only("steps", "copied", "reduced")
+                node = header_exchange(layout, nbytes).only(*ON_NODE)
                 return 1 - fit.seconds(doubling + node) / whole
             return fit.seconds(header_exchange(layout)) / whole
 

@@ -120,7 +120,7 @@ def largest_allreduce(
     times = {
         one.layout.ranks: one.time_s
         for one in reduced
-        if one.nbytes == nbytes and one.layout.nodes == layout_of(one.layout.ranks, node).nodes
+        if one.nbytes == nbytes and one.layout == layout_of(one.layout.ranks, node)
     }
     several = sorted({*times, *(one for one in ranks if one > 1)})
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from mpistrat.bench.cost_model.fitting.run_layout import layout_of_run
 from mpistrat.bench.cost_model.formulas.layout import Layout
 from mpistrat.bench.cost_model.readable import bytes_text, seconds_text
 from mpistrat.bench.results.point import Point
@@ -163,21 +164,20 @@ def _work_of(steps: Sequence[MeasuredStep]) -> StepWork:
 
 def measured_steps(points: Sequence[Point]) -> list[MeasuredStep]:
     """Return the steps of this library that points hold."""
-    records = [
-        one
+    return [
+        _read(one, layout_of_run(one, point.placement))
         for point in points
         if point.status == "ok" and point.setup.case in _CASES
         for one in point.records
+        if _is_ours(one)
     ]
-    return [_read(one) for one in records if _is_ours(one)]
 
 
 def _is_ours(one: Mapping[str, Any]) -> bool:
     return one.get("kind") == "backend" and "bytes" in one and one.get("correct") is not False
 
 
-def _read(one: Mapping[str, Any]) -> MeasuredStep:
-    layout = Layout(int(one["ranks"]), int(one["nodes"]))
+def _read(one: Mapping[str, Any], layout: Layout) -> MeasuredStep:
     return _simulated(one, layout) if one["case"] == "step" else _trained(one, layout)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from statistics import median
 from typing import Any
 
@@ -35,15 +36,22 @@ def _over(m: Measurement, sides: Sequence[Measurement]) -> dict[str, Interval]:
     found = {}
     for name in names:
         peer = next((one for one in sides if _is_named(one, name) and one.interval), None)
-        found[name] = _told(m, name) if peer is None else _ratio(m, peer)
+        ratio = _told(m, name) if peer is None else _ratio(m, peer)
+        if ratio is not None:
+            found[name] = ratio
     return found
 
 
-def _peers(record: Mapping[str, Any]) -> list[str]:
-    """Return the peers of a record; those of ``ps`` are all sides but ours and copies."""
-    ratios = record.get("ratios") or {}
-    others = [name for name in ratios if not name.startswith("mpistrat") and name != "memcpy"]
-    return [*(record.get("speedup") or {}), *others]
+def _peers(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the ratios over peers of a record: of ``ps`` all sides but ours and copies."""
+    found = {}
+    for key in ("ratios", "speedup"):
+        told = record.get(key)
+        for name, ratio in told.items() if isinstance(told, Mapping) else ():
+            is_peer = key == "speedup" or not (name.startswith("mpistrat") or name == "memcpy")
+            if is_peer and isinstance(ratio, (int, float)) and isfinite(ratio):
+                found[name] = float(ratio)
+    return found
 
 
 def _is_named(m: Measurement, name: str) -> bool:
@@ -59,10 +67,11 @@ def _ratio(m: Measurement, peer: Measurement) -> Interval:
     return Interval(*ends, len(by_run), 0.0, max(1, len(by_run)))
 
 
-def _told(m: Measurement, name: str) -> Interval:
+def _told(m: Measurement, name: str) -> Interval | None:
     """Return the ratio of the records, as the peer's times are not known."""
-    told = [one.get("speedup") or one.get("ratios") or {} for one in m.runs.values()]
-    values = [float(one[name]) for one in told if name in one]
+    values = [told[name] for one in m.runs.values() if name in (told := _peers(one))]
+    if not values:
+        return None
     return Interval(min(values), median(values), max(values), len(values), 0.0, len(values))
 
 

@@ -32,12 +32,18 @@ _COPIES_NOTHING = ", view"
 def families(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
     """Return the measurements of each table, of the cases ps and rows."""
     chosen = [m for m in measurements if m.case in ("ps", "rows") and m.interval]
-    return list(groups(chosen, _workload).values())
+    found = groups(chosen, _workload).values()
+    return [members for members in found if any(map(_has_bar, members))]
+
+
+def _has_bar(m: Measurement) -> bool:
+    """Tell whether a side moves bytes: a view does not."""
+    return not m.side.endswith(_COPIES_NOTHING)
 
 
 def servers(members: Sequence[Measurement]) -> Figure:
     """Draw axes for each kind of call; groups of bars are numbers of ranks, bars sides."""
-    drawn = [m for m in members if not m.side.endswith(_COPIES_NOTHING)]
+    drawn = [m for m in members if _has_bar(m)]
     sides = list(groups(drawn, lambda m: m.side))
     calls = list(groups(drawn, _call).values())[:_MOST_AXES]
     looks = looks_of(sides)

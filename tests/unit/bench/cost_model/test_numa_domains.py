@@ -1,19 +1,25 @@
 """What ranks of several NUMA domains read from each other has a cost of its own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 pytest.importorskip("pydantic")
 
+from helpers.bench.results import point, step
 from mpistrat.bench.cost_model.fitting.fit import MachineFit, fit_machine
 from mpistrat.bench.cost_model.fitting.measurements import Measured, collectives_of
 from mpistrat.bench.cost_model.formulas.counts import DOMAINS, NAMES, Counts
 from mpistrat.bench.cost_model.formulas.layout import Layout, Node, layout_of
 from mpistrat.bench.cost_model.formulas.library import OPS, call
 from mpistrat.bench.cost_model.formulas.on_node import on_node
+from mpistrat.bench.cost_model.projection.breaking import network_statements
+from mpistrat.bench.cost_model.projection.step import StepWork, measured_steps
 from mpistrat.bench.results.point import Placement, Point, Setup
 
 TRUE = dict(zip(NAMES, (20e-6, 1e-6, 40e-9, 1e-6, 3e-6, 0.2e-9, 0.3e-9, 0.1e-9), strict=True))
+WORK = StepWork("given", 100_000_000, 0.2, 0.05)
 SIZES = (8, 2048, 16384, 131072, 1 << 20, 1 << 22)
 LAYOUTS = (
     Layout(2, 1),
@@ -103,6 +109,49 @@ def test_projected_nodes_have_the_measured_domains() -> None:
         Layout(4, 2, 3)
 
 
+def test_full_domains_are_filled_before_the_next() -> None:
+    assert [layout_of(ranks, Node(3, 2)).domains for ranks in (1, 2, 3)] == [1, 1, 2]
+    assert [layout_of(ranks, Node(7, 4)).domains for ranks in (2, 3, 4, 7)] == [1, 2, 2, 4]
+
+
+def test_a_few_calls_across_domains_widen_no_band() -> None:
+    near = (Layout(2, 1), Layout(4, 1), Layout(8, 2))
+    measured = list(fit(near).measured)
+    lone = Layout(4, 1, 2)
+    counts = call("barrier", 0, lone)
+    measured.append(Measured("barrier", 0, lone, seconds(replace(counts, steps=1, node_steps=0))))
+    band = fit_machine(measured).band(call("barrier", 0, Layout(64, 32)), Layout(64, 32))
+    assert band.high < 1.5 * band.value
+
+
+def test_the_check_of_headers_costs_the_same_however_a_step_is_called() -> None:
+    told = []
+    for domains in (1, 2):
+        layouts = (Layout(2, 1), Layout(4, 1, domains), Layout(2, 2), Layout(8, 2, domains))
+        alike = {**TRUE, "node_steps": TRUE["steps"], "far_bytes": 0.0}
+        costs = np.array([alike[name] for name in NAMES])
+        found = fit_machine(
+            [
+                Measured(op, size, one, float(call(op, size, one).vector() @ costs))
+                for one in layouts
+                for op in OPS
+                for size in SIZES
+            ]
+        )
+        said = network_statements(found, WORK, Node(4, domains))
+        told.append([one.text for one in said if "all ranks call the same" in one.text])
+    assert told[0] == told[1] != []
+
+
+def test_a_step_is_read_with_the_domains_of_its_ranks() -> None:
+    placement = tuple(
+        Placement(rank=rank, host="h", cores=(rank,), domains=(rank,)) for rank in (0, 1)
+    )
+    record = {**step("shm", 9000.0), "ranks": 2, "nodes": 1, "bytes": 1 << 20, "kind": "backend"}
+    found = measured_steps([point(record, placement=placement)])
+    assert [one.layout for one in found] == [Layout(2, 1, 2)]
+
+
 @pytest.mark.parametrize(
     ("domains", "want"),
     [
@@ -124,7 +173,7 @@ def test_domains_are_read_from_where_the_ranks_were(domains: list[list[int]], wa
         "side": "mpistrat",
         "time_us": {"median": 5.0},
     }
-    point = Point(
+    run = Point(
         setup=Setup(case="collectives", ranks=4, nodes=2),
         records=(record,),
         placement=tuple(
@@ -132,4 +181,7 @@ def test_domains_are_read_from_where_the_ranks_were(domains: list[list[int]], wa
             for rank, here in enumerate(domains)
         ),
     )
-    assert [one.layout for one in collectives_of([point])] == [Layout(4, 2, want)]
+    assert [one.layout for one in collectives_of([run])] == [Layout(4, 2, want)]
+    one_machine = tuple(one.model_copy(update={"host": "h0"}) for one in run.placement)
+    pretended = run.model_copy(update={"placement": one_machine})
+    assert [one.layout for one in collectives_of([pretended])] == [Layout(4, 2)]

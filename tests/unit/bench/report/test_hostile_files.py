@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pydantic")
 
 from helpers.bench.framed_text import unframed
-from helpers.bench.results import every_kind
+from helpers.bench.results import every_kind, point, servers
 from mpistrat.testing.sets import takes_long
 
 _TIMES = ("time_us", "times", "steps_us", "compute_us", "parts_us", "by_rank", "by_op")
@@ -55,6 +55,25 @@ def test_half_of_a_character_makes_a_page(report, tmp_path):
     said = report(source, "-o", tmp_path / "report.html")
     assert said.exit_code == 0, said.exception
     assert "\ud800" not in said.output
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ratios": 5},
+        {"ratios": ["tensorflow"]},
+        {"ratios": {"tensorflow": None, "ghost": "x", "other": float("nan")}},
+        {"speedup": {"other": 3}, "ratios": {"ghost": 2}},
+        {"speedup": "fast"},
+        {"times": {"mpistrat, view": {"median_us": 1.0, "min_us": 1.0, "max_us": 1.0}}},
+    ],
+)
+def test_ratios_of_any_kind_make_a_page(report, tmp_path, changes):
+    source = tmp_path / "results.jsonl"
+    line = point({**servers(50.0), **changes}, 4).model_dump_json()
+    source.write_text(f"{line}\n{every_kind()[0].model_dump_json()}\n")
+    said = report(source, "-o", tmp_path / "report.html")
+    assert said.exit_code == 0, said.exception
 
 
 @pytest.mark.parametrize("content", ['{"format":' + "[" * 200_000, '{"case": ' + "9" * 5000 + "}"])

@@ -1,0 +1,31 @@
+"""Fit the costs of a machine; a cost that was not measured is that of what is most like it."""
+
+from __future__ import annotations
+
+from mpistrat.bench.cost_model.fitting.least_squares import relative_fit
+from mpistrat.bench.cost_model.formulas.counts import NAMES
+from mpistrat.types import Array
+
+__all__ = ["fit_costs"]
+
+_ALIKE = tuple(NAMES.index(name) for name in ("steps", "node_steps"))
+
+
+def fit_costs(counts: Array, times: Array) -> Array:
+    """Return the costs in seconds, float64, in the order of `NAMES`.
+
+    A step within a NUMA domain costs what one across domains does if only the other was measured,
+    and the other way round.
+
+    Parameters
+    ----------
+    counts
+        float64, a row of `NAMES` for each measurement.
+    times
+        float64, in seconds.
+    """
+    costs = relative_fit(counts, times)
+    for one, other in (_ALIKE, _ALIKE[::-1]):
+        if not counts[:, one].any():
+            costs[one] = costs[other]
+    return costs
