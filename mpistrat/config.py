@@ -31,9 +31,9 @@ MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node
 MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: which one it is
 ======================== =========== ==========================================================
 
-The tests know more: ``MPISTRAT_TESTS_LONG=1`` adds those that take long, ``MPISTRAT_TESTS_ALL=1``
-those that repeat others too, ``MPISTRAT_TESTS_LARGE=1`` those that need several GB,
-``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI,
+The tests know more: ``MPISTRAT_TESTS_LONG=1`` adds those that take long (``3/17`` the third of 17
+parts of them), ``MPISTRAT_TESTS_ALL=1`` those that repeat others too, ``MPISTRAT_TESTS_LARGE=1``
+those that need several GB, ``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI,
 ``MPISTRAT_TESTS_SLOWER=3`` multiplies all deadlines, and
 ``MPISTRAT_TEST_JOB`` marks the processes of a job that a test started.
 

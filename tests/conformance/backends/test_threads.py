@@ -6,7 +6,7 @@ from mpistrat.testing.threads import run_ranks
 
 
 class TestThreads(BackendConformance):
-    sizes = (1, 2, 4) if with_all() else (1, 3)
+    sizes = (1, 2, 4) if with_all() else (1, 2)
 
     def run(self, size, body):
         run_ranks(size, run_body, "threads", body)

@@ -49,6 +49,7 @@ def test_ranks_that_do_not_see_each_others_gpus():
     assert isolated.status("gpus.one_rank_each") == "ok"
 
 
+@takes_long()
 def test_gpu_aware_mpi_beside_nccl():
     needs_gpus(2)
     on = report("0", "1", switch="1")

@@ -18,6 +18,8 @@ from helpers.gpu_kernels.program import CHECKS
 from mpistrat.collectives.backends.gpu.kernels import source
 from mpistrat.testing.sets import repeats, takes_long
 
+pytestmark = takes_long(unit="file")
+
 try:
     from cuda.bindings import nvrtc
 
@@ -88,7 +90,6 @@ def architecture(request):
     return request.param
 
 
-@takes_long()
 @pytest.mark.deadline(DEADLINE_S)
 @pytest.mark.parametrize("family", CHECKS)
 def test_no_stack_few_registers_wide_accesses(folder, family, architecture):

@@ -78,6 +78,7 @@ def test_two_ranks_have_gpus_of_their_own():
     np.testing.assert_allclose(found, on_the_cpu(), rtol=1e-5)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_variables_on_gpus_are_updated_there(dtype):

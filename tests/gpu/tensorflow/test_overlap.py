@@ -14,10 +14,11 @@ tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.gpu_device import carried_on_gpus, gpus_of_tensorflow  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 gpus_of_tensorflow()
 
-pytestmark = pytest.mark.mpi(ranks=2, timeout_s=120)
+pytestmark = [pytest.mark.mpi(ranks=2, timeout_s=120), takes_long()]
 FIRST, LAST = (8, 20), (20, 7)
 LAST_BYTES = 20 * 7 * 4
 WAIT_S = 20.0

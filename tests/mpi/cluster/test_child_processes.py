@@ -125,6 +125,7 @@ def test_so_is_one_that_a_shell_starts_and_its_failure_is_its_own() -> None:
     assert "ClusterError: this process (pid" in said
 
 
+@takes_long()
 def test_without_the_variables_it_runs_alone() -> None:
     said = job("the strategy", 2)["without the variables"]
     assert said.startswith("0 made one of 1\n"), said

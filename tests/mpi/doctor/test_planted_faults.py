@@ -132,6 +132,7 @@ def test_planted_faults_are_found(name):
     assert healthy().status(name) in ("ok", "not here")
 
 
+@takes_long()
 def test_core_dumps_and_packages_are_found():
     assert faulty().says("job.resource_limits", "core dumps of 1 MiB", "ulimit -c 0")
     assert faulty().says(

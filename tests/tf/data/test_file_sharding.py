@@ -210,6 +210,7 @@ def test_a_cache_that_one_process_makes_anew_is_made_anew_by_ranks():
     drop(s)
 
 
+@takes_long()
 @pytest.mark.parametrize("kind", ["tfrecord", "txt", "csv"])
 @pytest.mark.parametrize("policy", [POLICY.AUTO, POLICY.FILE], ids=str)
 def test_fewer_files_than_ranks(kind, policy):

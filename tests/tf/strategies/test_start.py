@@ -121,6 +121,7 @@ def test_other_ranks_start_in_silence_and_a_line_says_how_to_hear_them():
     assert other.stdout == ""
 
 
+@takes_long()
 def test_who_asks_hears_all_ranks():
     for rank in of_a_program_that_wants_all():
         assert is_heard(rank)

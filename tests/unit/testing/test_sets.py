@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mpistrat.errors import UsageError
-from mpistrat.testing.sets import left_out, with_long
+from mpistrat.testing.sets import left_out, takes_long, with_long
 
 TESTS = """
 import pytest
@@ -66,6 +66,7 @@ def test_the_environment_says_which_tests_run(environment, want, inner, monkeypa
     assert ("repeats; MPISTRAT_TESTS_ALL=1 runs it" in text) == ("test_repeat" not in ran)
 
 
+@takes_long()
 def test_each_long_test_is_in_one_part(inner, monkeypatch):
     parts = [run(inner, monkeypatch, LONG=f"{part}/3") for part in (1, 2, 3)]
     long_ones = [ran - SHORT for ran, _ in parts]
