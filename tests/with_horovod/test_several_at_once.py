@@ -157,9 +157,8 @@ def test_an_interrupt_that_the_program_catches_is_told_at_once():
     assert result.ranks[0].stdout == "interrupted\n"
     assert result.returncode != 0
     assert result.duration_s < 40
-    assert (
-        "rank 0 gave up with KeyboardInterrupt" in result.ranks[1].stderr
-    )  # mpirun may cut the rest
+    # Its traceback may be missing: mpirun ends it once rank 0 has ended.
+    assert "rank 0 gave up with" in result.ranks[1].stderr
     assert "KeyboardInterrupt" in result.ranks[1].stderr
 
 
