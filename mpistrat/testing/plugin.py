@@ -39,7 +39,7 @@ from mpistrat.testing.placement import (
     placement,
     without_mpi,
 )
-from mpistrat.testing.sets import left_out, with_long
+from mpistrat.testing.sets import check_settings, left_out
 from mpistrat.testing.tasks.job_pool import Jobs
 
 _LAST_RESORT_S = 180.0
@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A copy: pytest replaces the descriptor while it captures a test's output.
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
     try:
-        with_long()
+        check_settings()
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
 

@@ -13,7 +13,7 @@ import pytest
 
 from mpistrat.errors import UsageError
 
-__all__ = ["left_out", "repeats", "takes_long", "with_all", "with_long"]
+__all__ = ["check_settings", "left_out", "repeats", "takes_long", "with_all"]
 
 _PART = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 
@@ -37,9 +37,9 @@ def repeats() -> pytest.MarkDecorator:
     return pytest.mark.skipif(not with_all(), reason="repeats; MPISTRAT_TESTS_ALL=1 runs it")
 
 
-def with_long() -> bool:
-    """Tell whether all tests are to run that take long, not a part of them."""
-    return _part_of_long() == (1, 1)
+def check_settings() -> None:
+    """Raise `UsageError` if MPISTRAT_TESTS_LONG is no setting, as in `left_out`."""
+    _part_of_long()
 
 
 def with_all() -> bool:

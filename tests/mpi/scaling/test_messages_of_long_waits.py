@@ -1,4 +1,4 @@
-"""Where one rank is late, a few of the others tell all; not each of them."""
+"""Messages while one rank is late: a few of the others tell all, not each of them."""
 
 from __future__ import annotations
 

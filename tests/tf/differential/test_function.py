@@ -8,21 +8,14 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
-from helpers.tf.cases import (  # noqa: E402
-    SPREAD,
-    raised,
-    same,
-)
+from helpers.tf.cases import SPREAD, raised, same  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
-NOT_EVERYWHERE = [
-    "bfloat16",
-    "complex64",
-]  # TensorFlow's gather has no bfloat16, its sum no complex
+NOT_EVERYWHERE = ["bfloat16", "complex64"]  # as TensorFlow's gather, and its sum
 ONE_DEVICE = [case for case in SPREAD if case.devices == 1]
 
 

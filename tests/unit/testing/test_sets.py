@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mpistrat.errors import UsageError
-from mpistrat.testing.sets import left_out, takes_long, with_long
+from mpistrat.testing.sets import check_settings, left_out, takes_long
 
 TESTS = """
 import pytest
@@ -88,7 +88,7 @@ def test_other_texts_are_refused(text, request):
         with pytest.raises(UsageError, match="expected 1 for all tests that take long, 0"):
             left_out(request.node)
         with pytest.raises(UsageError):
-            with_long()
+            check_settings()
 
 
 def test_a_mark_that_names_no_parameter_is_refused(inner, monkeypatch):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpistrat.bench.cost_model.fitting.least_squares import relative_fit
 from mpistrat.bench.cost_model.formulas.counts import NAMES
 from mpistrat.types import Array
 
-__all__ = ["fit_costs"]
+__all__ = ["fit_costs", "known_costs"]
 
-_ALIKE = tuple(NAMES.index(name) for name in ("steps", "node_steps"))
+_ALIKE = [NAMES.index(name) for name in ("steps", "node_steps")]
 
 
 def fit_costs(counts: Array, times: Array) -> Array:
@@ -29,3 +31,10 @@ def fit_costs(counts: Array, times: Array) -> Array:
         if not counts[:, one].any():
             costs[one] = costs[other]
     return costs
+
+
+def known_costs(counts: Array) -> Array:
+    """Return, as bool in the order of `NAMES`, which costs a fit to these counts knows."""
+    known: Array = np.any(counts, axis=0)
+    known[_ALIKE] = known[_ALIKE].any()
+    return known

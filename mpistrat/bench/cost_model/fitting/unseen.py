@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpistrat.bench.cost_model.fitting.costs import fit_costs
+from mpistrat.bench.cost_model.fitting.costs import fit_costs, known_costs
 from mpistrat.bench.cost_model.formulas.counts import LATENCY, NAMES
 from mpistrat.bench.cost_model.formulas.layout import Layout
 from mpistrat.types import Array
@@ -115,17 +115,9 @@ def layouts_unseen(counts: Array, times: Array, layouts: Sequence[Layout]) -> Un
     found = Unseen(np.zeros(0), np.zeros(0), np.zeros(0))
     for held in _held_out(layouts):
         is_out = np.array([one in held for one in layouts])
-        if not np.any(_measured(counts[is_out]) & ~_measured(counts[~is_out])):
+        if not np.any(known_costs(counts[is_out]) & ~known_costs(counts[~is_out])):
             found += _predicted(counts, times, layouts, is_out)
     return found
-
-
-def _measured(counts: Array) -> Array:
-    """Return which costs a fit to these knows, where one kind of step stands for the other."""
-    known: Array = np.any(counts, axis=0)
-    steps = [NAMES.index(name) for name in ("steps", "node_steps")]
-    known[steps] = known[steps].any()
-    return known
 
 
 def _held_out(layouts: Sequence[Layout]) -> set[frozenset[Layout]]:

@@ -1,4 +1,4 @@
-"""What ranks of several NUMA domains read from each other has a cost of its own."""
+"""NUMA domains in the cost model: steps and bytes between them have costs of their own."""
 
 from dataclasses import replace
 

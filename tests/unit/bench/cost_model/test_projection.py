@@ -1,4 +1,4 @@
-"""What breaks first is where the formulas say, for parameters that are given."""
+"""The first to break is that of which the formulas say so, for parameters that are given."""
 
 from fractions import Fraction
 

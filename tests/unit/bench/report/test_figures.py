@@ -1,4 +1,4 @@
-"""What figures are drawn of: which are chosen, what wins, what is said of the rest."""
+"""Figures have the right subjects: those that are chosen, who wins, and a word of the rest."""
 
 import pytest
 
