@@ -48,6 +48,7 @@ class TestRings(_OnNodesOfTwo):
             super().run(size, body)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3)
 class TestNodesOfOneRank(BackendConformance):
     """No shared memory at all, and rings for all but the least arrays."""

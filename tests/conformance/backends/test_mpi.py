@@ -4,8 +4,10 @@ import pytest
 
 from mpistrat.testing.backends.conformance import BackendConformance, job_communicator, run_body
 from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
+from mpistrat.testing.sets import takes_long
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3)
 class TestMpi(BackendConformance):
     moved_dtypes = DTYPES_BY_SIZE

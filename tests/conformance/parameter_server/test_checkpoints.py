@@ -14,6 +14,7 @@ from mpistrat.checkpoint.files import data_files, index
 from mpistrat.checkpoint.ranks import kept_by_servers
 from mpistrat.errors import CheckpointError, UsageError
 from mpistrat.tables.partitioners import FixedShardsPartitioner
+from mpistrat.testing.sets import takes_long
 from mpistrat.train import Checkpoint, CheckpointManager
 
 TABLE = np.arange(26.0).reshape(13, 2)
@@ -48,6 +49,7 @@ def writers(path, tensor):
     return {name.split("-kept-")[1].split("-")[0] if "kept" in name else "chief" for name in names}
 
 
+@takes_long()
 @on_jobs
 def test_each_ps_writes_what_it_has(layout):
     @on_chief(layout, FixedShardsPartitioner(2))

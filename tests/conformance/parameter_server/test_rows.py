@@ -14,7 +14,7 @@ from mpistrat.nn import embedding_lookup
 from mpistrat.ps.messages import Assign
 from mpistrat.system.liveness import process_tag
 from mpistrat.tables.partitioners import FixedShardsPartitioner
-from mpistrat.testing.sets import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 on_jobs = pytest.mark.parametrize("layout", JOBS, ids=str)
 NUMPY = {
@@ -32,6 +32,7 @@ DTYPES, SHARDS = ("float32", "int16", "float64"), (1, 2, 5)
 PAIRS = tuple(product(DTYPES, SHARDS) if with_all() else zip(DTYPES, SHARDS, strict=True))
 
 
+@takes_long()
 @on_jobs
 @pytest.mark.parametrize(("dtype", "shards"), PAIRS)
 def test_pushes_and_pulls_of_all_sizes(layout, shards, dtype):

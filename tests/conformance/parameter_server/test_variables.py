@@ -7,6 +7,7 @@ from helpers.coordination import Cast, on_chief, on_jobs
 from mpistrat import IndexedSlices, Variable
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.ps.messages import Read
+from mpistrat.testing.sets import takes_long
 
 PS = "/job:ps/replica:0/task:{}/device:CPU:0"
 
@@ -133,6 +134,7 @@ def test_variables_that_nobody_holds_are_freed(layout):
             client.ask(ps, Read(key, -1))
 
 
+@takes_long()
 @on_jobs
 def test_large_values_travel(layout):
     @on_chief(layout)

@@ -42,6 +42,7 @@ class CarrierCases(OnGpus, ReductionCases, MovementCases, ArrayCases, AsyncCases
     """All that a carrier does."""
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3, timeout_s=60)  # kernels are compiled on their first use
 class TestStaged(CarrierCases):
     sizes = SIZES if with_all() else (1, 3)

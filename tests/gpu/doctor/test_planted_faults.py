@@ -56,6 +56,7 @@ def test_gpu_aware_mpi_beside_nccl():
     assert on.says("gpus.mpi_and_nccl", "export MPICH_GPU_SUPPORT_ENABLED=0")
 
 
+@takes_long()
 def test_mpi_that_says_it_is_gpu_aware_and_crashes():
     """MPICH's wheel knows of no GPUs, whatever the variable of Cray MPICH says."""
     needs_gpus(2)

@@ -37,6 +37,7 @@ def run(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S, check=False)
 
 
+@takes_long()
 @pytest.mark.deadline(ENDS_S + 10)
 def test_all_families_are_right() -> None:
     done = run(str(PROGRAM), "--quick")

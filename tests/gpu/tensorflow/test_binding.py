@@ -15,10 +15,11 @@ from helpers.tf.gpu_device import carried_on_gpus, gpus_of_tensorflow  # noqa: E
 from mpistrat.collectives.checking import device_gate  # noqa: E402
 from mpistrat.testing.sets import takes_long  # noqa: E402
 
+pytestmark = takes_long(unit="file")
+
 gpus_of_tensorflow()
 
 
-@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120, alone=True)
 def test_each_rank_has_its_part_of_the_gpus():
     needs_gpus(2)

@@ -14,7 +14,7 @@ from mpistrat.testing.sets import takes_long  # noqa: E402
 
 gpus_of_tensorflow()
 
-pytestmark = pytest.mark.mpi(ranks=2, timeout_s=120)
+pytestmark = [pytest.mark.mpi(ranks=2, timeout_s=120), takes_long(unit="file")]
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "uint8", "complex64")
 SHAPES = ((5,), (), (0, 3), (300, 7))
 MODES = {"eager": lambda call: call, "graph": tf.function}
@@ -43,7 +43,6 @@ def assert_on_gpu(tensor):
     assert "GPU:0" in tensor.backing_device
 
 
-@takes_long()
 @in_both_modes
 def test_sums_of_lists_of_any_dtypes_and_shapes(mode):
     with strategy() as s:
@@ -125,7 +124,6 @@ def test_variables_begin_with_the_value_of_rank_0():
         assert (variable.numpy().tolist(), int(count.numpy())) == ([7.0] * 9, 7)
 
 
-@takes_long()
 def test_training_is_that_of_one_process_with_all_rows():
     with strategy() as s:
         rows = np.arange(24, dtype="float32").reshape(8, 3) / 24

@@ -16,6 +16,8 @@ from helpers.gpus import needs_gpus  # noqa: E402
 from helpers.tf.gpu_device import carried_on_gpus, gpus_of_tensorflow  # noqa: E402
 from mpistrat.testing.sets import takes_long  # noqa: E402
 
+pytestmark = takes_long(unit="file")
+
 gpus_of_tensorflow()
 
 GRADIENTS_BYTES = (8 * 16 + 16 + 16 + 1) * 4
@@ -58,7 +60,6 @@ def on_the_cpu():
         return fit(model())
 
 
-@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 def test_two_ranks_share_a_gpu():
     with distribute.MirroredStrategy(["GPU:0"]) as s:
@@ -66,7 +67,6 @@ def test_two_ranks_share_a_gpu():
     np.testing.assert_allclose(found, on_the_cpu(), rtol=1e-5)
 
 
-@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120, alone=True)
 def test_two_ranks_have_gpus_of_their_own():
     needs_gpus(2)
@@ -78,7 +78,6 @@ def test_two_ranks_have_gpus_of_their_own():
     np.testing.assert_allclose(found, on_the_cpu(), rtol=1e-5)
 
 
-@takes_long()
 @pytest.mark.mpi(ranks=2, timeout_s=120)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_variables_on_gpus_are_updated_there(dtype):

@@ -12,6 +12,8 @@ from helpers.tf.gpu_device import gpus_of_tensorflow  # noqa: E402 - TensorFlow 
 from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.sets import takes_long  # noqa: E402
 
+pytestmark = takes_long(unit="file")
+
 PROGRAM = """
 import cupy
 import numpy as np
@@ -49,7 +51,6 @@ with distribute.MirroredStrategy(["GPU:0"]) as s:
 """
 
 
-@takes_long()
 @pytest.mark.deadline(120)
 def test_chains_of_collectives_on_a_slow_gpu():
     gpus_of_tensorflow()

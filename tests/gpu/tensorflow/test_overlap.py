@@ -18,7 +18,7 @@ from mpistrat.testing.sets import takes_long  # noqa: E402
 
 gpus_of_tensorflow()
 
-pytestmark = [pytest.mark.mpi(ranks=2, timeout_s=120), takes_long()]
+pytestmark = [pytest.mark.mpi(ranks=2, timeout_s=120), takes_long(unit="file")]
 FIRST, LAST = (8, 20), (20, 7)
 LAST_BYTES = 20 * 7 * 4
 WAIT_S = 20.0

@@ -13,10 +13,11 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.tf.gpu_device import carried_on_gpus, gpus_of_tensorflow  # noqa: E402
 from mpistrat.tensorflow.graph import gpu_collectives, gpu_op  # noqa: E402
 from mpistrat.tensorflow.strategies import gpus  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 gpus_of_tensorflow()
 
-pytestmark = pytest.mark.mpi(ranks=2, timeout_s=120)
+pytestmark = [pytest.mark.mpi(ranks=2, timeout_s=120), takes_long(unit="file")]
 
 
 @contextmanager

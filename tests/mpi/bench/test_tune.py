@@ -251,6 +251,7 @@ FIGURES = [
 ]
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3, 4] if with_all() else 3, timeout_s=40)
 @pytest.mark.parametrize("figures", FIGURES, ids=str)
 def test_sums_are_right_whatever_the_sizes_are(figures):

@@ -131,6 +131,7 @@ def test_without_the_variables_it_runs_alone() -> None:
     assert said.startswith("0 made one of 1\n"), said
 
 
+@takes_long()
 @pytest.mark.parametrize("environment", JOBS)
 def test_a_job_that_a_rank_starts_is_one(environment: str) -> None:
     said = job("the strategy", 2)[environment]

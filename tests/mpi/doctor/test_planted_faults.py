@@ -140,6 +140,7 @@ def test_core_dumps_and_packages_are_found():
     )
 
 
+@takes_long()
 def test_failures_are_the_exit_status():
     assert faulty().returncode == 2
     assert faulty().content["exit_code"] == 2

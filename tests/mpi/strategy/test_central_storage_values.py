@@ -15,6 +15,7 @@ from mpistrat import (
 )
 from mpistrat.errors import UsageError
 from mpistrat.optimizers import SGD
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3])
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.mpi(ranks=[2, 3])
 SHAPES = [(), (2,), (5, 3), (0, 4), (3, 200_001)]
 
 
+@takes_long()
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("devices", [1, 2])
 def test_assignments_of_any_shape(shape, devices):

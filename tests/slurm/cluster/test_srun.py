@@ -31,7 +31,7 @@ def test_topology(slurm, nodes, ranks_per_node):
     assert [one["role"] for one in found] == [["worker", rank] for rank in range(len(found))]
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 4])
+@pytest.mark.parametrize("nodes", [*(pytest.param(n, marks=takes_long()) for n in (1, 2)), 4])
 def test_quickstart(slurm, nodes):
     """The program of the README."""
     started = slurm.srun(MPI, f"-N{nodes}", "-n4", PYTHON, "-m", "mpistrat.demo.quickstart")

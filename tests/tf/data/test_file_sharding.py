@@ -228,6 +228,7 @@ def test_fewer_files_than_ranks(kind, policy):
     drop(s)
 
 
+@takes_long()
 def test_few_files_are_told_once():
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         said = []

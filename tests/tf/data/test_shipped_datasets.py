@@ -7,6 +7,7 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 from mpistrat.tensorflow.data.shipped_datasets import is_endless, length, sent  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 N = 12
 
@@ -66,6 +67,7 @@ def epochs(dataset_fn):
     return values[:N], values[N:]
 
 
+@takes_long()
 @pytest.mark.parametrize("name", NEW_EACH_TIME)
 def test_copies_shuffle_alike(name):
     dataset_fn = sent(NEW_EACH_TIME[name]())

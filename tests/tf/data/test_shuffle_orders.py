@@ -75,6 +75,7 @@ def test_an_order_without_a_seed_is_told(how):
         assert "make the strategy first" in text
 
 
+@takes_long()
 @pytest.mark.parametrize("how", NOT_TOLD)
 def test_other_orders_are_not(how):
     with pytest.MonkeyPatch.context() as patch:
@@ -141,6 +142,7 @@ ILLEGAL = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("how", LEGAL | ILLEGAL)
 def test_seeds_of_ranks(how):
     """They may differ if no row is lost by that."""

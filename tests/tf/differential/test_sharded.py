@@ -130,6 +130,7 @@ SCATTERS = list(itertools.product([*METHODS, "div"], ["float32", "float64"]))
 SCATTERS += [(method, "int32") for method in METHODS]
 
 
+@takes_long()
 @every_layout
 @pytest.mark.parametrize(("method", "dtype"), SCATTERS)
 def test_scatters(rows, parts, method, dtype):

@@ -9,7 +9,7 @@ keras = pytest.importorskip("keras")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.testing.sets import with_all  # noqa: E402
+from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
 
@@ -38,6 +38,7 @@ def of_all(s, value):
     return [*itertools.chain(*s.communicator.allgather_object(mine))]
 
 
+@takes_long()
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_they_differ_by_replica(kind, way):

@@ -149,6 +149,7 @@ def kinds():
     }
 
 
+@takes_long()
 @pytest.mark.parametrize("is_native", [True, False])
 def test_rows_of_arrays_of_all_kinds(is_native):
     found = kinds()

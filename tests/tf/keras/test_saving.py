@@ -228,6 +228,7 @@ class WithMetric(keras.Sequential):
         return super().train_step(data)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=RANKS, timeout_s=120)
 def test_all_ranks_decide_alike():
     with distribute.MirroredStrategy(["CPU:0"]) as strategy:

@@ -205,6 +205,7 @@ def test_generators_and_other_arguments():
     on_chief(chief)
 
 
+@takes_long()
 def test_predictions_are_in_order():
     def chief(s, _):
         with s.scope():

@@ -10,6 +10,7 @@ tf = pytest.importorskip("tensorflow")
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.testing.layouts import Layout  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()
 
@@ -171,6 +172,7 @@ SNIPPETS = [
 ]
 
 
+@takes_long()
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.__name__)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_as_tensorflow(layout, snippet):

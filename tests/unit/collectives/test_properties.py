@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mpistrat.testing.backends.cases import run_body
 from mpistrat.testing.backends.properties import CHECKS, Case
 from mpistrat.testing.backends.samples import DTYPES, ops_for
+from mpistrat.testing.sets import takes_long
 from mpistrat.testing.threads import run_ranks
 
 
@@ -20,6 +21,7 @@ def cases(draw):
     return Case(dtype, shape, axis, op, draw(st.integers(0, 11)), draw(st.integers(0, 2**31)))
 
 
+@takes_long()
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @settings(
     max_examples=50,

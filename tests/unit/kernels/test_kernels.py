@@ -104,10 +104,10 @@ def is_arithmetic(test: Path) -> bool:
 
 
 def marks(build: str, test: Path) -> list[pytest.MarkDecorator]:
-    """Say when a case runs: plainly what needs few objects; the sanitizers run all."""
-    if build != "plain":
+    """Say when a case runs: the sanitizers run all, the plain build what needs few objects."""
+    if build != "plain" or is_arithmetic(test):
         return [takes_long(unit="build")]
-    return [] if is_arithmetic(test) else [repeats()]
+    return [repeats()]
 
 
 # Reductions and rows alone have no threads, and are slow under that sanitizer.

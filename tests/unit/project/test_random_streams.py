@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mpistrat import random
 from mpistrat.strategy import context
+from mpistrat.testing.sets import takes_long
 
 KEYS = st.tuples(
     st.integers(0, 2**70),
@@ -31,6 +32,7 @@ def cross_replica(monkeypatch):
     monkeypatch.setattr(context, "get_replica_context", lambda: None)
 
 
+@takes_long()
 @given(KEYS)
 def test_the_same_key_gives_the_same_numbers(key):
     assert draw(key) == draw(key)

@@ -55,7 +55,9 @@ LONG = FIXTURE | CASES | {f"test_long[{case}]" for case in range(40)}
     [
         ({"LONG": "0"}, SHORT),
         ({"LONG": "1"}, SHORT | LONG),
-        ({"ALL": "1", "LONG": "2/5"}, {*SHORT, *LONG, "test_repeat"}),
+        pytest.param(
+            {"ALL": "1", "LONG": "2/5"}, {*SHORT, *LONG, "test_repeat"}, marks=takes_long()
+        ),
     ],
     ids=["short", "long", "all"],
 )
@@ -91,6 +93,7 @@ def test_other_texts_are_refused(text, request):
             check_settings()
 
 
+@takes_long()
 def test_a_mark_that_names_no_parameter_is_refused(inner, monkeypatch):
     monkeypatch.setenv("MPISTRAT_TESTS_LONG", "0")
     inner.makepyfile(TESTS.replace('unit="case"', 'unit="kase"'))
@@ -99,6 +102,7 @@ def test_a_mark_that_names_no_parameter_is_refused(inner, monkeypatch):
     result.stderr.fnmatch_lines(["*takes_long(unit='kase'); expected 'test', 'file' or*: case"])
 
 
+@takes_long()
 def test_a_run_that_asks_for_what_there_is_not_ends_at_once(inner, monkeypatch):
     monkeypatch.delenv("MPISTRAT_TESTS_ALL", raising=False)
     monkeypatch.setenv("MPISTRAT_TESTS_LONG", "some")

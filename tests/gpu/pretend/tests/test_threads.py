@@ -65,12 +65,14 @@ def test_order_of_threads():
     assert sorted(shown("3")) == list(range(8))
 
 
+@takes_long()
 def test_order_that_is_none():
     done = run("plain", "show_order", PRETEND_ORDER="backwards")
     assert done.returncode < 0
     assert 'PRETEND_ORDER is "backwards": expected numbered, reversed or a number' in done.stderr
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -86,6 +86,7 @@ def test_every_placement_gives_results_in_rank_order(name):
                         check_all(communicator, count, dtype)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=4, timeout_s=40)
 @pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
 def test_collective_agrees_with_numpy(name):
@@ -201,6 +202,7 @@ def transfer(backend, name, count):
     return backend.allgather(mine, recv, counts), recv, everyone
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[3, 4])
 @pytest.mark.parametrize("node_size", [1, 2])
 @pytest.mark.parametrize("name", ["gather", "scatter", "alltoall", "allgather"])

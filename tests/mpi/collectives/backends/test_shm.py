@@ -102,6 +102,7 @@ def test_every_reduction_of_every_dtype_around_a_chunk():
                     check_reductions(comm, arrays, op, root=i % comm.size)
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("step", [-1, 0])
 def test_results_written_past_the_caches(step):

@@ -65,6 +65,7 @@ def test_times_of_more_hosts_lie_in_the_band(held: str, merge: str, share: float
         assert np.median(long) < 6
 
 
+@takes_long()
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("nbytes", [8, 16384, 1 << 20, 1 << 26])
 def test_bands_widen_with_the_ranks(fit: MachineFit, op: str, nbytes: int) -> None:
@@ -84,6 +85,7 @@ def check_widening(bands: list[Band]) -> None:
             assert far.high >= near.high * (1 - 1e-9)
 
 
+@takes_long()
 def test_projected_series_widen_in_tables_and_in_the_file_alike(model: CostModel) -> None:
     series = {one.title: one for one in model.series(RANKS)}
     lines = {one["name"]: one for one in as_json(model)["series"]}

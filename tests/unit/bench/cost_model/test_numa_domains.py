@@ -17,6 +17,7 @@ from mpistrat.bench.cost_model.formulas.on_node import on_node
 from mpistrat.bench.cost_model.projection.breaking import network_statements
 from mpistrat.bench.cost_model.projection.step import StepWork, measured_steps
 from mpistrat.bench.results.point import Placement, Point, Setup
+from mpistrat.testing.sets import takes_long
 
 TRUE = dict(zip(NAMES, (20e-6, 1e-6, 40e-9, 1e-6, 3e-6, 0.2e-9, 0.3e-9, 0.1e-9), strict=True))
 WORK = StepWork("given", 100_000_000, 0.2, 0.05)
@@ -78,6 +79,7 @@ def test_their_costs_are_found() -> None:
         assert found.parameters[NAMES.index(name)] == pytest.approx(value, rel=1e-3), name
 
 
+@takes_long()
 @pytest.mark.parametrize("op", OPS)
 def test_noisy_times_predict_more_nodes(op: str) -> None:
     found = fit(LAYOUTS, 0.03)

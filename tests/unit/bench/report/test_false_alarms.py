@@ -48,6 +48,7 @@ def test_the_same_code_is_called_a_regression_in_under_5_percent_of_files(shapes
     assert alarms < 0.05 * _PAIRS
 
 
+@takes_long()
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (1, 21), (2, 3)])
 def test_one_or_two_runs_give_no_alarm_however_many_rounds(shape):
     draw = random.Random(f"{shape}")

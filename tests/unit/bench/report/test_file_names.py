@@ -11,6 +11,7 @@ from mpistrat.bench.report.figures.style import applied
 from mpistrat.bench.report.file_names import layout_parts, named
 from mpistrat.bench.report.page import write_pngs
 from mpistrat.bench.report.sections import sections_of
+from mpistrat.testing.sets import takes_long
 
 
 def test_a_name_has_letters_digits_and_hyphens_only():
@@ -53,6 +54,7 @@ def test_figures_of_the_same_name_get_numbers():
     assert second == f"{first}-2"
 
 
+@takes_long()
 def test_the_title_is_in_the_png_file(tmp_path):
     sections = drawn(*sizes())
     (figure,) = (one for section in sections for one in section.figures)

@@ -57,6 +57,7 @@ def test_half_of_a_character_makes_a_page(report, tmp_path):
     assert "\ud800" not in said.output
 
 
+@takes_long()
 @pytest.mark.parametrize(
     "changes",
     [

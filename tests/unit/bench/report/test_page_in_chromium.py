@@ -11,6 +11,7 @@ pytestmark = [
 ]
 
 
+@takes_long()
 def test_each_figure_is_shown_and_the_console_is_empty(made, tmp_path):
     shown = show(made.page, tmp_path)
     assert len(shown.images) == made.text.count("<figure") >= 10
