@@ -21,7 +21,8 @@ constexpr uint64_t kStayNs = 2'000'000;  // then Python looks after deadlines an
 // What a call is, but for its data: what a ticket is made of. MPISTRAT_CROSS is a barrier.
 struct Kind {
   int64_t label;
-  int32_t kind, op, root, type_num, ndim, unused;  // no byte is padding: keys are compared as such
+  // No byte is padding: keys are compared as such.
+  int32_t kind, op, root, type_num, ndim, is_of_objects;
   int64_t shape[kMaxDims];
 
   bool operator==(const Kind& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }

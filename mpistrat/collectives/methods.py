@@ -9,7 +9,7 @@ from mpistrat.collectives import operations
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.movement_methods import MovementMethods
 from mpistrat.collectives.native_methods import made_natively
-from mpistrat.collectives.operations import objects
+from mpistrat.collectives.object_methods import ObjectMethods
 from mpistrat.collectives.outside_call import OutsideCall
 from mpistrat.collectives.reduction_methods import ReductionMethods
 from mpistrat.collectives.work import Work
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CollectiveMethods"]
 
 
-class CollectiveMethods(ReductionMethods, MovementMethods):
+class CollectiveMethods(ReductionMethods, MovementMethods, ObjectMethods):
     """The methods of a `Communicator` that are collectives; see there for what they share."""
 
     _engine: Engine
@@ -103,13 +103,4 @@ class CollectiveMethods(ReductionMethods, MovementMethods):
         is free again when the call returns. An array may outlive the communicator.
         """
         work: Work[Array] = self._start(operations.empty, shape, dtype, shared, device)
-        return work.wait(timeout)
-
-    def bcast_object(self, value: Any, root: int = 0, *, timeout: float | None = None) -> Any:
-        """Return the root's `value` on every rank; pickled, so for small Python objects."""
-        return self._start(objects.bcast_object, value, root).wait(timeout)
-
-    def allgather_object(self, value: Any, *, timeout: float | None = None) -> list[Any]:
-        """Return the list of all ranks' values, by rank; pickled, for small Python objects."""
-        work: Work[list[Any]] = self._start(objects.allgather_object, value)
         return work.wait(timeout)

@@ -61,7 +61,7 @@ PyObject* leave_to_python() {
   return nullptr;
 }
 
-Kind key_of(const CallState& calls, const Arguments& call) {
+Kind key_of_array(const CallState& calls, const Arguments& call) {
   const int kind = call.method->kind;
   // Arrays from GPUs are told from those of the host by a root that is none.
   const int op = call.op, root = is_from_gpu(*call.method) ? -1 - call.root : call.root;
@@ -70,6 +70,12 @@ Kind key_of(const CallState& calls, const Arguments& call) {
   const int ndim = PyArray_NDIM(call.array);
   std::copy_n(PyArray_DIMS(call.array), ndim, shape);
   return kind_of(calls, kind, op, root, PyArray_TYPE(call.array), ndim, shape);
+}
+
+Kind key_of(const CallState& calls, const Arguments& call) {
+  Kind key = key_of_array(calls, call);
+  key.is_of_objects = call.method->is_of_objects;
+  return key;
 }
 
 // What the root scatters, as far as this rank knows.

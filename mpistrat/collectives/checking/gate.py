@@ -132,6 +132,7 @@ class Gate:
         transfer: Transfer,
         *,
         extra: int = 0,
+        nbytes: int | None = None,
         is_empty: bool = False,
         is_all: bool = True,
     ) -> Steps:
@@ -146,7 +147,7 @@ class Gate:
             What must agree.
         transfer
             Begins the transfer; ``header=`` is added where the backend carries headers.
-        extra
+        extra, nbytes
             See :meth:`cross`; what the others gave is known only where the gate is crossed first.
         is_empty
             There is no data: nothing is left to do once the gate was crossed.
@@ -154,9 +155,10 @@ class Gate:
             No other transfer follows in this call.
         """
         if self.carries_headers:
-            header = self._show(signature, self._kind(signature), is_all=is_all)
+            kind = self._kind(signature)
+            header = self._show(signature, kind, nbytes=nbytes, is_all=is_all)
             return self._finish(transfer(header=header))
-        crossing = self.cross(signature, extra)
+        crossing = self.cross(signature, extra, nbytes=nbytes)
         return crossing if is_empty else _one_after_the_other(crossing, transfer)
 
     def may_guess(self, nbytes: int) -> bool:

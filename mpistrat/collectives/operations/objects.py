@@ -1,8 +1,16 @@
-"""Send small Python objects, pickled (cloudpickle), within the job's own communicator only."""
+"""Send Python objects, pickled, within the job's own communicator only.
+
+Each rank that brings an object sends a frame: the length of the pickled object, and the object if
+it fits. One that does not fit follows in a second call, whose length all ranks know by then.
+Frames have 512 bytes; where each rank gets those of many, 64.
+"""
 
 from __future__ import annotations
 
 import pickle
+import struct
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,53 +18,117 @@ import numpy as np
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.pickled import pack
 from mpistrat.collectives.operations.root_check import check_root
-from mpistrat.errors import ArgumentTypeError
 from mpistrat.types import Array
 
-__all__ = ["allgather_object", "bcast_object"]
+__all__ = [
+    "FRAME_BYTES",
+    "allgather_bytes",
+    "allgather_ragged",
+    "bcast_bytes",
+    "bcast_object",
+    "frame_of",
+    "gathered_frame_bytes",
+    "is_framed",
+    "length_in",
+    "object_signature",
+    "refuse",
+    "unpack_frame",
+    "whole",
+]
+
+_LENGTH = struct.Struct("<q")
+_FEW_RANKS = 32
+FRAME_BYTES = 512  # of a root that broadcasts
+
+
+def gathered_frame_bytes(size: int) -> int:
+    """Return the bytes of each frame that `size` ranks gather."""
+    return FRAME_BYTES if size <= _FEW_RANKS else 64
+
+
+def frame_of(data: bytes, nbytes: int) -> Array:
+    """Return the frame of a pickled object, or of none: uint8, shape (nbytes,), read-only."""
+    head = _LENGTH.pack(len(data)) + (data if is_framed(len(data), nbytes) else b"")
+    return np.frombuffer(head.ljust(nbytes, b"\0"), np.uint8)
+
+
+def whole(data: bytes, length: int) -> Array:
+    """Return a pickled object filled up to `length` bytes, which no frame is: int8."""
+    if len(data) == length:
+        return np.frombuffer(data, np.int8)
+    filled = np.zeros(length, np.int8)
+    filled[: len(data)] = np.frombuffer(data, np.int8)
+    return filled
+
+
+def length_in(frame: Array) -> int:
+    """Return the bytes of the pickled object whose frame this is."""
+    return int(_LENGTH.unpack_from(frame.data)[0])
+
+
+def is_framed(length: int, nbytes: int) -> bool:
+    """Tell whether a pickled object of that length fits into a frame of `nbytes`."""
+    return length <= nbytes - _LENGTH.size
+
+
+def unpack_frame(frame: Array) -> Any:
+    """Return the object that is in a frame."""
+    return pickle.loads(frame[_LENGTH.size : _LENGTH.size + length_in(frame)].data)
+
+
+# ------------------------------------------------------------------------------------------- calls
+
+
+def object_signature(op: str, array: Array, root: int | None = None) -> Signature:
+    """Return what must agree on all ranks that send frames, or whole objects."""
+    return Signature(op, shape=None if array.dtype == np.uint8 else array.shape, root=root)
+
+
+def bcast_bytes(gate: Gate, array: Array, root: int, out: Array | None = None) -> Steps:
+    """Copy the root's frame, or its whole object, to every rank."""
+    check_root(root, gate.size, "bcast_object")
+    copy = np.empty_like(array) if out is None else out
+    if gate.rank == root:
+        copy[:] = array
+    signature = object_signature("bcast_object", array, root)
+    nbytes = array.nbytes if gate.rank == root else 0
+    return _carried(gate, signature, partial(gate.backend.bcast, copy, root), copy, nbytes)
+
+
+def allgather_bytes(gate: Gate, array: Array, out: Array | None = None) -> Steps:
+    """Bring all ranks' frames, or whole objects of one length, to every rank, one by one."""
+    counts = [array.size] * gate.size
+    everything = np.empty(sum(counts), array.dtype) if out is None else out
+    transfer = partial(gate.backend.allgather, array, everything, counts)
+    signature = object_signature("allgather_object", array)
+    return _carried(gate, signature, transfer, everything, array.nbytes)
+
+
+def allgather_ragged(gate: Gate, array: Array, counts: Sequence[int]) -> Steps:
+    """Bring all ranks' whole objects, of so many bytes by rank, to every rank."""
+    everything = np.empty(sum(counts), array.dtype)
+    transfer = partial(gate.backend.allgather, array, everything, list(counts))
+    signature = object_signature("allgather_object", everything)
+    return _carried(gate, signature, transfer, everything, array.nbytes)
+
+
+def _carried(gate: Gate, what: Signature, transfer: Any, result: Array, nbytes: int) -> Steps:
+    yield from gate.carry(what, transfer, nbytes=nbytes)
+    return result
 
 
 def bcast_object(gate: Gate, value: Any, root: int) -> Steps:
-    """See `Communicator.bcast_object`."""
-    check_root(root, gate.size, "bcast_object")
-    data = _pack(value) if gate.rank == root else b""
-    return _bcast(gate, data, root)
+    """Return the root's `value`, as a part of another operation."""
+    data = pack(value) if gate.rank == root else b""
+    frame = yield from bcast_bytes(gate, frame_of(data, FRAME_BYTES), root)
+    length = length_in(frame)
+    if is_framed(length, frame.nbytes):
+        return unpack_frame(frame)
+    return pickle.loads((yield from bcast_bytes(gate, whole(data, length), root)))
 
 
-def allgather_object(gate: Gate, value: Any) -> Steps:
-    """See `Communicator.allgather_object`."""
-    return _allgather(gate, _pack(value))
-
-
-def _bcast(gate: Gate, data: bytes, root: int) -> Steps:
-    yield from gate.cross(Signature("bcast_object", root=root), extra=len(data), nbytes=len(data))
-    buffer = np.empty(int(gate.extras[root]), np.uint8)
-    if gate.rank == root:
-        buffer[:] = np.frombuffer(data, np.uint8)
-    yield from gate.backend.bcast(buffer, root)
-    return pickle.loads(buffer.tobytes())
-
-
-def _allgather(gate: Gate, data: bytes) -> Steps:
-    yield from gate.cross(Signature("allgather_object"), extra=len(data), nbytes=len(data))
-    counts = gate.extras.tolist()
-    everything = np.empty(sum(counts), np.uint8)
-    yield from gate.backend.allgather(np.frombuffer(data, np.uint8), everything, counts)
-    return [pickle.loads(piece) for piece in _pieces(everything, counts)]
-
-
-def _pieces(everything: Array, counts: list[int]) -> list[bytes]:
-    ends = np.cumsum(counts)
-    return [everything[e - n : e].tobytes() for e, n in zip(ends, counts, strict=True)]
-
-
-def _pack(value: Any) -> bytes:
-    import cloudpickle
-
-    try:
-        return bytes(cloudpickle.dumps(value))
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
-        raise ArgumentTypeError(
-            f"a {type(value).__name__} cannot be pickled: {error}; send plain data instead"
-        ) from error
+def refuse(gate: Gate, error: Exception) -> Steps:
+    """Raise `error`, as an operation does that refuses its arguments."""
+    raise error

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.message_counts.formulas import Cost, Shape
 from helpers.message_counts.job import Phase, counted_job
+from mpistrat.collectives.operations.objects import FRAME_BYTES, gathered_frame_bytes
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.sets import repeats, takes_long
 
@@ -72,13 +73,17 @@ def test_the_gate_alone(counted: Counted) -> None:
 
 
 def test_objects(counted: Counted) -> None:
-    """Lengths first, then the pickled objects, of 200 bytes at most."""
+    """A frame of each rank; of many then the pickled objects, of 200 bytes at most."""
     shape, phases = counted
-    steps = (shape.ranks - 1).bit_length()
-    for call in ("allgather_object", "bcast_object"):
-        messages, nbytes = sent(phases[call])
-        assert messages <= 4 * steps
-        assert nbytes <= 200 * shape.ranks + 4 * steps * 264
+    steps = 2 * (shape.ranks - 1).bit_length()
+    block = gathered_frame_bytes(shape.ranks)
+    calls, block = (1, block) if block > 200 else (2, block + 200)
+    messages, nbytes = sent(phases["allgather_object"])
+    assert messages <= calls * steps
+    assert nbytes <= block * shape.ranks + calls * steps * 264
+    messages, nbytes = sent(phases["bcast_object"])
+    assert messages <= steps
+    assert nbytes <= steps * (FRAME_BYTES + 264)
 
 
 def test_start_up(counted: Counted) -> None:

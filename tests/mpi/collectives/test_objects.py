@@ -1,0 +1,109 @@
+"""Objects of all sizes: in the frame, just beyond it, of one length or of many."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from helpers.mistakes import refused
+from mpistrat.collectives import Communicator
+from mpistrat.errors import ArgumentTypeError, MismatchError
+
+pytestmark = pytest.mark.mpi(ranks=[2, 3])
+IN_FRAME = 504
+
+
+def world():
+    """Return the job; on the ranks only, since importing mpi4py starts MPI."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+def packed_to(nbytes):
+    """Return an object that has so many bytes when it is pickled."""
+    for length in range(nbytes):
+        value = bytes(length)
+        if len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) == nbytes:
+            return value
+    raise AssertionError(nbytes)
+
+
+SIZES = (64, IN_FRAME - 1, IN_FRAME, IN_FRAME + 1, 512, 513, 5000, 1 << 20)
+
+
+@pytest.mark.parametrize("backend", ["auto", "mpi"])
+def test_objects_of_any_length(backend):
+    with Communicator(world(), backend) as comm:
+        for nbytes in SIZES:
+            value = packed_to(nbytes) if nbytes < 600 else bytes(range(250)) * (nbytes // 250)
+            for root in range(comm.size):
+                assert comm.bcast_object(value if comm.rank == root else None, root) == value
+            assert comm.allgather_object(value) == [value] * comm.size
+
+
+@pytest.mark.parametrize("backend", ["auto", "mpi"])
+def test_objects_of_lengths_that_differ(backend):
+    with Communicator(world(), backend) as comm:
+        for lengths in ([3, 5000, 9], [300, 301, 302], [1 << 18, 0, 7], [40_000, 44_000, 41_000]):
+            values = [f"{rank}" * length for rank, length in enumerate(lengths)][: comm.size]
+            assert comm.allgather_object(values[comm.rank]) == values
+
+
+class Mine:
+    """Of the program, as a function is: neither is there by its name on another rank."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def test_objects_that_are_not_plain():
+    with Communicator(world()) as comm:
+        factor = comm.rank + 2
+        functions = comm.allgather_object(lambda x: x * factor)
+        assert [function(10) for function in functions] == [10 * (r + 2) for r in range(comm.size)]
+        found = comm.bcast_object([Mine(np.arange(500)), {1, 2}, 3 + 4j], root=1)
+        assert (found[0].value == np.arange(500)).all()
+        assert found[1:] == [{1, 2}, 3 + 4j]
+        assert comm.allgather_object(np.float32(comm.rank)) == list(range(comm.size))
+
+
+def test_what_cannot_be_pickled_is_refused_on_all_ranks():
+    with Communicator(world()) as comm:
+        bad = (i for i in range(3))
+        error = ArgumentTypeError if comm.rank == 1 else MismatchError
+        with refused(error, "cannot be pickled"):
+            comm.allgather_object(bad if comm.rank == 1 else "good")
+        with refused(error, "cannot be pickled"):
+            comm.bcast_object(bad, root=1)
+        assert comm.allgather_object(comm.rank) == list(range(comm.size))
+
+
+def test_a_frame_is_no_array_of_its_length():
+    """Calls of one form and other meanings."""
+    with Communicator(world()) as comm:
+        for _ in range(2):  # the second time by what the kernels have learned
+            with refused(MismatchError, "bcast_object"):
+                if comm.rank == 0:
+                    comm.bcast_object("x")
+                else:
+                    comm.bcast(np.zeros(512, np.uint8))
+            with refused(MismatchError, "allgather_object"):
+                if comm.rank == 0:
+                    comm.allgather(np.zeros(512, np.uint8))
+                else:
+                    comm.allgather_object("x")
+            with refused(MismatchError, "root=1"):
+                comm.bcast_object("x", root=1 if comm.rank == 0 else 0)
+            assert comm.allgather_object("x") == ["x"] * comm.size
+
+
+def test_records_say_what_was_brought():
+    with Communicator(world()) as comm:
+        comm.bcast_object("x")
+        comm.bcast_object("x" * 1000)
+        short, frame, long = comm.records()[-3:]
+        assert {record.op for record in (short, frame, long)} == {"bcast_object"}
+        is_root = comm.rank == 0
+        assert (short.nbytes, frame.nbytes) == (512 * is_root, 512 * is_root)
+        assert (long.nbytes > 1000, long.dtype) == (is_root, None)
