@@ -21,7 +21,7 @@ constexpr uint64_t kStayNs = 2'000'000;  // then Python looks after deadlines an
 // What a call is, but for its data: what a ticket is made of. MPISTRAT_CROSS is a barrier.
 struct Kind {
   int64_t label;
-  // No byte is padding: keys are compared as such.
+  // No byte is padding: keys are compared as such. `is_of_objects` is 0 or 1.
   int32_t kind, op, root, type_num, ndim, is_of_objects;
   int64_t shape[kMaxDims];
 

@@ -16,11 +16,11 @@ constexpr MpistratTuning kDefaultTuning{256 << 10, 64 << 10, 128 << 10, 20 << 20
 // ranks, and of more. By then one copy through the kernel (about 1.5 us to agree on) takes less
 // than two through the slots. By MpistratKind.
 //
-// Calls that move data do not find out by their own times, as all-reduces do (algorithm_choice.h):
-// that was tried, and lost 8 % in the geometric mean over kinds and sizes between 2 ranks, and up
-// to 44 % of a scatter. A rank's time tells little of a call in which one writes and the others
-// read: through slots the root is done before its readers are, and they pay in the next call's
-// wait. `mpistrat bench tune` measures all ranks together.
+// Calls that move data are not timed to choose, as all-reduces are (algorithm_choice.h): that was
+// tried, and between 2 ranks lost 8 % in the geometric mean over kinds and sizes, in a scatter up
+// to 44 %. A rank's time tells little of a call in which one writes and the others read: through
+// slots the root is done first, so that the cost shows in the wait of the next call. `mpistrat
+// bench tune` measures all ranks together.
 struct ReadFrom {
   int64_t two, more;
 };

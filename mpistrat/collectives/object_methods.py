@@ -11,7 +11,7 @@ import numpy as np
 
 from mpistrat.collectives.native_methods import made_natively
 from mpistrat.collectives.operations import objects
-from mpistrat.collectives.operations.pickled import pack
+from mpistrat.collectives.operations.pickling import pack
 from mpistrat.collectives.starting import Starts
 from mpistrat.collectives.work import Work
 from mpistrat.types import Array
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ObjectMethods"]
 
 
-def _left(timeout: float | None, began: float) -> float | None:
-    return None if timeout is None else max(timeout - (time.monotonic() - began), 0.0)
+def _remaining_s(timeout: float | None, began_s: float) -> float | None:
+    return None if timeout is None else max(timeout - (time.monotonic() - began_s), 0.0)
 
 
 class ObjectMethods(Starts):
@@ -34,14 +34,14 @@ class ObjectMethods(Starts):
     def bcast_object(self, value: Any, root: int = 0, *, timeout: float | None = None) -> Any:
         """Return the root's `value` on every rank; pickled, so for small Python objects.
 
-        One call up to 504 bytes, pickled; else two.
+        One call if the pickled object has at most 504 bytes; else two.
         """
-        began, data = time.monotonic(), b""
+        began_s, data = time.monotonic(), b""
         if self._gate.rank == root:
             try:
                 data = pack(value)
             except Exception as error:  # noqa: BLE001 - the peers must hear of it, whatever it is
-                return self._start(objects.refuse, error).wait(timeout)
+                return self._start(objects.fail, error).wait(timeout)
         frame = self._bcast_bytes(
             objects.frame_of(data, objects.FRAME_BYTES), root, timeout=timeout
         )
@@ -49,20 +49,20 @@ class ObjectMethods(Starts):
         if objects.is_framed(length, frame.nbytes):
             return objects.unpack_frame(frame)
         mine = objects.whole(data, length)
-        copy = self._bcast_bytes(mine, root, timeout=_left(timeout, began))
+        copy = self._bcast_bytes(mine, root, timeout=_remaining_s(timeout, began_s))
         return pickle.loads(copy.data)
 
     def allgather_object(self, value: Any, *, timeout: float | None = None) -> list[Any]:
         """Return the list of all ranks' values, by rank; pickled, for small Python objects.
 
-        One call if each has up to 504 bytes, pickled, between up to 32 ranks, or 56 between more;
-        else two.
+        One call if each pickled object has at most 504 bytes, or 56 on more than 32 ranks; else
+        two.
         """
-        began = time.monotonic()
+        began_s = time.monotonic()
         try:
             data = pack(value)
         except Exception as error:  # noqa: BLE001 - as above
-            refused: Work[list[Any]] = self._start(objects.refuse, error)
+            refused: Work[list[Any]] = self._start(objects.fail, error)
             return refused.wait(timeout)
         nbytes = objects.gathered_frame_bytes(self._gate.size)
         gathered = self._allgather_bytes(objects.frame_of(data, nbytes), timeout=timeout)
@@ -70,7 +70,7 @@ class ObjectMethods(Starts):
         lengths = [objects.length_in(frame) for frame in frames]
         if all(objects.is_framed(length, nbytes) for length in lengths):
             return [objects.unpack_frame(frame) for frame in frames]
-        return self._allgather_whole(data, lengths, _left(timeout, began))
+        return self._allgather_whole(data, lengths, _remaining_s(timeout, began_s))
 
     def _allgather_whole(
         self, data: bytes, lengths: Sequence[int], timeout: float | None

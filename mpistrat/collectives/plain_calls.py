@@ -74,8 +74,8 @@ class PlainCall(NamedTuple):
         return digest, length, nbytes, kind.op, kind.reduction, kind.dtype
 
     def _object_bytes(self, gate: Gate) -> int:
-        is_brought = self.method != "_bcast_bytes" or gate.rank == self.root
-        return int(self.array.nbytes) if is_brought else 0
+        is_sender = self.method != "_bcast_bytes" or gate.rank == self.root
+        return int(self.array.nbytes) if is_sender else 0
 
     def _length(self, gate: Gate) -> int | None:
         """Return what is mixed into the digest, of calls of rows (`Gate.carry_rows`)."""
@@ -108,7 +108,10 @@ class _Operation(NamedTuple):
 
 
 _OF_ROWS = ("allgather", "gather", "scatter", "alltoall")  # whose results have guessed lengths
-_OF_OBJECTS = ("_bcast_bytes", "_allgather_bytes")  # whose signatures have no dtype
+_OF_OBJECTS = (
+    "_bcast_bytes",
+    "_allgather_bytes",
+)  # recorded without a dtype: their bytes are the array's
 _ALLREDUCE = _Operation(
     lambda call: allreduce_signature(call.array, call.op),
     lambda gate, call, out: operations.allreduce(gate, call.array, call.op, out),

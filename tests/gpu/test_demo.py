@@ -8,6 +8,7 @@ from helpers.gpus import needs_gpus
 from mpistrat.testing.launcher import JobResult, run_job
 from mpistrat.testing.sets import repeats, takes_long
 
+pytest.importorskip("cupy")  # first: scikit-learn takes 2 s
 pytest.importorskip("sklearn")
 pytest.importorskip("typer")
 

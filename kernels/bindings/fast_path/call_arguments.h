@@ -19,7 +19,7 @@ struct Method {
   int32_t kind;                            // MpistratKind; MPISTRAT_CROSS for a barrier
   const char* positional[kMaxPositional];  // its positional parameters, after `self`
   bool has_out, has_timeout;               // and by their names alone
-  bool is_of_objects = false;              // a method of the same kind, whose calls are others
+  bool is_of_objects = false;              // shares its kind with a method of arrays
 };
 extern const Method kMethods[];
 const Method* find_method(const char* name);

@@ -147,7 +147,9 @@ class Gate:
             What must agree.
         transfer
             Begins the transfer; ``header=`` is added where the backend carries headers.
-        extra, nbytes
+        nbytes
+            See :meth:`cross`.
+        extra
             See :meth:`cross`; what the others gave is known only where the gate is crossed first.
         is_empty
             There is no data: nothing is left to do once the gate was crossed.

@@ -2,7 +2,9 @@
 
 Each rank that brings an object sends a frame: the length of the pickled object, and the object if
 it fits. One that does not fit follows in a second call, whose length all ranks know by then.
-Frames have 512 bytes; where each rank gets those of many, 64.
+
+A frame is an array of uint8 and a whole object one of int8: by the dtype the ranks see whether all
+send the same of the two (`object_signature`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.operations.pickled import pack
+from mpistrat.collectives.operations.pickling import pack
 from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.types import Array
 
@@ -28,34 +30,35 @@ __all__ = [
     "allgather_ragged",
     "bcast_bytes",
     "bcast_object",
+    "fail",
     "frame_of",
     "gathered_frame_bytes",
     "is_framed",
     "length_in",
     "object_signature",
-    "refuse",
     "unpack_frame",
     "whole",
 ]
 
 _LENGTH = struct.Struct("<q")
-_FEW_RANKS = 32
-FRAME_BYTES = 512  # of a root that broadcasts
+FRAME_BYTES = 512  # of a broadcast, and of a gather between few ranks
+_MANY_RANKS = 33
+_SHORT_FRAME_BYTES = 64  # of a gather between many, each of which gets them all
 
 
 def gathered_frame_bytes(size: int) -> int:
-    """Return the bytes of each frame that `size` ranks gather."""
-    return FRAME_BYTES if size <= _FEW_RANKS else 64
+    """Return the size of each frame that `size` ranks gather."""
+    return FRAME_BYTES if size < _MANY_RANKS else _SHORT_FRAME_BYTES
 
 
 def frame_of(data: bytes, nbytes: int) -> Array:
-    """Return the frame of a pickled object, or of none: uint8, shape (nbytes,), read-only."""
+    """Return the frame of a pickled object, or of ``b""``: uint8, shape (nbytes,), read-only."""
     head = _LENGTH.pack(len(data)) + (data if is_framed(len(data), nbytes) else b"")
     return np.frombuffer(head.ljust(nbytes, b"\0"), np.uint8)
 
 
 def whole(data: bytes, length: int) -> Array:
-    """Return a pickled object filled up to `length` bytes, which no frame is: int8."""
+    """Return a pickled object, padded with zeros: int8, shape (length,)."""
     if len(data) == length:
         return np.frombuffer(data, np.int8)
     filled = np.zeros(length, np.int8)
@@ -64,7 +67,7 @@ def whole(data: bytes, length: int) -> Array:
 
 
 def length_in(frame: Array) -> int:
-    """Return the bytes of the pickled object whose frame this is."""
+    """Return the length, in bytes, of the pickled object whose frame this is."""
     return int(_LENGTH.unpack_from(frame.data)[0])
 
 
@@ -98,7 +101,7 @@ def bcast_bytes(gate: Gate, array: Array, root: int, out: Array | None = None) -
 
 
 def allgather_bytes(gate: Gate, array: Array, out: Array | None = None) -> Steps:
-    """Bring all ranks' frames, or whole objects of one length, to every rank, one by one."""
+    """Concatenate all ranks' frames, or whole objects of one length, on every rank."""
     counts = [array.size] * gate.size
     everything = np.empty(sum(counts), array.dtype) if out is None else out
     transfer = partial(gate.backend.allgather, array, everything, counts)
@@ -107,20 +110,20 @@ def allgather_bytes(gate: Gate, array: Array, out: Array | None = None) -> Steps
 
 
 def allgather_ragged(gate: Gate, array: Array, counts: Sequence[int]) -> Steps:
-    """Bring all ranks' whole objects, of so many bytes by rank, to every rank."""
+    """Concatenate all ranks' whole objects, whose lengths `counts` has by rank, on every rank."""
     everything = np.empty(sum(counts), array.dtype)
     transfer = partial(gate.backend.allgather, array, everything, list(counts))
     signature = object_signature("allgather_object", everything)
     return _carried(gate, signature, transfer, everything, array.nbytes)
 
 
-def _carried(gate: Gate, what: Signature, transfer: Any, result: Array, nbytes: int) -> Steps:
-    yield from gate.carry(what, transfer, nbytes=nbytes)
+def _carried(gate: Gate, signature: Signature, transfer: Any, result: Array, nbytes: int) -> Steps:
+    yield from gate.carry(signature, transfer, nbytes=nbytes)
     return result
 
 
 def bcast_object(gate: Gate, value: Any, root: int) -> Steps:
-    """Return the root's `value`, as a part of another operation."""
+    """Return the root's `value`: for other operations, which begin with it."""
     data = pack(value) if gate.rank == root else b""
     frame = yield from bcast_bytes(gate, frame_of(data, FRAME_BYTES), root)
     length = length_in(frame)
@@ -129,6 +132,6 @@ def bcast_object(gate: Gate, value: Any, root: int) -> Steps:
     return pickle.loads((yield from bcast_bytes(gate, whole(data, length), root)))
 
 
-def refuse(gate: Gate, error: Exception) -> Steps:
+def fail(gate: Gate, error: Exception) -> Steps:
     """Raise `error`, as an operation does that refuses its arguments."""
     raise error

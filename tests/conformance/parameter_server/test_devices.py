@@ -13,6 +13,7 @@ from mpistrat.errors import BackendUnavailableError, ContextError, MismatchError
 from mpistrat.optimizers import SGD
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.tables.partitioners import FixedShardsPartitioner
+from mpistrat.testing.sets import takes_long
 
 UNEQUAL = [["CPU:0", "CPU:1"], ["CPU:0"]]
 
@@ -53,6 +54,7 @@ def test_run_calls_the_function_once_for_each_device_of_the_worker(layout):
             assert counts == number
 
 
+@takes_long()
 @on_jobs
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

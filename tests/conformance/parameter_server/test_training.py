@@ -13,6 +13,7 @@ from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import ContextError
 from mpistrat.optimizers import SGD, Adam
 from mpistrat.tables.partitioners import FixedShardsPartitioner
+from mpistrat.testing.sets import takes_long
 from mpistrat.train import Checkpoint
 
 
@@ -29,6 +30,7 @@ def alone(make):
     return [np.asarray(one) for one in variables]
 
 
+@takes_long()
 @on_jobs
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

@@ -146,6 +146,7 @@ def test_a_forked_child_is_told(first: str, ranks: int) -> None:
     assert REFUSED.format("forked") in said
 
 
+@takes_long()
 def test_a_process_of_multiprocessing_is_told() -> None:
     said = job("the strategy", 2)["multiprocessing"]
     assert said.count("by a rank of the job, pid ") == 3, said

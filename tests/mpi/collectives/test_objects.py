@@ -7,10 +7,11 @@ import pytest
 
 from helpers.mistakes import refused
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.operations.objects import FRAME_BYTES
 from mpistrat.errors import ArgumentTypeError, MismatchError
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3])
-IN_FRAME = 504
+IN_FRAME = FRAME_BYTES - 8
 
 
 def world():
@@ -29,7 +30,7 @@ def packed_to(nbytes):
     raise AssertionError(nbytes)
 
 
-SIZES = (64, IN_FRAME - 1, IN_FRAME, IN_FRAME + 1, 512, 513, 5000, 1 << 20)
+SIZES = (64, IN_FRAME - 1, IN_FRAME, IN_FRAME + 1, FRAME_BYTES, FRAME_BYTES + 1, 5000, 1 << 20)
 
 
 @pytest.mark.parametrize("backend", ["auto", "mpi"])
@@ -51,7 +52,7 @@ def test_objects_of_lengths_that_differ(backend):
 
 
 class Mine:
-    """Of the program, as a function is: neither is there by its name on another rank."""
+    """A class of the program, as a test is: others may not find it by its name."""
 
     def __init__(self, value):
         self.value = value
@@ -80,17 +81,17 @@ def test_what_cannot_be_pickled_is_refused_on_all_ranks():
 
 
 def test_a_frame_is_no_array_of_its_length():
-    """Calls of one form and other meanings."""
+    """The same shape and dtype, but another operation."""
     with Communicator(world()) as comm:
-        for _ in range(2):  # the second time by what the kernels have learned
+        for _ in range(2):  # the second time from the kernels' cached tickets
             with refused(MismatchError, "bcast_object"):
                 if comm.rank == 0:
                     comm.bcast_object("x")
                 else:
-                    comm.bcast(np.zeros(512, np.uint8))
+                    comm.bcast(np.zeros(FRAME_BYTES, np.uint8))
             with refused(MismatchError, "allgather_object"):
                 if comm.rank == 0:
-                    comm.allgather(np.zeros(512, np.uint8))
+                    comm.allgather(np.zeros(FRAME_BYTES, np.uint8))
                 else:
                     comm.allgather_object("x")
             with refused(MismatchError, "root=1"):
@@ -105,5 +106,5 @@ def test_records_say_what_was_brought():
         short, frame, long = comm.records()[-3:]
         assert {record.op for record in (short, frame, long)} == {"bcast_object"}
         is_root = comm.rank == 0
-        assert (short.nbytes, frame.nbytes) == (512 * is_root, 512 * is_root)
+        assert (short.nbytes, frame.nbytes) == (FRAME_BYTES * is_root,) * 2
         assert (long.nbytes > 1000, long.dtype) == (is_root, None)

@@ -73,11 +73,11 @@ def test_the_gate_alone(counted: Counted) -> None:
 
 
 def test_objects(counted: Counted) -> None:
-    """A frame of each rank; of many then the pickled objects, of 200 bytes at most."""
+    """One frame a rank; between many ranks then the pickled objects, of 200 bytes at most."""
     shape, phases = counted
     steps = 2 * (shape.ranks - 1).bit_length()
-    block = gathered_frame_bytes(shape.ranks)
-    calls, block = (1, block) if block > 200 else (2, block + 200)
+    frame = gathered_frame_bytes(shape.ranks)
+    calls, block = (1, frame) if frame > 200 else (2, frame + 200)
     messages, nbytes = sent(phases["allgather_object"])
     assert messages <= calls * steps
     assert nbytes <= block * shape.ranks + calls * steps * 264

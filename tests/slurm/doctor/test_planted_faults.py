@@ -131,6 +131,7 @@ def faulty(slurm_of_session, tmp_path_factory):
     return batch(slurm_of_session, folder, body, *directives), sites / "here.toml"
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize("name", FOUND)
 def test_planted_faults_are_found(faulty, name):

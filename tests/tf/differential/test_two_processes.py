@@ -200,6 +200,7 @@ def test_options_of_a_call():
     check_same(snippet)
 
 
+@takes_long()
 def test_training():
     def snippet(s):
         with s.scope():

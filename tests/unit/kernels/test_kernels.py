@@ -104,7 +104,7 @@ def is_arithmetic(test: Path) -> bool:
 
 
 def marks(build: str, test: Path) -> list[pytest.MarkDecorator]:
-    """Say when a case runs: the sanitizers run all, the plain build what needs few objects."""
+    """Say when a case runs: the sanitizers run all, the plain build arithmetic alone."""
     if build != "plain" or is_arithmetic(test):
         return [takes_long(unit="build")]
     return [repeats()]

@@ -3,8 +3,8 @@
 // A thread is a fiber of threads/; the rest is plain C++. What a host compiler cannot know is
 // accepted and ignored (__launch_bounds__), or refused by g++ (inline assembly of a GPU).
 #pragma once
-// libstdc++'s special functions (std::riemann_zeta, ...) are most of what g++ would read for a
-// kernel: half of its time. No kernel calls them.
+// Without libstdc++'s special functions (std::riemann_zeta, ...), which are most of the text that
+// g++ would parse for a kernel, and half of its time. No kernel calls them.
 #include <bits/c++config.h>
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #define _GLIBCXX_USE_STD_SPEC_FUNCS 0

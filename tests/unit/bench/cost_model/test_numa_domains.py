@@ -126,6 +126,7 @@ def test_a_few_calls_across_domains_widen_no_band() -> None:
     assert band.high < 1.5 * band.value
 
 
+@takes_long()
 def test_the_check_of_headers_costs_the_same_however_a_step_is_called() -> None:
     told = []
     for domains in (1, 2):

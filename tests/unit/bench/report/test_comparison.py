@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from helpers.bench.results import collective, point, servers
 from mpistrat.bench.report.analysis.comparison import compare
+from mpistrat.testing.sets import takes_long
 
 
 def repeated(time, count=3, **keys):
@@ -43,6 +44,7 @@ def test_what_became_faster_is_named_and_no_regression():
     assert not found.is_regression
 
 
+@takes_long()
 @given(st.floats(0.1, 1e6), st.floats(1.0, 4.0), st.floats(0.0, 0.3), st.floats(0.0, 1.0))
 def test_slower_and_faster_change_places_with_the_files(time, factor, spread, threshold):
     there = compared(time, time * factor, threshold, spread=spread)

@@ -1,4 +1,4 @@
-"""Pickle objects: plain data at once, all else by cloudpickle."""
+"""Pickle objects: plain data by Python itself, all else by cloudpickle."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def pack(value: Any) -> bytes:
     try:
         _PlainPickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
     except _NotPlainError:
-        return _pack_by_value(value)
+        return _pack_with_cloudpickle(value)
     return file.getvalue()
 
 
 class _NotPlainError(Exception):
-    """An object is, or holds, something else than Python's own plain data."""
+    """An object is, or holds, something other than Python's own plain data."""
 
 
 class _PlainPickler(pickle.Pickler):
     """Pickle numbers, texts and containers of them, which is most of what is sent.
 
-    That takes 1 us, and cloudpickle 15 us to begin. All else is cloudpickle's: a class or a
-    function of the program may be another one on another rank, or missing there.
+    That takes 1 us; cloudpickle alone takes 15 us to start. All else is left to it: a class or a
+    function of the program may differ or be missing on other ranks.
     """
 
     def reducer_override(self, value: Any) -> Any:
         raise _NotPlainError
 
 
-def _pack_by_value(value: Any) -> bytes:
+def _pack_with_cloudpickle(value: Any) -> bytes:
     import cloudpickle
 
     try:
