@@ -31,7 +31,7 @@ MPISTRAT_NODE_SIZE       0           k: take every k ranks of the job for a node
 MPISTRAT_RANK_PROCESS                set by a rank for programs that it starts: which one it is
 ======================== =========== ==========================================================
 
-The tests know more: ``MPISTRAT_TESTS_LONG=1`` adds those that take long (``3/17`` the third of 17
+The tests know more: ``MPISTRAT_TESTS_LONG=1`` adds those that take long (``3/26`` the third of 26
 parts of them), ``MPISTRAT_TESTS_ALL=1`` those that repeat others too, ``MPISTRAT_TESTS_LARGE=1``
 those that need several GB, ``MPISTRAT_TESTS_WITHOUT_MPI=1`` skips those that need MPI,
 ``MPISTRAT_TESTS_SLOWER=3`` multiplies all deadlines, and

@@ -49,7 +49,8 @@ bool is_aligned(const void* memory, int64_t itemsize) {
 }  // namespace
 
 size_t Kind::hash() const {
-  const auto words = {label, int64_t{kind}, int64_t{op}, int64_t{root}, int64_t{type_num}};
+  const auto words = {label,         int64_t{kind},     int64_t{op},
+                      int64_t{root}, int64_t{type_num}, int64_t{is_of_objects}};
   uint64_t h = 0;
   for (int64_t word : words) h = h * 31 + static_cast<uint64_t>(word);
   for (int i = 0; i < ndim; ++i) h = (h ^ static_cast<uint64_t>(shape[i])) * 0x9E3779B97F4A7C15u;

@@ -30,9 +30,10 @@ from mpistrat.collectives.operations.barrier import BARRIER
 from mpistrat.collectives.operations.bcast import bcast_signature
 from mpistrat.collectives.operations.gather import gather_signature
 from mpistrat.collectives.operations.objects import (
-    allgather_bytes,
-    bcast_bytes,
-    object_signature,
+    ALLGATHER_OBJECT,
+    allgather_packed,
+    bcast_object_signature,
+    bcast_packed,
 )
 from mpistrat.collectives.operations.reduce import reduce_signature
 from mpistrat.collectives.operations.reduce_scatter import reduce_scatter_signature
@@ -67,15 +68,10 @@ class PlainCall(NamedTuple):
         length, array = self._length(gate), self.array
         kind = kind_of(_OPERATIONS[self.method].signature(self), label)
         if length is None:
-            nbytes = self._object_bytes(gate) if self.method in _OF_OBJECTS else kind.nbytes
-            return kind.digest, 0, nbytes, kind.op, kind.reduction, kind.dtype
+            return kind.digest, 0, kind.nbytes, kind.op, kind.reduction, kind.dtype
         nbytes = 0 if array is None else array.nbytes
         digest = with_length(kind.digest, length)
         return digest, length, nbytes, kind.op, kind.reduction, kind.dtype
-
-    def _object_bytes(self, gate: Gate) -> int:
-        is_sender = self.method != "_bcast_bytes" or gate.rank == self.root
-        return int(self.array.nbytes) if is_sender else 0
 
     def _length(self, gate: Gate) -> int | None:
         """Return what is mixed into the digest, of calls of rows (`Gate.carry_rows`)."""
@@ -108,10 +104,6 @@ class _Operation(NamedTuple):
 
 
 _OF_ROWS = ("allgather", "gather", "scatter", "alltoall")  # whose results have guessed lengths
-_OF_OBJECTS = (
-    "_bcast_bytes",
-    "_allgather_bytes",
-)  # recorded without a dtype: their bytes are the array's
 _ALLREDUCE = _Operation(
     lambda call: allreduce_signature(call.array, call.op),
     lambda gate, call, out: operations.allreduce(gate, call.array, call.op, out),
@@ -154,13 +146,13 @@ _OPERATIONS = {
         lambda call: alltoall_signature(call.array, 0),
         lambda gate, call, out: operations.alltoall(gate, call.array, None, 0, out),
     ),
-    "_bcast_bytes": _Operation(
-        lambda call: object_signature("bcast_object", call.array, call.root),
-        lambda gate, call, out: bcast_bytes(gate, call.array, call.root, out),
+    "_bcast_packed": _Operation(
+        lambda call: bcast_object_signature(call.root),
+        lambda gate, call, out: bcast_packed(gate, call.array, call.root, out),
     ),
-    "_allgather_bytes": _Operation(
-        lambda call: object_signature("allgather_object", call.array),
-        lambda gate, call, out: allgather_bytes(gate, call.array, out),
+    "_allgather_packed": _Operation(
+        lambda call: ALLGATHER_OBJECT,
+        lambda gate, call, out: allgather_packed(gate, call.array, out),
     ),
     "barrier": _Operation(lambda call: BARRIER, lambda gate, call, out: operations.barrier(gate)),
 }

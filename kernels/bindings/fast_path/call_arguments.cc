@@ -111,8 +111,8 @@ const Method kMethods[] = {
     {"scatter", MPISTRAT_SCATTER, {"array", "root", "axis"}, true, true},
     {"alltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}, true, true},
     {"_allreduce_from_gpu", MPISTRAT_ALLREDUCE, {"array", "op", "gpu"}, true, true},
-    {"_bcast_bytes", MPISTRAT_BCAST, {"array", "root", nullptr}, true, true, true},
-    {"_allgather_bytes", MPISTRAT_ALLGATHER, {"array", nullptr, nullptr}, true, true, true},
+    {"_bcast_packed", MPISTRAT_BCAST, {"array", "root", nullptr}, true, true, true},
+    {"_allgather_packed", MPISTRAT_ALLGATHER, {"array", nullptr, nullptr}, true, true, true},
     {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, false, true},
     {nullptr, 0, {nullptr, nullptr, nullptr}, false, false},
 };

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "../../calls/fast_path.h"
 #include "../dtypes.h"
+#include "object_frames.h"
 #include "result_memory.h"
 
 namespace mpistrat {
@@ -167,13 +169,22 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
   const Claim claimed = claim_with_ticket(self, arguments, form, &ticket);
   if (claimed != kClaimed) return nullptr;
   CallState* calls = self->path.calls;
+  const bool is_of_objects = arguments.method->is_of_objects;
+  MpistratTicket of_objects;
+  if (is_of_objects && ticket) {
+    of_objects = ticket_of_objects(*ticket, *calls, *call);
+    ticket = &of_objects;
+  }
   call->recv = out == Py_None ? nullptr : PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
   if (call->kind == MPISTRAT_BCAST) place_broadcast(*calls, call);
   self->path.begin(*call, ticket);
   const int64_t sequence = calls->call.ticket.record.sequence;
   const int status = wait(calls, *call);
-  self->path.note(status);
-  return status == MPISTRAT_DONE ? Py_NewRef(out) : finish(self, arguments, status, sequence, out);
+  // A call whose objects are longer goes on in Python; until then no other one begins.
+  const bool is_over =
+      status == MPISTRAT_DONE && (!is_of_objects || are_objects_whole(*call, call->send_bytes));
+  self->path.note(is_over ? MPISTRAT_DONE : std::max<int>(status, MPISTRAT_WAITING));
+  return is_over ? Py_NewRef(out) : finish(self, arguments, status, sequence, out);
 }
 
 bool may_begin(const CallState& calls) { return calls.is_ready && !calls.is_busy; }

@@ -20,7 +20,6 @@ from mpistrat.types import Array
 __all__ = ["Replayed", "check_memory", "make_calls", "task_of"]
 
 _OBJECTS = ("allgather_object", "bcast_object")
-_PICKLED = 64  # bytes, more than pickling and a frame add to an object's
 _COPIES = 2  # of the buffers: what backends keep while they pack and reduce, expected answers
 
 
@@ -121,9 +120,7 @@ def _replayed(kind: Kind, communicator: Communicator, buffers: _Buffers) -> Repl
 
 
 def _of_object(kind: Kind, communicator: Communicator) -> Replayed:
-    # Smaller, so that it takes one call if the recorded one did. A long object's frame was
-    # recorded as a call of its own, and so is replayed twice.
-    data = bytes(max(kind.nbytes - _PICKLED, 0))
+    data = bytes(kind.nbytes)
     if kind.op == "bcast_object":
         mine = data if communicator.rank == 0 else None
         return Replayed(

@@ -22,7 +22,7 @@ def pack(value: Any) -> bytes:
     file = io.BytesIO()
     try:
         _PlainPickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
-    except _NotPlainError:
+    except (_NotPlainError, RecursionError):  # of the latter cloudpickle tells in words
         return _pack_with_cloudpickle(value)
     return file.getvalue()
 

@@ -7,12 +7,18 @@ from mpistrat.testing.backends.samples import DTYPES_BY_SIZE
 from mpistrat.testing.sets import takes_long
 
 
-@takes_long()
 @pytest.mark.mpi(ranks=3)
 class TestMpi(BackendConformance):
+    sizes = (3,)
     moved_dtypes = DTYPES_BY_SIZE
 
     def run(self, size, body):
         with job_communicator(size) as comm:
             if comm is not None:
                 run_body(comm, "mpi", body)
+
+
+@takes_long()
+@pytest.mark.mpi(ranks=3)
+class TestMpiOnFirstRanks(TestMpi):
+    sizes = (1, 2)

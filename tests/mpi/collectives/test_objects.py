@@ -1,6 +1,8 @@
 """Objects of all sizes: in the frame, just beyond it, of one length or of many."""
 
 import pickle
+import time
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -8,7 +10,13 @@ import pytest
 from helpers.mistakes import refused
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.operations.objects import FRAME_BYTES
-from mpistrat.errors import ArgumentTypeError, MismatchError
+from mpistrat.errors import (
+    ArgumentTypeError,
+    MismatchError,
+    UsageError,
+)
+from mpistrat.system.waiting import wait_until
+from mpistrat.testing.tasks import spool
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3])
 IN_FRAME = FRAME_BYTES - 8
@@ -99,12 +107,58 @@ def test_a_frame_is_no_array_of_its_length():
             assert comm.allgather_object("x") == ["x"] * comm.size
 
 
+@pytest.mark.parametrize("root", ["0", 1.0, True, -1, 99, np.array([0, 1])], ids=str)
+def test_a_root_that_is_none_on_one_rank(root):
+    with Communicator(world()) as comm:
+        with refused((ArgumentTypeError, UsageError, MismatchError), "root="):
+            comm.bcast_object("x", root if comm.rank == 1 else 0)
+        assert comm.allgather_object(comm.rank) == list(range(comm.size))
+
+
 def test_records_say_what_was_brought():
     with Communicator(world()) as comm:
-        comm.bcast_object("x")
-        comm.bcast_object("x" * 1000)
-        short, frame, long = comm.records()[-3:]
-        assert {record.op for record in (short, frame, long)} == {"bcast_object"}
+        for value in ("x", "x" * 1000):
+            comm.bcast_object(value)
+            comm.allgather_object(value)
+        records = comm.records()[-4:]
+        assert [record.op for record in records] == ["bcast_object", "allgather_object"] * 2
+        assert {(record.dtype, record.state) for record in records} == {(None, "done")}
+        short, all_short, long, all_long = (record.nbytes for record in records)
         is_root = comm.rank == 0
-        assert (short.nbytes, frame.nbytes) == (FRAME_BYTES * is_root,) * 2
-        assert (long.nbytes > 1000, long.dtype) == (is_root, None)
+        assert (0 < short < 50, long > 1000) == (is_root, is_root)
+        assert 0 < all_short < 50
+        assert all_long > 1000
+
+
+@pytest.mark.parametrize("backend", ["auto", "mpi"])
+def test_a_long_object_is_not_parted_by_calls_of_another_thread(backend):
+    """They begin in one order on all ranks, though rank 0 begins both before the others come."""
+    with Communicator(world(), backend) as comm:
+        for turn in range(3):
+            if comm.rank:
+                time.sleep(0.2)
+            check_two_threads(comm, (turn, "x" * 5000))
+
+
+def check_two_threads(comm, value):
+    """Broadcast an object in a thread, and reduce here once that has begun."""
+    received = []
+    mine = value if comm.rank == 0 else None
+    thread = Thread(target=lambda: received.append(comm.bcast_object(mine)))
+    before = len(comm.records())
+    thread.start()
+    wait_until(lambda: len(comm.records()) > before, 10, spool.pauses())
+    total = comm.allreduce(np.ones(3))
+    thread.join(10)
+    assert (total == comm.size).all()
+    assert received == [value]
+
+
+def test_an_object_too_deep_is_refused():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    with Communicator(world()) as comm, refused(ArgumentTypeError, "cannot be pickled"):
+        comm.allgather_object(deep)
+    while deep:  # one by one: to free it at once takes as deep a stack
+        deep = deep[0]
