@@ -192,6 +192,7 @@ bool plan(const CallState& calls, const Arguments& arguments, PyArrayObject* for
   *call = {kind, arguments.op, MPISTRAT_FLOAT64, root, nullptr, nullptr, 0, 0, 0, 0};
   *result = {};
   if (kind == MPISTRAT_CROSS) return true;
+  if (arguments.method->is_of_objects && calls.size == 1) return false;  // without frames
   const bool is_root = arguments.root == calls.rank;
   if (kind == MPISTRAT_SCATTER && is_root != (arguments.array != nullptr)) return false;
   PyArrayObject* like = arguments.array ? arguments.array : form;
