@@ -8,11 +8,12 @@ import pytest
 
 from mpistrat.testing.backends.cases import run_body
 from mpistrat.testing.backends.properties import CHECKS, random_case
-from mpistrat.testing.sets import with_all
+from mpistrat.testing.sets import takes_long, with_all
 
 NAMES = [check.__name__ for check in CHECKS]
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_collective_agrees_with_numpy(name):

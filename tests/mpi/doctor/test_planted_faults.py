@@ -146,6 +146,7 @@ def test_failures_are_the_exit_status():
     assert faulty().content["exit_code"] == 2
 
 
+@takes_long()
 def test_secrets_are_not_in_the_report():
     report = faulty()
     assert "NCCL_ALGO" in report.text

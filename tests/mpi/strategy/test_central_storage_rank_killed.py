@@ -8,6 +8,7 @@ import pytest
 
 import mpistrat
 from mpistrat.testing.launcher import RunningJob
+from mpistrat.testing.sets import takes_long
 
 ROOT = str(Path(mpistrat.__file__).parents[1])
 ENV = {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}
@@ -38,6 +39,7 @@ time.sleep(60)
 """
 
 
+@takes_long()
 @pytest.mark.parametrize(
     ("victim", "call"),
     [

@@ -14,7 +14,7 @@ from mpistrat.experimental import partitioners
 from mpistrat.nn import embedding_lookup
 from mpistrat.optimizers import Adam
 from mpistrat.strategy.variables.sharded.partitioning import partitioned
-from mpistrat.testing.sets import with_all
+from mpistrat.testing.sets import takes_long, with_all
 from mpistrat.train import Checkpoint
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3] if with_all() else [2, 3])
@@ -64,6 +64,7 @@ def test_training_is_that_of_one_process_and_one_part(parts, devices, kind):
         assert set(strategy.extended.communicator.allgather_object(mine)) == {mine}
 
 
+@takes_long()
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1), (5, 3)])
 def test_b93_a_checkpoint_goes_onto_any_number_of_parts(before, after, kind):

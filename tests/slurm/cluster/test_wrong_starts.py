@@ -49,6 +49,7 @@ def test_alone_on_purpose(slurm):
     assert [one["size"] for one in places(started.stdout)] == [1, 1]
 
 
+@takes_long()
 @pytest.mark.parametrize("mpi", ["pmi2", "none"])
 def test_half_set_variables(slurm, mpi):
     """On one rank only; but all of them have to say it, since the others would wait."""

@@ -31,6 +31,7 @@ ODD = [
 ]
 
 
+@takes_long()
 def test_names_and_arguments_arrive_as_they_are(slurm, tmp_path):
     name = "my $(touch ran) `touch ran` 'job' \"x\" # \\ no"
     options = ("--strategy", "one_device", "--name", name)

@@ -68,6 +68,7 @@ NOT_TOLD = {
 }
 
 
+@takes_long()
 @pytest.mark.parametrize("how", TOLD)
 def test_an_order_without_a_seed_is_told(how):
     with pytest.MonkeyPatch.context() as patch:

@@ -13,6 +13,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from mpistrat.experimental import partitioners as ours  # noqa: E402 - TensorFlow may be missing
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 theirs = tf.distribute.experimental.partitioners
 
@@ -48,6 +49,7 @@ def tf_dtype(dtype):
     return tf.string if dtype is str else tf.as_dtype(dtype)
 
 
+@takes_long()
 @pytest.mark.parametrize("kind", MAKERS)
 def test_parts(kind):
     compared = 0

@@ -9,6 +9,7 @@ keras = pytest.importorskip("keras")
 import mpistrat  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import keras_dtype  # noqa: E402
 from mpistrat import optimizers  # noqa: E402
+from mpistrat.testing.sets import takes_long  # noqa: E402
 
 # Keras rounds what it is given to float32, so these are numbers that float32 has.
 CASES = {
@@ -28,6 +29,7 @@ def moved(optimizer, weights, gradients):
     return weights.numpy()
 
 
+@takes_long()
 @pytest.mark.parametrize(("name", "how"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("of_rows", [False, True], ids=["all", "rows"])
 def test_weights_are_those_of_keras(name, how, of_rows):

@@ -9,6 +9,7 @@ from ml_dtypes import bfloat16
 import mpistrat
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.optimizers import SGD, Adagrad, Adam
+from mpistrat.testing.sets import takes_long
 
 MAKERS = {
     "sgd": lambda **how: SGD(0.1),
@@ -58,6 +59,7 @@ def test_adagrad_steps_shrink():
 rows_of_five = st.lists(st.integers(0, 4), min_size=0, max_size=9)
 
 
+@takes_long()
 @every_optimizer
 @given(steps=st.lists(rows_of_five, min_size=1, max_size=4), seed=st.integers(0, 99))
 def test_a_gradient_of_rows_is_one_of_all_with_zeros(make, steps, seed):
