@@ -22,6 +22,7 @@ __all__ = [
     "UnknownKeyError",
     "begin_by",
     "finish",
+    "interrupt_told_of",
     "left_interrupt",
     "shapes_of",
 ]
@@ -113,6 +114,13 @@ def left_interrupt() -> BaseException | None:
     """Return what ended a step in this thread that is no `Exception`, such as Ctrl-C, once."""
     interrupt: BaseException | None = _thread.__dict__.pop("interrupt", None)
     return interrupt
+
+
+def interrupt_told_of(text: str) -> BaseException | None:
+    """Return what `left_interrupt` does if `text`, of TensorFlow's error, tells of it."""
+    interrupt = _thread.__dict__.get("interrupt")
+    is_told = interrupt is not None and f"{type(interrupt).__name__}: {interrupt}" in text
+    return left_interrupt() if is_told else None
 
 
 def _tell(error: BaseException, this: CallSeen) -> int:

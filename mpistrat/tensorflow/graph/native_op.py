@@ -26,6 +26,7 @@ from mpistrat.collectives.health.interrupts import foreign
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system import compile_on_demand
 from mpistrat.system.log import get_logger, warn_once
+from mpistrat.tensorflow.errors import translate_also
 from mpistrat.tensorflow.graph.call_steps import (
     NOT_BEGUN,
     CallSeen,
@@ -35,6 +36,7 @@ from mpistrat.tensorflow.graph.call_steps import (
     UnknownKeyError,
     begin_by,
     finish,
+    interrupt_told_of,
     left_interrupt,
     shapes_of,
 )
@@ -165,6 +167,10 @@ def run(operation: Callable[..., Any], key: int, tensors: Sequence[Any]) -> list
         # With `in_place` the callback ran on this thread, and left its exception here.
         raise left_interrupt() or error from None
     return list(results) if tensors else []
+
+
+# What XLA runs is in this thread, too, where a signal's handler may have run in the callback.
+translate_also(lambda error, function: interrupt_told_of(error.message))
 
 
 # ----------------------------------------------------------------------- what the operation calls

@@ -21,7 +21,8 @@ from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.collectives import Communicator  # noqa: E402
 from mpistrat.collectives.health import interrupts  # noqa: E402
 from mpistrat.errors import CommunicationError, PeerLostError  # noqa: E402
-from mpistrat.tensorflow.graph import native_op  # noqa: E402
+from mpistrat.tensorflow import errors  # noqa: E402
+from mpistrat.tensorflow.graph import call_steps, native_op  # noqa: E402
 from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
 
 four_cpus()
@@ -123,6 +124,19 @@ def check_interrupt(s, step, steady):
             step()
             step()  # a short call can end well, since its data is there
     drop(s)
+
+
+def test_an_interrupt_whose_handler_ran_in_a_callback_is_one_of_the_graph():
+    """As XLA does it, which runs callbacks in the thread that calls the graph."""
+    text = "KeyboardInterrupt:  [Op:__inference_step_1]"
+    error = tf.errors.InternalError(None, None, text)
+    call_steps.left_interrupt()  # of the tests before
+    assert errors.translated(error) is error  # of another thread, or of nobody
+    call_steps._thread.interrupt = struck_here = KeyboardInterrupt()
+    other = tf.errors.InternalError(None, None, "out of luck")
+    assert errors.translated(other) is other
+    assert errors.translated(error) is struck_here
+    assert errors.translated(error) is error
 
 
 def test_other_handlers_run_when_the_wait_is_over():
