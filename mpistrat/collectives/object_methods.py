@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives.native_methods import made_natively
 from mpistrat.collectives.operations import objects
-from mpistrat.collectives.operations.pickling import pack
 from mpistrat.collectives.operations.root_check import check_root
+from mpistrat.collectives.pickling import pack
 from mpistrat.collectives.starting import Starts
 from mpistrat.collectives.work import Work
 from mpistrat.types import Array
@@ -28,6 +28,20 @@ class ObjectMethods(Starts):
 
         Fastest if the pickled object has at most 504 bytes. A rank that cannot unpickle it raises
         what pickle does, alone; the communicator stays usable.
+
+        Parameters
+        ----------
+        value
+            Of the root; that of other ranks is ignored.
+        root
+            Rank that has the object.
+        timeout
+            Seconds to wait.
+
+        Raises
+        ------
+        ArgumentTypeError
+            `value` cannot be pickled: on the root; the others get a `MismatchError` that says so.
         """
         try:
             check_root(root, self._gate.size, "bcast_object")
@@ -40,8 +54,15 @@ class ObjectMethods(Starts):
     def allgather_object(self, value: Any, *, timeout: float | None = None) -> list[Any]:
         """Return the list of all ranks' values, by rank; pickled, for small Python objects.
 
-        Fastest if each pickled object has at most 504 bytes, on more than 32 ranks 56. Where one
-        cannot be unpickled, it is as in `bcast_object`.
+        Fastest if each pickled object has at most 504 bytes, on more than 32 ranks 56. For what
+        cannot be pickled or unpickled see `bcast_object`.
+
+        Parameters
+        ----------
+        value
+            What this rank brings.
+        timeout
+            Seconds to wait.
         """
         nbytes = objects.gathered_frame_bytes(self._gate.size)
         try:

@@ -17,8 +17,8 @@ import numpy as np
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.operations.pickling import pack
 from mpistrat.collectives.operations.root_check import check_root
+from mpistrat.collectives.pickling import pack
 from mpistrat.types import Array
 
 __all__ = [

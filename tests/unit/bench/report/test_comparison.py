@@ -1,4 +1,4 @@
-"""What is named as slower: only what is apart by intervals and by the threshold."""
+"""Comparisons name as slower only what is apart by intervals and by the threshold."""
 
 import pytest
 
