@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mpistrat.cluster.topology import Topology
-from mpistrat.system import cores
+from mpistrat.system.cpus import cores
 
 __all__ = ["CoreShare", "share_of_cores"]
 

@@ -6,7 +6,7 @@ are loaded.
 
 from __future__ import annotations
 
-from mpistrat.system import cores
+from mpistrat.system.cpus import cores
 
 __all__ = ["START_MASK"]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import select
 import shlex
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.system.process_group import kill_group, started_group
 
 __all__ = ["run_logged"]
 
@@ -54,23 +53,8 @@ def run_logged(
     with log.open("ab") as file:
         file.write(f"$ {shlex.join(command)}\n".encode())
         file.flush()
-        try:
-            # In a session of its own, which is its process group: compilers are child processes.
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=env,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise BackendUnavailableError(f"cannot start {command[0]}: {error}") from error
-        try:
+        with started_group(command, env) as process:  # compilers are child processes
             said = _followed(process, file.write, time.monotonic() + timeout_s, follow)
-        except BaseException:  # Ctrl-C, too
-            _kill(process)
-            raise
     if said is None:
         raise BackendUnavailableError(
             f"{_name(command)} took longer than {timeout_s:g} s (--timeout) and was ended; its log"
@@ -95,7 +79,7 @@ def _followed(
     pipe = cast("IO[bytes]", process.stdout).fileno()
     while True:
         if time.monotonic() > deadline:
-            _kill(process)
+            kill_group(process)
             return None
         if not select.select([pipe], [], [], _TICK_S)[0]:
             follow("")
@@ -109,12 +93,6 @@ def _followed(
         for line in whole:
             lines.append(line.decode(errors="replace").rstrip())
             follow(lines[-1])
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has just ended
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _name(command: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import stat
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from mpistrat import config
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.file_locks import try_to_lock
 from mpistrat.system.log import get_logger, warn_alone
+from mpistrat.system.process_group import started_group
 
 __all__ = ["compiler", "own_folder", "shared_object"]
 
@@ -201,19 +201,7 @@ def _run(command: Sequence[str], timeout_s: float) -> None:
 
 def _output(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
     """Run a compiler and return its output; at a timeout, also end its child processes."""
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=timeout_s)
-        except BaseException:
-            # Its own session is its process group: g++ does the work in child processes.
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, said
+    # g++ does the work in child processes.
+    with started_group(command) as process:
+        said, _ = process.communicate(timeout=timeout_s)
+    return process.returncode, said.decode(errors="replace")

@@ -13,6 +13,7 @@ from typing import Literal
 
 from mpistrat.bench.scaling.ending import undisturbed
 from mpistrat.errors import UsageError
+from mpistrat.system.deferred_signals import ENDING_SIGNALS, signals_deferred
 from mpistrat.system.waiting import wait_until
 from mpistrat.testing.launching import processes
 
@@ -78,20 +79,23 @@ def _started(
         raise UsageError(f"{command[0]}: no such program; --launch names another launcher")
     token, mark = processes.new_token()
     tied = [sys.executable, "-S", "-c", _TIED, str(os.getpid()), *command]
-    with output.open("wb") as file:
-        job = subprocess.Popen(
-            tied if sys.platform == "linux" else list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env=environment | {processes.TOKEN_VARIABLE: mark, "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,  # Ctrl-C reaches the suite alone, which ends the job
-        )
+    job = None
     try:
+        # A signal while it starts would end this function without knowing of it.
+        with output.open("wb") as file, signals_deferred(*ENDING_SIGNALS):
+            job = subprocess.Popen(
+                tied if sys.platform == "linux" else list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=environment | {processes.TOKEN_VARIABLE: mark, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,  # Ctrl-C reaches the suite alone, which ends the job
+            )
         yield job
     finally:
-        with undisturbed():
-            processes.end_all(token, [job.pid], _GRACE_S)
-            # One that is blocked in the kernel is left: the other runs need not wait for it.
-            with suppress(subprocess.TimeoutExpired):
-                job.wait(_GRACE_S)
+        if job is not None:
+            with undisturbed():
+                processes.end_all(token, [job.pid], _GRACE_S)
+                # One that is blocked in the kernel is left: the other runs need not wait for it.
+                with suppress(subprocess.TimeoutExpired):
+                    job.wait(_GRACE_S)

@@ -15,7 +15,7 @@ from mpistrat.bench.__main__ import application
 from mpistrat.bench.harness.json_lines import facts
 from mpistrat.cluster import mpi
 from mpistrat.cluster.topology import host_name
-from mpistrat.system.numa import domains_of
+from mpistrat.system.cpus.numa import domains_of
 
 __all__ = ["main"]
 

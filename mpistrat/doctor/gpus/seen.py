@@ -10,7 +10,7 @@ from mpistrat.doctor.gpus.driver import Gpu, installed, visible
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job
 from mpistrat.doctor.not_here import NotHere
-from mpistrat.system import cores
+from mpistrat.system.cpus import cores
 
 __all__ = ["Seen", "bound", "seen"]
 

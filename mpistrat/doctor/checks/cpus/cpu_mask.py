@@ -11,8 +11,8 @@ from mpistrat.doctor.here import Here
 from mpistrat.doctor.imports import probe
 from mpistrat.doctor.job.command_line import mpirun_line, srun_line
 from mpistrat.doctor.job.job import Job
-from mpistrat.system import cores
-from mpistrat.system.numa import numa_domains
+from mpistrat.system.cpus import cores
+from mpistrat.system.cpus.numa import numa_domains
 from mpistrat.system.number_ranges import ranges, read_ranges
 
 __all__ = ["CHECK", "Mask", "judge"]

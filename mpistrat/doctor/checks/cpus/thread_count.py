@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mpistrat.doctor.check import Check, Verdict, warning
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job
-from mpistrat.system import cores
+from mpistrat.system.cpus import cores
 
 __all__ = ["CHECK", "Threads", "judge"]
 

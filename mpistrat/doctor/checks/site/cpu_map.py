@@ -9,7 +9,7 @@ from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.command_line import srun_line
 from mpistrat.doctor.job.job import Job, site_of
 from mpistrat.doctor.not_here import NotHere
-from mpistrat.system import cores
+from mpistrat.system.cpus import cores
 from mpistrat.system.number_ranges import ranges, read_ranges
 
 __all__ = ["CHECK", "judge"]

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from mpistrat.system import cores
-from mpistrat.system.cores import fair_share, quota
+from mpistrat.system.cpus import cores
+from mpistrat.system.cpus.cores import fair_share, quota
 
 
 def test_usable_are_those_of_the_affinity_mask():

@@ -2,7 +2,7 @@
 
 import os
 
-from mpistrat.system.numa import domains_of, numa_domains
+from mpistrat.system.cpus.numa import domains_of, numa_domains
 
 
 def test_domains_of_a_machine_with_two_and_one_without_cpus(tmp_path):

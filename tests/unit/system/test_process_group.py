@@ -1,0 +1,83 @@
+"""A group of processes ends as a whole, also where a signal comes while it starts."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from mpistrat.errors import BackendUnavailableError
+from mpistrat.system.process_group import kill_group, started_group
+
+
+class Came(Exception):
+    pass
+
+
+def come(number, frame):
+    raise Came
+
+
+def wait_until_ended(pid, timeout_s=20):
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                if file.read().split()[2] == "Z":
+                    return
+        except FileNotFoundError:
+            return
+        time.sleep(0.02)
+    pytest.fail(f"process {pid} still runs")
+
+
+@pytest.fixture
+def sigterm_raises():
+    before = signal.signal(signal.SIGTERM, come)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_output_and_status():
+    with started_group(["sh", "-c", "echo out; echo err >&2; exit 3"]) as process:
+        assert process.stdout.read() == b"out\nerr\n"
+    assert process.returncode == 3
+
+
+def test_an_error_ends_its_child_processes_too():
+    with (
+        pytest.raises(Came),
+        started_group(["sh", "-c", "sleep 60 & echo $!; wait"]) as process,
+    ):
+        child = int(process.stdout.readline())
+        raise Came
+    assert process.returncode == -signal.SIGKILL
+    wait_until_ended(child)
+
+
+def test_a_signal_while_it_starts_ends_it(monkeypatch, sigterm_raises):
+    started, real = [], subprocess.Popen
+
+    def popen(*arguments, **options):
+        started.append(real(*arguments, **options))
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(0.01)  # where a handler would run
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with pytest.raises(Came), started_group(["sleep", "60"]):
+        pytest.fail("the block was run")
+    assert started[0].returncode == -signal.SIGKILL
+
+
+def test_a_group_that_is_killed_in_the_block():
+    with started_group(["sleep", "60"]) as process:
+        kill_group(process)
+        kill_group(process)  # it has ended
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_program_that_is_not_there():
+    with pytest.raises(BackendUnavailableError, match="cannot start no-such-program"):
+        with started_group(["no-such-program"]):
+            pass
