@@ -24,10 +24,18 @@ class _OnNodesOfTwo(BackendConformance):
                 run_body(comm, "hierarchical", body)
 
 
-@pytest.mark.mpi(ranks=4 if with_all() else 3)
+@pytest.mark.mpi(ranks=3)
 class TestHierarchical(_OnNodesOfTwo):
-    """Three ranks on nodes of two and one, four on two and two."""
+    """Nodes of two and one."""
 
+    sizes = (3,)
+    dtypes = _SOME
+    moved_dtypes = _MOVED
+
+
+@takes_long()
+@pytest.mark.mpi(ranks=4 if with_all() else 3)
+class TestHierarchicalWithAllDtypes(_OnNodesOfTwo):
     sizes = (3, 4) if with_all() else (3,)
 
 

@@ -7,12 +7,12 @@ from mpistrat import MirroredStrategy, Variable, VariableAggregation, get_replic
 from mpistrat.errors import UsageError
 from mpistrat.testing.launching.rank import rank_from_environment
 from mpistrat.testing.layouts import LAYOUTS, Layout
-from mpistrat.testing.sets import with_all
+from mpistrat.testing.sets import takes_long, with_all
 from mpistrat.testing.strategies.base import distribute, equal
 from mpistrat.testing.strategies.conformance import AllAreasConformance
 from mpistrat.testing.strategies.cross_device_ops import KINDS
 
-SOME = LAYOUTS if with_all() else [LAYOUTS[0], *LAYOUTS[3:]]
+SOME = LAYOUTS if with_all() else [LAYOUTS[0], LAYOUTS[3], pytest.param(LAYOUTS[4], marks=takes_long())]
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 1), *SOME], ids=str)

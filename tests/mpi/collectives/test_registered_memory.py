@@ -193,6 +193,7 @@ def shared_bytes():
     return int(Path("/proc/self/statm").read_text().split()[2]) * 4096
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3])
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_dropped_arrays_are_given_back(is_shared):

@@ -9,6 +9,7 @@ import pytest
 
 from helpers.central_storage import MEAN, communicator, made
 from mpistrat import CentralStorageStrategy
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3])
 
@@ -68,7 +69,7 @@ def late(comm, step):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("size", [1000, 800_000])
+@pytest.mark.parametrize("size", [pytest.param(1000, marks=takes_long()), 800_000])
 def test_no_rank_sees_what_is_half_written(size):
     """Ranks that are early wait before they write, and none goes on before all is written."""
     ways = {

@@ -139,6 +139,7 @@ def test_planted_faults_are_found(faulty, name):
     assert report.says(name, *FOUND[name]), report.text
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_other_faults_of_the_same_job(faulty):
     report, _ = faulty

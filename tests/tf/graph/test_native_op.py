@@ -1,7 +1,6 @@
 """The compiled operation: TensorFlow's own memory, errors with their text, no thread blocked.
 
-It is compiled once for the file (10 s); what compiling can do wrong is in
-unit/system/test_compiled.py.
+What compiling it can do wrong is in unit/system/test_compile_on_demand.py.
 """
 
 import functools
@@ -43,9 +42,8 @@ MODES = {"eager": lambda body: body, "function": tf.function}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _loaded(tmp_path_factory):
+def _loaded():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MPISTRAT_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("MPISTRAT_TF_NATIVE", raising=False)
         if native_op.load() is None:
             pytest.skip("the operation cannot be compiled here; the warning says why")

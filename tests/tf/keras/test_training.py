@@ -90,7 +90,7 @@ def check(kind, model, optimizer, *devices):
 @pytest.mark.parametrize(
     ("model", "optimizer"),
     [
-        ("dense", "sgd"),
+        pytest.param("dense", "sgd", marks=takes_long()),
         pytest.param("batch_norm", "adam", marks=repeats()),
         ("embedding", "sgd"),
     ],

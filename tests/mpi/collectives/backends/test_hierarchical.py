@@ -332,7 +332,7 @@ time.sleep(60)
     ("victim", "call"),
     [
         (0, "allreduce"),
-        (3, "iallreduce"),
+        pytest.param(3, "iallreduce", marks=takes_long()),
         pytest.param(3, "allreduce", marks=repeats()),
         pytest.param(0, "iallreduce", marks=repeats()),
     ],

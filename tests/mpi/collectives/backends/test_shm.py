@@ -123,6 +123,7 @@ def test_results_written_past_the_caches(step):
         same(gathered, np.concatenate([ramp[:part] for ramp in ramps]), "allgather")
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=[2, 3])
 def test_lists_of_arrays_around_a_chunk():
     """Pieces that begin and end anywhere in a chunk; some are empty."""

@@ -102,8 +102,8 @@ def reducing(ranks, selected, header=""):
     ("victim", "selected", "header"),
     [
         (1, "(small,)", ""),
-        (0, "(large, small)", EVERYWHERE),
-        (2, "(registered,)", ""),
+        pytest.param(0, "(large, small)", EVERYWHERE, marks=takes_long()),
+        pytest.param(2, "(registered,)", "", marks=takes_long()),
     ],
     ids=["fast calls", "long calls, without memfd", "in registered memory"],
 )

@@ -55,8 +55,8 @@ def test_one_or_two_runs_give_no_alarm_however_many_rounds(shape):
     assert not any(is_regression(draw, (shape, shape), 0.1, 0.01) for _ in range(20))
 
 
-@pytest.mark.parametrize("noise", [(0.03, 0.01), (0.03, 0.03)])
-@pytest.mark.parametrize("repeats", [3, 6])
+@pytest.mark.parametrize("noise", [(0.03, 0.01), pytest.param((0.03, 0.03), marks=takes_long())])
+@pytest.mark.parametrize("repeats", [3, pytest.param(6, marks=takes_long())])
 def test_a_slowdown_by_half_is_found(repeats, noise):
     draw = random.Random(f"{repeats} {noise}")
     shapes = ((repeats, 7), (repeats, 7))
