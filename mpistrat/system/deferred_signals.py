@@ -29,10 +29,10 @@ def signals_deferred(*numbers: signal.Signals) -> Iterator[None]:
     ours = [number for number, handler in handlers.items() if callable(handler)]
     try:
         for number in ours:
-            signal.signal(number, lambda number, frame: came.append(number))
+            signal.signal(number, lambda one, frame: came.append(one))
         yield
     finally:
         for number in ours:
             signal.signal(number, handlers[number])
-        for number in came:
-            signal.raise_signal(number)  # for whatever there was
+        for one in came:
+            signal.raise_signal(one)  # for whatever there was

@@ -12,7 +12,8 @@ from mpistrat.testing.strategies.base import distribute, equal
 from mpistrat.testing.strategies.conformance import AllAreasConformance
 from mpistrat.testing.strategies.cross_device_ops import KINDS
 
-SOME = LAYOUTS if with_all() else [LAYOUTS[0], LAYOUTS[3], pytest.param(LAYOUTS[4], marks=takes_long())]
+LONG = pytest.param(LAYOUTS[4], marks=takes_long())
+SOME = LAYOUTS if with_all() else [LAYOUTS[0], LAYOUTS[3], LONG]
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 1), *SOME], ids=str)

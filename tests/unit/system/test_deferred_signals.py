@@ -10,12 +10,19 @@ import pytest
 from mpistrat.system.deferred_signals import signals_deferred
 
 
-class Came(Exception):
+class SignalError(Exception):
     pass
 
 
 def come(number, frame):
-    raise Came(signal.Signals(number).name)
+    raise SignalError(signal.Signals(number).name)
+
+
+def run_deferred(deferred, sent, after=lambda: None):
+    """Run a block in which a signal comes."""
+    with signals_deferred(*deferred):
+        signal.raise_signal(sent)
+        after()
 
 
 @pytest.fixture(autouse=True)
@@ -29,23 +36,20 @@ def handler():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_it_is_handled_when_the_block_has_ended(number):
     done = []
-    with pytest.raises(Came, match=number.name), signals_deferred(signal.SIGTERM, signal.SIGHUP):
-        signal.raise_signal(number)
-        done.append("all of the block")
-    assert done == ["all of the block"]
+    with pytest.raises(SignalError, match=number.name):
+        run_deferred([signal.SIGTERM, signal.SIGHUP], number, lambda: done.append("the rest"))
+    assert done == ["the rest"]
     assert signal.getsignal(number) is come
 
 
 def test_another_signal_is_handled_at_once():
-    with pytest.raises(Came, match="SIGHUP"), signals_deferred(signal.SIGTERM):
-        signal.raise_signal(signal.SIGHUP)
-        pytest.fail("the block went on")
+    with pytest.raises(SignalError, match="SIGHUP"):
+        run_deferred([signal.SIGTERM], signal.SIGHUP, lambda: pytest.fail("it went on"))
 
 
 def test_an_error_of_the_block_comes_with_the_signal():
-    with pytest.raises(Came) as caught, signals_deferred(signal.SIGTERM):
-        signal.raise_signal(signal.SIGTERM)
-        raise ValueError("of the block")
+    with pytest.raises(SignalError) as caught:
+        run_deferred([signal.SIGTERM], signal.SIGTERM, lambda: [].index("of the block"))
     assert isinstance(caught.value.__context__, ValueError)
 
 

@@ -10,12 +10,12 @@ from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.process_group import kill_group, started_group
 
 
-class Came(Exception):
+class SignalError(Exception):
     pass
 
 
 def come(number, frame):
-    raise Came
+    raise SignalError
 
 
 def wait_until_ended(pid, timeout_s=20):
@@ -45,12 +45,16 @@ def test_output_and_status():
 
 
 def test_an_error_ends_its_child_processes_too():
-    with (
-        pytest.raises(Came),
-        started_group(["sh", "-c", "sleep 60 & echo $!; wait"]) as process,
-    ):
-        child = int(process.stdout.readline())
-        raise Came
+    seen = []
+
+    def fail_in_the_block():
+        with started_group(["sh", "-c", "sleep 60 & echo $!; wait"]) as process:
+            seen.extend([process, int(process.stdout.readline())])
+            raise ValueError("of the block")
+
+    with pytest.raises(ValueError, match="of the block"):
+        fail_in_the_block()
+    process, child = seen
     assert process.returncode == -signal.SIGKILL
     wait_until_ended(child)
 
@@ -65,7 +69,7 @@ def test_a_signal_while_it_starts_ends_it(monkeypatch, sigterm_raises):
         return started[0]
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    with pytest.raises(Came), started_group(["sleep", "60"]):
+    with pytest.raises(SignalError), started_group(["sleep", "60"]):
         pytest.fail("the block was run")
     assert started[0].returncode == -signal.SIGKILL
 
@@ -78,6 +82,6 @@ def test_a_group_that_is_killed_in_the_block():
 
 
 def test_a_program_that_is_not_there():
-    with pytest.raises(BackendUnavailableError, match="cannot start no-such-program"):
-        with started_group(["no-such-program"]):
-            pass
+    is_told = pytest.raises(BackendUnavailableError, match="cannot start no-such-program")
+    with is_told, started_group(["no-such-program"]):
+        pass
