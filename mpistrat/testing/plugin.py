@@ -39,7 +39,7 @@ from mpistrat.testing.placement import (
     placement,
     without_mpi,
 )
-from mpistrat.testing.sets import check_settings, left_out
+from mpistrat.testing.sets import is_left_out, summary
 from mpistrat.testing.tasks.job_pool import Jobs
 
 _LAST_RESORT_S = 180.0
@@ -62,9 +62,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # A copy: pytest replaces the descriptor while it captures a test's output.
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
     try:
-        check_settings()
+        summary()
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def pytest_report_header() -> str:
+    """Say which tests that take long are to run."""
+    return summary()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -83,15 +88,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 # After plugins that choose or shuffle tests, so that those of a job stay together.
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put tests of a job next to each other, else keep the order; leave out what takes long."""
-    for item in items:
-        try:
-            why = left_out(item)
-        except UsageError as error:
-            raise pytest.UsageError(str(error)) from None
-        if why:
-            item.add_marker(pytest.mark.skip(reason=why))
+    try:
+        left = [item for item in items if is_left_out(item)]
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    # Not skipped: to set up and report thousands of tests takes seconds.
+    config.hook.pytest_deselected(items=left)
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
     paths = dict.fromkeys(path for item in items for path in (placement(item).folder, item.path))
     order = {path: i for i, path in enumerate(paths)}
 

@@ -13,7 +13,7 @@ import pytest
 
 from mpistrat.errors import UsageError
 
-__all__ = ["check_settings", "left_out", "repeats", "takes_long", "with_all"]
+__all__ = ["is_left_out", "repeats", "summary", "takes_long", "with_all"]
 
 _PART = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 
@@ -37,9 +37,19 @@ def repeats() -> pytest.MarkDecorator:
     return pytest.mark.skipif(not with_all(), reason="repeats; MPISTRAT_TESTS_ALL=1 runs it")
 
 
-def check_settings() -> None:
-    """Raise `UsageError` if MPISTRAT_TESTS_LONG is no setting, as in `left_out`."""
-    _part_of_long()
+def summary() -> str:
+    """Return which tests that take long are to run, and how to run all.
+
+    Raises
+    ------
+    UsageError
+        MPISTRAT_TESTS_LONG is neither unset, 0, 1 nor a part, as ``3/16``.
+    """
+    part, parts = _part_of_long()
+    if parts == 1:
+        return "tests that take long: all"
+    some = f"part {part} of {parts}" if parts else "left out"
+    return f"tests that take long: {some}; MPISTRAT_TESTS_LONG=1 runs all"
 
 
 def with_all() -> bool:
@@ -47,24 +57,19 @@ def with_all() -> bool:
     return os.environ.get("MPISTRAT_TESTS_ALL", "") == "1"
 
 
-def left_out(item: pytest.Item) -> str:
-    """Return why a test that takes long is not to run; an empty text for all others.
+def is_left_out(item: pytest.Item) -> bool:
+    """Tell whether a test takes long and is not to run.
 
     Raises
     ------
     UsageError
-        A mark names no unit of the test, or MPISTRAT_TESTS_LONG is neither unset, 0, 1 nor a part,
-        as ``3/16``.
+        A mark names no unit of the test, or MPISTRAT_TESTS_LONG is no setting, as in `summary`.
     """
     part, parts = _part_of_long()
     if not _takes_long(item):
-        return ""
+        return False
     unit = crc32(_unit(item).encode())
-    if parts and unit % parts == part - 1:
-        return ""
-    if parts:
-        return f"takes long, and is not in part {part} of {parts}; MPISTRAT_TESTS_LONG=1 runs it"
-    return "takes long; MPISTRAT_TESTS_LONG=1 runs it"
+    return not parts or unit % parts != part - 1
 
 
 def _takes_long(item: pytest.Item) -> bool:

@@ -1,8 +1,8 @@
 """The operation ``MpistratDigest``: digests of the elements of a dataset, batch by batch.
 
-kernels/tf/digest_op.cc is compiled on first use, as call_op.cc is. It reads at most some KiB of a
-tensor, so an element costs a few microseconds on the thread that reads it. Elements with ragged or
-sparse tensors, which a dataset holds encoded, are noted by a filter, for 50 µs more.
+Its other side is kernels/tf/digest_op.h. It reads at most some KiB of a tensor, so an element costs
+a few microseconds on the thread that reads it. Elements with ragged or sparse tensors, which a
+dataset holds encoded, are noted by a filter, for 50 µs more.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ctypes
 import functools
 import itertools
 import secrets
-import threading
 import weakref
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,14 +20,13 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.tensorflow.graph import native_op
+from mpistrat.tensorflow.graph import native_library, native_op
 from mpistrat.tensorflow.private import data as private_data
 
 __all__ = ["Digests", "Marks", "Pass", "is_available"]
 
 _LOG = get_logger(__name__)
 _numbers = itertools.count(secrets.randbits(60))  # a graph of another process finds none of ours
-_lock = threading.Lock()
 
 
 class Pass(NamedTuple):
@@ -69,8 +67,7 @@ def is_available() -> bool:
             "INFO",
         )
         return False
-    with _lock:
-        return _loaded() is not None
+    return _loaded() is not None
 
 
 class Digests:
@@ -204,7 +201,7 @@ def _opened() -> tuple[ModuleType, Any]:
 
 @functools.cache
 def _loaded() -> tuple[ModuleType, Any] | None:
-    found = native_op.opened("digest_op.cc", "ranks do not compare the data that they read")
+    found = native_library.operations()
     if found is not None:
         # ctypes takes a result for an int of 32 bits unless it is told.
         found[1].mpistrat_tf_count_digests.restype = ctypes.c_int64

@@ -25,7 +25,8 @@ from mpistrat.tensorflow.graph.call_steps import (
     finish,
     shapes_of,
 )
-from mpistrat.tensorflow.graph.native_op import opened, run
+from mpistrat.tensorflow.graph.native_library import opened
+from mpistrat.tensorflow.graph.native_op import run
 
 __all__ = ["GpuCallback", "GpuMemory", "call", "load", "register", "use", "why_not"]
 

@@ -1,19 +1,16 @@
 """The operation ``MpistratCall``: pass the memory of tensors to Python without a copy.
 
-kernels/tf/call_op.cc is compiled against the TensorFlow that is installed, when it is first used
-(5 to 10 s), since a compiled operation loads in that very version only. Where that cannot be done,
-:func:`load` says why, once, and ``tf.numpy_function`` does the same work with copies.
+Its other side is kernels/tf/call_op.h. Where it cannot be compiled (`native_library`),
+``tf.numpy_function`` does the same work with copies.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import platform
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -24,9 +21,8 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.collectives.health.interrupts import foreign
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.system import compile_on_demand
-from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.errors import translate_also
+from mpistrat.tensorflow.graph import native_library
 from mpistrat.tensorflow.graph.call_steps import (
     NOT_BEGUN,
     CallSeen,
@@ -49,13 +45,10 @@ __all__ = [
     "call",
     "has_workers",
     "load",
-    "opened",
     "register",
     "remove_native",
     "run",
 ]
-
-_LOG = get_logger(__name__)
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Callback: TypeAlias = Callable[[int, list[Bytes], list[Bytes], list[Shape]], Rest | None]
@@ -120,7 +113,7 @@ def add_native(key: int, function: int, state: int, kind: int) -> None:
     key
         Of the calls.
     function
-        Address of a MpistratTfNative (kernels/tf/call_op.cc).
+        Address of a MpistratTfNative (kernels/tf/call_op.h).
     state, kind
         What it is given; the memory must stay until :func:`remove_native` returns.
     """
@@ -214,46 +207,11 @@ _STEPS = (Step(_begin), Step(_finish))  # kept: the operation has their addresse
 
 @functools.cache
 def _load() -> ModuleType | None:
-    found = opened(
-        "call_op.cc", "collectives of TensorFlow go through tf.numpy_function, with copies"
-    )
+    found = native_library.operations()
     if found is None:
         return None
     global _library
     module, _library = found
-    # Before any operation is made: call_op.cc reads these without a lock.
+    # Before any operation is made: call_op.h reads these without a lock.
     _library.mpistrat_tf_register(*_STEPS, ctypes.c_int64(config.TF_INLINE_BYTES))
     return module
-
-
-def opened(name: str, otherwise: str) -> tuple[ModuleType, Any] | None:
-    """Compile and load a file of kernels/tf; return its operations and functions. **Local.**
-
-    None without a word if ``MPISTRAT_TF_NATIVE=0``, else with a warning that says why, and what
-    happens `otherwise`.
-    """
-    if not config.tf_native():
-        return None
-    try:
-        file = str(_compiled(_source(name)))
-        # The same library twice: TensorFlow registers its operations, ctypes calls its functions.
-        return tf.load_op_library(file), ctypes.CDLL(file)
-    except (BackendUnavailableError, OSError, tf.errors.OpError) as error:
-        warn_once(_LOG, f"native operation {name}", f"{otherwise}: {error}")
-        return None
-
-
-def _compiled(source: Path) -> Path:
-    flags = [*tf.sysconfig.get_compile_flags(), "-O2", "-DNDEBUG", "-w"]
-    versions = [tf.version.VERSION, tf.version.GIT_VERSION]
-    machine = [platform.machine(), *platform.libc_ver()]
-    return compile_on_demand.shared_object(
-        source, [*flags, *tf.sysconfig.get_link_flags()], " ".join(versions + machine)
-    )
-
-
-def _source(name: str) -> Path:
-    """Find a file: in the package if it was installed, beside it in a checkout."""
-    package = Path(config.__file__).parent
-    places = [folder / "kernels" / "tf" / name for folder in (package, package.parent)]
-    return next((place for place in places if place.exists()), places[0])

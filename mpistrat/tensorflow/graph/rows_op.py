@@ -1,32 +1,27 @@
 """The operation ``MpistratRows``: gather rows of NumPy arrays in place.
 
 A tensor of an array is a copy of all of it (TensorFlow 2.21 makes two where its memory does not
-begin at a multiple of 64), on each rank and in each fit. kernels/tf/rows_op.cc is compiled on
-first use, as call_op.cc is.
+begin at a multiple of 64), on each rank and in each fit. Its other side is kernels/tf/rows_op.h.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import secrets
-import threading
 import weakref
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from mpistrat.tensorflow.graph import native_op
+from mpistrat.tensorflow.graph import native_library
 from mpistrat.types import Array
 
 __all__ = ["InPlace"]
 
 _numbers = itertools.count(secrets.randbits(60))  # a graph of another process finds none of ours
-_lock = threading.Lock()
 
 
 class InPlace:
@@ -42,7 +37,7 @@ class InPlace:
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
-        self._library = _load() if any(map(_fits, arrays)) else None
+        self._library = native_library.operations() if any(map(_fits, arrays)) else None
         here = [self._library is not None and _fits(one) for one in arrays]
         self._arrays = {
             # The operation finds a row by its number times the bytes of one. Other layouts are
@@ -110,13 +105,3 @@ def _forget(library: Any, arrays: dict[int, Array]) -> None:
     for key in arrays:
         library.mpistrat_tf_forget_rows(ctypes.c_int64(key))
     arrays.clear()
-
-
-def _load() -> tuple[ModuleType, Any] | None:
-    with _lock:
-        return _loaded()
-
-
-@functools.cache
-def _loaded() -> tuple[ModuleType, Any] | None:
-    return native_op.opened("rows_op.cc", "Keras copies arrays on each rank")

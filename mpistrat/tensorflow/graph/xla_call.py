@@ -18,7 +18,7 @@ from mpistrat.tensorflow.private import graph as private_graph
 
 __all__ = ["call", "refuse"]
 
-_TARGET = "mpistrat_call"  # of kernels/tf/call_op.cc
+_TARGET = "mpistrat_call"  # of kernels/tf/call_op.h
 _CHAIN = "_mpistrat_chain"
 
 
@@ -46,7 +46,7 @@ def call(key: int, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def _text(key: int, specs: Sequence[tf.TensorSpec]) -> str:
-    """Return the call's description, which run_in_xla in kernels/tf/call_op.cc parses."""
+    """Return the call's description, which run_in_xla in kernels/tf/call_op.h parses."""
     nbytes = list(map(_nbytes, specs))
     shapes = [spec.shape.as_list() for spec in specs]
     words = [key, len(specs), *nbytes, *map(len, shapes), *itertools.chain(*shapes)]

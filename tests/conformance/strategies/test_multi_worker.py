@@ -15,11 +15,11 @@ from mpistrat.cluster_resolver import (
     TFConfigClusterResolver,
 )
 from mpistrat.testing.layouts import LAYOUTS, Layout
-from mpistrat.testing.sets import with_all
+from mpistrat.testing.sets import takes_long, with_all
 from mpistrat.testing.strategies.base import rank_in
 from mpistrat.testing.strategies.conformance import AllAreasConformance
 
-SOME = LAYOUTS if with_all() else LAYOUTS[2:3]
+SOME = LAYOUTS if with_all() else [pytest.param(LAYOUTS[2], marks=takes_long())]
 
 
 @contextmanager

@@ -149,6 +149,7 @@ def test_other_faults_of_the_same_job(faulty):
     assert report.returncode == 2
 
 
+@takes_long()
 @pytest.mark.deadline(120)
 def test_the_sites_file_is_corrected(faulty):
     _, file = faulty

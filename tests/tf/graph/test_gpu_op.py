@@ -7,7 +7,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from mpistrat.tensorflow.graph import native_op  # noqa: E402 - TensorFlow may be missing
+from mpistrat.tensorflow.graph import native_library  # noqa: E402 - TensorFlow may be missing
 from mpistrat.testing.sets import takes_long  # noqa: E402
 
 
@@ -16,7 +16,7 @@ from mpistrat.testing.sets import takes_long  # noqa: E402
 def test_it_is_registered_for_gpus_alone():
     from tensorflow.python.framework import kernels
 
-    found = native_op.opened("gpu_call_op.cc", "not compiled")
+    found = native_library.opened("gpu_call_op.cc", "not compiled")
     assert found is not None
     registered = kernels.get_registered_kernels_for_op("MpistratGpuCall").kernel
     assert [kernel.device_type for kernel in registered] == ["GPU"]

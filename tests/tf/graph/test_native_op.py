@@ -27,6 +27,7 @@ from mpistrat.testing.sets import takes_long
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 tf = pytest.importorskip("tensorflow")
 native_op = pytest.importorskip("mpistrat.tensorflow.graph.native_op")
+native_library = pytest.importorskip("mpistrat.tensorflow.graph.native_library")
 
 pytestmark = pytest.mark.deadline(200)
 
@@ -328,7 +329,8 @@ def unloaded(monkeypatch, caplog, tmp_path):
     monkeypatch.setenv("MPISTRAT_CACHE", str(tmp_path))
     monkeypatch.setattr(log, "_once", set())
     monkeypatch.setattr(logging.getLogger("mpistrat"), "propagate", True)
-    monkeypatch.setattr(native_op, "_load", functools.cache(native_op._load.__wrapped__))
+    for module, name in ((native_op, "_load"), (native_library, "_operations")):
+        monkeypatch.setattr(module, name, functools.cache(getattr(module, name).__wrapped__))
     return caplog
 
 
@@ -345,6 +347,7 @@ def test_without_a_compiler_it_warns_once(unloaded, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     assert native_op.load() is None
     native_op._load.cache_clear()
+    native_library._operations.cache_clear()
     assert native_op.load() is None
     [message] = unloaded.messages
     assert "tf.numpy_function" in message
@@ -358,6 +361,6 @@ def test_what_cannot_be_loaded_is_told(unloaded, monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", str(compiler))
     assert native_op.load() is None
     [begun, message] = unloaded.messages
-    assert begun.startswith("compiling call_op.cc")
-    assert "call_op" in message
+    assert begun.startswith("compiling operations.cc")
+    assert "operations" in message
     assert "invalid ELF header" in message or "file too short" in message

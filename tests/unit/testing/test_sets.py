@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mpistrat.errors import UsageError
-from mpistrat.testing.sets import check_settings, left_out, takes_long
+from mpistrat.testing.sets import is_left_out, summary, takes_long
 
 TESTS = """
 import pytest
@@ -64,7 +64,9 @@ LONG = FIXTURE | CASES | {f"test_long[{case}]" for case in range(40)}
 def test_the_environment_says_which_tests_run(environment, want, inner, monkeypatch):
     ran, text = run(inner, monkeypatch, **environment)
     assert ran == want
-    assert ("takes long; MPISTRAT_TESTS_LONG=1 runs it" in text) == (ran == SHORT)
+    told = "tests that take long: left out; MPISTRAT_TESTS_LONG=1 runs all"
+    assert (told in text) == (ran == SHORT)
+    assert ("51 deselected" in text) == (ran == SHORT)
     assert ("repeats; MPISTRAT_TESTS_ALL=1 runs it" in text) == ("test_repeat" not in ran)
 
 
@@ -76,7 +78,7 @@ def test_each_long_test_is_in_one_part(inner, monkeypatch):
     assert all(5 <= len(ran - FIXTURE) <= 25 for ran in long_ones)  # of 42
     assert [ran & FIXTURE for ran in long_ones if ran & FIXTURE] == [FIXTURE]
     assert sorted(name for ran in long_ones for name in ran) == sorted(LONG)
-    assert "takes long, and is not in part 2 of 3; MPISTRAT_TESTS_LONG=1 runs it" in parts[1][1]
+    assert "tests that take long: part 2 of 3; MPISTRAT_TESTS_LONG=1 runs all" in parts[1][1]
 
 
 @pytest.mark.parametrize(
@@ -88,9 +90,9 @@ def test_other_texts_are_refused(text, request):
         patch.delenv("MPISTRAT_TESTS_ALL", raising=False)
         patch.setenv("MPISTRAT_TESTS_LONG", text)
         with pytest.raises(UsageError, match="expected 1 for all tests that take long, 0"):
-            left_out(request.node)
+            is_left_out(request.node)
         with pytest.raises(UsageError):
-            check_settings()
+            summary()
 
 
 @takes_long()

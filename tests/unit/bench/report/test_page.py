@@ -4,6 +4,10 @@ import base64
 import re
 from xml.etree import ElementTree as ET
 
+from mpistrat.testing.sets import takes_long
+
+pytestmark = takes_long(unit="file")  # the page
+
 
 def test_each_figure_is_in_the_page_and_a_png_file(made):
     names = re.findall(r'<figure id="([^"]+)">', made.text)

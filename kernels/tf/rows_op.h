@@ -1,9 +1,11 @@
 // MpistratRows: a TensorFlow operation that gathers rows of a NumPy array without copying the
 // array.
 //
-// Python compiles and loads this file (mpistrat/tensorflow/graph/rows_op.py) and registers arrays
-// under keys; the operation gets a key as an attribute, so that a graph holds no address. An array
-// stays readable until mpistrat_tf_forget_rows returns, which waits for those who read it.
+// Python (mpistrat/tensorflow/graph/rows_op.py) registers arrays under keys; the operation gets a
+// key as an attribute, so that a graph holds no address. An array stays readable until
+// mpistrat_tf_forget_rows returns, which waits for those who read it.
+
+#pragma once
 
 #include <cstdint>
 #include <cstring>
@@ -16,7 +18,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
-namespace mpistrat {
+namespace mpistrat::rows {
 namespace {
 
 using tensorflow::OpKernel;
@@ -131,17 +133,17 @@ REGISTER_OP("MpistratRows")
 REGISTER_KERNEL_BUILDER(Name("MpistratRows").Device(tensorflow::DEVICE_CPU), RowsOp);
 
 }  // namespace
-}  // namespace mpistrat
+}  // namespace mpistrat::rows
 
 // Let the operation read `count` rows of `nbytes` each, one after the other from `first` on.
 extern "C" void mpistrat_tf_add_rows(int64_t key, const void* first, int64_t count,
                                      int64_t nbytes) {
-  const std::unique_lock lock(mpistrat::mutex);
-  mpistrat::known()[key] = {static_cast<const char*>(first), count, nbytes};
+  const std::unique_lock lock(mpistrat::rows::mutex);
+  mpistrat::rows::known()[key] = {static_cast<const char*>(first), count, nbytes};
 }
 
 // Nobody reads the array of this key any more once this returns.
 extern "C" void mpistrat_tf_forget_rows(int64_t key) {
-  const std::unique_lock lock(mpistrat::mutex);
-  mpistrat::known().erase(key);
+  const std::unique_lock lock(mpistrat::rows::mutex);
+  mpistrat::rows::known().erase(key);
 }

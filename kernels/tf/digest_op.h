@@ -1,12 +1,14 @@
 // FilterDatasetV674 and MpistratDigest: note a digest of each element of a dataset, so that ranks
 // can compare what they have read.
 //
-// Python compiles and loads this file (mpistrat/tensorflow/graph/digest_op.py). The dataset
-// FilterDatasetV674 gives the elements of another one, and takes their digests on the thread that
-// reads. MpistratDigest does the same as the predicate of a filter of TensorFlow's that keeps every
-// element; calling it takes 50 us, but it gets the parts of ragged and sparse tensors, of which a
-// dataset only has encoded ones. Each iterator makes a new pass over the data. Python reads the
-// digests of the newest pass by the key that is an attribute of the operation.
+// Python's side is mpistrat/tensorflow/graph/digest_op.py. The dataset FilterDatasetV674 gives the
+// elements of another one, and takes their digests on the thread that reads. MpistratDigest does
+// the same as the predicate of a filter of TensorFlow's that keeps every element; calling it takes
+// 50 us, but it gets the parts of ragged and sparse tensors, of which a dataset only has encoded
+// ones. Each iterator makes a new pass over the data. Python reads the digests of the newest pass
+// by the key that is an attribute of the operation.
+
+#pragma once
 
 #include <cstdint>
 #include <cstring>

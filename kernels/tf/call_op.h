@@ -1,9 +1,9 @@
 // MpistratCall: a TensorFlow operation that hands the memory of its tensors to Python.
 //
-// Python compiles and loads this file (mpistrat/tensorflow/graph/native_op.py) and registers two
-// functions: `begin` gets the tensors and may say that it is not over, then `finish` waits for the
-// rest. What they do is chosen by the attribute `key`, a number that Python gave out when the graph
-// was traced; so a graph from a file holds neither code nor an address.
+// Python (mpistrat/tensorflow/graph/native_op.py) registers two functions: `begin` gets the tensors
+// and may say that it is not over, then `finish` waits for the rest. What they do is chosen by the
+// attribute `key`, a number that Python gave out when the graph was traced; so a graph from a file
+// holds neither code nor an address.
 //
 // For calls of one tensor Python may name a native function that does the same without it, where
 // nothing is in the way: the way to Python and back takes 60 us, more than such a call itself.
@@ -11,6 +11,8 @@
 // A short call begins on the thread that reached it, which saves about 50 us where the other ranks
 // are there already; a long one, and what is left of a short one, gets a thread of its own
 // (call.h).
+
+#pragma once
 
 #include <cstdint>
 #include <cstring>
