@@ -1,4 +1,4 @@
-"""Pickle objects: plain data by Python itself, all else by cloudpickle."""
+"""Pickle objects: what is the same on all ranks by Python itself, all else by cloudpickle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 
 from mpistrat.errors import ArgumentTypeError
 
-__all__ = ["pack"]
+__all__ = ["PICKLING_ERRORS", "pack", "pickled"]
+
+PICKLING_ERRORS = (TypeError, AttributeError, ValueError, pickle.PicklingError)
+"""What :func:`pickled` raises; a RecursionError is told as a PicklingError."""
+
+_EVERYWHERE = (
+    "builtins",
+    "ml_dtypes",
+    "mpistrat",
+    "numpy",
+)  # packages whose classes and functions all ranks have
 
 
 def pack(value: Any) -> bytes:
@@ -19,35 +29,37 @@ def pack(value: Any) -> bytes:
     ArgumentTypeError
         It cannot be pickled.
     """
+    try:
+        return pickled(value)
+    except PICKLING_ERRORS as error:
+        raise ArgumentTypeError(
+            f"a {type(value).__name__} cannot be pickled: {error}; send plain data instead"
+        ) from error
+
+
+def pickled(value: Any) -> bytes:
+    """Return a pickled object, or raise one of `PICKLING_ERRORS`. **Local.**"""
     file = io.BytesIO()
     try:
         _PlainPickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
-    except (_NotPlainError, RecursionError):  # of the latter cloudpickle tells in words
-        return _pack_with_cloudpickle(value)
+    except (*PICKLING_ERRORS, RecursionError):  # cloudpickle can, or tells why not
+        import cloudpickle
+
+        return bytes(cloudpickle.dumps(value))
     return file.getvalue()
 
 
-class _NotPlainError(Exception):
-    """An object is, or holds, something other than Python's own plain data."""
-
-
 class _PlainPickler(pickle.Pickler):
-    """Pickle numbers, texts and containers of them, which is most of what is sent.
+    """Pickle numbers, texts, arrays and containers of them, which is most of what is sent.
 
     That takes 1 us; cloudpickle alone takes 15 us to start. All else is left to it: a class or a
     function of the program may differ or be missing on other ranks.
     """
 
     def reducer_override(self, value: Any) -> Any:
-        raise _NotPlainError
-
-
-def _pack_with_cloudpickle(value: Any) -> bytes:
-    import cloudpickle
-
-    try:
-        return bytes(cloudpickle.dumps(value))
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
-        raise ArgumentTypeError(
-            f"a {type(value).__name__} cannot be pickled: {error}; send plain data instead"
-        ) from error
+        # Classes and functions have a module of their own; objects have that of their class, but
+        # not those of classes in C.
+        module = getattr(value, "__module__", None) or type(value).__module__
+        if str(module).partition(".")[0] in _EVERYWHERE:
+            return NotImplemented  # as Python pickles it
+        raise pickle.PicklingError(f"a {type(value).__name__} may differ on other ranks")

@@ -10,16 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from mpistrat.collectives.pickling import PICKLING_ERRORS, pickled
 from mpistrat.errors import ArgumentTypeError
 from mpistrat.ps.transport.stream import APART_BYTES
-from mpistrat.strategy.variables.remote import ServedVariable
 
 __all__ = ["NO_ARGUMENTS", "Function", "Functions", "pack", "packed_buffer"]
 
-# What pickles alike everywhere; all else may need cloudpickle, which is slower.
-_PLAIN = (bool, bytes, complex, float, int, str, type(None), np.generic, ServedVariable)
 _MOST_FUNCTIONS = 1024
 
 
@@ -114,13 +110,9 @@ def pack(value: Any, what: str) -> bytes:
     ArgumentTypeError
         It, or something that it holds, cannot travel.
     """
-    if _is_plain(value):
-        return pickle.dumps(value, 5)
-    import cloudpickle
-
     try:
-        return bytes(cloudpickle.dumps(value, 5))
-    except (TypeError, AttributeError, ValueError, pickle.PicklingError) as error:
+        return pickled(value)
+    except PICKLING_ERRORS as error:
         raise ArgumentTypeError(
             f"{what} cannot be sent to another rank: {error}; pass plain data, arrays, variables"
             " of the strategy, or functions that capture such; open files, locks and threads are"
@@ -132,15 +124,6 @@ def packed_buffer(packed: bytes) -> Any:
     """Return `packed` in the form in which a message carries it without a copy."""
     # A stream would keep a shorter buffer inside its pickle.
     return pickle.PickleBuffer(packed) if len(packed) >= APART_BYTES else packed
-
-
-def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind is tuple or kind is list:
-        return all(map(_is_plain, value))
-    if kind is dict:
-        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    return kind in _PLAIN or (kind is np.ndarray and not value.dtype.hasobject)
 
 
 NO_ARGUMENTS = pickle.dumps(((), {}), 5)

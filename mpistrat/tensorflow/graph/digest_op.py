@@ -1,6 +1,6 @@
 """The operation ``MpistratDigest``: digests of the elements of a dataset, batch by batch.
 
-Its other side is kernels/tf/digest_op.h. It reads at most some KiB of a tensor, so an element costs
+Its other side is kernels/tf/digest_op.h. It reads at most some KiB of a tensor: an element costs
 a few microseconds on the thread that reads it. Elements with ragged or sparse tensors, which a
 dataset holds encoded, are noted by a filter, for 50 µs more.
 """

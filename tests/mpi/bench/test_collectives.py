@@ -70,6 +70,7 @@ def test_all_operations_are_right_and_recorded(tmp_path: Path) -> None:
         assert one["mpi"]
 
 
+@takes_long()
 def test_in_place_on_three_ranks(tmp_path: Path) -> None:
     file = tmp_path / "figures.jsonl"
     options = ["--ops", "allreduce,reduce,bcast", "--in-place", "--bytes", "100"]

@@ -84,7 +84,7 @@ def world_folder():
 
 
 @pytest.mark.mpi(ranks=3, timeout_s=60)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [KINDS[0], pytest.param(KINDS[1], marks=takes_long())])
 @pytest.mark.parametrize("before", [1, 2, 3])
 def test_any_number_of_ranks_to_any_other(before, kind):
     from mpi4py import MPI

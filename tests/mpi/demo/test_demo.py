@@ -2,6 +2,7 @@
 
 import functools
 import re
+from importlib.util import find_spec
 
 import pytest
 
@@ -13,7 +14,8 @@ from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.launcher import JobResult, run_job
 from mpistrat.testing.sets import takes_long, with_all
 
-pytest.importorskip("sklearn")
+# Not imported here: that takes a second.
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from mpistrat.errors import CommunicationError, UsageError
 from mpistrat.optimizers import SGD, Adagrad, Adam
 from mpistrat.optimizers.base import Optimizer
 from mpistrat.tables.update_rules import SGDRule
+from mpistrat.testing.sets import takes_long
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3])
 
@@ -62,7 +63,7 @@ def train(optimizer, variables, rows, **how):
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [KINDS[0], pytest.param(KINDS[1], marks=takes_long())])
 def test_weights_are_those_of_one_process(make, devices, kind):
     alone = by_default(make)
     with kind([f"CPU:{i}" for i in range(devices)]) as strategy:

@@ -288,6 +288,7 @@ def sparse_fit(strategy, count):
     return np.concatenate([losses, *model.get_weights(), model.predict(x, **how)], axis=None)
 
 
+@takes_long()
 @pytest.mark.parametrize(
     "count", [pytest.param(8, marks=repeats()), pytest.param(7, marks=repeats()), 5]
 )

@@ -38,6 +38,7 @@ def test_the_same_key_gives_the_same_numbers(key):
     assert draw(key) == draw(key)
 
 
+@takes_long()
 @given(KEYS, KEYS)
 def test_other_keys_give_other_numbers(left, right):
     assert (draw(left) == draw(right)) == (left == right)

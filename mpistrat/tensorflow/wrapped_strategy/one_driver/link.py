@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.checking.raise_on_all import attempt
+from mpistrat.collectives.pickling import pickled
 from mpistrat.errors import ArgumentTypeError, MpistratError, UsageError
 from mpistrat.system.sent_errors import SentError
 from mpistrat.tensorflow.errors import of_both, passed_on
@@ -219,13 +220,10 @@ def _sent(value: Any) -> Any:
 
 def _pickled(what: str, value: Any) -> bytes:
     """Return what is sent, or raise, before the others get any of it."""
-    import cloudpickle
-
     try:
-        data: bytes = cloudpickle.dumps(value)
+        return pickled(value)
     except Exception as error:
         raise ArgumentTypeError(
             f"{what}: its result cannot be sent to the other ranks ({error}); return tensors,"
             " arrays or plain data"
         ) from error
-    return data
