@@ -1,4 +1,4 @@
-// MpistratGpuCall: MpistratCall (call_op.cc) for tensors that are on a GPU.
+// MpistratGpuCall: MpistratCall (call_op.h) for tensors that are on a GPU.
 //
 // Python compiles and loads this file where TensorFlow has GPUs
 // (mpistrat/tensorflow/graph/gpu_op.py). It gets addresses of the GPU, the GPU's index, and a

@@ -154,7 +154,7 @@ def _announce(source: Path, folder: Path) -> None:
     command = shlex.join(compiler())
     warn_alone(
         get_logger(__name__),
-        f"compiling {source.name} with {command}, once on this machine, which takes some 10 s;"
+        f"compiling {source.name} with {command}, once on this machine, which takes some 15 s;"
         f" it is kept in {folder}",
     )
 

@@ -1,15 +1,17 @@
-"""Run a command with all the processes that it starts as one group, which ends as a whole."""
+"""Run a command with the processes that it starts as one group, which can be killed as a whole."""
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import cast
 
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.system.deferred_signals import ENDING_SIGNALS, signals_deferred
 
 __all__ = ["kill_group", "started_group"]
 
@@ -20,46 +22,81 @@ def started_group(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command in a session of its own, without input; what it says goes to one pipe.
 
-    Whatever ends the block early, Ctrl-C and a signal's handler too, kills the whole group; after
-    the block it is waited for.
+    Its end is waited for after the block. What ends the block or that wait early kills the group:
+    Ctrl-C and what a signal's handler raises, too.
 
     Raises
     ------
     BackendUnavailableError
         It cannot be started.
     """
-    process = None
+    start = _Start(command, env)
     try:
-        # A handler that raises while the command starts would leave it running, known to nobody.
-        with signals_deferred(*ENDING_SIGNALS):
-            process = _started(command, env)
+        process = start.wait()
         yield process
+        with process:  # waits, and closes the pipe
+            pass
     except BaseException:
-        if process is not None:
-            kill_group(process)
+        start.give_up()
         raise
-    finally:
-        if process is not None:
-            with process:  # closes the pipe, and waits
-                pass
-
-
-def _started(command: Sequence[str], env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=env,
-            start_new_session=True,  # which is its process group
-        )
-    except OSError as error:
-        raise BackendUnavailableError(f"cannot start {command[0]}: {error}") from error
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that leads a group, and the whole group."""
-    with suppress(ProcessLookupError):  # it has just ended
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """Kill a process that leads a group, and the whole group, unless its end is known."""
+    if process.returncode is None:  # else the group's number may be somebody else's
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class _Start:
+    """Starts a command in a thread, where no signal's handler runs.
+
+    In the main thread one that raises could end `Popen` with the process running, known to nobody.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None) -> None:
+        self._command, self._env = command, env
+        self._over = threading.Lock()  # released when there is a process or an error
+        self._over.acquire()
+        self._lock = threading.Lock()  # protects everything below
+        self._is_given_up = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._error: BaseException | None = None
+
+    def wait(self) -> subprocess.Popen[bytes]:
+        # Not by threading.Thread: a signal in its start() becomes a RuntimeError.
+        _thread.start_new_thread(self._run, ())
+        self._over.acquire()
+        if isinstance(self._error, OSError):
+            why = f"cannot start {self._command[0]}: {self._error.strerror}"
+            raise BackendUnavailableError(why) from self._error
+        if self._error is not None:
+            raise self._error
+        return cast("subprocess.Popen[bytes]", self._process)
+
+    def give_up(self) -> None:
+        """Kill what was started, and start nothing any more."""
+        with self._lock:
+            self._is_given_up = True
+            if self._process is not None:
+                kill_group(self._process)
+                if self._process.stdout is not None:
+                    self._process.stdout.close()
+
+    def _run(self) -> None:
+        with self._lock:
+            if self._is_given_up:
+                return
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=self._env,
+                    start_new_session=True,  # which is its process group
+                )
+            except BaseException as error:  # noqa: BLE001 - wait() raises it
+                self._error = error
+        self._over.release()

@@ -10,7 +10,7 @@ Use it by ``pytest_plugins = ["mpistrat.testing.plugin"]`` in a conftest.py. The
 - ``@pytest.mark.deadline(5)`` sets the deadline of a test that runs in pytest's own process
   (default 60 s);
 - ``@takes_long()`` of :mod:`mpistrat.testing.sets` leaves a test out unless MPISTRAT_TESTS_LONG is
-  1, or a part in which the test is: ``3/16`` is the third of 16.
+  1, or a part in which the test is: ``3/16`` is the third of 16. The end of the output tells.
 
 Such a body passes when it passes on every rank. It may take parametrized values (they are pickled
 and sent), no fixtures. Tests of one folder and size share a job, and run one after the other; with
@@ -28,10 +28,10 @@ from collections.abc import Generator
 
 import pytest
 
-from mpistrat.errors import UsageError
 from mpistrat.testing.deadline import deadline
 from mpistrat.testing.job import TaskResult
 from mpistrat.testing.launching.mpirun import LauncherError
+from mpistrat.testing.long_tests import LongTests
 from mpistrat.testing.placement import (
     SIZE_PARAMETER,
     arguments,
@@ -39,7 +39,6 @@ from mpistrat.testing.placement import (
     placement,
     without_mpi,
 )
-from mpistrat.testing.sets import is_left_out, summary
 from mpistrat.testing.tasks.job_pool import Jobs
 
 _LAST_RESORT_S = 180.0
@@ -61,15 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_JOBS] = Jobs()
     # A copy: pytest replaces the descriptor while it captures a test's output.
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
-    try:
-        summary()
-    except UsageError as error:
-        raise pytest.UsageError(str(error)) from None
-
-
-def pytest_report_header() -> str:
-    """Say which tests that take long are to run."""
-    return summary()
+    config.pluginmanager.register(LongTests())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -88,16 +79,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 # After plugins that choose or shuffle tests, so that those of a job stay together.
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests of a job next to each other, else keep the order; leave out what takes long."""
-    try:
-        left = [item for item in items if is_left_out(item)]
-    except UsageError as error:
-        raise pytest.UsageError(str(error)) from None
-    # Not skipped: to set up and report thousands of tests takes seconds.
-    config.hook.pytest_deselected(items=left)
-    gone = set(left)
-    items[:] = [item for item in items if item not in gone]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests of a job next to each other, else keep the order."""
     paths = dict.fromkeys(path for item in items for path in (placement(item).folder, item.path))
     order = {path: i for i, path in enumerate(paths)}
 

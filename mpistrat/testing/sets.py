@@ -13,7 +13,7 @@ import pytest
 
 from mpistrat.errors import UsageError
 
-__all__ = ["is_left_out", "repeats", "summary", "takes_long", "with_all"]
+__all__ = ["is_left_out", "part_of_long", "repeats", "takes_long", "with_all"]
 
 _PART = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 
@@ -37,21 +37,6 @@ def repeats() -> pytest.MarkDecorator:
     return pytest.mark.skipif(not with_all(), reason="repeats; MPISTRAT_TESTS_ALL=1 runs it")
 
 
-def summary() -> str:
-    """Return which tests that take long are to run, and how to run all.
-
-    Raises
-    ------
-    UsageError
-        MPISTRAT_TESTS_LONG is neither unset, 0, 1 nor a part, as ``3/16``.
-    """
-    part, parts = _part_of_long()
-    if parts == 1:
-        return "tests that take long: all"
-    some = f"part {part} of {parts}" if parts else "left out"
-    return f"tests that take long: {some}; MPISTRAT_TESTS_LONG=1 runs all"
-
-
 def with_all() -> bool:
     """Tell whether tests are to run that repeat others: on more ranks, layouts, dtypes or data."""
     return os.environ.get("MPISTRAT_TESTS_ALL", "") == "1"
@@ -63,9 +48,9 @@ def is_left_out(item: pytest.Item) -> bool:
     Raises
     ------
     UsageError
-        A mark names no unit of the test, or MPISTRAT_TESTS_LONG is no setting, as in `summary`.
+        A mark names no unit of the test, or as `part_of_long`.
     """
-    part, parts = _part_of_long()
+    part, parts = part_of_long()
     if not _takes_long(item):
         return False
     unit = crc32(_unit(item).encode())
@@ -94,8 +79,14 @@ def _unit(item: pytest.Item) -> str:
     return test if unit == "test" else f"{test}[{parameters[unit]}]"
 
 
-def _part_of_long() -> tuple[int, int]:
-    """Return which part of how many is to run: 1 of 0 if none is, 1 of 1 if all are."""
+def part_of_long() -> tuple[int, int]:
+    """Return which part of how many is to run: 1 of 0 if none is, 1 of 1 if all are.
+
+    Raises
+    ------
+    UsageError
+        MPISTRAT_TESTS_LONG is neither unset, 0, 1 nor a part, as ``3/16``.
+    """
     text = os.environ.get("MPISTRAT_TESTS_LONG", "")
     if with_all() or text == "1":
         return 1, 1

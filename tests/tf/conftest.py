@@ -12,7 +12,8 @@ HIDDEN = Path(__file__).with_name("hidden_from_keras")
 with pytest.MonkeyPatch.context() as first_import, contextlib.suppress(ImportError):
     first_import.syspath_prepend(HIDDEN)
     first_import.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow as tf  # noqa: F401 - for this process, too
+    # It is imported once a process: what Keras can do without is hidden now or never.
+    import tensorflow as tf  # noqa: F401
 
 
 @pytest.fixture(scope="module", autouse=True)

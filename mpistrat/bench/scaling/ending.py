@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from mpistrat.system.deferred_signals import ENDING_SIGNALS
-
 __all__ = ["Ended", "ended_by_signals", "undisturbed"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Ended(BaseException):
@@ -35,11 +35,11 @@ def ended_by_signals() -> Iterator[None]:
     """
 
     def end(number: int, frame: FrameType | None) -> None:
-        for one in ENDING_SIGNALS:
+        for one in _SIGNALS:
             signal.signal(one, signal.SIG_IGN)
         raise Ended(number)
 
-    before = {number: signal.signal(number, end) for number in ENDING_SIGNALS}
+    before = {number: signal.signal(number, end) for number in _SIGNALS}
     try:
         yield
     except Ended:
@@ -53,7 +53,7 @@ def ended_by_signals() -> Iterator[None]:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Ignore these signals in the block, which has to be short: it ends a job's processes."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING_SIGNALS}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
     try:
         yield
     finally:

@@ -13,7 +13,6 @@ from typing import Literal
 
 from mpistrat.bench.scaling.ending import undisturbed
 from mpistrat.errors import UsageError
-from mpistrat.system.deferred_signals import ENDING_SIGNALS, signals_deferred
 from mpistrat.system.waiting import wait_until
 from mpistrat.testing.launching import processes
 
@@ -81,8 +80,7 @@ def _started(
     tied = [sys.executable, "-S", "-c", _TIED, str(os.getpid()), *command]
     job = None
     try:
-        # A signal while it starts would end this function without knowing of it.
-        with output.open("wb") as file, signals_deferred(*ENDING_SIGNALS):
+        with output.open("wb") as file:
             job = subprocess.Popen(
                 tied if sys.platform == "linux" else list(command),
                 stdin=subprocess.DEVNULL,
@@ -93,9 +91,9 @@ def _started(
             )
         yield job
     finally:
-        if job is not None:
-            with undisturbed():
-                processes.end_all(token, [job.pid], _GRACE_S)
-                # One that is blocked in the kernel is left: the other runs need not wait for it.
-                with suppress(subprocess.TimeoutExpired):
-                    job.wait(_GRACE_S)
+        with undisturbed():
+            # By its token, too: a signal may have come before this function knew of it.
+            processes.end_all(token, [job.pid] if job else [], _GRACE_S)
+            # One that is blocked in the kernel is left: the other runs need not wait for it.
+            with suppress(subprocess.TimeoutExpired):
+                _ = job and job.wait(_GRACE_S)

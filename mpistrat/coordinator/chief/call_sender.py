@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from mpistrat.coordinator.chief.critical_section import uninterrupted
 from mpistrat.coordinator.chief.ledger import Ledger
 from mpistrat.coordinator.chief.scheduled_call import Call
 from mpistrat.coordinator.chief.worker_state import WorkerState
@@ -16,7 +16,6 @@ from mpistrat.coordinator.shipping import packed_buffer
 from mpistrat.errors import PeerLostError
 from mpistrat.ps.messages import End, Message
 from mpistrat.ps.transport.encoding import encoded
-from mpistrat.system.deferred_signals import signals_deferred
 
 __all__ = ["CallSender"]
 
@@ -71,7 +70,7 @@ class CallSender:
         room = worker.room
         if room > 0 and (worker.own or self._ledger.queue.has_startable_call):
             # Ctrl-C between the two steps would lose calls that were taken and not sent.
-            with signals_deferred(signal.SIGINT):
+            with uninterrupted():
                 calls = self._ledger.take_for(worker, room)
                 if calls:
                     self._post_calls(worker, calls)

@@ -203,6 +203,6 @@ def _opened() -> tuple[ModuleType, Any]:
 def _loaded() -> tuple[ModuleType, Any] | None:
     found = native_library.operations()
     if found is not None:
-        # ctypes takes a result for an int of 32 bits unless it is told.
+        # Twice does no harm. ctypes takes a result for an int of 32 bits unless it is told.
         found[1].mpistrat_tf_count_digests.restype = ctypes.c_int64
     return found

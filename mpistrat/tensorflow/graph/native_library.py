@@ -1,7 +1,8 @@
 """Compile and load the operations of kernels/tf against the TensorFlow that is installed.
 
-That is done when they are first used (10 to 15 s), since a compiled operation loads in that very
-version only; the result is kept for later processes.
+That is done when they are first used (15 s), since a compiled operation loads in that very version
+only; the result is kept for later processes. Those of CPU devices are one library: if one of them
+does not compile, none is there.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class TestHierarchical(_OnNodesOfTwo):
     """Nodes of two and one."""
 
     sizes = (3,)
-    dtypes = ("bool", "bfloat16", "float32", "complex128")
+    dtypes = ("bool", "int64", "bfloat16", "float32", "complex128")
     moved_dtypes = _MOVED
 
 

@@ -6,7 +6,7 @@ from mpistrat.testing.backends.conformance import BackendConformance, job_commun
 from mpistrat.testing.backends.samples import DTYPES, DTYPES_BY_SIZE
 from mpistrat.testing.sets import takes_long
 
-SOME = ("bool", "bfloat16", "float32", "complex128")
+SOME = ("bool", "int64", "bfloat16", "float32", "complex128")
 
 
 @pytest.mark.mpi(ranks=3)

@@ -1,7 +1,9 @@
 """A group of processes ends as a whole, also where a signal comes while it starts."""
 
+import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -48,7 +50,7 @@ def test_an_error_ends_its_child_processes_too():
     seen = []
 
     def fail_in_the_block():
-        with started_group(["sh", "-c", "sleep 60 & echo $!; wait"]) as process:
+        with started_group(["sh", "-c", "sleep 10 & echo $!; wait"]) as process:
             seen.extend([process, int(process.stdout.readline())])
             raise ValueError("of the block")
 
@@ -69,13 +71,13 @@ def test_a_signal_while_it_starts_ends_it(monkeypatch, sigterm_raises):
         return started[0]
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    with pytest.raises(SignalError), started_group(["sleep", "60"]):
+    with pytest.raises(SignalError), started_group(["sleep", "10"]):
         pytest.fail("the block was run")
     assert started[0].returncode == -signal.SIGKILL
 
 
 def test_a_group_that_is_killed_in_the_block():
-    with started_group(["sleep", "60"]) as process:
+    with started_group(["sleep", "10"]) as process:
         kill_group(process)
         kill_group(process)  # it has ended
     assert process.returncode == -signal.SIGKILL
@@ -85,3 +87,15 @@ def test_a_program_that_is_not_there():
     is_told = pytest.raises(BackendUnavailableError, match="cannot start no-such-program")
     with is_told, started_group(["no-such-program"]):
         pass
+
+
+def test_a_signal_in_the_wait_after_the_block_ends_it(sigterm_raises):
+    def wait_after_the_block():
+        with started_group(["sleep", "10"]) as process:
+            seen.append(process)
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+
+    seen = []
+    with pytest.raises(SignalError):
+        wait_after_the_block()
+    assert seen[0].returncode == -signal.SIGKILL

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mpistrat.errors import UsageError
-from mpistrat.testing.sets import is_left_out, summary, takes_long
+from mpistrat.testing.sets import is_left_out, part_of_long, takes_long
 
 TESTS = """
 import pytest
@@ -64,10 +64,21 @@ LONG = FIXTURE | CASES | {f"test_long[{case}]" for case in range(40)}
 def test_the_environment_says_which_tests_run(environment, want, inner, monkeypatch):
     ran, text = run(inner, monkeypatch, **environment)
     assert ran == want
-    told = "tests that take long: left out; MPISTRAT_TESTS_LONG=1 runs all"
+    told = "left out: 51 tests that take long; MPISTRAT_TESTS_LONG=1 runs all"
     assert (told in text) == (ran == SHORT)
-    assert ("51 deselected" in text) == (ran == SHORT)
     assert ("repeats; MPISTRAT_TESTS_ALL=1 runs it" in text) == ("test_repeat" not in ran)
+
+
+@pytest.mark.parametrize("options", [["-p", "no:xdist"], ["-n", "2"]], ids=["one", "workers"])
+def test_to_leave_out_all_of_a_run_is_no_failure(options, inner, monkeypatch):
+    monkeypatch.setenv("MPISTRAT_TESTS_LONG", "0")
+    inner.makepyfile(TESTS)
+    result = inner.runpytest_subprocess("-q", *options, "-k", "test_fixture")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["left out: 9 tests that take long; MPISTRAT_TESTS_LONG=1 runs*"])
+    none = inner.runpytest_subprocess("-q", *options, "-k", "no_such_test")
+    assert none.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "left out" not in none.stdout.str()
 
 
 @takes_long()
@@ -78,7 +89,7 @@ def test_each_long_test_is_in_one_part(inner, monkeypatch):
     assert all(5 <= len(ran - FIXTURE) <= 25 for ran in long_ones)  # of 42
     assert [ran & FIXTURE for ran in long_ones if ran & FIXTURE] == [FIXTURE]
     assert sorted(name for ran in long_ones for name in ran) == sorted(LONG)
-    assert "tests that take long: part 2 of 3; MPISTRAT_TESTS_LONG=1 runs all" in parts[1][1]
+    assert "tests that take long, part 2 of 3 ran; MPISTRAT_TESTS_LONG=1" in parts[1][1]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +103,7 @@ def test_other_texts_are_refused(text, request):
         with pytest.raises(UsageError, match="expected 1 for all tests that take long, 0"):
             is_left_out(request.node)
         with pytest.raises(UsageError):
-            summary()
+            part_of_long()
 
 
 @takes_long()
