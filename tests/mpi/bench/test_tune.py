@@ -281,6 +281,7 @@ def check_around(comm, nbytes, dtype):
         np.testing.assert_array_equal(comm.allgather(mine), np.concatenate(everyone))
 
 
+@takes_long()
 @pytest.mark.mpi(ranks=3)
 def test_the_wires_sizes_decide_how_it_gathers():
     """Around a ring or in fewer steps; wire_direct_messages_test.cc sees which of them it is."""

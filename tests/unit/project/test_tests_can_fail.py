@@ -25,10 +25,17 @@ def tree_of(file):
 
 
 @cache
+def parts_of(file):
+    """Return all functions of a file, and all of its imports from modules."""
+    kinds = (ast.FunctionDef, ast.ImportFrom)
+    return [node for node in ast.walk(tree_of(file)) if isinstance(node, kinds)]
+
+
+@cache
 def helpers_of(file):
     """Return the helpers that functions of a file may call, with their files, by name."""
     found = {}
-    for node in ast.walk(tree_of(file)):
+    for node in parts_of(file):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= imported(node)
     for node in tree_of(file).body:
@@ -55,7 +62,8 @@ def called(node):
     """Return the names of what a function uses, and of the methods of its own that it calls."""
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     attributes = [n for n in ast.walk(node) if isinstance(n, ast.Attribute)]
-    return names | {n.attr for n in attributes if ast.unparse(n.value) in {"self", "cls"}}
+    owned = [n for n in attributes if isinstance(n.value, ast.Name)]
+    return names | {n.attr for n in owned if n.value.id in {"self", "cls"}}
 
 
 def asserts(node):
@@ -83,8 +91,8 @@ def can_fail(node, file, seen=frozenset()):
 
 def find_tests(file):
     """Return the tests of a file, as nodes of its syntax tree."""
-    nodes = ast.walk(tree_of(file))
-    return [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+    functions = [node for node in parts_of(file) if isinstance(node, ast.FunctionDef)]
+    return [one for one in functions if one.name.startswith("test_")]
 
 
 # By their text: to parse all files takes seconds, and each pytest worker collects this file.

@@ -69,7 +69,9 @@ def test_the_environment_says_which_tests_run(environment, want, inner, monkeypa
     assert ("repeats; MPISTRAT_TESTS_ALL=1 runs it" in text) == ("test_repeat" not in ran)
 
 
-@pytest.mark.parametrize("options", [["-p", "no:xdist"], ["-n", "2"]], ids=["one", "workers"])
+@pytest.mark.parametrize(
+    "options", [["-p", "no:xdist"], pytest.param(["-n", "2"], marks=takes_long())]
+)
 def test_to_leave_out_all_of_a_run_is_no_failure(options, inner, monkeypatch):
     monkeypatch.setenv("MPISTRAT_TESTS_LONG", "0")
     inner.makepyfile(TESTS)

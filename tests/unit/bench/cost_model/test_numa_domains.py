@@ -97,6 +97,7 @@ def test_steps_of_several_domains_cost_those_of_one_where_they_were_not_measured
     assert found.seconds(call("barrier", 0, Layout(4, 1))) == pytest.approx(3e-6, rel=1e-3)
 
 
+@takes_long()
 def test_projected_nodes_have_the_measured_domains() -> None:
     found = fit(LAYOUTS)
     assert found.node == Node(4, 2)
@@ -116,6 +117,7 @@ def test_full_domains_are_filled_before_the_next() -> None:
     assert [layout_of(ranks, Node(7, 4)).domains for ranks in (2, 3, 4, 7)] == [1, 2, 2, 4]
 
 
+@takes_long()
 def test_a_few_calls_across_domains_widen_no_band() -> None:
     near = (Layout(2, 1), Layout(4, 1), Layout(8, 2))
     measured = list(fit(near).measured)
