@@ -13,12 +13,8 @@ __all__ = ["PICKLING_ERRORS", "pack", "pickled"]
 PICKLING_ERRORS = (TypeError, AttributeError, ValueError, pickle.PicklingError)
 """What :func:`pickled` raises; a RecursionError is told as a PicklingError."""
 
-_EVERYWHERE = (
-    "builtins",
-    "ml_dtypes",
-    "mpistrat",
-    "numpy",
-)  # packages whose classes and functions all ranks have
+# Packages whose classes and functions all ranks have.
+_EVERYWHERE = ("builtins", "ml_dtypes", "mpistrat", "numpy")
 
 
 def pack(value: Any) -> bytes:

@@ -15,6 +15,8 @@ from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["kill_group", "started_group"]
 
+_START_S = 30.0  # a start takes milliseconds
+
 
 @contextmanager
 def started_group(
@@ -28,7 +30,7 @@ def started_group(
     Raises
     ------
     BackendUnavailableError
-        It cannot be started.
+        It cannot be started, or not in 30 s.
     """
     start = _Start(command, env)
     try:
@@ -59,7 +61,7 @@ class _Start:
         self._command, self._env = command, env
         self._over = threading.Lock()  # released when there is a process or an error
         self._over.acquire()
-        self._lock = threading.Lock()  # protects everything below
+        self._lock = threading.Lock()  # held while it starts, and while it is killed
         self._is_given_up = False
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None
@@ -67,7 +69,11 @@ class _Start:
     def wait(self) -> subprocess.Popen[bytes]:
         # Not by threading.Thread: a signal in its start() becomes a RuntimeError.
         _thread.start_new_thread(self._run, ())
-        self._over.acquire()
+        if not self._over.acquire(timeout=_START_S):
+            raise BackendUnavailableError(
+                f"{self._command[0]} has not started in {_START_S:g} s; the file system that it is"
+                " on may hang"
+            )
         if isinstance(self._error, OSError):
             why = f"cannot start {self._command[0]}: {self._error.strerror}"
             raise BackendUnavailableError(why) from self._error
@@ -77,12 +83,19 @@ class _Start:
 
     def give_up(self) -> None:
         """Kill what was started, and start nothing any more."""
-        with self._lock:
-            self._is_given_up = True
-            if self._process is not None:
-                kill_group(self._process)
-                if self._process.stdout is not None:
-                    self._process.stdout.close()
+        self._is_given_up = True
+        if not self._lock.acquire(timeout=_START_S):
+            return  # what still comes is killed by the thread
+        try:
+            self._end()
+        finally:
+            self._lock.release()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            kill_group(self._process)
+            if self._process.stdout is not None:
+                self._process.stdout.close()
 
     def _run(self) -> None:
         with self._lock:
@@ -99,4 +112,6 @@ class _Start:
                 )
             except BaseException as error:  # noqa: BLE001 - wait() raises it
                 self._error = error
+            if self._is_given_up:
+                self._end()
         self._over.release()

@@ -1,4 +1,4 @@
-"""What this process and those that these tests start import."""
+"""Import TensorFlow without packages that Keras can do without, here and on ranks."""
 
 import contextlib
 import os

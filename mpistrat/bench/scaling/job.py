@@ -94,6 +94,7 @@ def _started(
         with undisturbed():
             # By its token, too: a signal may have come before this function knew of it.
             processes.end_all(token, [job.pid] if job else [], _GRACE_S)
-            # One that is blocked in the kernel is left: the other runs need not wait for it.
-            with suppress(subprocess.TimeoutExpired):
-                _ = job and job.wait(_GRACE_S)
+            if job is not None:
+                # One that is blocked in the kernel is left: the other runs need not wait for it.
+                with suppress(subprocess.TimeoutExpired):
+                    job.wait(_GRACE_S)

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.system import process_group
 from mpistrat.system.process_group import kill_group, started_group
 
 
@@ -87,6 +88,25 @@ def test_a_program_that_is_not_there():
     is_told = pytest.raises(BackendUnavailableError, match="cannot start no-such-program")
     with is_told, started_group(["no-such-program"]):
         pass
+
+
+def test_a_start_that_takes_too_long_is_told_and_what_comes_is_killed(monkeypatch):
+    came, real = [], subprocess.Popen
+
+    def popen(*arguments, **options):
+        time.sleep(0.5)
+        came.append(real(*arguments, **options))
+        return came[0]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(process_group, "_START_S", 0.1)
+    is_told = pytest.raises(BackendUnavailableError, match=r"sleep has not started in 0\.1 s")
+    with is_told, started_group(["sleep", "10"]):
+        pytest.fail("the block was run")
+    end = time.monotonic() + 20
+    while not (came and came[0].returncode) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert came[0].returncode == -signal.SIGKILL
 
 
 def test_a_signal_in_the_wait_after_the_block_ends_it(sigterm_raises):
