@@ -81,7 +81,7 @@ GPU_BUFFER_BYTES = 8 << 20
 GPU_MAPPED_BYTES = 64 << 20
 """That of each buffer in mapped memory of a GPU, which has room for 2048 of them; else less."""
 
-GPU_SHORT_BYTES = 512 << 10
+GPU_SHORT_BYTES = 1 << 20
 """The longest arrays on GPUs that are all-reduced by the host, where NCCL does not carry them."""
 
 TF_INLINE_BYTES = 64 << 10

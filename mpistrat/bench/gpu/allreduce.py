@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from mpistrat import Communicator
-from mpistrat.bench.gpu.allreduce_sides import GpuBuffers, carrier_sides, copy_of_all, peer_sides
+from mpistrat.bench.gpu.allreduce_sides import (
+    REGISTERED,
+    GpuBuffers,
+    carrier_sides,
+    copy_of_all,
+    peer_sides,
+    registered_side,
+)
 from mpistrat.bench.gpu.bars import Bar, allreduce_bars
 from mpistrat.bench.gpu.ranks import GpuSession
 from mpistrat.bench.harness.calibration import Budget
@@ -55,7 +62,8 @@ class AllreduceRow:
     def bars(self, index: int) -> list[Bar]:
         """Return the bars of a side: of mpistrat's own choice, where ranks share a GPU."""
         share, task = self.share(index), self.row.task
-        if self.row.labels[index].text != "auto" or share is None or task.size == 1:
+        is_ours = self.row.labels[index].text in ("auto", REGISTERED)
+        if not is_ours or share is None or task.size == 1:
             return []
         time_us = self.row.timings[index].median_us
         return allreduce_bars(task.nbytes, time_us, share, self.over(index, "staged"))
@@ -67,6 +75,7 @@ class AllreduceRow:
             share = self.share(index)
             record |= {
                 "part": "allreduce",
+                "registered": self.row.labels[index].text == REGISTERED,
                 "share_of_bound": None if share is None else round(share, 4),
                 "bars": [bar.record() for bar in self.bars(index)] if has_bars else [],
             }
@@ -79,17 +88,17 @@ def measure_allreduce(
     """Yield the figures of a float32 sum of each size; `say` which do not fit. **Collective.**"""
     communicator = session.communicator
     for nbytes in sizes:
-        # All ranks' inputs and results, if they share the GPU, and both sides of rank 0's copy.
-        needed, free = 4 * communicator.size * nbytes, _free_bytes(communicator)
+        # All ranks' inputs and results, if they share the GPU, twice, and the sides of one copy.
+        needed, free = 6 * communicator.size * nbytes, _free_bytes(communicator)
         if needed > free * _SHARE_OF_MEMORY:
             say(f"allreduce of {nbytes} bytes: left out, it takes {needed} bytes, {free} are free")
             continue
         place = (communicator.rank, communicator.size)
         task = Task("allreduce", np.dtype(np.float32), "sum", nbytes, *place)
-        buffers = GpuBuffers(task)
+        buffers = GpuBuffers.of_the_pool(task)
         sides = carrier_sides(session.carriers, buffers) + peer_sides(session, buffers)
         if session.is_shared:
-            sides.append(copy_of_all(task))
+            sides += [registered_side(session.carriers["auto"], task), copy_of_all(task)]
         plain = Session(communicator, {}, [])
         yield AllreduceRow(
             run_row(Heading("gpu", task), sides, [], plain, budget), session.is_shared

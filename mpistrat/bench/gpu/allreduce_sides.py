@@ -15,7 +15,17 @@ from mpistrat.bench.harness import expected_results
 from mpistrat.bench.harness.expected_results import Task
 from mpistrat.bench.harness.sides import Label, Side
 
-__all__ = ["GpuBuffers", "carrier_sides", "copy_of_all", "peer_sides"]
+__all__ = [
+    "REGISTERED",
+    "GpuBuffers",
+    "carrier_sides",
+    "copy_of_all",
+    "peer_sides",
+    "registered_side",
+]
+
+REGISTERED = "auto, registered"
+"""The name of the side whose arrays the user has from ``communicator.empty(device=)``."""
 
 
 class GpuBuffers:
@@ -29,12 +39,28 @@ class GpuBuffers:
         Arrays of CuPy.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, send: Any, recv: Any) -> None:
+        self.task = task
+        self.send, self.recv = send, recv
+
+    @classmethod
+    def of_the_pool(cls, task: Task) -> GpuBuffers:
+        """Return buffers in memory of CuPy."""
         import cupy
 
-        self.task = task
-        self.send = cupy.asarray(expected_results.inputs(task))
-        self.recv = cupy.empty_like(self.send)
+        send = cupy.asarray(expected_results.inputs(task))
+        return cls(task, send, cupy.empty_like(send))
+
+    @classmethod
+    def registered(cls, task: Task, communicator: Communicator) -> GpuBuffers:
+        """Return buffers in memory that all ranks have mapped. **Collective.**"""
+        import cupy
+
+        mine = cupy.asarray(expected_results.inputs(task))
+        device = f"GPU:{mine.device.id}"
+        send, recv = (communicator.empty(mine.shape, mine.dtype, device=device) for _ in range(2))
+        send[...] = mine
+        return cls(task, send, recv)
 
     def is_right(self, call: Callable[[], object]) -> bool:
         """Spoil the result, call a side and compare. **Collective** as `call` is."""
@@ -46,12 +72,19 @@ class GpuBuffers:
 
 def carrier_sides(carriers: Mapping[str, Communicator], buffers: GpuBuffers) -> list[Side]:
     """Return a side for each of mpistrat's carriers."""
-    sides = []
-    for name, communicator in carriers.items():
-        call = partial(communicator.allreduce, buffers.send, "sum", out=buffers.recv)
-        label = Label(name, "backend", name, "allreduce", is_base=name == "staged")
-        sides.append(Side(label, call, partial(buffers.is_right, call)))
-    return sides
+    return [_side(name, name, communicator, buffers) for name, communicator in carriers.items()]
+
+
+def registered_side(communicator: Communicator, task: Task) -> Side:
+    """Return the side of mpistrat's choice with registered memory. **Collective.**"""
+    buffers = GpuBuffers.registered(task, communicator)
+    return _side(REGISTERED, "auto", communicator, buffers)
+
+
+def _side(text: str, carrier: str, communicator: Communicator, buffers: GpuBuffers) -> Side:
+    call = partial(communicator.allreduce, buffers.send, "sum", out=buffers.recv)
+    label = Label(text, "backend", carrier, "allreduce", is_base=text == "staged")
+    return Side(label, call, partial(buffers.is_right, call))
 
 
 def peer_sides(session: GpuSession, buffers: GpuBuffers) -> list[Side]:

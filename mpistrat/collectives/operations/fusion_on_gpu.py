@@ -1,7 +1,8 @@
 """Reduce lists of arrays on a GPU: packed there in few buckets, and given back as views.
 
 All memory is allocated before the ranks meet, so that none begins a transfer for which another
-one has none. Where some rank has not enough, all of them try smaller buckets.
+one has none. Where some rank has not enough, all of them try smaller buckets. Buckets that fit are
+reduced in memory that is mapped already, where the ranks have some (mapped_slots.py).
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class _Bucket(NamedTuple):
 class _Memory(NamedTuple):
     """What buckets are reduced in, and what their results are views of, by bucket.
 
-    Both may be the same array, and the second None, where results go to arrays of the caller.
+    Both may be the same array. The first is None for what is reduced in mapped memory, the second
+    where results go to arrays of the caller.
     """
 
     work: list[Any]
@@ -75,16 +77,28 @@ def reduce_on_gpu(
     """Return the steps of `fusion.allreduce_many` for arrays on one GPU."""
     plan, memory = yield from _prepared(gate, sources, op, signature, outs)
     results: list[Any] = [None] * len(sources)
-    for bucket, total, block in zip(plan, memory.work, memory.results, strict=True):
+    for bucket, work, block in zip(plan, memory.work, memory.results, strict=True):
         like = [sources[i] for i in bucket.members]
-        if total.size:
-            send = _packed(like, total)
-            yield from gate.backend.allreduce(send, total, bucket.how.op)
+        total = yield from _reduced(gate, like, bucket, work)
         sums = narrow(op, total, total.dtype, gate.size, bucket.how)
         into = [outs[i] for i in bucket.members]
         for i, found in zip(bucket.members, _given(sums, block, like, into), strict=True):
             results[i] = found
+        if work is None:
+            gate.backend.slots.take_back()
     return results
+
+
+def _reduced(gate: DeviceGate, like: list[Array], bucket: _Bucket, work: Any) -> Steps:
+    """Reduce a bucket in `work`, or in mapped memory, and return it there."""
+    if work is None:
+        send = total = gate.backend.slots.lend(bucket.nbytes).view(bucket.how.dtype)
+        fill(cut(total, like), like)
+    else:
+        send, total = _packed(like, work), work
+    if total.size:
+        yield from gate.backend.allreduce(send, total, bucket.how.op)
+    return total
 
 
 # ---------------------------------------------------------------------------------- memory
@@ -100,16 +114,21 @@ def _prepared(
     """Cross the gate with memory for all buckets; return the buckets and their memory."""
     nbytes, wanted = signature.bucket_bytes or 1, signature.bucket_bytes
     widens, has_crossed = gate.backend.widens_halves, False
+    mapped_bytes = _mapped_bytes(gate, sources)
     while True:
         plan = list(_buckets(gate, sources, op, nbytes, widens))
-        memory, problem = _allocated(plan, sources, outs)
+        memory, problem = _allocated(plan, sources, outs, mapped_bytes)
         if has_crossed:
             lacks = yield from is_any(gate.host_backend, problem is not None)
         else:
-            lacks = yield from gate.cross(signature, int(widens), lacks_memory=problem is not None)
+            how = widens + 2 * (mapped_bytes > 0)
+            lacks = yield from gate.cross(signature, how, lacks_memory=problem is not None)
             has_crossed = True
-            if 0 < gate.extras.sum() < gate.size:  # some do not know yet what carries the arrays
-                widens, memory = False, None
+            common = int(np.bitwise_and.reduce(gate.extras))
+            if (gate.extras != common).any():
+                # Some do not know yet what carries the arrays, or have them in one piece.
+                widens, memory = bool(common & 1), None
+                mapped_bytes *= common >> 1
                 continue
         if not lacks:
             _say_smaller(nbytes, wanted)
@@ -141,12 +160,24 @@ def _give_up(gate: DeviceGate, problem: str | None, least: int, wanted: int | No
     )
 
 
+def _mapped_bytes(gate: DeviceGate, sources: list[Array]) -> int:
+    """Return up to how many bytes this rank would reduce in mapped memory; 0 if it needs none.
+
+    What lies in one piece need not be packed.
+    """
+    groups: dict[np.dtype[Any], list[Array]] = {}
+    for source in sources:
+        groups.setdefault(source.dtype, []).append(source)
+    is_in_one_piece = all(whole(group) is not None for group in groups.values())
+    return 0 if is_in_one_piece else gate.backend.slots.nbytes
+
+
 def _allocated(
-    plan: list[_Bucket], sources: list[Array], outs: Sequence[Array | None]
+    plan: list[_Bucket], sources: list[Array], outs: Sequence[Array | None], mapped_bytes: int
 ) -> tuple[_Memory | None, str | None]:
     """Return memory for all buckets, or why there is not enough. **Local.**"""
     try:
-        return _memory(plan, sources, outs), None
+        return _memory(plan, sources, outs, mapped_bytes), None
     except Exception as error:
         problem = on_device.memory_problem(error)
         if problem is None:
@@ -154,18 +185,29 @@ def _allocated(
         return None, problem
 
 
-def _memory(plan: list[_Bucket], sources: list[Array], outs: Sequence[Array | None]) -> _Memory:
-    """Return memory for all buckets: that of results, if it has the dtype, or one for all."""
+def _memory(
+    plan: list[_Bucket], sources: list[Array], outs: Sequence[Array | None], mapped_bytes: int
+) -> _Memory:
+    """Return memory for all buckets: that of results, if it has the dtype, or one for all.
+
+    None for those that mapped memory has room for.
+    """
     results = [_block(bucket, sources, outs) for bucket in plan]
+    is_mapped = [0 < bucket.nbytes <= mapped_bytes for bucket in plan]
     work = [
         block if block is not None and block.dtype == bucket.how.dtype else None
         for bucket, block in zip(plan, results, strict=True)
     ]
-    missing = [bucket for bucket, one in zip(plan, work, strict=True) if one is None]
-    most = max((bucket.nbytes for bucket in missing), default=0)
-    shared: Any = new_like(sources[0], most, np.dtype(np.uint8)) if missing else None
+    missing = [
+        bucket.nbytes
+        for bucket, one, has_slot in zip(plan, work, is_mapped, strict=True)
+        if one is None and not has_slot
+    ]
+    shared: Any = new_like(sources[0], max(missing), np.dtype(np.uint8)) if missing else None
     for index, bucket in enumerate(plan):
-        if work[index] is None:
+        if is_mapped[index]:
+            work[index] = None
+        elif work[index] is None:
             work[index] = shared[: bucket.nbytes].view(bucket.how.dtype)
     return _Memory(work, results)
 

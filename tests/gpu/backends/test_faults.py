@@ -86,8 +86,8 @@ FAULT = """
 
 
 PLAIN = "cupy.ones(3000, np.float32)"
-LONG = "cupy.ones(150_000, np.float32)"  # too long to be all-reduced by the host
-REGISTERED = 'comm.empty(150_000, np.float32, device=f"GPU:{cupy.cuda.Device().id}")'
+LONG = "cupy.ones(300_000, np.float32)"  # too long to be all-reduced by the host
+REGISTERED = 'comm.empty(300_000, np.float32, device=f"GPU:{cupy.cuda.Device().id}")'
 FAMILIES = {
     "allreduce": ("allreduce", "comm.allreduce(mine)", LONG),
     "short": ("_copy", "comm.allreduce(mine)", PLAIN),  # by the host, if no carrier is named

@@ -11,6 +11,7 @@ from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from helpers.gpus import needs_gpus
 from mpistrat.collectives.backends.gpu.memory import filling
 from mpistrat.errors import BackendUnavailableError
+from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long
@@ -82,10 +83,25 @@ def test_no_rank_has_memory_for_a_result():
         assert float(comm.allreduce(mine)[0]) == comm.size
 
 
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_buckets_that_fit_into_mapped_memory_need_no_other():
+    with communicator_on_gpus("peer_memory") as (comm, cupy):
+        mine = [cupy.full(COUNT, comm.rank + i, np.float32) for i in range(2)]
+        comm.allreduce_many(mine, out=mine)
+        with little_memory(cupy, MB // 2, is_here=True):
+            comm.allreduce_many(mine, out=mine)
+        assert [float(one[-1]) for one in mine] == [2.0, 6.0]
+
+
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_buckets_shrink_on_all_ranks_where_one_has_little_memory(carrier):
-    with communicator_on_gpus(carrier) as (comm, cupy), pytest.MonkeyPatch.context() as patch:
+    with (
+        setting("GPU_BUFFER_BYTES", MB // 2),
+        setting("GPU_MAPPED_BYTES", MB // 2),  # no bucket fits into mapped memory
+        communicator_on_gpus(carrier) as (comm, cupy),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         everyone = [
             [sample("float32", (MB // 4,), 7 * r + i) for i in range(6)] for r in range(comm.size)
         ]

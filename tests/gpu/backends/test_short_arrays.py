@@ -273,6 +273,7 @@ LATE = """
 import cupy, numpy as np
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
+from mpistrat.config import GPU_SHORT_BYTES
 with cupy.cuda.Device(0):
     communicator = Communicator(MPI.COMM_WORLD)
     mine = cupy.full(16_384, 1.0 + communicator.rank, np.float32)
@@ -281,7 +282,8 @@ with cupy.cuda.Device(0):
     communicator.close()
     del communicator
     for _ in range(4):
-        np.frombuffer(cupy.cuda.alloc_pinned_memory(512 << 10), np.uint8, 512 << 10)[:] = 0x41
+        pinned = cupy.cuda.alloc_pinned_memory(GPU_SHORT_BYTES)
+        np.frombuffer(pinned, np.uint8, GPU_SHORT_BYTES)[:] = 0x41
     print((total.get() == 3).all(), flush=True)
 """
 

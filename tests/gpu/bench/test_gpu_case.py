@@ -102,6 +102,7 @@ def test_allreduce_of_ranks_that_share_a_gpu(tmp_path: Path, ranks: int) -> None
     found = records(file)
     sides = {one["side"] for one in found}
     assert {"auto", "peer_memory", "staged", "copy of all ranks' bytes"} <= sides
+    assert {one["side"] for one in found if one["registered"]} == {"auto, registered"}
     assert ("mpi4py over the host" in sides) == (ranks > 1)
     assert ("carrier nccl: left out" in table) == (ranks > 1)
     for one in found:

@@ -18,6 +18,8 @@ from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier
 from mpistrat.collectives.backends.gpu.carriers.nccl import Nccl
+from mpistrat.collectives.backends.gpu.carriers.peer_memory import PeerMemory
+from mpistrat.collectives.backends.gpu.memory.mapped_slots import MappedSlots, NoSlots
 from mpistrat.collectives.backends.gpu.opening import Opened, Opening
 from mpistrat.collectives.backends.gpu.short_arrays import ShortArrays
 from mpistrat.collectives.backends.gpu.streams import TransferStreams
@@ -85,6 +87,15 @@ class GpuBackend:
         """
         carrier = self._carriers.get(self.devices)
         return carrier is not None and carrier.widens_halves
+
+    @property
+    def slots(self) -> MappedSlots | NoSlots:
+        """Memory that lists are packed into, between the GPUs of the last call.
+
+        The same on all ranks.
+        """
+        carrier = self._carriers.get(self.devices)
+        return carrier.slots if isinstance(carrier, PeerMemory) else NoSlots()
 
     def allocate(self, nbytes: int, is_shared: bool) -> Steps:
         """See `Backend.allocate`; GPUs have no memory that ranks share as one array."""

@@ -62,7 +62,7 @@ class TransferStream:
         Every step begins with this stream as the current one.
         """
         caller = self._cuda.get_current_stream()
-        self.stream.wait_event(self._record(caller))
+        self.follow()
         while True:
             try:
                 with self.stream:
@@ -77,6 +77,10 @@ class TransferStream:
                     caller.wait_event(self._record(self.stream))
                 raise
             yield request
+
+    def follow(self) -> None:
+        """Begin nothing more on this stream before what is queued on the current one is done."""
+        self.stream.wait_event(self._record(self._cuda.get_current_stream()))
 
     def done(self) -> Request:
         """Return a request for the end of all that is queued on this stream now."""

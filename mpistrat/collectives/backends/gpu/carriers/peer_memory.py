@@ -9,6 +9,7 @@ window before are done, too, so the slot of the window before that can be filled
 
 What all ranks send from registered memory (registered.py) is read where it is, in one window, and
 the ranks meet once more at its end: what is read belongs to the user again when the call returns.
+So it is with lists that were packed into slots (mapped_slots.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Part, Window, windows
 from mpistrat.collectives.backends.gpu.kernels.reductions import slice_reduce
+from mpistrat.collectives.backends.gpu.memory.mapped_slots import MappedSlots
 from mpistrat.collectives.backends.gpu.memory.registered import NOWHERE, Place, Regions
 from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
 from mpistrat.collectives.backends.gpu.streams import TransferStream
@@ -48,7 +50,7 @@ class PeerMemory:
     host
         The backend by which ranks meet.
     slabs
-        Memory of all ranks, of four slots: two for what is sent, two for slices of results.
+        Memory of all ranks, for four slots.
     regions
         Registered memory of all ranks.
     stream
@@ -56,6 +58,11 @@ class PeerMemory:
     whole_bytes
         Up to so many bytes every rank reduces all of an array, above a slice; the same on all
         ranks.
+
+    Attributes
+    ----------
+    slots
+        What windows go through, and lists are packed into.
     """
 
     name = "peer_memory"
@@ -71,9 +78,8 @@ class PeerMemory:
     ) -> None:
         self._host, self._slabs, self._stream = host, slabs, stream
         self._regions = regions
-        self._slot_bytes = slabs.nbytes // 4 // 256 * 256
-        self._window_bytes, self._whole_bytes = self._slot_bytes, whole_bytes
-        self._next = 0
+        self.slots = MappedSlots(slabs, stream)
+        self._window_bytes, self._whole_bytes = self.slots.nbytes, whole_bytes
         self._word = np.zeros(1, np.int64)
 
     def open(self) -> str | None:
@@ -92,7 +98,7 @@ class PeerMemory:
 
     def tune(self, tuning: GpuTuning) -> None:
         """See `Carrier.tune`."""
-        self._window_bytes = min(tuning.mapped_bytes, self._slot_bytes)
+        self._window_bytes = min(tuning.mapped_bytes, self.slots.nbytes)
         self._whole_bytes = tuning.whole_bytes
 
     def abort(self) -> None:
@@ -111,14 +117,16 @@ class PeerMemory:
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Carrier.allreduce`."""
+        lent = self.slots.lent(send, recv)
+        if lent is not None:
+            yield from self._all_done()  # all have packed
+            yield from self._reduce_slice(send, lent, lent, op)
+            return
         places = yield from self._places(send, recv)
         sends = None if places is None else self._addresses(places.sends)
         recvs = None if places is None else self._addresses(places.recvs)
         if sends is not None and recvs is not None:
-            # In place, too: each element is read and written by one thread of one rank.
-            begin, end = piece_bounds(send.size, self._host.size, self._host.rank)
-            slice_reduce(op, send.dtype, sends, recvs, begin, end)
-            yield from self._end_reading()
+            yield from self._reduce_slice(send, sends, recvs, op)
             return
         if send.nbytes > self._whole_bytes:
             yield from self._by_slices(send, recv, op)
@@ -127,6 +135,17 @@ class PeerMemory:
         is_in_place = places is not None and any(map(_is_same, *places))
         blocks = Blocks.one(send)
         yield from self._reduce(blocks, recv, op, send.size, None if is_in_place else sends)
+
+    def _reduce_slice(
+        self, send: Any, sends: Sequence[int], recvs: Sequence[int], op: str
+    ) -> Steps:
+        """Reduce this rank's slice from where all ranks have it to where all want it.
+
+        In place, too: each element is read and written by one thread of one rank.
+        """
+        begin, end = piece_bounds(send.size, self._host.size, self._host.rank)
+        slice_reduce(op, send.dtype, sends, recvs, begin, end)
+        yield from self._all_done()
 
     def reduce(self, send: Any, recv: Any | None, op: str, root: int) -> Steps:
         """See `Carrier.reduce`."""
@@ -166,13 +185,12 @@ class PeerMemory:
         def read(window: Window, places: Sequence[int]) -> Steps:
             [length] = window.lengths([send.size])
             begin, end = piece_bounds(length, self._host.size, self._host.rank)
-            results = places[self._host.rank] - self._slabs.mine + 2 * self._slot_bytes
-            targets = [pointer + results for pointer in self._slabs.pointers]
-            slice_reduce(op, send.dtype, places, targets, begin, end)
-            yield self._stream.done()
-            yield from self._meet()
+            offset = places[self._host.rank] - self.slots.mine(0)
+            results = self.slots.for_results(offset)
+            slice_reduce(op, send.dtype, places, self.slots.everyone(results), begin, end)
+            yield from self._all_done()
             [part] = Blocks.one(recv).parts(window)
-            _read(self._slabs.mine + results, part)
+            _read(self.slots.mine(results), part)
 
         return self._carry(Blocks.one(send), send.size, 1, read, None)
 
@@ -257,21 +275,20 @@ class PeerMemory:
         """
         if sends is not None:
             yield from read(Window(0, longest), sends) or ()
-            yield from self._end_reading()
+            yield from self._all_done()
             return
         size = send.array.itemsize if send is not None else itemsize
         for window in windows(longest, size, blocks, self._window_bytes):
-            slot = self._next * self._slot_bytes
-            self._next = 1 - self._next
+            slot = self.slots.take()
             if send is not None:
-                _write(send.parts(window), self._slabs.mine + slot)
-            yield self._stream.done()
-            yield from self._meet()
-            yield from read(window, [pointer + slot for pointer in self._slabs.pointers]) or ()
+                _write(send.parts(window), self.slots.mine(slot))
+            yield from self._all_done()
+            yield from read(window, self.slots.everyone(slot)) or ()
 
-    def _meet(self) -> Steps:
-        """Wait until all ranks are here. **Collective.**"""
-        return self._host.allreduce(self._word, self._word, "max")
+    def _all_done(self) -> Steps:
+        """Wait until all that the ranks have queued until here is done. **Collective.**"""
+        yield self._stream.done()
+        yield from self._host.allreduce(self._word, self._word, "max")
 
     # --------------------------------------------------------------------- registered memory
 
@@ -307,11 +324,6 @@ class PeerMemory:
         )
         sends, recvs = ([Place(*one) for one in table[:, side].tolist()] for side in (0, 1))
         return _Places(sends, recvs)
-
-    def _end_reading(self) -> Steps:
-        """Wait until all ranks have read and written. **Collective.**"""
-        yield self._stream.done()
-        yield from self._meet()
 
 
 def _is_same(send: Place, recv: Place) -> bool:
