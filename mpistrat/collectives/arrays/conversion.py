@@ -33,6 +33,7 @@ _SUPPORTED: set[np.dtype[Any]] = {
         *("float16", "float32", "float64", "complex64", "complex128"),
     )
 }
+_BOOL = np.dtype(np.bool_)
 _NAMES = "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64, complex64 or complex128"
 
 
@@ -87,8 +88,10 @@ def as_operands(values: Iterable[ArrayLike]) -> list[Array]:
     """Return each value as :func:`as_operand` does; all on one GPU, or all on the host."""
     if isinstance(values, (list, tuple)):  # else each is taken in before the next one is made
         found = list(values)
-        if are_alike(found) and found[0].dtype in _SUPPORTED and found[0].dtype.kind != "b":
-            return found
+        if are_alike(found) or on_device.on_one_gpu(found) is not None:
+            dtypes = {one.dtype for one in found}
+            if dtypes <= _SUPPORTED and _BOOL not in dtypes:
+                return found
     found = [as_operand(value) for value in values]
     places = {place_of(one) for one in found}
     if len(places) > 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any
@@ -35,6 +35,7 @@ __all__ = [
     "moved",
     "new",
     "on_gpu",
+    "on_one_gpu",
     "placed",
     "plain_bools",
     "require",
@@ -318,6 +319,16 @@ def plain_bools(array: Any) -> Any:
 def index_of(array: Any) -> int:
     """Return which GPU of this rank an array of CuPy is on."""
     return int(array.device.id)
+
+
+def on_one_gpu(values: Sequence[Any]) -> int | None:
+    """Return which GPU of this rank all values are on, if all are arrays of CuPy; else None."""
+    array = getattr(sys.modules.get("cupy"), "ndarray", None)
+    if not values or type(values[0]) is not array:
+        return None
+    index = int(values[0].data.device_id)
+    are_there = [type(one) is array and one.data.device_id == index for one in values]
+    return index if all(are_there) else None
 
 
 def run_on(index: int, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mpistrat import config
+from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.buffer_pool import BufferPool
 from mpistrat.collectives.arrays.conversion import are_alike, as_operands, cut, flat
 from mpistrat.collectives.arrays.one_rank import reduced_alone
@@ -62,8 +63,23 @@ def _dtypes(sources: list[Array]) -> tuple[np.dtype[Any], ...]:
 def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
     if len(outs) != len(sources):
         raise UsageError(f"allreduce_many: {len(sources)} arrays, {len(outs)} in out=")
+    if _fit_on_gpu(sources, outs, op):
+        return
     for source, out in zip(sources, outs, strict=True):
         check_out(out, source.shape, result_dtype(op, source.dtype), "allreduce_many", source)
+
+
+def _fit_on_gpu(sources: list[Array], outs: Outs, op: str) -> bool:
+    """Tell whether all are plain arrays on one GPU, and alike: in a tenth of the time."""
+    device = on_device.on_one_gpu(outs)
+    if device is None or device != on_device.on_one_gpu(sources):
+        return False
+    dtypes = _dtypes(sources)
+    wanted = {dtype: result_dtype(op, dtype) for dtype in dict.fromkeys(dtypes)}
+    found = [out.dtype for out in outs if out is not None]
+    shapes = [out.shape for out in outs if out is not None]
+    are_alike = shapes == [source.shape for source in sources]
+    return are_alike and found == [wanted[dtype] for dtype in dtypes]
 
 
 def _steps(gate: GateOfCall, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:

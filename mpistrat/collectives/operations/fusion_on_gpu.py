@@ -17,7 +17,7 @@ from mpistrat.collectives.arrays.conversion import cut
 from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.all_or_none import is_any, reasons, said
-from mpistrat.collectives.backends.gpu.memory.filling import fill, whole
+from mpistrat.collectives.backends.gpu.memory.filling import fill, join, split, whole
 from mpistrat.collectives.checking.device_gate import DeviceGate
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.errors import BackendUnavailableError
@@ -93,7 +93,7 @@ def _reduced(gate: DeviceGate, like: list[Array], bucket: _Bucket, work: Any) ->
     """Reduce a bucket in `work`, or in mapped memory, and return it there."""
     if work is None:
         send = total = gate.backend.slots.lend(bucket.nbytes).view(bucket.how.dtype)
-        fill(cut(total, like), like)
+        join(like, total)
     else:
         send, total = _packed(like, work), work
     if total.size:
@@ -257,7 +257,7 @@ def _packed(parts: list[Array], total: Any) -> Any:
     found = whole(parts) if parts[0].dtype == total.dtype else None
     if found is not None and (found.data.ptr == total.data.ptr or _are_apart(found, total)):
         return found
-    fill(cut(total, parts), parts)
+    join(parts, total)
     return total
 
 
@@ -270,7 +270,7 @@ def _are_apart(one: Any, other: Any) -> bool:
 def _given(total: Any, block: Any, like: list[Array], into: list[Any]) -> list[Array]:
     """Return a bucket's results: in the arrays `into`, or views of the block."""
     if block is None:
-        fill(into, cut(total, like))
+        split(total, into)
     elif block is not total:
         fill([block], [total])
     return cut(block, like) if into[0] is None else into

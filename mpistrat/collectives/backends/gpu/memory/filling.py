@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpistrat.collectives.backends.gpu.kernels.movement import can_cast, cast, copy
+from mpistrat.collectives.arrays.conversion import cut
+from mpistrat.collectives.backends.gpu.kernels.movement import can_cast, cast, copy, pack, unpack
 
-__all__ = ["fill", "is_plain", "whole"]
+__all__ = ["fill", "is_plain", "join", "split", "whole"]
 
 
 def fill(into: Sequence[Any], parts: Sequence[Any]) -> None:
@@ -27,6 +28,28 @@ def fill(into: Sequence[Any], parts: Sequence[Any]) -> None:
         copy([part for _, part in copied], [to for to, _ in copied])
     if converted:
         cast([part for _, part in converted], [to for to, _ in converted])
+
+
+def join(parts: Sequence[Any], flat: Any) -> None:
+    """Copy arrays of one dtype into a flat array, one after the other."""
+    if _are_plain(parts, flat):
+        pack(parts, flat.data.ptr)
+    else:
+        fill(cut(flat, list(parts)), parts)
+
+
+def split(flat: Any, parts: Sequence[Any]) -> None:
+    """Copy what lies one after the other in a flat array into arrays of one dtype."""
+    if _are_plain(parts, flat):
+        unpack(flat.data.ptr, parts)
+    else:
+        fill(parts, cut(flat, list(parts)))
+
+
+def _are_plain(parts: Sequence[Any], flat: Any) -> bool:
+    """Tell whether arrays are in C order, of the dtype of `flat`, and aligned."""
+    # Without flags, each of which would be an object; kernels copy bytes of any alignment.
+    return parts[0].dtype == flat.dtype and all(one._c_contiguous for one in parts)
 
 
 def is_plain(array: Any) -> bool:
