@@ -6,8 +6,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "../common/start_watch.h"
 #include "array_lists.h"
 #include "calls.h"
 #include "dtypes.h"
@@ -22,6 +24,7 @@
 
 namespace nb = nanobind;
 using mpistrat::Calls;
+using mpistrat::StartWatch;
 
 namespace {
 
@@ -103,6 +106,14 @@ NB_MODULE(_kernels, m) {
       .def("add_region", &add_region)
       .def("remove_region", [](Node& self, int id) { mpistrat_region_remove(self.node, id); })
       .def("tune", &tune);
+  nb::class_<StartWatch>(m, "StartWatch")
+      .def("__init__",
+           [](StartWatch* self, std::string me, std::string file, int num_here, int num_ranks,
+              int launcher, double timeout_s, double ended_after_s) {
+             new (self) StartWatch({std::move(me), std::move(file), num_here, num_ranks, launcher,
+                                    timeout_s, ended_after_s});
+           })
+      .def("end", &StartWatch::end);
   mpistrat::bind_wire(m);
   mpistrat::bind_store(m);
 }

@@ -14,13 +14,9 @@ constexpr MpistratTuning kDefaultTuning{256 << 10, 64 << 10, 128 << 10, 20 << 20
 
 // From so many bytes on, of the longest block of any rank, arrays are read where they are: of two
 // ranks, and of more. By then one copy through the kernel (about 1.5 us to agree on) takes less
-// than two through the slots. By MpistratKind.
-//
-// Calls that move data are not timed to choose, as all-reduces are (algorithm_choice.h): that was
-// tried, and between 2 ranks lost 8 % in the geometric mean over kinds and sizes, in a scatter up
-// to 44 %. A rank's time tells little of a call in which one writes and the others read: through
-// slots the root is done first, so that the cost shows in the wait of the next call. `mpistrat
-// bench tune` measures all ranks together.
+// than two through the slots. By MpistratKind. Ranks that make the same call again and again find
+// out what is faster (peer_read/read_choice.h, reduction/algorithm_choice.h); other calls of the
+// same sizes follow.
 struct ReadFrom {
   int64_t two, more;
 };

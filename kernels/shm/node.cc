@@ -21,6 +21,7 @@ Node::Node(Memory* memory, int rank, int size, int num_cpus)
     : cache_bytes_(believed_cache_bytes(num_cpus, size)),
       view_{},
       waiting_(&memory->futex, size > num_cpus),
+      read_choice_(&memory->decisions, rank == 0),
       sources_(static_cast<size_t>(size)),
       targets_(static_cast<size_t>(size)),
       peers_(static_cast<size_t>(size)),
@@ -44,7 +45,11 @@ void Node::begin(const MpistratSpec& spec) {
   const bool is_half = spec_.dtype == MPISTRAT_FLOAT16 || spec_.dtype == MPISTRAT_BFLOAT16;
   view_.tuning = tunings_[spec_.kind][is_half];
   view_.apart_stream_bytes = apart_stream_bytes_[spec_.kind][is_half];
-  view_.choices = is_timed_[spec_.kind][is_half] ? choices_[is_half][spec_.is_list != 0] : nullptr;
+  const bool is_timed = is_timed_[spec_.kind][is_half];
+  const bool is_allreduce = spec_.kind == MPISTRAT_ALLREDUCE;
+  view_.choices = is_timed && is_allreduce ? choices_[is_half][spec_.is_list != 0] : nullptr;
+  view_.read_choice = is_timed ? &read_choice_ : nullptr;
+  read_choice_.begin_call();
   step_ = 0;
   next_ = 0;
   is_published_ = is_consuming_ = false;
@@ -58,10 +63,10 @@ void Node::tune(int kind, bool halves, const MpistratTuning& tuning) {
   const int64_t chunk_bytes =
       view_.size == 2 ? kDefaultTuning.chunk_bytes : kDefaultTuning.chunk_bytes / 2;
   int64_t remote_bytes = view_.size > 2 ? kReadFrom[kind].more : kReadFrom[kind].two;
-  // Where nothing is given for all-reduces, the ranks find out; two ranks, whether to read, too.
-  is_timed_[kind][halves] =
-      kind == MPISTRAT_ALLREDUCE && view_.size > 1 && tuning.remote_bytes == 0;
-  if (is_timed_[kind][halves] && view_.size == 2) remote_bytes = kReadBytes;
+  // Where nothing is given, the ranks find out; of all-reduces two ranks, whether to read, too.
+  is_timed_[kind][halves] = view_.size > 1 && tuning.remote_bytes == 0;
+  if (kind == MPISTRAT_ALLREDUCE && is_timed_[kind][halves] && view_.size == 2)
+    remote_bytes = kReadBytes;
   // Past the caches as soon as all ranks' sources and results together fill them.
   const int64_t filling = cache_bytes_ > 0 ? cache_bytes_ / (2 * view_.size) : INT64_MAX;
   apart_stream_bytes_[kind][halves] =

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import child_processes, mpich_of_pypi, ranks_without_mpi
+from mpistrat.cluster import child_processes, mpich_of_pypi, ranks_without_mpi, start_watch
 from mpistrat.cluster.launch import expected_size, was_launched
 from mpistrat.cluster.launch_advice import how_to_start
 from mpistrat.cluster.slurm import step
@@ -55,7 +56,8 @@ def world() -> Any:
     if "mpi4py.MPI" not in sys.modules:
         mpich_of_pypi.prepare()
     try:
-        from mpi4py import MPI  # starts MPI, which waits for all ranks
+        with start_watch.watched() if is_first else nullcontext():
+            from mpi4py import MPI  # starts MPI, which waits for all ranks
     except (ImportError, RuntimeError) as error:
         if expected is None or expected[1] == 1:
             return None

@@ -21,7 +21,7 @@ from mpistrat.cluster.launch import expected_rank, expected_size, local_size
 from mpistrat.errors import ClusterError
 from mpistrat.system import process_status
 
-__all__ = ["begun", "forget", "leave", "start"]
+__all__ = ["begun", "forget", "launcher", "leave", "start", "state_file"]
 
 # Read at import, since a fork, or the end of the launcher, changes them.
 _OWNER, _PARENT = os.getpid(), os.getppid()
@@ -68,7 +68,7 @@ def leave() -> str | None:
 
 def begun() -> list[int] | None:
     """Return the ranks of this node that have begun to start MPI; None if unknown. **Local.**"""
-    path = _path()
+    path = state_file()
     try:
         with open(path or "", encoding="utf-8") as file:
             return sorted({int(line.split()[0]) for line in file if line.strip()})
@@ -78,7 +78,7 @@ def begun() -> list[int] | None:
 
 def forget() -> None:
     """Remove the job's file once MPI runs or the job ends. **Local.**"""
-    path = _path()
+    path = state_file()
     if path is not None:
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -86,7 +86,7 @@ def forget() -> None:
 
 def _sign(state: str) -> dict[int, str]:
     """Append this rank's state to the file; return the last state of each rank in it."""
-    path, me = _path(), expected_rank()
+    path, me = state_file(), expected_rank()
     if path is None or me is None or _is_rank(_PARENT, me[0]):
         return {}
     # The folder is for all users: never follow a link that somebody else has put there.
@@ -103,7 +103,13 @@ def _sign(state: str) -> dict[int, str]:
         return {}
 
 
-def _path() -> str | None:
+def launcher() -> int | None:
+    """Return the process that started the ranks of this node; None if it is not certain."""
+    me = expected_rank()
+    return None if state_file() is None or me is None or _is_rank(_PARENT, me[0]) else _PARENT
+
+
+def state_file() -> str | None:
     """Return the file of this job's ranks on this node; None if it is not certain."""
     if os.getpid() != _OWNER or _PARENT == 1:  # a forked child; an orphan
         return None

@@ -17,9 +17,7 @@ class PeerReadExchange : public Exchange {
  public:
   PeerReadExchange(const MpistratSpec& spec, const NodeView& view)
       : slots_(spec, view), addresses_(spec) {
-    const bool is_long = slots_.most_bytes(view) >= view.tuning.remote_bytes;
-    const bool may_read = view.peer_memory->is_open() || !view.regions->empty();
-    before_ = is_long && view.size > 1 && may_read ? 2 : 0;
+    before_ = view.size > 1 && should_read(spec, view) ? 2 : 0;
     steps = before_ + slots_.steps;
     lap_bytes = slots_.lap_bytes;
   }
@@ -40,6 +38,7 @@ class PeerReadExchange : public Exchange {
   }
 
   void consume(const NodeView& view, int64_t step) override {
+    if (step == 0 && view.read_choice) view.read_choice->count();
     if (step >= before_) {
       if (!reads_peers_) slots_.consume(view, step - before_);
     } else if (step == 0) {
@@ -52,6 +51,13 @@ class PeerReadExchange : public Exchange {
   }
 
  private:
+  bool should_read(const MpistratSpec& spec, const NodeView& view) const {
+    if (!view.peer_memory->is_open() && view.regions->empty()) return false;
+    const int64_t nbytes = slots_.most_bytes(view);
+    const bool is_long = nbytes >= view.tuning.remote_bytes;
+    return view.read_choice ? view.read_choice->plan(spec.kind, nbytes, is_long) : is_long;
+  }
+
   Slots slots_;
   AddressExchange addresses_;
   int64_t before_ = 0;

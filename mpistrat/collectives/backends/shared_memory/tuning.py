@@ -89,9 +89,9 @@ class Tuning(Sizes):
         From so many bytes on, results are written past the caches.
     remote_bytes
         From so many bytes on, private arrays are read where they are, if the system allows it
-        and results are not written past the caches. Where it is 0, ranks that all-reduce
-        find out by themselves when slots written past the caches are faster, and two ranks when
-        reading is (kernels/shm/reduction/algorithm_choice.h).
+        and results are not written past the caches. Where it is 0, ranks find out by themselves
+        when reading is faster (kernels/shm/peer_read/read_choice.h); those that all-reduce, also
+        when slots written past the caches are (kernels/shm/reduction/algorithm_choice.h).
     """
 
     chunk_bytes: int = 0

@@ -1,0 +1,112 @@
+#include "start_watch.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "clock.h"
+
+namespace mpistrat {
+namespace {
+
+constexpr auto kLookEvery = std::chrono::milliseconds(250);
+constexpr unsigned kEndsWithin_s = 5;
+
+double now_s() { return static_cast<double>(now_ns()) * 1e-9; }
+
+// Returns how many child processes a process has; -1 if the system does not tell.
+int num_children(pid_t pid) {
+  const std::string id = std::to_string(pid);
+  std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+  if (!file) return -1;
+  int count = 0;
+  for (std::string child; file >> child;) ++count;
+  return count;
+}
+
+std::string in_words(const std::set<int>& ranks) {
+  std::ostringstream text;
+  text << (ranks.size() == 1 ? "rank " : "ranks ");
+  bool is_first = true;
+  for (int rank : ranks) {
+    text << (is_first ? "" : ", ") << rank;
+    is_first = false;
+  }
+  return text.str();
+}
+
+std::string as_text(double seconds) {
+  std::ostringstream text;
+  text << seconds;
+  return text.str();
+}
+
+}  // namespace
+
+void StartWatch::end() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void StartWatch::run() {
+  const double began_s = now_s();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!changed_.wait_for(lock, kLookEvery, [this] { return is_over_; })) {
+    if (has_lost_a_rank(now_s()))
+      leave(" cannot start MPI: a rank of this node has ended before it did" + missing() +
+            "; see what it has printed");
+    if (now_s() - began_s > facts_.timeout_s)
+      leave(" has waited " + as_text(facts_.timeout_s) +
+            " s (MPISTRAT_TIMEOUT) for the other ranks to start MPI" + missing() +
+            "; make the first strategy on all ranks, before what takes long");
+  }
+}
+
+// A launcher starts its ranks one by one, so that at first it has too few of them.
+bool StartWatch::has_lost_a_rank(double now_s) {
+  const int children = facts_.launcher ? num_children(facts_.launcher) : -1;
+  if (children < 0 || children >= facts_.num_here) {
+    few_since_s_ = -1;
+    return false;
+  }
+  if (few_since_s_ < 0) few_since_s_ = now_s;
+  return now_s - few_since_s_ > facts_.ended_after_s;
+}
+
+// Says which ranks have not begun, as far as this node can tell.
+std::string StartWatch::missing() const {
+  std::set<int> begun, rest;
+  std::ifstream file(facts_.file);
+  int rank;
+  for (std::string state; file >> rank >> state;) begun.insert(rank);
+  if (begun.empty()) return "";
+  if (facts_.num_here < facts_.num_ranks)
+    return "; of the " + std::to_string(facts_.num_here) + " ranks of this node " +
+           in_words(begun) + " have begun to";
+  for (rank = 0; rank < facts_.num_ranks; ++rank)
+    if (!begun.count(rank)) rest.insert(rank);
+  if (rest.empty()) return "; all have begun to";
+  return "; " + in_words(rest) + (rest.size() == 1 ? " has" : " have") + " not begun to";
+}
+
+// By a signal: launchers do not mind a rank that exits before MPI has started.
+void StartWatch::leave(const std::string& why) const {
+  const std::string line = "[mpistrat] " + facts_.me + why + "\n";
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) {
+    // Nobody can be told.
+  }
+  signal(SIGTERM, SIG_DFL);
+  kill(getpid(), SIGTERM);
+  sleep(kEndsWithin_s);
+  _exit(1);
+}
+
+}  // namespace mpistrat
