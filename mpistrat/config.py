@@ -44,10 +44,14 @@ that must agree on all ranks are compared at start
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 
 from mpistrat.errors import UsageError
+
+_PREFIX = "MPISTRAT_"
+_ALIKE = 0.8  # of the letters behind the prefix
 
 DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_GRACE_S = 5.0
@@ -115,11 +119,19 @@ def _number(name: str, default: float) -> float:
         return default
     try:
         value = float(text)
-    except ValueError:
+    except ValueError:  # raised below, where nothing precedes it
         value = -1.0
     if not 0 < value < float("inf"):
         raise UsageError(f"{name}={text!r}: expected a number above 0; unset it or fix it")
     return value
+
+
+def _is_on(name: str) -> bool:
+    """Read a variable that is 0 or 1, by default 1."""
+    text = os.environ.get(name, "") or "1"
+    if text not in ("0", "1"):
+        raise UsageError(f"{name}={text!r}: expected 0 or 1; unset it or fix it")
+    return text == "1"
 
 
 def timeout_s() -> float:
@@ -170,7 +182,7 @@ def checks() -> bool:
 
     Off is for measurements: calls that differ then give wrong results or hang.
     """
-    return os.environ.get("MPISTRAT_CHECKS", "1") != "0"
+    return _is_on("MPISTRAT_CHECKS")
 
 
 def records() -> int:
@@ -201,7 +213,7 @@ def compile_timeout_s() -> float:
 
 def tf_native() -> bool:
     """Tell whether TensorFlow may use a native operation, which is compiled on first use."""
-    return os.environ.get("MPISTRAT_TF_NATIVE", "1") != "0"
+    return _is_on("MPISTRAT_TF_NATIVE")
 
 
 def gpu_carrier() -> str:
@@ -258,3 +270,28 @@ def node_size() -> int:
 def agreed_settings() -> dict[str, str]:
     """Return the settings that must be equal on every rank."""
     return {name: os.environ[name] for name in AGREED if name in os.environ}
+
+
+def check_all() -> None:
+    """Read every setting that can be wrong, so that none is found to be after a failure only.
+
+    Raises
+    ------
+    UsageError
+        One is.
+    """
+    for read in (timeout_s, grace_s, fusion_bytes, log_ranks, records, checks, tf_native):
+        read()
+
+
+def misspelt() -> dict[str, str]:
+    """Return variables that look like a setting and are none, and the setting they look like."""
+    lines = [line for line in (__doc__ or "").splitlines() if line.startswith(_PREFIX)]
+    known = {line.split()[0].removeprefix(_PREFIX) for line in lines}
+    found: dict[str, str] = {}
+    for name in sorted(os.environ):
+        rest = name.removeprefix(_PREFIX)
+        alike = difflib.get_close_matches(rest, known, 1, _ALIKE)
+        if name.startswith(_PREFIX) and rest not in known and alike:
+            found[name] = _PREFIX + alike[0]
+    return found

@@ -46,6 +46,20 @@ def end_job_on_early_failure() -> None:
     exit_hooks.watch_errors()
     exit_hooks.watch_statuses()
     exit_hooks.register(Phase.PROCESS, _end)
+    # Hooks are not called in forked children, so each has its own.
+    os.register_at_fork(
+        after_in_child=lambda: exit_hooks.register(Phase.PROCESS, _end_forked_child)
+    )
+
+
+def _end_forked_child() -> None:
+    """End a child process of a rank past MPI_Finalize, which would meet the ranks in its place."""
+    if _mpi_is_started():
+        statuses = exit_hooks.ending.statuses
+        standard_output.flush()
+        # The interpreter sets it for what nobody has caught, whatever sys.excepthook makes of it.
+        has_failed = hasattr(sys, "last_value")
+        os._exit(statuses[-1] if statuses else int(has_failed))
 
 
 def _end() -> None:

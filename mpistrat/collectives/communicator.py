@@ -45,6 +45,10 @@ class Communicator(CollectiveMethods):
     a `Work`; the arrays must not be changed before it is done. Twins finish in the order of their
     start.
 
+    Calls of the ranks belong together by their order, and of two threads of a rank nobody knows
+    which calls first: give each thread a communicator, or let them call in turn, alike on all
+    ranks. Otherwise equal calls of different threads are combined, which nothing can notice.
+
     Over shared memory, and between nodes where MPI may be called by any thread, what twins started
     goes on while Python computes, one after the other, without the interpreter's lock. Calls of
     several steps do so up to the end of their first: ``igather`` and ``iallgather`` of unequal

@@ -48,11 +48,14 @@ class Ending:
         What nobody has caught, of the main thread.
     statuses
         What ``sys.exit`` was called with, as exit statuses, the last one last.
+    has_begun
+        Whether the first hook has been called.
     """
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self.statuses: list[int] = []
+        self.has_begun = False
 
 
 ending = Ending()
@@ -85,6 +88,7 @@ def register(phase: Phase, run: Callable[[], object]) -> None:
 
 def _run_until(last: Phase) -> None:
     """Call the hooks of all phases up to `last` that have not been called."""
+    ending.has_begun = True
     while (hook := _next(last)) is not None:
         # Before it runs: one that fails would be called again and again.
         _hooks.remove(hook)

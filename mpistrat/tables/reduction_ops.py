@@ -53,14 +53,24 @@ _KINDS = {"min": "biuf", "max": "biuf", "and": "biu", "or": "biu", "xor": "biu"}
 def check_op(op: str, dtype: np.dtype[Any]) -> None:
     """Raise if `op` is no reduction, or has no meaning for `dtype`."""
     if not isinstance(op, str):
-        raise ArgumentTypeError(f"op={op!r} is a {type(op).__name__}; expected one of {OPS}")
+        alike = str(getattr(op, "name", "")).lower()  # of a ReduceOp
+        raise ArgumentTypeError(
+            f"op={op!r} is a {type(op).__name__}; expected one of {OPS}{_meant(alike)}"
+        )
     _check_op(op, dtype)
+
+
+def _meant(name: str) -> str:
+    return f"; here it is {name!r}" if name in OPS else ""
 
 
 @lru_cache(maxsize=256)
 def _check_op(op: str, dtype: np.dtype[Any]) -> None:
     if op not in OPS:
-        raise UsageError(f"op={op!r} is not a reduction; expected one of {', '.join(OPS)}")
+        names = ", ".join(OPS)
+        raise UsageError(
+            f"op={op!r} is not a reduction; expected one of {names}{_meant(op.lower())}"
+        )
     kind = "f" if dtype.name == "bfloat16" else dtype.kind
     if kind not in _KINDS.get(op, "biufc"):
         raise UsageError(

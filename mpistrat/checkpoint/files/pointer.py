@@ -54,6 +54,10 @@ def read(folder: Path, name: str = NAME) -> Pointer:
         data = (folder / name).read_bytes()
     except FileNotFoundError:
         return Pointer()
+    except NotADirectoryError as error:
+        raise CheckpointError(
+            f"{folder} is a file; expected a folder of checkpoints, or where to make one"
+        ) from error
     try:
         pointer = Pointer(**json.loads(data))
         names = [str(name) for name in pointer.names if _is_name(name)]

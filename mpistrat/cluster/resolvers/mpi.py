@@ -10,7 +10,7 @@ from mpistrat.cluster.resolvers.base import ClusterResolver, count_devices
 from mpistrat.cluster.resolvers.job_counts import JOBS, whole_number
 from mpistrat.cluster.resolvers.tf_config import TFConfigClusterResolver
 from mpistrat.cluster.topology import Topology
-from mpistrat.errors import ClusterError, UsageError
+from mpistrat.errors import ArgumentTypeError, ClusterError, UsageError
 from mpistrat.system.log import get_logger
 
 __all__ = ["MPIClusterResolver", "resolver_of"]
@@ -25,11 +25,18 @@ def resolver_of(topology: Topology, given: ClusterResolver | None) -> ClusterRes
 
     Raises
     ------
+    ArgumentTypeError
+        What was given is no resolver.
     ClusterError
         On all ranks: the one that was given asks for other ranks.
     """
     has_config = "TF_CONFIG" in os.environ
     if given is not None:
+        if not hasattr(given, "cluster_spec"):
+            raise ArgumentTypeError(
+                f"cluster_resolver is a {type(given).__name__}; expected a ClusterResolver,"
+                " or None for one of the job's ranks"
+            )
         if isinstance(given, MPIClusterResolver):
             given.check(topology)
         return given

@@ -9,6 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
+from mpistrat.system import exit_hooks
+
 __all__ = ["caller"]
 
 _STDLIB = str(Path(os.__file__).resolve().parent) + os.sep
@@ -19,6 +21,8 @@ _FRAMEWORKS = ("tensorflow", "keras")
 
 def caller(frame: FrameType | None = None) -> str:
     """Return the innermost line of code outside this package as ``file:line (function)``.
+
+    What is called when a program has ended has none; this says so.
 
     Parameters
     ----------
@@ -31,7 +35,7 @@ def caller(frame: FrameType | None = None) -> str:
         if not (_is_between(name) or "_op_def_library" in at.f_globals):
             return f"{name}:{at.f_lineno} ({at.f_code.co_name})"
         at = at.f_back
-    return "unknown line"
+    return "the end of the program" if exit_hooks.ending.has_begun else "unknown line"
 
 
 @lru_cache(maxsize=1024)

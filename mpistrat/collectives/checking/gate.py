@@ -184,12 +184,14 @@ class Gate:
         kind = self._kind(signature)
         mine = kind._replace(digest=with_length(kind.digest, length))
         header = self._show(signature, mine, length, nbytes, is_all=transfer is not None)
+        differ = False
         try:
             yield from self._crossing(header) if transfer is None else transfer(header=header)
         except HeadersDiffer:
-            if not self._headers.differ_by_length(kind.digest):
-                yield from self._explain()
+            differ = not self._headers.differ_by_length(kind.digest)
             transfer = None
+        if differ:
+            yield from self._explain()
         self.call_log.is_crossing = False
         return transfer is not None
 
@@ -260,9 +262,12 @@ class Gate:
             raise HeadersDiffer
 
     def _finish(self, transfer: Steps) -> Steps:
+        differ = False
         try:
             result = yield from transfer
         except HeadersDiffer:
+            differ = True
+        if differ:  # out of the handler: the user's error has nothing before it
             yield from self._explain()
         self.call_log.is_crossing = False
         return result
@@ -301,7 +306,8 @@ class Gate:
         # Copies: these are views of the table, which goes on changing.
         failures, digests = self._headers.failures.copy(), self._headers.digests.copy()
         text = f"{cut(self.call_log.describe(), 500)} at {caller()}"
-        if self.health.peers.last_failure:
+        failed = [rank for rank, count in enumerate(failures) if count > failures.min()]
+        if self.rank in failed:  # what all ranks failed with alike has been mended
             text += f", after it failed with {self.health.peers.last_failure}"
         # All ranks have compared the same table, so that all of them come to this gathering.
         calls = yield from self._gather_texts(text)
@@ -309,7 +315,7 @@ class Gate:
             rows = [f"  rank {rank}: {call}" for rank, call in calls.items()]
             message = "\n".join(["not enough memory on GPUs for a call:", *rows])
             raise self.call_log.mark_known(BackendUnavailableError(message))
-        message = mismatch_text(calls, self.rank)
+        message = mismatch_text(calls, self.rank, failed)
         worst = int(failures.argmax())
         if failures[worst] > self.health.peers.failures:  # so the calls differ because of it
             raise self.call_log.mark_known(

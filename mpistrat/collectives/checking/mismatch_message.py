@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mpistrat.collectives.checking.fingerprint import Signature
 
@@ -24,25 +24,36 @@ def describe(signature: Signature, label: str | None = None) -> str:
     return f"{call} ({label})" if label else call
 
 
-def mismatch_text(calls: dict[int, str], rank: int) -> str:
+def mismatch_text(calls: dict[int, str], rank: int, failed: Sequence[int] = ()) -> str:
     """Return the message of a mismatch: rank by rank, equal calls together.
 
     It begins with TensorFlow's words for it if the calls are the same but for their shapes.
+
+    Parameters
+    ----------
+    calls
+        What each rank called.
+    rank
+        This one.
+    failed
+        Those that failed alone and went on, which no call is carried out with any more.
     """
     groups: dict[str, list[int]] = {}
     for r, call in calls.items():
         groups.setdefault(call, []).append(r)
     rows = [f"  rank {', '.join(map(str, ranks))}: {call}" for call, ranks in groups.items()]
     title = "the ranks called different collectives"
-    if _differ_in_shape(groups):
+    advice = "all ranks must make the same calls in the same order with matching arguments"
+    if failed:
+        names = ", ".join(map(str, failed))
+        title = "the ranks cannot go on together"
+        advice = (
+            f"rank {names} went on after an error that the others do not know, and may have left"
+            " out calls that they have made; let such an error end the program"
+        )
+    elif _differ_in_shape(groups):
         title = f"Shape mismatch: {title}"
-    return "\n".join(
-        [
-            f"{title} (seen on rank {rank}/{len(calls)}):",
-            *rows,
-            "all ranks must make the same calls in the same order with matching arguments",
-        ]
-    )
+    return "\n".join([f"{title} (seen on rank {rank}/{len(calls)}):", *rows, advice])
 
 
 def _differ_in_shape(calls: Iterable[str]) -> bool:

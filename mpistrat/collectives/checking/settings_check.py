@@ -15,8 +15,11 @@ from mpistrat.cluster.launch_check import Announced
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.health import timeline
 from mpistrat.errors import ClusterError
+from mpistrat.system.log import get_logger, warn_once
 
 __all__ = ["Facts", "check", "facts"]
+
+_LOG = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,16 @@ class Facts:
 
 
 def facts(address: str = "") -> Facts:
-    """Return what this rank has to say. **Local.**"""
+    """Return what this rank has to say. **Local.**
+
+    Raises
+    ------
+    UsageError
+        One of its settings is wrong.
+    """
+    config.check_all()
+    for name, setting in config.misspelt().items():
+        warn_once(_LOG, f"misspelt {name}", f"{name} is no setting of mpistrat; is it {setting}?")
     versions = {
         "python": ".".join(platform.python_version_tuple()[:2]),
         "mpistrat": __version__,

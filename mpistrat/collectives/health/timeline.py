@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
 from mpistrat.cluster import mpi
+from mpistrat.errors import UsageError
 from mpistrat.system import exit_hooks
 from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.file_locks import try_to_lock
@@ -86,9 +87,15 @@ class Timeline:
         self._events: list[str] = []
         self._is_over = False
         self.lock = threading.RLock()
-        if self._target is not None and rank == 0:
-            self._target.unlink(missing_ok=True)  # of an earlier job
-        self._path.write_bytes(_HEAD + _TAIL)
+        try:
+            if self._target is not None and rank == 0:
+                self._target.unlink(missing_ok=True)  # of an earlier job
+            self._path.write_bytes(_HEAD + _TAIL)
+        except OSError as error:
+            raise UsageError(
+                f"MPISTRAT_TIMELINE={path!r}: cannot be written ({error}); name a file in a folder"
+                " that exists and is this user's"
+            ) from error
 
     def follow(self, recorder: Recorder) -> None:
         """Take the calls of another communicator from now on."""

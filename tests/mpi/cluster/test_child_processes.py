@@ -72,6 +72,21 @@ if child == 0:
 os.waitpid(child, 0)
 """
 }
+# Their MPI_Finalize would wait for the other ranks, in their rank's place.
+FORKED_AND_LEFT = {
+    "fork, sys.exit": """
+child = os.fork()
+if child == 0:
+    sys.exit(3)
+print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+    "fork, error": """
+child = os.fork()
+if child == 0:
+    raise ValueError("of a child")
+print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+}
 MULTIPROCESSING = {
     "multiprocessing": """
 import multiprocessing
@@ -88,7 +103,7 @@ STARTS_MPI = {"the strategy": "", "the program": "from mpi4py import MPI"}
 CHILDREN = {
     ("the strategy", 1): PROGRAMS,
     ("the strategy", 2): PROGRAMS | OTHERS | JOBS | FORKED | MULTIPROCESSING,
-    ("the program", 3): FORKED,
+    ("the program", 3): FORKED | FORKED_AND_LEFT,
 }
 
 
@@ -150,3 +165,8 @@ def test_a_forked_child_is_told(first: str, ranks: int) -> None:
 def test_a_process_of_multiprocessing_is_told() -> None:
     said = job("the strategy", 2)["multiprocessing"]
     assert said.count("by a rank of the job, pid ") == 3, said
+
+
+@pytest.mark.parametrize(("name", "status"), [("fork, sys.exit", 3), ("fork, error", 1)])
+def test_a_forked_child_ends_without_mpi(name: str, status: int) -> None:
+    assert f"status {status}\n" in job("the program", 3)[name]

@@ -28,6 +28,16 @@ def test_unequal_shapes_of_one_length() -> None:
         strategy.reduce("SUM", np.ones((2, 3) if rank else (3, 2)), axis=None)
 
 
+def test_what_all_ranks_failed_with_before_is_no_part_of_the_report() -> None:
+    with usable_after() as (strategy, rank, _):
+        with pytest.raises(ZeroDivisionError):
+            strategy.run(lambda: 1 / 0)
+        with refused(MismatchError, "shape") as caught:
+            strategy.reduce("SUM", np.ones(2 + rank), axis=None)
+        assert "after it failed" not in str(caught.value)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+
+
 def test_unequal_dtypes() -> None:
     either = r"float32(.|\n)*int32|int32(.|\n)*float32"
     with usable_after() as (strategy, rank, _), refused(MismatchError, either):

@@ -25,6 +25,13 @@ def folders(folder):
     return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
+def test_a_file_is_no_folder_of_checkpoints(tmp_path):
+    (tmp_path / "train.py").touch()
+    for use in (made, latest_checkpoint):
+        with pytest.raises(CheckpointError, match=r"train\.py is a file; expected a folder"):
+            use(tmp_path / "train.py")
+
+
 def test_the_last_are_kept(tmp_path):
     checkpoint, manager = made(tmp_path)
     assert (manager.latest_checkpoint, manager.checkpoints) == (None, [])

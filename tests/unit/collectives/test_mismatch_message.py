@@ -61,6 +61,17 @@ def test_report_groups_ranks_that_called_alike():
     )
 
 
+def test_report_of_a_rank_that_failed_alone_does_not_blame_the_calls():
+    text = mismatch_text({0: "x()", 1: "x(), after it failed with ValueError: no"}, 0, [1])
+    assert text == (
+        "the ranks cannot go on together (seen on rank 0/2):\n"
+        "  rank 0: x()\n"
+        "  rank 1: x(), after it failed with ValueError: no\n"
+        "rank 1 went on after an error that the others do not know, and may have left out calls"
+        " that they have made; let such an error end the program"
+    )
+
+
 FLOATS = ("allreduce", "sum", np.dtype("float32"))
 FIRST = describe(Signature(*FLOATS, (2, 3)), "in run")
 

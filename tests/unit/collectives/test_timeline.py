@@ -13,6 +13,7 @@ import pytest
 from mpistrat.collectives.health.recorder import CallRecord, PythonRing, Recorder, kind_of
 from mpistrat.collectives.health.recorder import Signature as Call
 from mpistrat.collectives.health.timeline import Timeline
+from mpistrat.errors import UsageError
 
 SECOND = 10**9
 
@@ -67,6 +68,11 @@ def test_events(tmp_path):
     assert (call["ph"], call["ts"], call["dur"], call["tid"]) == ("X", 2e6, 1.5, 3)
     assert call["args"]["bytes"] == 9
     assert call["args"]["reduction"] == "sum"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"MPISTRAT_TIMELINE='.*none/t.json': cannot be written"):
+        Timeline(str(tmp_path / "none" / "t.json"), 0, 1, "host", 0)
 
 
 def test_the_file_is_valid_at_any_time(tmp_path, calls):

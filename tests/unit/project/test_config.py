@@ -79,6 +79,38 @@ def test_checks_are_turned_off_by_0_alone(monkeypatch):
         assert config.checks() is on
 
 
+@pytest.mark.parametrize("name", ["MPISTRAT_CHECKS", "MPISTRAT_TF_NATIVE"])
+@pytest.mark.parametrize("text", ["false", "off", "banana", "2"])
+def test_switches_are_0_or_1(monkeypatch, name, text):
+    monkeypatch.setenv(name, text)
+    with pytest.raises(UsageError, match=f"{name}='{text}': expected 0 or 1"):
+        config.check_all()
+
+
+@pytest.mark.parametrize(
+    "name", ["MPISTRAT_TIMEOUT", "MPISTRAT_GRACE", "MPISTRAT_FUSION_BYTES", "MPISTRAT_RECORDS"]
+)
+def test_all_numbers_are_checked_at_once(monkeypatch, name):
+    config.check_all()
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(UsageError, match=f"{name}='x': expected a number above 0"):
+        config.check_all()
+
+
+def test_misspelt_settings_are_found(monkeypatch):
+    others = ["TESTS_LONG", "TESTS_ALL", "TESTS_SLOWER", "TEST_JOB", "BUILD_KERNELS", "OF_MY_OWN"]
+    for name in others:
+        monkeypatch.setenv(f"MPISTRAT_{name}", "1")
+    assert config.misspelt() == {}
+    for name in ("TIMEOUTS", "FUSION_BYTE", "CHECK"):
+        monkeypatch.setenv(f"MPISTRAT_{name}", "1")
+    assert config.misspelt() == {
+        "MPISTRAT_CHECK": "MPISTRAT_CHECKS",
+        "MPISTRAT_FUSION_BYTE": "MPISTRAT_FUSION_BYTES",
+        "MPISTRAT_TIMEOUTS": "MPISTRAT_TIMEOUT",
+    }
+
+
 def test_the_native_operation_is_turned_off_by_0_alone(monkeypatch):
     assert config.tf_native()
     for text, on in (("0", False), ("1", True), ("", True)):
