@@ -19,6 +19,7 @@ def notices_of(site: Site, options: Options, layout: Layout, mpi: Mpi) -> tuple[
     return (
         *_of_mpi(site, options, mpi),
         *_of_cpus(site, options, layout),
+        *_of_gpus(options, layout),
         *_of_time(site, options, layout),
         *_of_disk(site, options),
         *_of_requeue(site, options),
@@ -46,6 +47,15 @@ def _of_cpus(site: Site, options: Options, layout: Layout) -> Iterator[str]:
     is_told = options.cpus_per_task is not None or site.tasks.cpus_per_task is not None
     if not is_told and layout.cpus_per_task == 1 and site.launcher.command.value != "ibrun":
         yield f"{site.name} states no CPUs of a rank: each gets 1; --cpus-per-task gives more"
+
+
+def _of_gpus(options: Options, layout: Layout) -> Iterator[str]:
+    ranks, gpus = layout.tasks_per_node, layout.gpus
+    if ranks > gpus > 0 and options.strategy is not Strategy.PARAMETER_SERVER:
+        yield (
+            f"{ranks} ranks of a node share {gpus} GPU{'s' * (gpus > 1)}, and take turns on"
+            f" {'them' if gpus > 1 else 'it'}; --tasks-per-node {gpus} gives each rank its own"
+        )
 
 
 def _of_time(site: Site, options: Options, layout: Layout) -> Iterator[str]:

@@ -218,6 +218,22 @@ def test_containers():
     assert "--rocm" in words_of(of("frontier", container="a.sif"), "container")
 
 
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "said"),
+    [
+        (1, 2, "2 ranks of a node share 1 GPU, and take turns on it; --tasks-per-node 1 gives"),
+        (2, 4, "4 ranks of a node share 2 GPUs, and take turns on them; --tasks-per-node 2 gives"),
+        (4, 4, None),
+        (4, 2, None),
+        (0, 4, None),
+    ],
+)
+def test_ranks_that_share_a_gpu_are_told(gpus, ranks, said):
+    script = rendered("generic-slurm", Strategy.MULTI_WORKER, gpus=gpus, tasks_per_node=ranks)
+    found = [notice for notice in script.notices if "share" in notice]
+    assert [notice.startswith(said or "") for notice in found] == [True] * (said is not None)
+
+
 def test_staging_an_environment():
     script = of("frontier", stage_environment="/my env")
     assert "environment='/my env'" in script
