@@ -40,7 +40,7 @@ void Spread::produce(const NodeView& view, int64_t step) {
   const int64_t n = piece_bytes(block_bytes(view.rank), chunk_bytes_, step);
   // A root that gathers reads its own block from where it is.
   const bool is_read = spec_.kind != MPISTRAT_GATHER || view.rank != spec_.root;
-  if (n > 0 && is_read) send_.copy_out(step * chunk_bytes_, view.slot(view.rank), n);
+  if (n > 0 && is_read) send_.copy_out(step * chunk_bytes_, view.slot(view.rank), n, streams_slots);
 }
 
 void Spread::consume(const NodeView& view, int64_t step) {
@@ -89,7 +89,8 @@ Blocks::Blocks(const MpistratSpec& spec, const NodeView& view)
 }
 
 void Blocks::produce(const NodeView& view, int64_t step) {
-  if (is_source(view.rank)) bring_blocks(view, &send_, spec_.send_bytes, part_bytes_, step);
+  if (is_source(view.rank))
+    bring_blocks(view, &send_, spec_.send_bytes, part_bytes_, step, streams_slots);
 }
 
 void Blocks::consume(const NodeView& view, int64_t step) {

@@ -15,7 +15,7 @@ constexpr MpistratTuning kDefaultTuning{256 << 10, 64 << 10, 128 << 10, 20 << 20
 // From so many bytes on, of the longest block of any rank, arrays are read where they are: of two
 // ranks, and of more. By then one copy through the kernel (about 1.5 us to agree on) takes less
 // than two through the slots. By MpistratKind. Ranks that make the same call again and again find
-// out what is faster (peer_read/read_choice.h, reduction/algorithm_choice.h); other calls of the
+// out what is faster (movement_choice.h, reduction/algorithm_choice.h); other calls of the
 // same sizes follow.
 struct ReadFrom {
   int64_t two, more;

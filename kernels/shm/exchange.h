@@ -28,6 +28,7 @@ class Exchange {
   int64_t steps = 1;
   int64_t lap_bytes = kShortRing;  // of the ring that its slots use; equal on all ranks
   bool is_partial = false;         // set by consume: the step is not done, it is to be called again
+  bool streams_slots = false;      // what this rank writes to them goes past the caches
 };
 
 }  // namespace mpistrat

@@ -10,8 +10,8 @@
 
 #include "../common/cache_line.h"
 #include "../common/futex_wait.h"
+#include "movement_choice.h"
 #include "mpistrat/shm.h"
-#include "peer_read/read_choice.h"
 
 namespace mpistrat {
 
@@ -67,7 +67,7 @@ static_assert(kShortRing >= 4 * kMaxChunk && kRing >= kShortRing, "slots in use 
 
 struct Memory {
   NodeFutex futex;
-  alignas(kCacheLine) ReadChoice::Decisions decisions;  // of rank 0
+  alignas(kCacheLine) MovementChoice::Decisions decisions;  // of rank 0
   // Then Control[size], then, on a page of their own, Buffers[size].
 
   Control* controls() { return reinterpret_cast<Control*>(this + 1); }

@@ -21,7 +21,7 @@ Node::Node(Memory* memory, int rank, int size, int num_cpus)
     : cache_bytes_(believed_cache_bytes(num_cpus, size)),
       view_{},
       waiting_(&memory->futex, size > num_cpus),
-      read_choice_(&memory->decisions, rank == 0),
+      movement_choice_(&memory->decisions, rank == 0),
       sources_(static_cast<size_t>(size)),
       targets_(static_cast<size_t>(size)),
       peers_(static_cast<size_t>(size)),
@@ -48,8 +48,8 @@ void Node::begin(const MpistratSpec& spec) {
   const bool is_timed = is_timed_[spec_.kind][is_half];
   const bool is_allreduce = spec_.kind == MPISTRAT_ALLREDUCE;
   view_.choices = is_timed && is_allreduce ? choices_[is_half][spec_.is_list != 0] : nullptr;
-  view_.read_choice = is_timed ? &read_choice_ : nullptr;
-  read_choice_.begin_call();
+  view_.movement_choice = is_timed ? &movement_choice_ : nullptr;
+  movement_choice_.begin_call();
   step_ = 0;
   next_ = 0;
   is_published_ = is_consuming_ = false;

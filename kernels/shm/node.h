@@ -59,7 +59,7 @@ class Node {
   MpistratTuning tunings_[MPISTRAT_NUM_KINDS][2];  // by kind; of half types, or of the others
   int64_t apart_stream_bytes_[MPISTRAT_NUM_KINDS][2] = {};
   bool is_timed_[MPISTRAT_NUM_KINDS][2] = {};
-  ReadChoice read_choice_;
+  MovementChoice movement_choice_;
   // Of all-reduces: of half types or others, of lists or of single arrays, by what is registered.
   AlgorithmChoice choices_[2][2][4];
   std::vector<const void*> sources_;

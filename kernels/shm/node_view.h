@@ -34,7 +34,7 @@ struct NodeView {
   // Of the call, where its own time tells which algorithm to use, else null: with no registered
   // arrays, with registered sources, with registered results, and with both.
   AlgorithmChoice* choices;
-  ReadChoice* read_choice;  // of the call, where that is found out, else null
+  MovementChoice* movement_choice;  // of the call, where that is found out, else null
   // Room for one pointer a rank.
   const void** sources;
   void** targets;

@@ -17,7 +17,9 @@ class PeerReadExchange : public Exchange {
  public:
   PeerReadExchange(const MpistratSpec& spec, const NodeView& view)
       : slots_(spec, view), addresses_(spec) {
-    before_ = view.size > 1 && should_read(spec, view) ? 2 : 0;
+    const MovementChoice::Way way = way_of(spec, view);
+    before_ = way == MovementChoice::kRead ? 2 : 0;
+    slots_.streams_slots = way == MovementChoice::kStreamed;
     steps = before_ + slots_.steps;
     lap_bytes = slots_.lap_bytes;
   }
@@ -38,7 +40,7 @@ class PeerReadExchange : public Exchange {
   }
 
   void consume(const NodeView& view, int64_t step) override {
-    if (step == 0 && view.read_choice) view.read_choice->count();
+    if (step == 0 && view.movement_choice) view.movement_choice->count();
     if (step >= before_) {
       if (!reads_peers_) slots_.consume(view, step - before_);
     } else if (step == 0) {
@@ -51,11 +53,14 @@ class PeerReadExchange : public Exchange {
   }
 
  private:
-  bool should_read(const MpistratSpec& spec, const NodeView& view) const {
-    if (!view.peer_memory->is_open() && view.regions->empty()) return false;
+  MovementChoice::Way way_of(const MpistratSpec& spec, const NodeView& view) const {
+    if (view.size == 1) return MovementChoice::kSlots;
+    const bool may_read = view.peer_memory->is_open() || !view.regions->empty();
     const int64_t nbytes = slots_.most_bytes(view);
-    const bool is_long = nbytes >= view.tuning.remote_bytes;
-    return view.read_choice ? view.read_choice->plan(spec.kind, nbytes, is_long) : is_long;
+    const bool reads = may_read && nbytes >= view.tuning.remote_bytes;
+    const MovementChoice::Way usual = reads ? MovementChoice::kRead : MovementChoice::kSlots;
+    if (!view.movement_choice) return usual;
+    return view.movement_choice->plan(spec.kind, nbytes, usual, may_read);
   }
 
   Slots slots_;

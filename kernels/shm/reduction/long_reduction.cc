@@ -50,6 +50,11 @@ void LongReduction::plan(const NodeView& view) {
     plan_ = choice_->plan(operands_.nbytes, can_reach);
   } else {
     plan_.asks = plan_.would_read = can_reach;
+    // To a root no rank reads, and none's own time tells what slots cost.
+    if (view.movement_choice && operands_.is_rooted())
+      plan_.streams_slots =
+          view.movement_choice->plan(spec_.kind, operands_.nbytes, MovementChoice::kSlots, false) ==
+          MovementChoice::kStreamed;
   }
 }
 
@@ -134,6 +139,7 @@ void LongReduction::consume(const NodeView& view, int64_t step) {
   if (step == 0 && (plan_.is_timed || plans_late_)) began_ns_ = now_ns();
   if (step < num_asking_steps_) step == 0 ? look(view) : agree(view);
   if (step == 0 && choice_) choice_->count(operands_.nbytes);
+  if (step == 0 && view.movement_choice) view.movement_choice->count();
   if (step >= num_asking_steps_) {
     chosen_->consume(view, step - num_asking_steps_);
     is_partial = chosen_->is_partial;

@@ -28,7 +28,7 @@ bool ReduceScatter::read_peers(const NodeView& view) {
 }
 
 void ReduceScatter::produce(const NodeView& view, int64_t step) {
-  bring_blocks(view, &send_, spec_.send_bytes, part_bytes_, step);
+  bring_blocks(view, &send_, spec_.send_bytes, part_bytes_, step, streams_slots);
 }
 
 void ReduceScatter::consume(const NodeView& view, int64_t step) {

@@ -90,8 +90,8 @@ class Tuning(Sizes):
     remote_bytes
         From so many bytes on, private arrays are read where they are, if the system allows it
         and results are not written past the caches. Where it is 0, ranks find out by themselves
-        when reading is faster (kernels/shm/peer_read/read_choice.h); those that all-reduce, also
-        when slots written past the caches are (kernels/shm/reduction/algorithm_choice.h).
+        when reading is faster, and when slots written past the caches are
+        (kernels/shm/movement_choice.h; of all-reduces reduction/algorithm_choice.h beside it).
     """
 
     chunk_bytes: int = 0

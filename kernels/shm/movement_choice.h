@@ -1,0 +1,171 @@
+#ifndef MPISTRAT_SHM_MOVEMENT_CHOICE_H_
+#define MPISTRAT_SHM_MOVEMENT_CHOICE_H_
+
+// Choose how data is moved where no rank's own time tells the cost: through slots, through slots
+// that are written past the caches, or by reading the others' arrays. In a broadcast through slots
+// the root is done first, and waits in its next call; so what is timed are calls of one kind and
+// size that follow each other, from one's begin to the next one's.
+//
+// Rank 0 does that, eight calls at a time, and decides for all: its word for the next eight is in
+// shared memory before the last of these begins, and the others read it when they are done with
+// that. Where other calls come in between, nothing is known, and sizes decide (default_tuning.h).
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "../common/clock.h"
+#include "mpistrat/shm.h"
+
+namespace mpistrat {
+
+class MovementChoice {
+ public:
+  enum Way : uint8_t { kSlots, kStreamed, kRead, kNumWays };
+  static constexpr int kSizes = 16;  // powers of two from kLeastBytes on
+  // The way of the next calls, plus 1, by kind and size; rank 0 writes it. 0: as sizes say.
+  using Decisions = std::atomic<uint8_t>[MPISTRAT_NUM_KINDS][kSizes];
+
+  // `decides`: this is rank 0. `clock` tells nanoseconds.
+  MovementChoice(Decisions* decisions, bool decides, uint64_t (*clock)() = now_ns)
+      : decisions_(decisions), decides_(decides), clock_(clock) {}
+
+  // A call begins, of whatever kind.
+  void begin_call() {
+    ++calls_;
+    planned_ = nullptr;
+  }
+
+  // Return the way of a call whose longest block has `nbytes`, which by its size goes by `usual`.
+  // The same on all ranks, if the arguments are.
+  Way plan(int kind, int64_t nbytes, Way usual, bool may_read) {
+    const int index = index_of(nbytes);
+    if (index < 0) return usual;
+    planned_ = &sizes_[kind][index];
+    std::atomic<uint8_t>& decision = (*decisions_)[kind][index];
+    const int64_t number = planned_->num_calls % kGroup;
+    if (number == 0) planned_->decision = decision.load(std::memory_order_acquire);
+    const int decided = planned_->decision - 1;
+    const bool is_usual = decided < 0 || (decided == kRead && !may_read);
+    const Way way = is_usual ? usual : static_cast<Way>(decided);
+    if (decides_ && watch(planned_, number, way))
+      decision.store(planned_->next(usual, may_read) + 1, std::memory_order_release);
+    return way;
+  }
+
+  // All ranks are in the call that was planned last.
+  void count() {
+    if (planned_) ++planned_->num_calls;
+  }
+
+ private:
+  static constexpr int64_t kLeastBytes = 4 << 10;
+  static constexpr int64_t kGroup = 8;        // calls
+  static constexpr uint64_t kFirstTries = 2;  // groups that go each way, in turn
+  // A slower way is tried again after 8 groups, then 16, 32, and each 64; after more where that
+  // would cost above 1 %.
+  static constexpr uint64_t kFirstTry = 8, kTryAfter = 64, kMostCost = 128;
+
+  // What is known of calls of a kind and size. All ranks count them; rank 0 knows the rest.
+  struct Size {
+    int64_t num_calls = 0;
+    uint8_t decision = 0;
+    uint64_t num_groups = 0;  // that were timed
+    uint64_t began_ns = 0;
+    struct {
+      uint64_t ns = 0, num_groups = 0, next_try = 0, try_after = kFirstTry;
+      bool was_slow = false;
+    } ways[kNumWays];
+    // The call of the group that began last, and its number among all. No other one, nor one that
+    // the ranks did not make alike, came between those of the group if it is whole.
+    int64_t last = 0;
+    uint64_t last_call = 0;
+    bool is_whole = false;
+
+    void note(Way way, uint64_t took) {
+      uint64_t& known = ways[way].ns;
+      const bool is_slow = took > known + known / 2, is_fast = took + took / 2 < known;
+      // Once may be chance. Processors that have moved apart, say, change the other ways, too.
+      if (known != 0 && (is_fast || (is_slow && ways[way].was_slow)))
+        for (auto& one : ways) {
+          one.next_try = 1;
+          one.try_after = kFirstTry;
+        }
+      ways[way].was_slow = is_slow;
+      known = known == 0 ? took : std::min(took, known + (known >> 3));
+      ++ways[way].num_groups;
+      ++num_groups;
+    }
+
+    // Another way than the usual one has to be an eighth faster.
+    Way best(Way usual, bool may_read) const {
+      Way found = usual;
+      uint64_t least = ways[usual].ns - ways[usual].ns / 8;
+      for (Way way : {kSlots, kStreamed, kRead}) {
+        const uint64_t ns = ways[way].ns;
+        if (ns == 0 || ns >= least || (way == kRead && !may_read)) continue;
+        found = way;
+        least = ns;
+      }
+      return found;
+    }
+
+    // The way of the next group.
+    Way next(Way usual, bool may_read) {
+      const Way fastest = best(usual, may_read);
+      if (!is_whole) return fastest;
+      Way found = fastest;
+      for (Way way : {usual, kSlots, kStreamed, kRead}) {
+        if (way == kRead && !may_read) continue;
+        if (ways[way].num_groups < ways[found].num_groups && ways[way].num_groups < kFirstTries)
+          found = way;
+      }
+      if (ways[found].num_groups < kFirstTries) return found;
+      for (Way way : {kSlots, kStreamed, kRead})
+        if (way != fastest && (way != kRead || may_read) && is_due(way, fastest)) return way;
+      return fastest;
+    }
+
+    bool is_due(Way way, Way fastest) {
+      auto& one = ways[way];
+      const bool is_due = one.next_try != 0 && num_groups >= one.next_try;
+      if (one.next_try == 0 || is_due) {
+        const uint64_t best = std::max<uint64_t>(ways[fastest].ns, 1);
+        const uint64_t worse = std::max(one.ns, best) - best;
+        one.next_try = num_groups + std::max(one.try_after, kMostCost * worse / best);
+        one.try_after = std::min(2 * one.try_after, kTryAfter);
+      }
+      return is_due;
+    }
+  };
+
+  // Time a group; returns whether it ends with this call.
+  bool watch(Size* size, int64_t number, Way way) {
+    if (number == 0) size->began_ns = clock_();
+    const bool is_next = size->last + 1 == number && size->last_call + 1 == calls_;
+    size->is_whole = number == 0 || (size->is_whole && is_next);
+    size->last = number;
+    size->last_call = calls_;
+    if (number < kGroup - 1) return false;
+    if (size->is_whole) size->note(way, (clock_() - size->began_ns) / (kGroup - 1));
+    return true;
+  }
+
+  static int index_of(int64_t nbytes) {
+    int index = -1;
+    for (int64_t least = kLeastBytes; least <= nbytes && index < kSizes - 1; least *= 2) ++index;
+    return index;
+  }
+
+  Decisions* decisions_;
+  bool decides_;
+  uint64_t (*clock_)();
+  std::array<std::array<Size, kSizes>, MPISTRAT_NUM_KINDS> sizes_;
+  uint64_t calls_ = 0;
+  Size* planned_ = nullptr;
+};
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_SHM_MOVEMENT_CHOICE_H_
