@@ -280,7 +280,10 @@ def check_all() -> None:
     UsageError
         One is.
     """
-    for read in (timeout_s, grace_s, fusion_bytes, log_ranks, records, checks, tf_native):
+    for read in (
+        *(timeout_s, grace_s, fusion_bytes, log_ranks, records, checks, tf_native, node_size),
+        *(compile_timeout_s, signal_lead_s, gpu_carrier, gpu_one_shot, gpu_order),
+    ):
         read()
 
 

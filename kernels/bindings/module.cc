@@ -108,10 +108,10 @@ NB_MODULE(_kernels, m) {
       .def("tune", &tune);
   nb::class_<StartWatch>(m, "StartWatch")
       .def("__init__",
-           [](StartWatch* self, std::string me, std::string file, int num_here, int num_ranks,
-              int launcher, double timeout_s, double ended_after_s) {
-             new (self) StartWatch({std::move(me), std::move(file), num_here, num_ranks, launcher,
-                                    timeout_s, ended_after_s});
+           [](StartWatch* self, std::string me, std::string variable, std::string file,
+              int num_here, int num_ranks, int launcher, double timeout_s, double ended_after_s) {
+             new (self) StartWatch({std::move(me), std::move(variable), std::move(file), num_here,
+                                    num_ranks, launcher, timeout_s, ended_after_s});
            })
       .def("end", &StartWatch::end);
   mpistrat::bind_wire(m);

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "clock.h"
@@ -70,7 +71,8 @@ void StartWatch::run() {
   }
 }
 
-// A launcher starts its ranks one by one, so that at first it has too few of them.
+// A launcher starts its ranks one by one, so that at first it has too few of them; and what it
+// starts may leave the rank to another process.
 bool StartWatch::has_lost_a_rank(double now_s) {
   const int children = facts_.launcher ? num_children(facts_.launcher) : -1;
   if (children < 0 || children >= facts_.num_here) {
@@ -78,21 +80,49 @@ bool StartWatch::has_lost_a_rank(double now_s) {
     return false;
   }
   if (few_since_s_ < 0) few_since_s_ = now_s;
-  return now_s - few_since_s_ > facts_.ended_after_s;
+  if (now_s - few_since_s_ <= facts_.ended_after_s) return false;
+  if (!may_one_come()) return true;
+  few_since_s_ = now_s;
+  return false;
+}
+
+// Whether a process of this user is a rank that has not begun, of this job or another one.
+bool StartWatch::may_one_come() const {
+  const std::set<int> ranks = begun();
+  const std::string key = std::string(1, '\0') + facts_.variable + "=";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    std::stringstream text;
+    if (!file || !(text << '\0' << file.rdbuf())) continue;
+    const std::string environment = text.str();
+    const size_t at = environment.find(key);
+    if (at != std::string::npos && !ranks.count(std::atoi(environment.c_str() + at + key.size())))
+      return true;
+  }
+  return false;
+}
+
+// The ranks of this node that have begun to start MPI, and not left.
+std::set<int> StartWatch::begun() const {
+  std::set<int> ranks;
+  std::ifstream file(facts_.file);
+  int rank;
+  for (std::string state; file >> rank >> state;)
+    if (state != "left") ranks.insert(rank);
+  return ranks;
 }
 
 // Says which ranks have not begun, as far as this node can tell.
 std::string StartWatch::missing() const {
-  std::set<int> begun, rest;
-  std::ifstream file(facts_.file);
-  int rank;
-  for (std::string state; file >> rank >> state;) begun.insert(rank);
-  if (begun.empty()) return "";
-  if (facts_.num_here < facts_.num_ranks)
-    return "; of the " + std::to_string(facts_.num_here) + " ranks of this node " +
-           in_words(begun) + " have begun to";
-  for (rank = 0; rank < facts_.num_ranks; ++rank)
-    if (!begun.count(rank)) rest.insert(rank);
+  const std::set<int> ranks = begun();
+  if (ranks.empty()) return "";
+  if (facts_.num_here != facts_.num_ranks)
+    return "; of the ranks of this node " + in_words(ranks) +
+           (ranks.size() == 1 ? " has" : " have") + " begun to";
+  std::set<int> rest;
+  for (int rank = 0; rank < facts_.num_ranks; ++rank)
+    if (!ranks.count(rank)) rest.insert(rank);
   if (rest.empty()) return "; all have begun to";
   return "; " + in_words(rest) + (rest.size() == 1 ? " has" : " have") + " not begun to";
 }
@@ -103,6 +133,7 @@ void StartWatch::leave(const std::string& why) const {
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) {
     // Nobody can be told.
   }
+  if (!facts_.file.empty()) unlink(facts_.file.c_str());
   signal(SIGTERM, SIG_DFL);
   kill(getpid(), SIGTERM);
   sleep(kEndsWithin_s);

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -18,8 +19,9 @@ class StartWatch {
  public:
   struct Facts {
     std::string me;           // "rank 0/2"
+    std::string variable;     // in which the launcher names the rank: "PMI_RANK"
     std::string file;         // lines of ranks of this node that have begun: "0 starts"; may be ""
-    int num_here, num_ranks;  // ranks of this node, and of the job
+    int num_here, num_ranks;  // ranks of this node, 0 if that is not known, and of the job
     pid_t launcher;           // whose children are the ranks of this node; 0 if that is not known
     double timeout_s;
     double ended_after_s;  // so long the launcher has fewer children than ranks
@@ -34,6 +36,8 @@ class StartWatch {
  private:
   void run();
   bool has_lost_a_rank(double now_s);
+  std::set<int> begun() const;
+  bool may_one_come() const;
   std::string missing() const;
   [[noreturn]] void leave(const std::string& why) const;
 

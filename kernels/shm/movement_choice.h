@@ -8,7 +8,8 @@
 //
 // Rank 0 does that, eight calls at a time, and decides for all: its word for the next eight is in
 // shared memory before the last of these begins, and the others read it when they are done with
-// that. Where other calls come in between, nothing is known, and sizes decide (default_tuning.h).
+// that. Where the program takes longer between its calls than in them, or other calls come in
+// between, nothing is known, and sizes decide (default_tuning.h).
 
 #include <algorithm>
 #include <array>
@@ -37,6 +38,11 @@ class MovementChoice {
     planned_ = nullptr;
   }
 
+  // The call that began last is done.
+  void end_call() {
+    if (planned_ && planned_->is_timed) ended_ns_ = clock_();
+  }
+
   // Return the way of a call whose longest block has `nbytes`, which by its size goes by `usual`.
   // The same on all ranks, if the arguments are.
   Way plan(int kind, int64_t nbytes, Way usual, bool may_read) {
@@ -49,7 +55,7 @@ class MovementChoice {
     const int decided = planned_->decision - 1;
     const bool is_usual = decided < 0 || (decided == kRead && !may_read);
     const Way way = is_usual ? usual : static_cast<Way>(decided);
-    if (decides_ && watch(planned_, number, way))
+    if (decides_ && watch(planned_, number, way, usual, may_read))
       decision.store(planned_->next(usual, may_read) + 1, std::memory_order_release);
     return way;
   }
@@ -63,39 +69,59 @@ class MovementChoice {
   static constexpr int64_t kLeastBytes = 4 << 10;
   static constexpr int64_t kGroup = 8;        // calls
   static constexpr uint64_t kFirstTries = 2;  // groups that go each way, in turn
+  // Of the way that was chosen one group in so many is timed.
+  static constexpr uint64_t kTimeEvery = 8;
   // A slower way is tried again after 8 groups, then 16, 32, and each 64; after more where that
   // would cost above 1 %.
   static constexpr uint64_t kFirstTry = 8, kTryAfter = 64, kMostCost = 128;
+  // Where times have changed all ways are tried again, but not sooner than so many groups after the
+  // last time; twice as many each time that it changes nothing.
+  static constexpr uint64_t kFirstPause = 64, kLongestPause = 4096;
 
   // What is known of calls of a kind and size. All ranks count them; rank 0 knows the rest.
   struct Size {
     int64_t num_calls = 0;
     uint8_t decision = 0;
-    uint64_t num_groups = 0;  // that were timed
-    uint64_t began_ns = 0;
     struct {
       uint64_t ns = 0, num_groups = 0, next_try = 0, try_after = kFirstTry;
       bool was_slow = false;
     } ways[kNumWays];
-    // The call of the group that began last, and its number among all. No other one, nor one that
-    // the ranks did not make alike, came between those of the group if it is whole.
+    uint64_t next_reset = 0, pause = kFirstPause;
+    Way best_before = kNumWays;
+    // The group under way: when it began, the time between its calls, and of its last call the
+    // number in it and among all. It is whole if no other call, nor one that the ranks did not make
+    // alike, came in between.
+    uint64_t began_ns = 0, gaps_ns = 0;
     int64_t last = 0;
     uint64_t last_call = 0;
-    bool is_whole = false;
+    bool is_timed = false, is_whole = false;
+
+    uint64_t group() const { return static_cast<uint64_t>(num_calls / kGroup); }
+
+    bool is_known(bool may_read) const {
+      for (Way way : {kSlots, kStreamed, kRead})
+        if (ways[way].num_groups < kFirstTries && (way != kRead || may_read)) return false;
+      return true;
+    }
 
     void note(Way way, uint64_t took) {
       uint64_t& known = ways[way].ns;
       const bool is_slow = took > known + known / 2, is_fast = took + took / 2 < known;
       // Once may be chance. Processors that have moved apart, say, change the other ways, too.
-      if (known != 0 && (is_fast || (is_slow && ways[way].was_slow)))
-        for (auto& one : ways) {
-          one.next_try = 1;
-          one.try_after = kFirstTry;
-        }
+      if (known != 0 && (is_fast || (is_slow && ways[way].was_slow))) try_all();
       ways[way].was_slow = is_slow;
       known = known == 0 ? took : std::min(took, known + (known >> 3));
       ++ways[way].num_groups;
-      ++num_groups;
+    }
+
+    void try_all() {
+      if (group() < next_reset) return;
+      next_reset = group() + pause;
+      pause = std::min(2 * pause, kLongestPause);
+      for (auto& one : ways) {
+        one.next_try = 1;
+        one.try_after = kFirstTry;
+      }
     }
 
     // Another way than the usual one has to be an eighth faster.
@@ -114,7 +140,9 @@ class MovementChoice {
     // The way of the next group.
     Way next(Way usual, bool may_read) {
       const Way fastest = best(usual, may_read);
-      if (!is_whole) return fastest;
+      if (!is_timed || !is_whole) return fastest;
+      if (fastest != best_before) pause = kFirstPause;
+      best_before = fastest;
       Way found = fastest;
       for (Way way : {usual, kSlots, kStreamed, kRead}) {
         if (way == kRead && !may_read) continue;
@@ -129,27 +157,41 @@ class MovementChoice {
 
     bool is_due(Way way, Way fastest) {
       auto& one = ways[way];
-      const bool is_due = one.next_try != 0 && num_groups >= one.next_try;
+      const bool is_due = one.next_try != 0 && group() >= one.next_try;
       if (one.next_try == 0 || is_due) {
         const uint64_t best = std::max<uint64_t>(ways[fastest].ns, 1);
         const uint64_t worse = std::max(one.ns, best) - best;
-        one.next_try = num_groups + std::max(one.try_after, kMostCost * worse / best);
+        one.next_try = group() + std::max(one.try_after, kMostCost * worse / best);
         one.try_after = std::min(2 * one.try_after, kTryAfter);
       }
       return is_due;
     }
   };
 
-  // Time a group; returns whether it ends with this call.
-  bool watch(Size* size, int64_t number, Way way) {
-    if (number == 0) size->began_ns = clock_();
+  // Time a group, if it is to be; returns whether it ends with this call.
+  bool watch(Size* size, int64_t number, Way way, Way usual, bool may_read) {
+    if (number == 0) {
+      const bool is_try = way != size->best(usual, may_read) || !size->is_known(may_read);
+      size->is_timed = is_try || size->group() % kTimeEvery == 0;
+      size->gaps_ns = 0;
+      if (size->is_timed) size->began_ns = clock_();
+    }
     const bool is_next = size->last + 1 == number && size->last_call + 1 == calls_;
     size->is_whole = number == 0 || (size->is_whole && is_next);
     size->last = number;
     size->last_call = calls_;
-    if (number < kGroup - 1) return false;
-    if (size->is_whole) size->note(way, (clock_() - size->began_ns) / (kGroup - 1));
-    return true;
+    if (size->is_timed && size->is_whole && number > 0) time_gap(size, number, way);
+    return number == kGroup - 1;
+  }
+
+  // Add the time between the last call and this one; at the end of the group, note its way's.
+  void time_gap(Size* size, int64_t number, Way way) {
+    const uint64_t now = clock_();
+    size->gaps_ns += now - ended_ns_;
+    if (number < kGroup - 1) return;
+    const uint64_t took = now - size->began_ns;
+    size->is_whole = 2 * size->gaps_ns <= took;
+    if (size->is_whole) size->note(way, took / (kGroup - 1));
   }
 
   static int index_of(int64_t nbytes) {
@@ -162,7 +204,7 @@ class MovementChoice {
   bool decides_;
   uint64_t (*clock_)();
   std::array<std::array<Size, kSizes>, MPISTRAT_NUM_KINDS> sizes_;
-  uint64_t calls_ = 0;
+  uint64_t calls_ = 0, ended_ns_ = 0;
   Size* planned_ = nullptr;
 };
 

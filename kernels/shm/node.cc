@@ -97,6 +97,7 @@ MpistratStatus Node::advance(uint64_t budget_ns) {
     view_.slot_ring.end();
     end_step();
   }
+  movement_choice_.end_call();
   return MPISTRAT_DONE;
 }
 

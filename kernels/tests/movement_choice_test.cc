@@ -47,6 +47,7 @@ struct Node {
     now += ns[ways[0]];
     spent += ns[ways[0]];
     for (MovementChoice& rank : ranks) rank.count();
+    for (MovementChoice& rank : ranks) rank.end_call();
     return ways[0];
   }
 
@@ -129,12 +130,43 @@ void processors_that_move_change_the_choice_soon() {
   Node node;
   node.count(kSlots, 5000, kApart);
   for (int i = 0; i < 3; ++i) {
-    node.count(kSlots, 10 * 8, kNear);
+    node.count(kSlots, 400, kNear);
     CHECK(node.count(kSlots, 400, kNear) >= 400 - 6 * 8);
     node.count(kSlots, 5000, kNear);
-    node.count(kStreamed, 12 * 8, kApart);
+    node.count(kStreamed, 400, kApart);
     CHECK(node.count(kStreamed, 400, kApart) >= 400 - 6 * 8);
     node.count(kStreamed, 5000, kApart);
+  }
+}
+
+void irregular_gaps_between_calls_cost_little() {
+  constexpr Times kTimes{1000, 2000, 20'000};
+  uint64_t state = 1;
+  const auto random = [&state] {
+    return (state = state * 6364136223846793005u + 1442695040888963407u) >> 33;
+  };
+  for (int form = 0; form < 4; ++form) {
+    Node node;
+    node.count(kSlots, kFirstCalls, kTimes);
+    node.spent = 0;
+    constexpr int kCalls = 400'000;
+    for (int i = 0; i < kCalls; ++i) {
+      node.call(kTimes);
+      if (form == 0) now += i / 160 % 2 * 10'000;             // by turns
+      if (form == 1) now += random() % 10 == 0 ? 20'000 : 0;  // now and then
+      if (form == 2) now += (random() % 64) * (random() % 64) * 10;
+      if (form == 3) now += random() % 1500;  // up to the time of the call
+    }
+    CHECK_AT(node.spent < uint64_t{kCalls} * 1050, "form %d: %g", form,
+             static_cast<double>(node.spent) / kCalls);
+  }
+}
+
+void calls_that_a_program_seldom_makes_go_the_usual_way() {
+  Node node;
+  for (int i = 0; i < 1000; ++i) {
+    CHECK(node.call(kReadingIsFaster) == kSlots);
+    now += 5000;
   }
 }
 
@@ -200,6 +232,8 @@ int main() {
   another_way_has_to_be_an_eighth_faster();
   what_was_slower_is_tried_again();
   processors_that_move_change_the_choice_soon();
+  irregular_gaps_between_calls_cost_little();
+  calls_that_a_program_seldom_makes_go_the_usual_way();
   tries_cost_few_hundredths();
   calls_with_others_in_between_go_as_sizes_say();
   calls_that_differ_do_not_count();

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
 import os
 import signal
 import sys
@@ -46,20 +49,35 @@ def end_job_on_early_failure() -> None:
     exit_hooks.watch_errors()
     exit_hooks.watch_statuses()
     exit_hooks.register(Phase.PROCESS, _end)
+    os.register_at_fork(after_in_child=_look_after_forked_child)
+
+
+def _look_after_forked_child() -> None:
+    """Know how a child process of a rank ends, which inherits what is known of the rank."""
+    exit_hooks.ending.statuses.clear()
+    before = getattr(sys, "last_value", None)
     # Hooks are not called in forked children, so each has its own.
-    os.register_at_fork(
-        after_in_child=lambda: exit_hooks.register(Phase.PROCESS, _end_forked_child)
-    )
+    exit_hooks.register(Phase.PROCESS, lambda: _end_forked_child(before))
 
 
-def _end_forked_child() -> None:
-    """End a child process of a rank past MPI_Finalize, which would meet the ranks in its place."""
-    if _mpi_is_started():
-        statuses = exit_hooks.ending.statuses
-        standard_output.flush()
-        # The interpreter sets it for what nobody has caught, whatever sys.excepthook makes of it.
-        has_failed = hasattr(sys, "last_value")
-        os._exit(statuses[-1] if statuses else int(has_failed))
+def _end_forked_child(error_before: BaseException | None) -> None:
+    """End a child process of a rank past MPI_Finalize, which would meet the ranks in its place.
+
+    Its exit status is what `sys.exit` or `exit` was given, or 1 after an uncaught error. Of a
+    `SystemExit` that was raised without them nobody knows here, and it counts as 0.
+    """
+    if not _mpi_is_started():
+        return
+    # The interpreter sets it for what nobody has caught, whatever sys.excepthook makes of it.
+    error = getattr(sys, "last_value", None)
+    statuses = exit_hooks.ending.statuses or [int(error is not error_before)]
+    if "logging" in sys.modules:
+        sys.modules["logging"].shutdown()
+    for one in gc.get_objects():  # as they are flushed when the interpreter ends
+        if isinstance(one, io.IOBase):
+            with contextlib.suppress(OSError, ValueError):  # closed, or read only
+                one.flush()
+    os._exit(statuses[-1])
 
 
 def _end() -> None:

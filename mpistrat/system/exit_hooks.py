@@ -10,6 +10,7 @@ strategy may use all of them.
 from __future__ import annotations
 
 import atexit
+import builtins
 import os
 import sys
 from collections.abc import Callable
@@ -140,7 +141,7 @@ def watch_errors(tell: Callable[[BaseException], object] | None = None) -> None:
 
 
 def watch_statuses() -> None:
-    """Note in `ending` what ``sys.exit`` is called with. **Local.**
+    """Note in `ending` what ``sys.exit`` and ``exit`` are called with. **Local.**
 
     At exit Python no longer tells. To be called once.
     """
@@ -151,3 +152,6 @@ def watch_statuses() -> None:
         leave(code)
 
     sys.exit = note
+    for name in ("exit", "quit"):  # which `python -S` has not
+        if hasattr(builtins, name):
+            setattr(builtins, name, note)

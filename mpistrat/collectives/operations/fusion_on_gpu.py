@@ -114,7 +114,7 @@ def _prepared(
     """Cross the gate with memory for all buckets; return the buckets and their memory."""
     nbytes, wanted = signature.bucket_bytes or 1, signature.bucket_bytes
     widens, has_crossed = gate.backend.widens_halves, False
-    mapped_bytes = _mapped_bytes(gate, sources)
+    mapped_bytes, devices = _mapped_bytes(gate, sources), gate.backend.devices
     while True:
         plan = list(_buckets(gate, sources, op, nbytes, widens))
         memory, problem = _allocated(plan, sources, outs, mapped_bytes)
@@ -125,10 +125,12 @@ def _prepared(
             lacks = yield from gate.cross(signature, how, lacks_memory=problem is not None)
             has_crossed = True
             common = int(np.bitwise_and.reduce(gate.extras))
-            if (gate.extras != common).any():
+            # What was known of mapped memory is that of the GPUs of the call before, on all ranks.
+            are_same = gate.backend.devices == devices
+            if (gate.extras != common).any() or (common >> 1 and not are_same):
                 # Some do not know yet what carries the arrays, or have them in one piece.
                 widens, memory = bool(common & 1), None
-                mapped_bytes *= common >> 1
+                mapped_bytes *= (common >> 1) * are_same
                 continue
         if not lacks:
             _say_smaller(nbytes, wanted)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus, fill_late
+from helpers.gpus import needs_gpus
+from mpistrat import config
 from mpistrat.collectives.backends.gpu.carriers import peer_memory
 from mpistrat.collectives.operations import fusion_on_gpu
 from mpistrat.testing.backends.cases import setting
@@ -158,3 +160,23 @@ def test_results_that_are_taken_late_from_mapped_memory_are_not_overwritten():
         for turn, (stream, found) in enumerate(kept):
             with stream:
                 assert all((one.get() == 2 * turn + 1).all() for one in found), turn
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+@pytest.mark.parametrize("movers", [(0, 1), (1,)])
+def test_lists_on_other_gpus_use_the_mapped_memory_of_these(movers):
+    """One GPU has shorter slots than the other, and both are used in turn."""
+    needs_gpus(2)
+    with (
+        setting("GPU_BUFFER_BYTES", 4096),
+        setting("GPU_MAPPED_BYTES", 1 << 20),
+        communicator_on_gpus("peer_memory", 0) as (comm, cupy),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for turn in range(6):
+            device = turn // 3 % 2 if comm.rank in movers else 0
+            with cupy.cuda.Device(device):
+                mine = [cupy.full(n, turn + comm.rank, np.float32) for n in (9000, 1, 700)]
+                for found in comm.allreduce_many(mine):
+                    assert (found.get() == 2 * turn + 1).all(), turn
+            patch.setattr(config, "GPU_MAPPED_BYTES", 4096)  # of GPU 1, which is opened next

@@ -80,6 +80,32 @@ if child == 0:
     sys.exit(3)
 print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """,
+    "fork, file": """
+child = os.fork()
+if child == 0:
+    kept = open(f"/proc/self/fd/{os.dup(1)}", "a")
+    kept.write("of an open file, ")
+    exit()
+print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+    "fork, exit": """
+try:
+    sys.exit(7)
+except SystemExit:
+    child = os.fork()
+if child == 0:
+    exit(4)
+print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+    "fork, end": """
+try:
+    sys.exit(7)
+except SystemExit:
+    child = os.fork()
+if child == 0:
+    exit()
+print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
     "fork, error": """
 child = os.fork()
 if child == 0:
@@ -167,6 +193,15 @@ def test_a_process_of_multiprocessing_is_told() -> None:
     assert said.count("by a rank of the job, pid ") == 3, said
 
 
-@pytest.mark.parametrize(("name", "status"), [("fork, sys.exit", 3), ("fork, error", 1)])
-def test_a_forked_child_ends_without_mpi(name: str, status: int) -> None:
-    assert f"status {status}\n" in job("the program", 3)[name]
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fork, sys.exit", "status 3\n"),
+        ("fork, exit", "status 4\n"),
+        ("fork, end", "status 0\n"),
+        ("fork, error", "status 1\n"),
+        ("fork, file", "of an open file, status 0\n"),
+    ],
+)
+def test_a_forked_child_ends_without_mpi(name: str, said: str) -> None:
+    assert said in job("the program", 3)[name]

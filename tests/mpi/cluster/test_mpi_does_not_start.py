@@ -66,3 +66,18 @@ def test_a_rank_does_not_come() -> None:
 def test_a_rank_that_comes_in_time_is_waited_for() -> None:
     result = run("time.sleep(2)").check()
     assert [one.stdout for one in result.ranks] == ["3.0\n"] * 3
+
+
+@takes_long()
+@pytest.mark.skipif(find_launcher().kind != "mpich", reason="other launchers end such a job")
+def test_a_rank_may_be_another_process_than_the_launcher_started() -> None:
+    """As a terminal's, in which a debugger runs it."""
+    first = """
+    if os.fork():
+        os._exit(0)
+    time.sleep(8)
+    """
+    result = run(first.strip())
+    assert not result.timed_out, result
+    assert "cannot start MPI" not in result.output
+    assert [one.stdout for one in result.ranks] == ["3.0\n"] * 3

@@ -66,6 +66,8 @@ class MappedSlots:
         Nobody uses the slot any more: whatever was done in it was over when the ranks met for the
         other one.
         """
+        if nbytes > self.nbytes:
+            raise AssertionError(f"{nbytes} bytes of a slot; it has {self.nbytes}")
         self._lent = self.take()
         return self._slabs.owned(self)[self._lent : self._lent + nbytes]
 
