@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "clock.h"
 
@@ -27,6 +28,31 @@ int num_children(pid_t pid) {
   int count = 0;
   for (std::string child; file >> child;) ++count;
   return count;
+}
+
+// A process's name and parent; of one that has ended the parent is 0.
+std::pair<std::string, pid_t> name_and_parent(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t begin = line.find('('), end = line.rfind(')');
+  if (end == std::string::npos) return {"", 0};
+  std::istringstream rest(line.substr(end + 1));
+  char state;
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return {line.substr(begin + 1, end - begin - 1), parent};
+}
+
+// Whether a process belongs to a job of another launcher than `launcher`, by its ancestors.
+bool is_of_another(pid_t pid, pid_t launcher) {
+  const std::string kind = name_and_parent(launcher).first;
+  while (pid > 1 && pid != launcher) {
+    const auto [name, parent] = name_and_parent(pid);
+    if (name == kind) return true;
+    pid = parent;
+  }
+  return false;
 }
 
 std::string in_words(const std::set<int>& ranks) {
@@ -86,7 +112,7 @@ bool StartWatch::has_lost_a_rank(double now_s) {
   return false;
 }
 
-// Whether a process of this user is a rank that has not begun, of this job or another one.
+// Whether a process of this user is a rank that has not begun.
 bool StartWatch::may_one_come() const {
   const std::set<int> ranks = begun();
   const std::string key = std::string(1, '\0') + facts_.variable + "=";
@@ -97,8 +123,10 @@ bool StartWatch::may_one_come() const {
     if (!file || !(text << '\0' << file.rdbuf())) continue;
     const std::string environment = text.str();
     const size_t at = environment.find(key);
-    if (at != std::string::npos && !ranks.count(std::atoi(environment.c_str() + at + key.size())))
-      return true;
+    if (at == std::string::npos) continue;
+    const bool has_begun = ranks.count(std::atoi(environment.c_str() + at + key.size()));
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (!has_begun && !is_of_another(pid, facts_.launcher)) return true;
   }
   return false;
 }
