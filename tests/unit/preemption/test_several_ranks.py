@@ -82,8 +82,8 @@ def test_ranks_that_are_done_take_part_in_periodic_saves(tmp_path, outcome, step
     # A save is agreed on in one step and made after the next. Not each step that is shorter than
     # 50 ms is looked at: of steps of 11 ms each 4th, so one that is due comes up to 3 steps later.
     gaps = np.diff([0, *after, 40])
-    assert all(9 <= gap <= 12 for gap in gaps[:-1])
-    assert gaps[-1] < 12
+    assert all(9 <= gap <= 12 for gap in gaps[:-1]), gaps
+    assert gaps[-1] < 12, gaps
     assert outcome() == "DONE"
 
 
