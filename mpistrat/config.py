@@ -119,7 +119,7 @@ def _number(name: str, default: float) -> float:
         return default
     try:
         value = float(text)
-    except ValueError:  # raised below, where nothing precedes it
+    except ValueError:
         value = -1.0
     if not 0 < value < float("inf"):
         raise UsageError(f"{name}={text!r}: expected a number above 0; unset it or fix it")
@@ -292,9 +292,9 @@ def misspelt() -> dict[str, str]:
     lines = [line for line in (__doc__ or "").splitlines() if line.startswith(_PREFIX)]
     known = {line.split()[0].removeprefix(_PREFIX) for line in lines}
     found: dict[str, str] = {}
-    for name in sorted(os.environ):
+    for name in sorted(name for name in os.environ if name.startswith(_PREFIX)):
         rest = name.removeprefix(_PREFIX)
         alike = difflib.get_close_matches(rest, known, 1, _ALIKE)
-        if name.startswith(_PREFIX) and rest not in known and alike:
+        if rest not in known and alike:
             found[name] = _PREFIX + alike[0]
     return found

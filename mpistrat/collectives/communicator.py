@@ -20,12 +20,11 @@ from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods import CollectiveMethods
-from mpistrat.collectives.plain_calls import PlainCall
+from mpistrat.collectives.native_calls import NativeCalls
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
 from mpistrat.system import log
-from mpistrat.types import Array
 
 if TYPE_CHECKING:
     from mpistrat.collectives.backends.gpu.backend import GpuBackend
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Communicator"]
 
 
-class Communicator(CollectiveMethods):
+class Communicator(NativeCalls, CollectiveMethods):
     """Ordered, checked and timed collectives over the ranks of a job.
 
     All methods but the properties are **Collective**: every rank makes the same calls in the same
@@ -85,15 +84,12 @@ class Communicator(CollectiveMethods):
     rank. Closing it is a gate. What calls cost: see `HierarchicalBackend`, `MpiBackend`.
     """
 
-    fast_calls: Any = None  # what makes calls natively (native_methods.py), where the backend can
-
     def __init__(self, comm: Any = None, backend: str = "auto") -> None:
         self.origin = comm  # of which another communicator of the same ranks can be made
         self._backend, self._control, refusal = open_backend(comm, backend)
         self._gate = Gate(self._backend, self._control)
         self._engine = Engine(self._gate)
         self._label: str | None = None
-        self._at_risk: tuple[Array | None, Array | None] | None = None
         self._closing: Work[None] | None = None
         is_job = self._backend.capabilities().processes and self.size > 1
         # Before the first call: an error in it has to reach the peers, and to end the job.
@@ -115,108 +111,6 @@ class Communicator(CollectiveMethods):
         timeline.follow(self, facts)
         if is_job:  # after the timeline: the thread of stacks.py flushes one only if it is on
             self.health.stacks = Stacks(self._gate, facts)
-
-    def _allow_native_calls(self) -> None:
-        """Let the backend make the calls of methods itself in the common case, sooner."""
-        fast = self._backend.fast
-        if fast is not None:
-            self.fast_calls = fast.attach(self._ticket, self._finish, self._lose)
-            fast.has_digests = self._gate.has_digests
-            fast.record_in(self.call_log.recorder.ring)
-            self._engine.allow_fast_calls()
-
-    def allreduce_natively(self, array: Array, op: str) -> tuple[int, int, int] | None:
-        """Return how native code begins :meth:`allreduce_soon` for flat arrays like `array`.
-
-        Parameters
-        ----------
-        array
-            Of any length, since its dtype alone counts. Those of the calls are contiguous.
-        op
-            As of :meth:`allreduce`.
-
-        Returns
-        -------
-        tuple of int, or None
-            A function and its first two arguments (`allreduce_now` in kernels/calls), valid for
-            as long as this communicator exists; None where the backend has no such thing, or not
-            for this op and dtype.
-
-        Notes
-        -----
-        **Local.** What that function begins and does not end is for :meth:`carry_on`.
-        """
-        fast = self._backend.fast
-        return None if fast is None else fast.natively(array, op)
-
-    def carry_on(
-        self, status: int, sequence: int, array: Array, op: str, out: Array
-    ) -> Work[Array]:
-        """Take over an all-reduce that native code has begun.
-
-        Parameters
-        ----------
-        status
-            Its MpistratStatus (kernels/include/mpistrat/calls.h): waiting, or a mismatch.
-        sequence
-            The number of the call, as the native function gave it.
-        array, op
-            What is reduced, and with what; as it was begun.
-        out
-            Where the result goes, of the shape and dtype of `array`. Neither may be changed or
-            freed before the work is over.
-
-        Returns
-        -------
-        Work
-            Ends the call; its result is `out`. To be waited for, also where the call has failed.
-
-        Raises
-        ------
-        CommunicationError
-            Another call broke the communicator meanwhile.
-        ClosedError
-            The communicator was closed meanwhile.
-
-        Notes
-        -----
-        **Local.** Once for each call that has begun and not ended.
-        """
-        fast = self._backend.fast
-        if fast is None:
-            raise AssertionError("only a backend with native calls has begun one")
-        work: Work[Array] = fast.end(status, sequence, array, op, out)
-        return work
-
-    def _ticket(self, *call: Any) -> tuple[int, int, int, int, int, int]:
-        return PlainCall(*call).ticket(self._gate, self._label)
-
-    def _finish(
-        self, status: int, call: tuple[Any, ...], out: Array | None, is_given: bool
-    ) -> Any:
-        """End a native call as any other one: with a deadline, and with errors in words."""
-        plain = PlainCall(*call)
-        self._at_risk = (plain.array, out)  # if this fails, the kernels may still write to them
-        steps = plain.steps(self._gate, out, is_given)
-        resumed = self._until(self._gate.resume(status, steps))
-        # The kernels have counted this call (`fast_calls`), so that the engine must not.
-        work = self._engine.start(resumed, self._label, is_counted=False)
-        if plain.method != "allreduce_soon":
-            return work.wait()
-        self._engine.detach(work)  # the backend carries on meanwhile
-        return work
-
-    def _until(self, steps: Steps) -> Steps:
-        result = yield from steps
-        self._at_risk = None
-        return result
-
-    def _lose(
-        self, sequence: int, error: BaseException, array: Array | None, out: Array | None
-    ) -> None:
-        """See to it that peers hear of a fast call whose end failed here, whatever the error."""
-        self._at_risk = (array, out)
-        self._engine.lose(sequence, error)
 
     # ------------------------------------------------------------------------------ who am I
 

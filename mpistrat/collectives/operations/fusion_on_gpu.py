@@ -167,6 +167,8 @@ def _mapped_bytes(gate: DeviceGate, sources: list[Array]) -> int:
 
     What lies in one piece need not be packed.
     """
+    if not gate.backend.slots.nbytes:
+        return 0
     groups: dict[np.dtype[Any], list[Array]] = {}
     for source in sources:
         groups.setdefault(source.dtype, []).append(source)

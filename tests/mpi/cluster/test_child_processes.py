@@ -88,24 +88,19 @@ if child == 0:
     exit()
 print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """,
-    "fork, exit": """
+    # What the rank itself has said of its end before is nothing of the child's.
+    **{
+        f"fork, {end}": f"""
 try:
     sys.exit(7)
 except SystemExit:
     child = os.fork()
 if child == 0:
-    exit(4)
+    {end}
 print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-""",
-    "fork, end": """
-try:
-    sys.exit(7)
-except SystemExit:
-    child = os.fork()
-if child == 0:
-    exit()
-print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-""",
+"""
+        for end in ("exit(4)", "raise SystemExit")
+    },
     "fork, error": """
 child = os.fork()
 if child == 0:
@@ -197,8 +192,8 @@ def test_a_process_of_multiprocessing_is_told() -> None:
     ("name", "said"),
     [
         ("fork, sys.exit", "status 3\n"),
-        ("fork, exit", "status 4\n"),
-        ("fork, end", "status 0\n"),
+        ("fork, exit(4)", "status 4\n"),
+        ("fork, raise SystemExit", "status 0\n"),
         ("fork, error", "status 1\n"),
         ("fork, file", "of an open file, status 0\n"),
     ],
