@@ -27,6 +27,13 @@ Address Regions::find(const void* data, int64_t nbytes) const {
   return fits ? Address{next->second, offset} : Address{};
 }
 
+bool Regions::are_shared(const void* data, int64_t nbytes) const {
+  const Address address = find(data, nbytes);
+  if (address.region < 0) return false;
+  const auto& bases = regions_.at(static_cast<int>(address.region)).bases;
+  return bases.front() == bases.back();  // of one for all ranks, all are
+}
+
 uint8_t* Regions::resolve(Address address, int rank) const {
   const auto found = regions_.find(static_cast<int>(address.region));
   if (found == regions_.end()) return nullptr;

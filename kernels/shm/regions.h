@@ -26,6 +26,9 @@ class Regions {
   // Where this rank's `nbytes` at `data` lie.
   Address find(const void* data, int64_t nbytes) const;
 
+  // Whether this rank's `nbytes` at `data` are also another rank's.
+  bool are_shared(const void* data, int64_t nbytes) const;
+
   // Where this process sees what `rank` calls `address`.
   uint8_t* resolve(Address address, int rank) const;
 

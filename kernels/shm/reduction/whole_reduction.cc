@@ -33,8 +33,7 @@ void WholeReduction::consume(const NodeView& view, int64_t chunk) {
 const uint8_t* WholeReduction::source(const NodeView& view, int64_t chunk, int of, Slice part) {
   if (of != view.rank) return view.slot(of) + part.begin;
   const uint8_t* own = operands_.send.contiguous(chunks_.start(chunk) + part.begin, part.nbytes());
-  const bool may_change =
-      !operands_.is_rooted() && view.regions->find(own, part.nbytes()).region >= 0;
+  const bool may_change = !operands_.is_rooted() && view.regions->are_shared(own, part.nbytes());
   return may_change ? view.slot(of) + part.begin : own;
 }
 

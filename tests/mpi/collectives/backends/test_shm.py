@@ -15,7 +15,7 @@ from mpistrat.testing.sets import takes_long, with_all
 
 # Where kernels/shm does things another way, in bytes: what rides in a line (shm.h), and Tuning in
 # default_tuning.h; short slots and the laps of the ring in layout.h.
-INLINE, TIMED, SHORT, FLAT, PROBE, CHUNK = 224, 1 << 10, 2 << 10, 64 << 10, 128 << 10, 256 << 10
+INLINE, TIMED, SHORT, FLAT, PROBE, CHUNK = 224, 1 << 10, 2 << 10, 64 << 10, 16 << 10, 256 << 10
 LAP, STREAM = 2 << 20, 20 << 20
 
 
