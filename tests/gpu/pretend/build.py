@@ -35,11 +35,14 @@ class Part(NamedTuple):
         Names the symbols that a library exports, and their versions; a program has none.
     needs
         A library of ours that it is linked to.
+    apart
+        Patterns of those of its files that cannot be compiled together with others.
     """
 
     sources: tuple[str, ...]
     script: str | None = None
     needs: str | None = None
+    apart: tuple[str, ...] = ()
 
 
 PARTS = {
@@ -137,15 +140,21 @@ def _build_all(parts: dict[str, Part], folder: Path, flags: Sequence[str]) -> No
 
 
 def _compile(name: str, part: Part, folder: Path, flags: Sequence[str]) -> None:
-    """Compile all sources of a part as one: most of their time goes into the same headers."""
-    unit = folder / f"{name}.cc"
-    sources = [file for pattern in part.sources for file in sorted(FOLDER.glob(pattern))]
-    unit.write_text("".join(f'#include "{source}"\n' for source in sources))
+    """Compile most sources of a part as one: most of their time goes into the same headers."""
     # A program's symbols are for the kernels that it loads; a library's script names what it has.
     hidden = [] if name == PROGRAM else ["-fvisibility=hidden"]
     where = [f"-I{FOLDER}", f'-DPRETEND_SOURCES="{FOLDER}"']
-    target = ["-c", str(unit), "-o", str(folder / f"{name}.o")]
-    _run([COMPILER, *FLAGS, *flags, *hidden, *where, *target])
+    for number, sources in enumerate(
+        [_files(part.sources), *([one] for one in _files(part.apart))]
+    ):
+        unit = folder / f"{name}.{number}.cc"
+        unit.write_text("".join(f'#include "{source}"\n' for source in sources))
+        target = ["-c", str(unit), "-o", str(unit.with_suffix(".o"))]
+        _run([COMPILER, *FLAGS, *flags, *hidden, *where, *target])
+
+
+def _files(patterns: Sequence[str]) -> list[Path]:
+    return [file for pattern in patterns for file in sorted(FOLDER.glob(pattern))]
 
 
 def _link(name: str, part: Part, folder: Path) -> None:
@@ -157,7 +166,8 @@ def _link(name: str, part: Part, folder: Path) -> None:
             kind.append(f"-Wl,--version-script={FOLDER / part.script}")
     libraries = [str(folder / part.needs), "-Wl,-rpath,$ORIGIN"] if part.needs else []
     last = ["-ldl", "-pthread", "-lrt"]
-    _run([COMPILER, str(folder / f"{name}.o"), *kind, *libraries, *last, "-o", str(folder / name)])
+    objects = map(str, folder.glob(f"{name}.*.o"))
+    _run([COMPILER, *objects, *kind, *libraries, *last, "-o", str(folder / name)])
 
 
 def _run(command: list[str]) -> None:

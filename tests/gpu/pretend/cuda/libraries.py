@@ -6,13 +6,16 @@ from gpu.pretend.build import PARTS, Part, build
 
 __all__ = ["CUDA_PARTS", "build_libraries"]
 
+# Ours are apart: some need NVIDIA's headers, others name functions that those declare otherwise.
 CUDA_PARTS = {
     "libcudart.so.13": Part(
-        (*PARTS["libamdhip64.so.7"].sources, "cuda/runtime/*.cc"), "cuda/runtime/cudart.map"
+        PARTS["libamdhip64.so.7"].sources, "cuda/runtime/cudart.map", apart=("cuda/runtime/*.cc",)
     ),
-    "libcuda.so.1": Part(("cuda/driver/*.cc",), "cuda/driver/cuda.map", needs="libcudart.so.13"),
+    "libcuda.so.1": Part(
+        (), "cuda/driver/cuda.map", needs="libcudart.so.13", apart=("cuda/driver/*.cc",)
+    ),
     "libnvrtc.so.13": Part(
-        (*PARTS["libhiprtc.so.7"].sources, "cuda/compiler/*.cc"), "cuda/compiler/nvrtc.map"
+        PARTS["libhiprtc.so.7"].sources, "cuda/compiler/nvrtc.map", apart=("cuda/compiler/*.cc",)
     ),
     "libnccl.so.2": PARTS["librccl.so.1"]._replace(needs="libcudart.so.13"),
     "pretend-device": PARTS["pretend-device"],

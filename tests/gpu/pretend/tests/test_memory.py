@@ -23,6 +23,10 @@ def test_pinned_and_managed_memory():
     run(f"memory.{functions}")
 
 
+def test_memory_that_is_pinned_where_it_is():
+    run("memory.registered_memory_is_used_late")
+
+
 @takes_long()
 def test_variables_of_modules():
     run("memory.variables_of_modules")

@@ -1,11 +1,13 @@
 // Copies and fills, as HIP calls them.
 //
-// Pageable memory is read before the call returns, and written before it returns; pinned memory is
-// read and written when the stream comes to the copy, as a GPU's copy engine does.
+// Pageable memory is read before the call returns, and written before it returns; pinned memory,
+// also that which was registered, is read and written when the stream comes to the copy, as a GPU's
+// copy engine does.
 #include <cstring>
 
 #include "runtime/interface/errors.h"
 #include "runtime/memory.h"
+#include "runtime/registered.h"
 #include "runtime/settings.h"
 #include "runtime/staging.h"
 #include "runtime/streams.h"
@@ -26,10 +28,11 @@ using pretend::stream_of;
 // One side of a copy.
 struct Side {
   char* at;
-  int device = -1;          // whose memory it is; -1: the host's
-  bool is_pageable = true;  // memory that no device has mapped
-  bool is_valid = true;     // the whole range is in one allocation
-  bool is_managed = false;  // the host's and the device's
+  int device = -1;             // whose memory it is; -1: the host's
+  bool is_pageable = true;     // memory that no device has mapped
+  bool is_valid = true;        // the whole range is in one allocation
+  bool is_managed = false;     // the host's and the device's
+  bool is_registered = false;  // pinned where it is, but no device has mapped it
 };
 
 Side side_of(const void* pointer, size_t nbytes) {
@@ -37,6 +40,7 @@ Side side_of(const void* pointer, size_t nbytes) {
   const auto found = pretend::find_allocation(pointer);
   if (!found) {
     side.is_valid = !pretend::is_in_arena(pointer);  // else it was freed, or is beyond an end
+    side.is_registered = pretend::is_registered(pointer, nbytes);
     return side;
   }
   side.is_pageable = false;
@@ -111,20 +115,22 @@ hipError_t copy(Side to, Side from, size_t nbytes, hipStream_t where) {
     return stream->device()->error();
   }
   std::shared_ptr<char> buffer;
-  char* const written = to.at;
+  char *const written = to.at, *const read = from.at;
   const bool is_up = from.is_pageable, is_down = to.is_pageable;
   if (is_up || is_down) {
     buffer = pretend::staging_buffer(nbytes);
     if (!buffer) return error_without_buffer(device);
-    if (is_up) std::memcpy(buffer.get(), from.at, nbytes);
+    if (is_up && !from.is_registered) std::memcpy(buffer.get(), from.at, nbytes);
     (is_up ? from : to).at = buffer.get();
     (is_up ? from : to).is_pageable = false;
   }
   const MarkPtr mark = enqueue(stream, [=](Connection& connection) {
+    if (from.is_registered) std::memcpy(buffer.get(), read, nbytes);
     copy_now(connection, device, to, from, nbytes);
+    if (to.is_registered) std::memcpy(written, buffer.get(), nbytes);
     (void)buffer;  // until the copy is done
   });
-  if (is_down) {
+  if (is_down && !to.is_registered) {
     mark->wait();
     if (!stream->device()->error()) std::memcpy(written, buffer.get(), nbytes);
   }

@@ -33,6 +33,8 @@ constexpr std::pair<hipError_t, const char*> kNames[] = {
     NAME(hipErrorIllegalAddress),
     NAME(hipErrorPeerAccessAlreadyEnabled),
     NAME(hipErrorPeerAccessNotEnabled),
+    NAME(hipErrorHostMemoryAlreadyRegistered),
+    NAME(hipErrorHostMemoryNotRegistered),
     NAME(hipErrorLaunchFailure),
     NAME(hipErrorNotSupported),
 };

@@ -10,6 +10,7 @@
 
 #include "runtime/interface/errors.h"
 #include "runtime/internal.h"
+#include "runtime/registered.h"
 #include "runtime/settings.h"
 #include "runtime/streams.h"
 
@@ -65,6 +66,14 @@ HIP_API hipError_t hipHostMalloc(void** address, size_t nbytes, unsigned) {
 }
 HIP_API hipError_t hipFree(void* address) { return give_back(address, false); }
 HIP_API hipError_t hipHostFree(void* address) { return give_back(address, false); }
+HIP_API hipError_t hipHostRegister(void* address, size_t nbytes, unsigned) {
+  if (const hipError_t error = error_of(pretend::current_device())) return remember(error);
+  return remember(pretend::register_host(address, nbytes));
+}
+HIP_API hipError_t hipHostUnregister(void* address) {
+  if (pretend::is_forked()) return remember(hipErrorNotInitialized);
+  return remember(pretend::unregister_host(address));
+}
 HIP_API hipError_t hipMemGetInfo(size_t* free, size_t* total) {
   if (const hipError_t error = error_of(pretend::current_device())) return remember(error);
   *total = pretend::settings().memory_bytes;
@@ -77,8 +86,10 @@ HIP_API hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, co
   std::memset(attributes, 0, sizeof *attributes);
   const auto found = pretend::find_allocation(pointer);
   if (!found) {  // the pointers stay null, as in ROCm
-    attributes->type = hipMemoryTypeUnregistered;
-    attributes->device = -2;
+    const bool is_registered = pretend::is_registered(pointer, 1);
+    attributes->type = is_registered ? hipMemoryTypeHost : hipMemoryTypeUnregistered;
+    attributes->device = is_registered ? pretend::current_device() : -2;
+    if (is_registered) attributes->hostPointer = const_cast<void*>(pointer);
     return hipSuccess;
   }
   const Kind kind = found->mapping->kind;

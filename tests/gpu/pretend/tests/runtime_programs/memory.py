@@ -1,6 +1,7 @@
 """Programs that use memory of the device, pinned and managed memory."""
 
 import ctypes
+import mmap
 
 import cupy
 import numpy as np
@@ -20,6 +21,7 @@ from calls import (
 from cupy.cuda import runtime
 
 DEVICE_TO_HOST, HOST_TO_DEVICE = runtime.memcpyDeviceToHost, runtime.memcpyHostToDevice
+ALREADY_REGISTERED, NOT_REGISTERED = 712, 713  # numbers of HIP
 
 
 def fresh_memory_is_rubbish() -> None:
@@ -117,6 +119,42 @@ def pinned_memory_is_read_late() -> None:
     hold.end()
     stream.synchronize()
     assert (read_int(late), read_int(at_once)) == (2, 1)
+
+
+def registered_memory_is_used_late() -> None:
+    """As pinned memory is, both ways, as long as it is registered; then it is pageable again."""
+    HIP.hipHostRegister.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
+    HIP.hipHostUnregister.argtypes = [ctypes.c_void_p]
+    words = np.frombuffer(mmap.mmap(-1, 4096), np.int32)
+    address, there = words.ctypes.data, runtime.malloc(4)
+    stream, hold = cupy.cuda.Stream(non_blocking=True), Hold()
+
+    def copy(word: int, kind: int) -> None:
+        host = address + 4 * word
+        to, source = (there, host) if kind == HOST_TO_DEVICE else (host, there)
+        runtime.memcpyAsync(to, source, 4, kind, stream.ptr)
+
+    assert HIP.hipHostRegister(address, 64, 0) == 0
+    assert HIP.hipHostRegister(address + 32, 64, 0) == ALREADY_REGISTERED
+    words[:2] = 1, 0
+    hold.begin(stream)
+    copy(0, HOST_TO_DEVICE)
+    copy(1, DEVICE_TO_HOST)
+    words[0] = 2
+    assert words[1] == 0
+    hold.end()
+    stream.synchronize()
+    assert words[1] == 2
+    assert HIP.hipHostUnregister(address) == 0
+    assert HIP.hipHostUnregister(address) == NOT_REGISTERED
+    words[0] = 3
+    hold = Hold()
+    hold.begin(stream)
+    copy(0, HOST_TO_DEVICE)
+    words[0] = 4
+    hold.end()
+    copy(1, DEVICE_TO_HOST)
+    assert words[1] == 3
 
 
 def kernels_use_pinned_memory() -> None:

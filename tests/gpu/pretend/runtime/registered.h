@@ -1,0 +1,17 @@
+// Memory of the host that exists already, and was pinned where it is (hipHostRegister). Copies take
+// it for pinned; no device has it mapped, so no kernel can use it.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/interface/hip_api.h"
+
+namespace pretend {
+
+hipError_t register_host(void* address, size_t nbytes);
+hipError_t unregister_host(void* address);
+
+// Whether all of a range was registered at once.
+bool is_registered(const void* pointer, size_t nbytes);
+
+}  // namespace pretend
