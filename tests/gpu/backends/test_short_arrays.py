@@ -13,6 +13,7 @@ from helpers.gpu_ranks import WaitingKernel, communicator_on_gpus, fill_late
 from helpers.gpus import needs_gpus
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.gpu import short_arrays
+from mpistrat.collectives.backends.gpu.memory import pinned_regions
 from mpistrat.errors import (
     ArgumentTypeError,
     BackendUnavailableError,
@@ -310,7 +311,7 @@ def test_memory_in_a_cycle_of_garbage_is_kept_until_its_copies_are_over():
     short_arrays._give_up_parked()
     before = len(short_arrays._parked)
     busy = WaitingKernel(stream)
-    slots = [short_arrays._Slot(1024) for _ in range(20)]
+    slots = [short_arrays._Slot(1024, None) for _ in range(20)]
     for slot in slots:
         slot.event.record(stream)
     slots[0].all = slots
@@ -328,8 +329,9 @@ def test_memory_in_a_cycle_of_garbage_is_kept_until_its_copies_are_over():
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 def test_no_pinned_memory_is_left():
     with communicator_on_gpus("auto", 0) as (comm, cupy), pytest.MonkeyPatch.context() as patch:
-        comm.allreduce(cupy.ones(1))
+        patch.setattr(pinned_regions, "_pin", lambda *_: False)
         patch.setattr(short_arrays, "_pinned", lambda nbytes: None)
+        comm.allreduce(cupy.ones(1))
         everyone = [sample("float32", (3000,), rank) for rank in range(2)]
         for _ in range(3):
             found = comm.allreduce(cupy.asarray(everyone[comm.rank]))

@@ -20,6 +20,7 @@ from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier
 from mpistrat.collectives.backends.gpu.carriers.nccl import Nccl
 from mpistrat.collectives.backends.gpu.carriers.peer_memory import PeerMemory
 from mpistrat.collectives.backends.gpu.memory.mapped_slots import MappedSlots, NoSlots
+from mpistrat.collectives.backends.gpu.memory.pinned_regions import pinned_region
 from mpistrat.collectives.backends.gpu.opening import Opened, Opening
 from mpistrat.collectives.backends.gpu.short_arrays import ShortArrays
 from mpistrat.collectives.backends.gpu.streams import TransferStreams
@@ -218,7 +219,9 @@ class GpuBackend:
             self._opening = Opening(self._host, device, self._streams.of(device))
             carrier = yield from self._opening.best()
             if not self._carriers and self._opening.may_shorten:
-                self.short = ShortArrays(config.GPU_SHORT_BYTES, self._opening.are_apart)
+                most = config.GPU_SHORT_BYTES
+                region = yield from pinned_region(self._host, 2 * most)
+                self.short = ShortArrays(most, self._opening.are_apart, region)
             self._carriers[self.devices] = carrier
         self._note(carrier.name)
         return carrier

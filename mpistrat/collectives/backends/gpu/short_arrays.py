@@ -28,18 +28,28 @@ _LOOKS = 200  # of about 0.5 µs each, for a copy that nothing has to come befor
 class _Slot:
     """Memory of the host for what one call sends and for what comes of it.
 
+    Parameters
+    ----------
+    nbytes
+        Length of each.
+    region
+        Memory to use for both, or None for new memory of this rank alone.
+
     Attributes
     ----------
     event
         When the copies to and from it are done.
     """
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, region: Array | None) -> None:
         import cupy
 
         _give_up_parked()
         self.event = cupy.cuda.Event(disable_timing=True)
-        self.down, self.up = _host_memory(nbytes), _host_memory(nbytes)
+        if region is None:
+            self.down, self.up = _host_memory(nbytes), _host_memory(nbytes)
+        else:
+            self.down, self.up = region[:nbytes], region[nbytes : 2 * nbytes]
         self._views: dict[tuple[Any, ...], tuple[Array, Array]] = {}
         # Not its __del__: in a cycle of garbage the event could be destroyed before.
         end = weakref.finalize(self, _park, self.event, self.down, self.up, os.getpid())
@@ -86,12 +96,16 @@ class ShortArrays:
         The longest arrays, and results, in bytes; the same on all ranks.
     are_apart
         Whether each rank has a GPU of its own.
+    region
+        Twice as many bytes of pinned memory that all ranks of the node have mapped, which the
+        first slot uses (memory/pinned_regions.py), or None.
     """
 
-    def __init__(self, most_bytes: int, are_apart: bool) -> None:
+    def __init__(self, most_bytes: int, are_apart: bool, region: Array | None) -> None:
         import cupy
 
         self.most_bytes = most_bytes
+        self._regions = [] if region is None else [region]
         self._most_in_rows = 0 if are_apart or cupy.cuda.runtime.is_hip else _INLINE_BYTES - 1
         # By GPU, since events are of one. A list's `append` and `pop` are atomic, for threads.
         self._free: dict[int, list[_Slot]] = {}
@@ -159,7 +173,7 @@ class ShortArrays:
         try:
             slot = free.pop()
         except IndexError:
-            slot = _Slot(self.most_bytes)
+            slot = self._new_slot()
         stream = cupy.cuda.get_current_stream()
         try:
             yield EventRequest(slot.event)
@@ -189,6 +203,13 @@ class ShortArrays:
             return slot
         self._free[index].append(slot)
         return None
+
+    def _new_slot(self) -> _Slot:
+        try:
+            region = self._regions.pop()
+        except IndexError:  # another slot has it
+            region = None
+        return _Slot(self.most_bytes, region)
 
     def _copy_up(self, slot: _Slot, found: Array, result: Any, stream: Any) -> None:
         """Queue the copy of a result, which must lie in the slot."""
