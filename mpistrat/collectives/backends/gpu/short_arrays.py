@@ -39,6 +39,8 @@ class _Slot:
     ----------
     event
         When the copies to and from it are done.
+    down_at, up_at
+        Addresses: of what is sent, and of what comes of it.
     """
 
     def __init__(self, nbytes: int, region: Array | None) -> None:
@@ -50,6 +52,7 @@ class _Slot:
             self.down, self.up = _host_memory(nbytes), _host_memory(nbytes)
         else:
             self.down, self.up = region[:nbytes], region[nbytes : 2 * nbytes]
+        self.down_at, self.up_at = self.down.ctypes.data, self.up.ctypes.data
         self._views: dict[tuple[Any, ...], tuple[Array, Array]] = {}
         # Not its __del__: in a cycle of garbage the event could be destroyed before.
         end = weakref.finalize(self, _park, self.event, self.down, self.up, os.getpid())
@@ -149,7 +152,7 @@ class ShortArrays:
             return None
         communicator._allreduce_from_gpu(down, op, array.data.device_id, out=up)
         try:
-            self._copy_up(slot, up, result, stream)
+            self._copy_up(slot, slot.up_at, result, up.nbytes, stream)
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise communicator._engine.take(error) from error
         return result
@@ -178,10 +181,10 @@ class ShortArrays:
         try:
             yield EventRequest(slot.event)
             down = slot.view(slot.down, source.dtype, source.shape)
-            _copy(slot, source.data.ptr, down, stream, is_up=False)
+            _copy_down(slot, source.data.ptr, down.nbytes, stream)
             yield EventRequest(slot.event)
             found = yield from reduce(down, slot.view(slot.up, result.dtype, result.shape))
-            self._copy_up(slot, found, result, stream)
+            self._copy_up(slot, found.ctypes.data, result, found.nbytes, stream)
         finally:
             free.append(slot)
 
@@ -211,12 +214,12 @@ class ShortArrays:
             region = None
         return _Slot(self.most_bytes, region)
 
-    def _copy_up(self, slot: _Slot, found: Array, result: Any, stream: Any) -> None:
-        """Queue the copy of a result, which must lie in the slot."""
-        if found.nbytes <= self._most_in_rows and found.nbytes % 2 == 0:
-            _copy_up_in_rows(slot, result.data.ptr, found, stream)
+    def _copy_up(self, slot: _Slot, at: int, result: Any, nbytes: int, stream: Any) -> None:
+        """Queue the copy of a result at an address, which must lie in the slot."""
+        if nbytes <= self._most_in_rows and nbytes % 2 == 0:
+            _copy_up_in_rows(slot, result.data.ptr, at, nbytes, stream)
         else:
-            _copy(slot, result.data.ptr, found, stream, is_up=True)
+            _copy_up_at_once(slot, result.data.ptr, at, nbytes, stream)
 
 
 def _is_usual(op: str, dtype: np.dtype[Any]) -> bool:
@@ -235,10 +238,10 @@ def _begun(slot: _Slot, array: Any, down: Array, out: Any, stream: Any) -> Any:
     import cupy
 
     try:
-        _copy(slot, array.data.ptr, down, stream, is_up=False)
+        _copy_down(slot, array.data.ptr, down.nbytes, stream)
         if not _is_over(slot.event, _LOOKS):
             return None
-        return cupy.empty_like(array) if out is None else out
+        return cupy.ndarray(array.shape, array.dtype) if out is None else out
     except Exception:  # noqa: BLE001 - the general way fails, too, and tells the other ranks
         return None
 
@@ -274,25 +277,35 @@ def _is_over(event: Any, looks: int) -> bool:
     import cupy
 
     query, pointer = cupy.cuda.runtime.eventQuery, event.ptr
-    return any(query(pointer) == DONE for _ in range(looks))
+    for _ in range(looks):  # each is on the way of a call: `any` of a generator takes longer
+        if query(pointer) == DONE:
+            return True
+    return False
 
 
-def _copy(slot: _Slot, there: int, here: Array, stream: Any, *, is_up: bool) -> None:
-    """Queue a copy between a GPU and memory of a slot, whose event is then its end."""
+def _copy_down(slot: _Slot, there: int, nbytes: int, stream: Any) -> None:
+    """Queue a copy from a GPU to the beginning of a slot, whose event is then its end."""
     import cupy
 
     runtime = cupy.cuda.runtime
-    if is_up:
-        kind, to, source = runtime.memcpyHostToDevice, there, here.ctypes.data
-    else:
-        kind, to, source = runtime.memcpyDeviceToHost, here.ctypes.data, there
     try:
-        runtime.memcpyAsync(to, source, here.nbytes, kind, stream.ptr)
+        runtime.memcpyAsync(slot.down_at, there, nbytes, runtime.memcpyDeviceToHost, stream.ptr)
     finally:  # an interrupt may come in between
         slot.event.record(stream)
 
 
-def _copy_up_in_rows(slot: _Slot, there: int, here: Array, stream: Any) -> None:
+def _copy_up_at_once(slot: _Slot, there: int, at: int, nbytes: int, stream: Any) -> None:
+    """Queue a copy to a GPU from an address in a slot, whose event is then its end."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    try:
+        runtime.memcpyAsync(there, at, nbytes, runtime.memcpyHostToDevice, stream.ptr)
+    finally:
+        slot.event.record(stream)
+
+
+def _copy_up_in_rows(slot: _Slot, there: int, at: int, nbytes: int, stream: Any) -> None:
     """Queue a copy to a GPU as one of two rows, which its copy engine does.
 
     A plain one of so few bytes waits until the GPU turns to this process: 0.28 ms instead of
@@ -300,9 +313,9 @@ def _copy_up_in_rows(slot: _Slot, there: int, here: Array, stream: Any) -> None:
     """
     import cupy
 
-    runtime, width = cupy.cuda.runtime, here.nbytes // 2
+    runtime, width = cupy.cuda.runtime, nbytes // 2
     kind = runtime.memcpyHostToDevice
     try:
-        runtime.memcpy2DAsync(there, width, here.ctypes.data, width, width, 2, kind, stream.ptr)
+        runtime.memcpy2DAsync(there, width, at, width, width, 2, kind, stream.ptr)
     finally:
         slot.event.record(stream)
