@@ -90,7 +90,7 @@ LONG = "cupy.ones(300_000, np.float32)"  # too long to be all-reduced by the hos
 REGISTERED = 'comm.empty(300_000, np.float32, device=f"GPU:{cupy.cuda.Device().id}")'
 FAMILIES = {
     "allreduce": ("allreduce", "comm.allreduce(mine)", LONG),
-    "short": ("_copy", "comm.allreduce(mine)", PLAIN),  # by the host, if no carrier is named
+    "short": ("_copy_down", "comm.allreduce(mine)", PLAIN),  # by the host, if no carrier is named
     "registered": ("allreduce", "comm.allreduce(mine, out=mine)", REGISTERED),
     "a list": ("allreduce", "comm.allreduce_many([mine, mine[:7]])", PLAIN),
     "reduce": ("reduce", "comm.reduce(mine, root=0)", PLAIN),

@@ -8,6 +8,7 @@ import pytest
 from helpers.gpu_ranks import communicator_on_gpus, fill_late
 from mpistrat.collectives.backends.gpu.memory import pinned_regions
 from mpistrat.collectives.backends.shared_memory.segment import Segment
+from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.sets import takes_long
 
@@ -74,6 +75,21 @@ def test_one_rank_cannot_pin_its_own():
             patch.setattr(pinned_regions, "_pin", lambda *_: False)
         check_sums(comm, cupy, (1, 16384, 100_000))
         assert is_region(slot_of(comm)) == (comm.rank != 1)
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=60)
+@pytest.mark.parametrize("rank_without", [None, 1])
+def test_long_arrays_are_reduced_where_they_were_copied_to(rank_without):
+    """In windows, two at a time; also where one rank has memory that others cannot reach."""
+    with (
+        setting("GPU_SHORT_BYTES", 0),
+        setting("GPU_BUFFER_BYTES", 256 << 10),
+        communicator_on_gpus("staged", 0) as (comm, cupy),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        if comm.rank == rank_without:
+            patch.setattr(pinned_regions, "_pin", lambda *_: False)
+        check_sums(comm, cupy, (1, 100_000, 600_000))
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)

@@ -34,6 +34,7 @@ __all__ = ["GpuBackend"]
 
 _LOG = get_logger(__name__)
 _RELEASE_S, _NAP_S = 2.0, 1e-3
+_still_used: list[Carrier] = []  # to the end of the process
 
 
 class GpuBackend:
@@ -232,7 +233,8 @@ def _release(carrier: Carrier, device: int) -> None:
         with on_gpu(device):
             for request in carrier.leave():
                 if not wait_until(request.Test, _RELEASE_S, _NAP_S):
-                    return  # its work has not ended: it may still read what would be closed
+                    _still_used.append(carrier)  # by work that has not ended
+                    return
     except Exception as error:  # noqa: BLE001 - what broke it is told, not what follows
         text = f"the memory of {carrier.name!r} cannot be given back: {error}"
         warn_once(_LOG, f"release {carrier.name}", text)

@@ -277,7 +277,7 @@ def _is_over(event: Any, looks: int) -> bool:
     import cupy
 
     query, pointer = cupy.cuda.runtime.eventQuery, event.ptr
-    for _ in range(looks):  # each is on the way of a call: `any` of a generator takes longer
+    for _ in range(looks):  # noqa: SIM110 - a generator takes 1 µs longer, on the way of a call
         if query(pointer) == DONE:
             return True
     return False

@@ -1,7 +1,8 @@
 """Carry arrays on GPUs through the memory of the host: what works between any ranks.
 
-Windows of the arrays are copied to pinned memory, moved or reduced by the backend of the host, and
-copied back. While the host has one window, the GPU copies the next one down and the last one up.
+Windows of the arrays are copied to pinned memory, moved or reduced by the backend of the host
+(where they lie, if it can: memory/pinned_regions.py), and copied back. While the host has one
+window, the GPU copies the next one down and the last one up.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Part, Window, windows
+from mpistrat.collectives.backends.gpu.memory.pinned_regions import pinned_region
 from mpistrat.collectives.backends.gpu.streams import EventRequest, TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.tables.reduction_ops import Carried, carried, narrow
@@ -26,15 +28,10 @@ Move: TypeAlias = Callable[[Array, Array, Window], Steps]
 
 
 class _Slot:
-    """Pinned memory for one window on its way down, and for one on its way up."""
+    """Memory for one window on its way down, and for one on its way up."""
 
-    def __init__(self, nbytes: int) -> None:
-        import cupy
-
-        self.down, self.up = (
-            np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
-            for _ in range(2)
-        )
+    def __init__(self, down: Array, up: Array) -> None:
+        self.down, self.up = down, up
         self.copied_down: Any = None
         self.copied_up: Any = None
 
@@ -62,22 +59,31 @@ class Staged:
         self._slots: list[_Slot] = []
 
     def open(self) -> str | None:
-        """See `Carrier.open`."""
-        import cupy
-
-        try:
-            self._slots = [_Slot(self._nbytes) for _ in range(2)]
-        except cupy.cuda.runtime.CUDARuntimeError as error:
-            return f"no {4 * self._nbytes} bytes of pinned memory: {error}"
+        """See `Carrier.open`: there is nothing."""
         return None
 
     def meet(self) -> Steps:
-        """See `Carrier.meet`: there is nothing."""
-        yield from ()
+        """See `Carrier.meet`: makes the buffers, from which the node's ranks read if they can."""
+        import cupy
+
+        memory: Array | None = yield from pinned_region(self._host, 4 * self._nbytes)
+        try:
+            buffers = self._pinned() if memory is None else np.split(memory, 4)
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            return f"no {4 * self._nbytes} bytes of pinned memory: {error}"
+        self._slots = [_Slot(*buffers[:2]), _Slot(*buffers[2:])]
+        return None
+
+    def _pinned(self) -> list[Array]:
+        """Return four buffers of this rank alone."""
+        from cupy.cuda import alloc_pinned_memory
+
+        n = self._nbytes
+        return [np.frombuffer(alloc_pinned_memory(n), np.uint8, n) for _ in range(4)]
 
     def leave(self) -> Steps:
-        """See `Carrier.leave`: there is nothing."""
-        yield from ()
+        """See `Carrier.leave`: after an error copies may be under way."""
+        yield self._stream.done()
 
     def tune(self, tuning: GpuTuning) -> None:
         """See `Carrier.tune`."""
