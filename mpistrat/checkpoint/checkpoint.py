@@ -58,10 +58,11 @@ class Checkpoint:
     ``save``, ``write``, ``restore`` and ``read`` are **Collective** over them, block, and need a
     folder on a file system that they share. The ranks write at once, each about the same number of
     bytes. What parameter servers keep they write and read themselves, a file after the other, so
-    let the workers end first (``coordinator.join``). A restore reads all values before it changes
-    any, so it holds them twice for a moment. Any number of ranks can restore what another number
-    has saved. Nothing is pickled. A program that is not in a strategy's scope and has no variables
-    of one saves on each rank by itself.
+    let the workers end first (``coordinator.join``). A restore reads and checks all values before
+    it changes any: each rank a share of what all of them restore, which they gather then; only if
+    a rank is lost meanwhile do some variables have new values, and others old ones. Any number of
+    ranks can restore what another number has saved. Nothing is pickled. A program that is not in a
+    strategy's scope and has no variables of one saves on each rank by itself.
 
     References
     ----------

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mpistrat.checkpoint.files import index, plain_values
-from mpistrat.checkpoint.files.data_files import DataFiles
-from mpistrat.checkpoint.objects.graph import Graph, Node
-from mpistrat.checkpoint.objects.matching import match
+from mpistrat.checkpoint.objects.graph import Graph
+from mpistrat.checkpoint.objects.matching import Matches
 from mpistrat.checkpoint.objects.states import decode_state
 from mpistrat.checkpoint.ranks.kept_by_servers import Kept
 from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
+from mpistrat.checkpoint.ranks.tensors import Tensors
 from mpistrat.errors import CommunicationError, MismatchError
 from mpistrat.system import log
 
@@ -57,16 +57,19 @@ def restore(graph: Graph, path: Path, ranks: SavingRanks) -> Outcome:
     what = f"restoring {path}"
     check_path(str(path), ranks)
     found = ranks.take_first(what, lambda: index.read(path))
+    tensors = Tensors(path, found)
+    # The graph's errors are raised here, since an error of one rank in `take` is one of all.
+    matches = tensors.match(what, graph, ranks)
     plan = _Plan(secrets.token_hex(6))
     try:
-        # The graph's errors are raised here, since an error of one rank in `take` is one of all.
-        everyone = ranks.take(what, lambda: _prepare(graph.check(), path, ranks, found, plan))
+        everyone = ranks.take(what, lambda: _prepare(matches, path, found, tensors, plan))
     except BaseException:
         # Servers keep what they have staged until they are told to drop it.
         plan.give_up()
         raise
-    # Nothing has changed so far; from here on only a server that ends can make ranks differ.
-    ranks.take(what, plan.carry_out)
+    # Nothing has changed so far; from here on only ranks and servers that end make ranks differ.
+    error = tensors.gather(ranks)
+    ranks.take(what, lambda: plan.carry_out(error))
     # A rank may hold no part of what others restore.
     return Outcome(
         sum(one.restored for one in everyone),
@@ -108,7 +111,10 @@ class _Plan:
         self._kept = kept
         kept.stage(path, found, self._token)
 
-    def carry_out(self) -> None:
+    def carry_out(self, error: Exception | None) -> None:
+        """Make the assignments; raise an error of those that were made before."""
+        if error is not None:
+            raise error
         for action in self._actions:
             action()
         self._kept.commit(self._token)  # last: servers may be gone, this rank's arrays not
@@ -121,18 +127,15 @@ class _Plan:
 
 
 def _prepare(
-    nodes: Sequence[Node], path: Path, ranks: SavingRanks, found: Mapping[str, Any], plan: _Plan
+    matches: Matches, path: Path, found: Mapping[str, Any], tensors: Tensors, plan: _Plan
 ) -> Outcome:
     """Read the matched values into new memory, and plan their assignment."""
-    files = DataFiles(path, found)
-    files.check(ranks.rank, ranks.size)
-    matches = match(nodes, found)
     for part, key in matches.parts:
-        if part.keeper is None:
-            plan.add(part.write, files.load(key, part.rows))
+        if part.keeper is None and not tensors.restore_later(part, key):
+            plan.add(part.write, tensors.load(key, part))
     for node, entry in matches.states:
         names = entry.get("tensors", {})
-        state = decode_state(entry["state"], lambda name, names=names: files.load(names[name]))  # type: ignore[misc]
+        state = decode_state(entry["state"], lambda name, names=names: tensors.load(names[name]))  # type: ignore[misc]
         plan.add(node.thing.load_state_dict, state)
     for node, value in matches.values:
         if node.set_value is not None:

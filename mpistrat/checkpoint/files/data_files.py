@@ -107,18 +107,19 @@ class DataFiles:
             if max(start, one["rows"][0]) < min(stop, one["rows"][1]) or count == 0
         ]
         if len(wanted) == 1 and wanted[0]["rows"] == [start, stop]:
-            return self._piece(key, wanted[0], shape, dtype)
+            return self.piece(key, wanted[0])
         result = np.empty((stop - start, *shape[1:]), dtype)
         for one in wanted:
             a, b = one["rows"]
             low, high = max(start, a), min(stop, b)
-            piece = self._piece(key, one, shape, dtype)
+            piece = self.piece(key, one)
             result[low - start : high - start] = piece[low - a : high - a]
         return result
 
-    def _piece(
-        self, key: str, entry: Mapping[str, Any], shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> Array:
+    def piece(self, key: str, entry: Mapping[str, Any]) -> Array:
+        """Read one of the pieces of a tensor, as the index has it, into new memory."""
+        whole = self._tensors[key]
+        shape, dtype = tuple(whole["shape"]), as_dtype(whole["dtype"])
         start, stop = entry["rows"]
         file = self._opened(entry["file"])
         name = piece_name(key, (start, stop), row_count(shape))

@@ -66,7 +66,8 @@ def variable_part(variable: Variable | ShardedVariable) -> Part:
     def read() -> Array:  # the mean of integers is a float; integers is what can be restored
         return np.asarray(variable).astype(dtype, copy=False)
 
-    return Part("", variable.shape, dtype, read, variable.assign)
+    is_here = isinstance(variable, Variable) and variable.kept is None
+    return Part("", variable.shape, dtype, read, variable.assign, copies=is_here)
 
 
 def _central_part(variable: CentralVariable) -> Part:
@@ -98,7 +99,7 @@ def array_part(array: Array, path: str) -> Part:
             f"array {path!r} is read-only, so it could not be restored; save a copy, or make it a"
             " Variable"
         )
-    return Part("", array.shape, array.dtype, lambda: array, write)
+    return Part("", array.shape, array.dtype, lambda: array, write, copies=True)
 
 
 def encode_state(state: Any, name: str = STATE) -> tuple[dict[str, Any], list[Part]]:

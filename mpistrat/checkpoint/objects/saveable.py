@@ -51,13 +51,15 @@ class Part:
         Returns the rows held, to be written. For a tensor that all ranks hold it is called on all
         ranks in the same order, so it may be collective.
     write
-        Takes the rows, restored, in an array of its own. **Local.**
+        Takes the rows, restored, in an array of its own (but see `copies`). **Local.**
     rows
         Start and stop along axis 0 of the rows held. Every row is held by one rank. None: all
         ranks hold the whole tensor, with equal values.
     keeper, handle
         The process that keeps the rows, if it is another one, and its key for them. It is asked
         by this rank to write and read them itself, and `read` and `write` are not called.
+    copies
+        Whether `write` copies what it takes, so that this may be a part of a longer array.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Part:
     rows: tuple[int, int] | None = None
     keeper: Keeper | None = None
     handle: Any = None
+    copies: bool = False
 
     def __post_init__(self) -> None:
         count = row_count(self.shape)

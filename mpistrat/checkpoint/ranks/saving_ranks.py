@@ -22,10 +22,15 @@ class SavingRanks:
     ----------
     communicator
         Over the ranks; None if this process is alone.
+
+    Attributes
+    ----------
+    communicator, rank, size
+        Of these ranks.
     """
 
     def __init__(self, communicator: Communicator | None) -> None:
-        self._communicator = communicator
+        self.communicator = communicator
         self.rank = 0 if communicator is None else communicator.rank
         self.size = 1 if communicator is None else communicator.size
 
@@ -46,7 +51,7 @@ class SavingRanks:
         Exception
             Any other error of the step on this rank.
         """
-        found = outcomes(self._communicator, step, known=(CommunicationError,))
+        found = outcomes(self.communicator, step, known=(CommunicationError,))
         if found.failures:
             self._raise(what, found)
         return found.results
