@@ -9,6 +9,7 @@ raised is looked up by its text.
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -136,12 +137,14 @@ class _Raised:
         return self._start in text
 
     def again(self, text: str) -> Any:
-        """Return the error anew, with TensorFlow's longer text."""
-        error = self._kind(None, None, text)
+        """Return the error anew, with TensorFlow's longer text, where that tells more."""
+        error = self._kind(None, None, _AROUND.sub("", text))
         vars(error).update(self._attributes)
         return error
 
 
+# What TensorFlow adds to an error of an operation that is not in a graph: it names ours.
+_AROUND = re.compile(r"^\{\{function_node __wrapped__\w+[^}]*\}\} \w+: | \[Op:\w+\] name: ?$")
 _COMPARED = 2000  # characters: TensorFlow may cut what is longer
 _last: collections.deque[_Raised] = collections.deque(maxlen=16)
 

@@ -84,17 +84,24 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
     return get_tf_dataset
 
 
+_EQUAL = {
+    "rows": "what all have: give every rank all rows, or rows of its own by"
+    " strategy.distribute_datasets_from_function",
+    "batch_size": "each batch: pass the rows of a batch of all ranks together",
+}
+"""What all ranks have to pass alike, and the advice where they do not."""
+
+
 def _check(adapter: Any, rows: Any, communicator: Communicator) -> None:
     """Raise `UsageError` on all ranks unless they have the same rows. **Collective.**"""
     digests = _digests(rows) if config.checks() else []
     told = communicator.allgather_object((adapter._num_samples, adapter._batch_size, digests))
     # Compared first: arrays of other lengths have other digests, and this error says more.
-    for what, numbers in zip(("rows", "batch_size"), zip(*told, strict=True), strict=False):
+    for (what, advice), numbers in zip(_EQUAL.items(), zip(*told, strict=True), strict=False):
         if len(set(numbers)) > 1:
             raise UsageError(
                 f"{what} by rank: {list(numbers)}; expected the same on all ranks, since each rank"
-                " takes its share of what all have: give every rank all rows, or rows of its own"
-                " by strategy.distribute_datasets_from_function"
+                f" takes its share of {advice}"
             )
     if adapter._num_samples == 0:
         raise UsageError("arrays with 0 rows; expected at least one to train or predict with")

@@ -23,7 +23,8 @@ __all__ = ["end_together", "quiet_bars", "to_nowhere", "unless_other", "writes_n
 _LOG = get_logger(__name__)
 _END = (
     "the end of fit: all ranks wait until each one's callbacks, such as on_train_end, have"
-    " returned; do what takes longer after fit, on all ranks, or raise MPISTRAT_TIMEOUT"
+    " returned; do what takes longer after fit, on all ranks, or raise MPISTRAT_TIMEOUT; if others"
+    " still train, set model.stop_training on all ranks alike"
 )
 _TIMES_LONGER = 12  # than any other wait: an hour if MPISTRAT_TIMEOUT is not set
 

@@ -19,7 +19,7 @@ from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import UsageError  # noqa: E402
 from mpistrat.tensorflow.data import pipelines  # noqa: E402
-from mpistrat.tensorflow.graph import rows_op  # noqa: E402
+from mpistrat.tensorflow.graph import native_library, rows_op  # noqa: E402
 from mpistrat.tensorflow.keras import arrays as keras_arrays  # noqa: E402
 from mpistrat.tensorflow.keras import hooks as keras_hooks  # noqa: E402
 from mpistrat.testing.sets import repeats, takes_long  # noqa: E402
@@ -155,7 +155,7 @@ def test_rows_of_arrays_of_all_kinds(is_native):
     found = kinds()
     with pytest.MonkeyPatch.context() as patch, distribute.MirroredStrategy(["CPU:0"]) as s:
         if not is_native:
-            patch.setattr(rows_op, "_load", lambda: None)
+            patch.setattr(native_library, "operations", lambda: None)
         dataset = keras_arrays._gathered(found, some_rows([39, 0, 7, 7]))
         (batch,) = dataset.map(lambda one: one)
         for name, rows in batch.items():
@@ -241,7 +241,9 @@ def test_unequal_numbers_of_rows_are_told(call):
 def test_unequal_batches_are_told():
     with distribute.MirroredStrategy(["CPU:0"]) as s, s.scope():
         model, x = small_model(), np.ones((8, 3))
-        with pytest.raises(UsageError, match=r"batch_size by rank: \[4, 5\]"):
+        with pytest.raises(
+            UsageError, match=r"batch_size by rank: \[4, 5\];.*rows of a batch of all"
+        ):
             model.fit(x, x[:, :1], batch_size=4 + s.communicator.rank, verbose=0)
     drop(s)
 

@@ -16,7 +16,7 @@ keras = pytest.importorskip("keras")
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.errors import CommunicationError  # noqa: E402
+from mpistrat.errors import CommunicationError, MismatchError  # noqa: E402
 from mpistrat.testing.sets import repeats, takes_long, with_all  # noqa: E402
 
 pytestmark = takes_long()
@@ -202,4 +202,21 @@ def test_a_callback_that_does_not_return_is_told():
     told = r"(?s)the end of fit: .*on_train_end.*(ranks that did not come: 0;|gave up)"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(CommunicationError, match=told):
         train()
+    drop(strategy)
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=90)
+def test_a_rank_that_stops_training_alone_is_told():
+    class Stops(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = strategy.is_chief
+
+    def train():
+        run(model, "fit", verbose=0, epochs=3, callbacks=[Stops()])
+
+    strategy = distribute.MirroredStrategy(["CPU:0"])
+    model = made(strategy)
+    with pytest.raises(MismatchError, match=r"(?s)^the ranks .*stop_training on all") as caught:
+        train()
+    assert not str(caught.value).rstrip().endswith("name:")  # what TensorFlow adds
     drop(strategy)
