@@ -5,6 +5,9 @@ import pytest
 
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
 from helpers.gpus import needs_gpus
+from mpistrat.collectives.backends.gpu.carriers import peer_memory
+from mpistrat.testing.backends.cases import setting
+from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.sets import with_all
 
 
@@ -65,3 +68,39 @@ def test_arrays_on_a_gpu_that_is_not_the_current_one(carrier):
         assert total.device == mine.device
         assert (total.get() == comm.size).all()
         assert cupy.cuda.Device().id == 0
+
+
+@pytest.mark.mpi(ranks=4, timeout_s=60)
+@pytest.mark.parametrize("gpus", [(0, 0, 0, 0), (0, 1, 0, 1), (1, 0, 0, 2)])
+def test_one_rank_reduces_for_all_that_share_its_gpu(gpus):
+    """Every element is reduced by one rank, also where arrays are registered."""
+    needs_gpus(3)
+    from mpi4py import MPI
+
+    rank = MPI.COMM_WORLD.rank
+    with (
+        setting("GPU_SHORT_BYTES", 0),
+        communicator_on_gpus("peer_memory", gpus[rank]) as (comm, cupy),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        reduced = []
+        plainly = peer_memory.slice_reduce
+
+        def slice_reduce(op, dtype, sends, recvs, begin, end):
+            reduced.append((begin, end))
+            plainly(op, dtype, sends, recvs, begin, end)
+
+        patch.setattr(peer_memory, "slice_reduce", slice_reduce)
+        everyone = [sample("float32", (200_001,), one) for one in range(4)]
+        want = expected_reduction("sum", everyone)
+        device = f"GPU:{gpus[rank]}"
+        registered = comm.empty(want.shape, want.dtype, device=device)
+        for mine in (cupy.asarray(everyone[rank]), registered):
+            registered[...] = cupy.asarray(everyone[rank])
+            reduced.clear()
+            comm.allreduce(mine, out=mine)
+            assert_same(mine.get(), want, str(gpus))
+            assert len(reduced) == (gpus.index(gpus[rank]) == rank)
+            parts = sorted(part for some in comm.allgather_object(reduced) for part in some)
+            assert [begin for begin, _ in parts] == [0, *(end for _, end in parts[:-1])]
+            assert (parts[-1][1], len(parts)) == (want.size, len(set(gpus)))

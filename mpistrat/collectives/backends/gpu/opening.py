@@ -66,7 +66,7 @@ class Opening:
         """
         self._everyone = yield from exchange(self._host, facts(self._device))
         names = choose(self._everyone)
-        self.are_apart = len({(one.host, one.bus) for one in self._everyone}) == self._host.size
+        self.are_apart = len(set(self._gpus())) == self._host.size
         lacking = lacking_nccl(self._everyone)
         if lacking is not None:
             warn_once(_LOG, "no gpu nccl", f"arrays on GPUs are not carried by 'nccl': {lacking}")
@@ -93,10 +93,16 @@ class Opening:
             slabs = Slabs(self._host, self._everyone, 4 * self._tuning.mapped_bytes)
             regions = Regions(self._host, self._everyone)
             most = self._tuning.whole_bytes
-            return PeerMemory(self._host, slabs, regions, self._stream, most)
+            return PeerMemory(self._host, slabs, regions, self._stream, most, self._gpus())
         if name == "nccl":
             return Nccl(self._host, self._stream, self._device, self._make("staged"))
         return Staged(self._host, self._stream, buffer_bytes)
+
+    def _gpus(self) -> list[int]:
+        """Return the number of each rank's GPU, from 0 in the order of their first ranks."""
+        buses = [(one.host, one.bus) for one in self._everyone]
+        numbers = {bus: number for number, bus in enumerate(dict.fromkeys(buses))}
+        return [numbers[bus] for bus in buses]
 
     def _short(self) -> Steps:
         """Return what all-reduces short arrays in NCCL's place, or None."""

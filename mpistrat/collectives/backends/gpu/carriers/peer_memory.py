@@ -4,6 +4,9 @@ Every rank copies a window of what it sends to its slab; once all have, each rea
 what it needs. Ranks meet on the host, after the copies of all are done: no kernel ever waits for
 another process, since the kernels of ranks that share a GPU may run one after the other.
 
+Where ranks share a GPU, one of them reduces for all of them: the GPU turns from process to
+process, which takes 0.15 to 0.3 ms each time without MPS.
+
 Windows go to one of two slots, then to the other. A rank comes to a meeting when its reads of the
 window before are done, too, so the slot of the window before that can be filled again after it.
 
@@ -58,6 +61,8 @@ class PeerMemory:
     whole_bytes
         Up to so many bytes every rank reduces all of an array, above a slice; the same on all
         ranks.
+    gpus
+        Number of each rank's GPU, from 0 in the order of their first ranks.
 
     Attributes
     ----------
@@ -75,7 +80,10 @@ class PeerMemory:
         regions: Regions,
         stream: TransferStream,
         whole_bytes: int,
+        gpus: Sequence[int],
     ) -> None:
+        self._is_first_on_gpu = gpus.index(gpus[host.rank]) == host.rank
+        self._gpu, self._num_gpus = gpus[host.rank], max(gpus) + 1
         self._host, self._slabs, self._stream = host, slabs, stream
         self._regions = regions
         self.slots = MappedSlots(slabs, stream)
@@ -139,13 +147,19 @@ class PeerMemory:
     def _reduce_slice(
         self, send: Any, sends: Sequence[int], recvs: Sequence[int], op: str
     ) -> Steps:
-        """Reduce this rank's slice from where all ranks have it to where all want it.
+        """Reduce this GPU's slice from where all ranks have it to where all want it.
 
         In place, too: each element is read and written by one thread of one rank.
         """
-        begin, end = piece_bounds(send.size, self._host.size, self._host.rank)
-        slice_reduce(op, send.dtype, sends, recvs, begin, end)
+        self._reduce_own_slice(op, send.dtype, send.size, sends, recvs)
         yield from self._all_done()
+
+    def _reduce_own_slice(
+        self, op: str, dtype: Any, length: int, sends: Sequence[int], recvs: Sequence[int]
+    ) -> None:
+        if self._is_first_on_gpu:
+            begin, end = piece_bounds(length, self._num_gpus, self._gpu)
+            slice_reduce(op, dtype, sends, recvs, begin, end)
 
     def reduce(self, send: Any, recv: Any | None, op: str, root: int) -> Steps:
         """See `Carrier.reduce`."""
@@ -184,10 +198,10 @@ class PeerMemory:
 
         def read(window: Window, places: Sequence[int]) -> Steps:
             [length] = window.lengths([send.size])
-            begin, end = piece_bounds(length, self._host.size, self._host.rank)
             offset = places[self._host.rank] - self.slots.mine(0)
             results = self.slots.for_results(offset)
-            slice_reduce(op, send.dtype, places, self.slots.everyone(results), begin, end)
+            everyone = self.slots.everyone(results)
+            self._reduce_own_slice(op, send.dtype, length, places, everyone)
             yield from self._all_done()
             [part] = Blocks.one(recv).parts(window)
             _read(self.slots.mine(results), part)
