@@ -59,9 +59,10 @@ class Checkpoint:
     folder on a file system that they share. The ranks write at once, each about the same number of
     bytes. What parameter servers keep they write and read themselves, a file after the other, so
     let the workers end first (``coordinator.join``). A restore reads and checks all values before
-    it changes any: each rank a share of what all of them restore, which they gather then; only if
-    a rank is lost meanwhile do some variables have new values, and others old ones. Any number of
-    ranks can restore what another number has saved. Nothing is pickled. A program that is not in a
+    it changes any: each rank a share of what all of them restore, which they gather then. Only if
+    that is interrupted, or a rank is lost, do some variables have new values and others old ones.
+    A program that is alone, or a rank that restores other things than the others, holds all values
+    twice for a moment. Any number of ranks can restore what another number has saved. Nothing is pickled. A program that is not in a
     strategy's scope and has no variables of one saves on each rank by itself.
 
     References

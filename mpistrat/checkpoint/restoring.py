@@ -63,13 +63,13 @@ def restore(graph: Graph, path: Path, ranks: SavingRanks) -> Outcome:
     plan = _Plan(secrets.token_hex(6))
     try:
         everyone = ranks.take(what, lambda: _prepare(matches, path, found, tensors, plan))
+        # Nothing has changed so far; from here on only what ends can make ranks differ.
+        error = tensors.gather(ranks)
+        ranks.take(what, lambda: plan.carry_out(error))
     except BaseException:
         # Servers keep what they have staged until they are told to drop it.
         plan.give_up()
         raise
-    # Nothing has changed so far; from here on only ranks and servers that end make ranks differ.
-    error = tensors.gather(ranks)
-    ranks.take(what, lambda: plan.carry_out(error))
     # A rank may hold no part of what others restore.
     return Outcome(
         sum(one.restored for one in everyone),
@@ -140,6 +140,7 @@ def _prepare(
     for node, value in matches.values:
         if node.set_value is not None:
             plan.add(node.set_value, plain_values.decode(value))
+    tensors.reserve()
     plan.stage(Kept((key, part) for part, key in matches.parts), path, found)
     count = len(matches.parts) + len(matches.states) + len(matches.values)
     return Outcome(count, matches.missing, matches.unused)

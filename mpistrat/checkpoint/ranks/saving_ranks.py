@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NoReturn, TypeVar
 
+from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.checking.raise_on_all import Outcomes, outcomes
 from mpistrat.errors import CheckpointError, CommunicationError, MpistratError, UsageError
@@ -34,7 +35,7 @@ class SavingRanks:
         self.rank = 0 if communicator is None else communicator.rank
         self.size = 1 if communicator is None else communicator.size
 
-    def take(self, what: str, step: Callable[[], T]) -> list[T]:
+    def take(self, what: str, step: Callable[[], T], may_last_s: float = 0.0) -> list[T]:
         """Take a step on each rank, and return all ranks' results by rank. **Collective.**
 
         Parameters
@@ -43,6 +44,9 @@ class SavingRanks:
             Names the step in errors.
         step
             Returns plain data, which is sent to all ranks.
+        may_last_s
+            How long it may take on one rank only. The others wait so much longer than
+            ``MPISTRAT_TIMEOUT`` seconds.
 
         Raises
         ------
@@ -51,7 +55,8 @@ class SavingRanks:
         Exception
             Any other error of the step on this rank.
         """
-        found = outcomes(self.communicator, step, known=(CommunicationError,))
+        limit_s = config.timeout_s() + may_last_s
+        found = outcomes(self.communicator, step, limit_s, known=(CommunicationError,))
         if found.failures:
             self._raise(what, found)
         return found.results
@@ -59,6 +64,16 @@ class SavingRanks:
     def take_first(self, what: str, step: Callable[[], T]) -> T:
         """Take a step on rank 0 only, and return its result on every rank. **Collective.**"""
         return self.take(what, lambda: step() if self.rank == 0 else None)[0]  # type: ignore[return-value]
+
+    def call(self, step: Callable[[Communicator], T], communicator: Communicator) -> T:
+        """Make collective calls in a step; the others hear of an error that is this rank's own."""
+        try:
+            return step(communicator)
+        except CommunicationError:
+            raise
+        except BaseException as error:
+            communicator.fail(error)
+            raise
 
     def _raise(self, what: str, found: Outcomes[T]) -> NoReturn:
         mine, failed = found.mine, found.failures

@@ -1,8 +1,8 @@
 """Read tensors that all ranks restore once: each rank a share, which all gather then.
 
 A checkpoint comes from the file system once, and not once for each rank, and each byte of it is
-compared with its digest on one rank. No rank holds more than its share and one batch of tensors.
-The tensors are laid end to end, in one order on all ranks; a piece of a tensor, as a file has it,
+compared with its digest on one rank. Besides what it restores, a rank holds its share, which
+becomes less with each batch of tensors, and the memory for one batch. The tensors are laid end to end, in one order on all ranks; a piece of a tensor, as a file has it,
 is read by the rank in whose equal share of all bytes its middle lies.
 """
 
@@ -28,6 +28,7 @@ BATCH_BYTES = 16 << 20
 """Tensors are gathered together up to so many bytes; a longer one alone."""
 
 _ALIGNMENT = 64  # bytes: where a tensor begins
+_SLOW_BYTES_PER_S = 10e6  # a rank reads faster than that, unless something is wrong
 
 
 class _Piece(NamedTuple):
@@ -64,10 +65,9 @@ class _Batch(NamedTuple):
         return next(found, self.nbytes)
 
 
-def digest_of(index: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Return what is equal on two ranks if they read the same tensors of the same checkpoint."""
-    tensors = [(key, index["tensors"][key]) for key in keys]
-    return hashlib.sha256(repr(tensors).encode()).hexdigest()
+def digest_of(keys: Sequence[str]) -> str:
+    """Return what is equal on two ranks if they read the same tensors of a checkpoint."""
+    return hashlib.sha256(repr(keys).encode()).hexdigest()
 
 
 class SharedReading:
@@ -89,11 +89,21 @@ class SharedReading:
         self._index, self._keys = index["tensors"], dict.fromkeys(keys)
         self._rank, self._size = rank, size
         self._batches = list(self._laid())
-        self._read: list[Array] = []  # this rank's pieces, in order
-        self._buffer = np.empty(max((one.nbytes for one in self._batches), default=0), np.uint8)
+        self._brought: deque[Array] = deque()  # of each batch, the bytes that this rank has read
+        self._buffer = np.empty(0, np.uint8)
+        self._targets: dict[str, Array] = {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys
+
+    @property
+    def longest_s(self) -> float:
+        """How long the longest share may take to be read, in seconds, on a slow file system."""
+        shares = [0] * self._size
+        for batch in self._batches:
+            for one in batch.pieces:
+                shares[one.reader] += one.stop - one.start
+        return max(shares) / _SLOW_BYTES_PER_S
 
     def read(self, files: DataFiles) -> None:
         """Read and check this rank's share. **Local.**
@@ -104,46 +114,67 @@ class SharedReading:
             A file is missing, cut off or changed.
         """
         for batch in self._batches:
-            for one in self._own(batch):
-                self._read.append(flat_bytes(files.piece(one.tensor, one.entry)))
+            self._brought.append(self._read(batch, files))
+
+    def _read(self, batch: _Batch, files: DataFiles) -> Array:
+        """Read what this rank brings of a batch; bytes between tensors are zero."""
+        begin, end = (batch.begin_of(rank) for rank in (self._rank, self._rank + 1))
+        own = [one for one in batch.pieces if one.reader == self._rank]
+        rows = (flat_bytes(files.piece(one.tensor, one.entry)) for one in own)
+        if len(own) == 1 and (own[0].start, own[0].stop) == (begin, end):
+            return next(rows)
+        brought = np.zeros(end - begin, np.uint8)
+        for one, some in zip(own, rows, strict=True):
+            brought[one.start - begin : one.stop - begin] = some
+        return brought
+
+    def target(self, key: str) -> Array:
+        """Return new memory for a tensor, which `gathered` fills. **Local.**"""
+        if key not in self._targets:
+            entry = self._index[key]
+            self._targets[key] = np.empty(entry["shape"], as_dtype(entry["dtype"]))
+        return self._targets[key]
+
+    def reserve(self) -> None:
+        """Allocate what `gathered` needs besides, once all targets are known. **Local.**"""
+        sizes = [batch.nbytes for batch in self._batches if self._own_memory(batch) is None]
+        self._buffer = np.empty(max(sizes, default=0), np.uint8)
+
+    def _own_memory(self, batch: _Batch) -> Array | None:
+        """Return the target of the only tensor of a batch, as bytes, if it has one."""
+        if len(batch.tensors) > 1 or batch.tensors[0].key not in self._targets:
+            return None
+        return flat_bytes(self._targets[batch.tensors[0].key])
 
     def gathered(self, communicator: Communicator) -> Iterator[tuple[str, Array]]:
         """Yield all tensors, once all ranks have read their shares. **Collective.**
 
-        A tensor is a view of memory that the next one may overwrite. All ranks have to take all.
+        A tensor is a view of memory that the next one may overwrite, unless it is a target. All
+        ranks have to take all of them.
         """
-        read = deque(self._read)
-        self._read.clear()
         for batch in self._batches:
-            whole = self._gathered(batch, self._brought(batch, read), communicator)
+            memory = self._own_memory(batch)
+            whole = self._buffer[: batch.nbytes] if memory is None else memory
+            whole = self._gathered(batch, self._brought.popleft(), whole, communicator)
             for key, start, stop in batch.tensors:
                 entry = self._index[key]
-                yield key, whole[start:stop].view(as_dtype(entry["dtype"])).reshape(entry["shape"])
+                found = whole[start:stop].view(as_dtype(entry["dtype"])).reshape(entry["shape"])
+                if key in self._targets and memory is None:
+                    np.copyto(self._targets[key], found)
+                yield key, found
 
-    def _gathered(self, batch: _Batch, brought: Array, communicator: Communicator) -> Array:
-        whole = self._buffer[: batch.nbytes]
+    def _gathered(
+        self, batch: _Batch, brought: Array, whole: Array, communicator: Communicator
+    ) -> Array:
         first, last = batch.pieces[0].reader, batch.pieces[-1].reader
         if not batch.nbytes:
             return whole
         if first < last:
             return communicator.allgather(brought, out=whole)
         # One rank has read all of it, as of long tensors: twice as fast as the same by allgather.
-        array = brought if self._rank == first else whole
-        return communicator.bcast(array, first, out=array)
-
-    def _brought(self, batch: _Batch, read: deque[Array]) -> Array:
-        """Return the bytes of a batch that this rank has read; those between tensors are zero."""
-        begin, end = (batch.begin_of(rank) for rank in (self._rank, self._rank + 1))
-        own = self._own(batch)
-        if len(own) == 1 and (own[0].start, own[0].stop) == (begin, end):
-            return read.popleft()
-        brought = np.zeros(end - begin, np.uint8)
-        for one in own:
-            brought[one.start - begin : one.stop - begin] = read.popleft()
-        return brought
-
-    def _own(self, batch: _Batch) -> list[_Piece]:
-        return [one for one in batch.pieces if one.reader == self._rank]
+        if self._rank == first:
+            np.copyto(whole, brought)
+        return communicator.bcast(whole, first, out=whole)
 
     # ---------------------------------------------------------------------------------- layout
 

@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mpistrat.checkpoint.files.data_files import DataFiles
-from mpistrat.checkpoint.files.dtypes import as_dtype
 from mpistrat.checkpoint.objects.graph import Graph
 from mpistrat.checkpoint.objects.leaves import STATE
 from mpistrat.checkpoint.objects.matching import Matches, match
 from mpistrat.checkpoint.objects.saveable import Part
 from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
 from mpistrat.checkpoint.ranks.shared_reading import SharedReading, digest_of
+from mpistrat.collectives import Communicator
 from mpistrat.types import Array
 
 __all__ = ["Tensors"]
@@ -51,7 +49,7 @@ class Tensors:
         def match_here() -> str:
             self._files.check(ranks.rank, ranks.size)
             found.append(match(graph.check(), self._index))
-            return digest_of(self._index, _whole(found[0]))
+            return digest_of(_whole(found[0]))
 
         digests = ranks.take(what, match_here)
         # Where ranks restore different things, each reads its own.
@@ -60,47 +58,51 @@ class Tensors:
         return found[0]
 
     def _read_together(self, what: str, keys: list[str], ranks: SavingRanks) -> None:
-        made: list[SharedReading] = []
-
-        def read() -> None:
-            made.append(SharedReading(self._index, keys, ranks.rank, ranks.size))
-            made[0].read(self._files)
-
-        ranks.take(what, read)
-        self._shared = made[0]
+        shared = SharedReading(self._index, keys, ranks.rank, ranks.size)
+        ranks.take(what, lambda: shared.read(self._files), shared.longest_s)
+        self._shared = shared
 
     def restore_later(self, part: Part, key: str) -> bool:
         """Let `gather` write a part, if it is one that copies what it is given."""
-        is_one = part.copies and self._is_shared(part, key)
+        is_one = part.copies and self._shared_with(part, key) is not None
         if is_one:
             self._writes[key].append(part.write)
         return is_one
 
     def load(self, key: str, part: Part | None = None) -> Array:
         """Return a tensor, or a part of it, in an array of its own, which `gather` may fill."""
-        if not self._is_shared(part, key):
+        shared = self._shared_with(part, key)
+        if shared is None:
             return self._files.load(key, None if part is None else part.rows)
-        entry = self._index["tensors"][key]
-        found: Array = np.empty(entry["shape"], as_dtype(entry["dtype"]))
-        self._writes[key].append(lambda value: np.copyto(found, value))
-        return found
+        return shared.target(key)
 
-    def _is_shared(self, part: Part | None, key: str) -> bool:
+    def _shared_with(self, part: Part | None, key: str) -> SharedReading | None:
+        """Return what reads a part together with the other ranks, if anything does."""
         is_whole = part is None or part.rows is None
-        return is_whole and self._shared is not None and key in self._shared
+        return self._shared if is_whole and self._shared and key in self._shared else None
+
+    def reserve(self) -> None:
+        """Allocate what `gather` needs, once all is said to be restored. **Local.**"""
+        if self._shared is not None:
+            self._shared.reserve()
 
     def gather(self, ranks: SavingRanks) -> Exception | None:
         """Gather what was read together, and write it. **Collective.**
 
         Returns the first error of a write: the other ranks go on, and so does this one.
         """
-        if self._shared is None or ranks.communicator is None:
+        shared, self._shared = self._shared, None  # its memory is free after that
+        if shared is None or ranks.communicator is None:
             return None
-        errors = [
-            _error_of(write, value)
-            for key, value in self._shared.gathered(ranks.communicator)
-            for write in self._writes[key]
-        ]
+
+        def write_all(communicator: Communicator) -> list[Exception | None]:
+            return [
+                _error_of(write, value)
+                for key, value in shared.gathered(communicator)
+                for write in self._writes[key]
+            ]
+
+        errors = ranks.call(write_all, ranks.communicator)
         return next((error for error in errors if error is not None), None)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import tempfile
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from mpistrat import MirroredStrategy, Variable
 from mpistrat.checkpoint.files import index
 from mpistrat.checkpoint.files.data_files import DataFiles
 from mpistrat.checkpoint.ranks import shared_reading
-from mpistrat.errors import CheckpointError
+from mpistrat.collectives import shutdown
+from mpistrat.errors import CheckpointError, PeerLostError
 from mpistrat.testing.sets import takes_long
 from mpistrat.train import Checkpoint, Part, latest_checkpoint
 
@@ -191,3 +193,53 @@ def test_memory_is_not_needed_twice():
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < (count / 2 + 6) * (1 << 20)
+
+
+class Interrupted(Fails):
+    """A tensor during whose write one rank is interrupted."""
+
+    def write(self, value):
+        if self.fails:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_an_interrupt_while_ranks_gather_is_told_to_the_others():
+    from mpi4py import MPI
+
+    rank = MPI.COMM_WORLD.rank
+
+    def restore_interrupted():
+        with watched(1) as (strategy, folder, _):
+            shutdown.forget(strategy.extended.communicator)
+            path = Checkpoint(a=Interrupted(False), b=Variable(5.0)).save(folder / "c")
+            Checkpoint(a=Interrupted(rank == 1), b=Variable(0.0)).restore(path)
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt if rank else PeerLostError):
+        restore_interrupted()
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_a_long_share_may_take_longer_than_the_deadline():
+    """One process has saved a tensor, so one rank reads all of it."""
+    from mpi4py import MPI
+
+    path, value = world_folder() / "c", np.arange(100_000.0)
+    if MPI.COMM_WORLD.rank == 0:
+        Checkpoint(a=Variable(value)).write(path)  # in no strategy's scope: of this process alone
+    MPI.COMM_WORLD.Barrier()
+    with watched(), pytest.MonkeyPatch.context() as patch:
+        again = Checkpoint(a=Variable(np.zeros(100_000)))
+        patch.setattr(shared_reading, "_SLOW_BYTES_PER_S", value.nbytes / 20)
+        patch.setenv("MPISTRAT_TIMEOUT", "1")
+        plainly = DataFiles.piece
+
+        def piece(files, key, entry):
+            time.sleep(2.5)
+            return plainly(files, key, entry)
+
+        patch.setattr(DataFiles, "piece", piece)
+        again.read(path).assert_consumed()
+        assert (again.a.numpy() == value).all()
