@@ -62,8 +62,9 @@ class Checkpoint:
     it changes any: each rank a share of what all of them restore, which they gather then. Only if
     that is interrupted, or a rank is lost, do some variables have new values and others old ones.
     A program that is alone, or a rank that restores other things than the others, holds all values
-    twice for a moment. Any number of ranks can restore what another number has saved. Nothing is pickled. A program that is not in a
-    strategy's scope and has no variables of one saves on each rank by itself.
+    twice for a moment. Any number of ranks can restore what another number has saved. Nothing is
+    pickled. A program that is not in a strategy's scope and has no variables of one saves on each
+    rank by itself.
 
     References
     ----------

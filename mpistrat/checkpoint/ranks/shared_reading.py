@@ -2,7 +2,9 @@
 
 A checkpoint comes from the file system once, and not once for each rank, and each byte of it is
 compared with its digest on one rank. Besides what it restores, a rank holds its share, which
-becomes less with each batch of tensors, and the memory for one batch. The tensors are laid end to end, in one order on all ranks; a piece of a tensor, as a file has it,
+becomes less with each batch of tensors, and the memory for one batch.
+
+The tensors are laid end to end, in one order on all ranks; a piece of a tensor, as a file has it,
 is read by the rank in whose equal share of all bytes its middle lies.
 """
 

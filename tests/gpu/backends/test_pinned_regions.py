@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from helpers.gpu_ranks import communicator_on_gpus, fill_late
+from mpistrat.collectives.backends.gpu.carriers import staged
 from mpistrat.collectives.backends.gpu.memory import pinned_regions
 from mpistrat.collectives.backends.shared_memory.segment import Segment
+from mpistrat.errors import BackendUnavailableError
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.sets import takes_long
@@ -102,6 +104,39 @@ def test_no_shared_memory_is_left():
             patch.setattr(Segment, "allocate", refuse)
         check_sums(comm, cupy, (1, 16384))
         assert not is_region(slot_of(comm))
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+@pytest.mark.parametrize("carrier", ["auto", "staged"])
+def test_no_memory_of_its_own_either(carrier):
+    """An error on all ranks, or slower copies; the communicator stays usable."""
+
+    def no_memory(*_):
+        raise MemoryError("no room")
+
+    with communicator_on_gpus(carrier, 0) as (comm, cupy), pytest.MonkeyPatch.context() as patch:
+        if comm.rank == 1:
+            patch.setattr(pinned_regions, "_pin", lambda *_: False)
+            patch.setattr(staged.Staged, "_pinned", no_memory)
+        if carrier == "auto":
+            check_sums(comm, cupy, (1, 100_000))
+            return
+        with pytest.raises(BackendUnavailableError, match=r"rank 1: no \d+ bytes.*no room"):
+            comm.allreduce(cupy.ones(1))
+        assert comm.allreduce(np.ones(1))[0] == 2
+
+
+def test_the_library_of_hip_cannot_be_opened_again(monkeypatch, tmp_path):
+    maps = tmp_path / "maps"
+    for path in ("/nowhere/with space/libamdhip64.so.7", "/gone/libamdhip64.so.7 (deleted)"):
+        maps.write_text(f"7fe0-7fe1 r-xp 00000000 fe:00 160 {path}\n")
+        monkeypatch.setattr(pinned_regions, "_MAPS", maps)
+        pinned_regions._hip.cache_clear()
+        assert pinned_regions._hip() is None
+    monkeypatch.setattr(pinned_regions, "_MAPS", tmp_path / "none")
+    pinned_regions._hip.cache_clear()
+    assert pinned_regions._hip() is None
+    pinned_regions._hip.cache_clear()
 
 
 @takes_long()

@@ -196,6 +196,7 @@ class GpuBackend:
         while self._carriers:
             devices, carrier = self._carriers.popitem()
             _release(carrier, devices[self.rank])
+        self.short = None
 
     def close(self) -> None:
         """Free all memory, once all ranks have left. **Local.**"""
@@ -203,6 +204,7 @@ class GpuBackend:
             devices, carrier = self._carriers.popitem()
             with on_gpu(devices[self.rank]):
                 carrier.close()
+        self.short = None
         self._streams.give_back()
 
     # ------------------------------------------------------------------------------ carriers

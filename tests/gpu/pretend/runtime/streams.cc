@@ -133,6 +133,8 @@ void Stream::run() {
     // Nothing is done on a device that is lost, but who waits for it goes on.
     if (piece.work && connection_ && !device_->error()) piece.work(*connection_);
     if (piece.host_work) piece.host_work();
+    piece.work = nullptr;  // what it holds is let go of before anybody hears that it is over
+    piece.host_work = nullptr;
     piece.mark->set();
   }
   const std::lock_guard<std::mutex> lock(streams_mutex);

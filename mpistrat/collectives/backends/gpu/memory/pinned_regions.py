@@ -52,7 +52,11 @@ def _pin(address: int, nbytes: int) -> bool:
     runtime = cupy.cuda.runtime
     if runtime.is_hip:
         hip = _hip()
-        return hip is not None and hip.hipHostRegister(address, nbytes, _FOR_ALL_GPUS) == 0
+        if hip is None:
+            return False
+        error = hip.hipHostRegister(address, nbytes, _FOR_ALL_GPUS)
+        hip.hipGetLastError()  # forget it, as CuPy does: others would take it for theirs
+        return bool(error == 0)
     try:
         runtime.hostRegister(address, nbytes, _FOR_ALL_GPUS)
     except runtime.CUDARuntimeError:
@@ -77,11 +81,14 @@ def _unpin(address: int, process: int) -> None:
 @lru_cache(maxsize=1)
 def _hip() -> Any:
     """Return HIP's runtime, of which CuPy names neither function, or None."""
-    with _MAPS.open() as maps:
-        paths = {line.split()[-1] for line in maps if "/libamdhip64.so" in line}
-    if len(paths) != 1:
+    try:
+        with _MAPS.open() as maps:
+            [path] = {
+                line.split(None, 5)[-1].strip() for line in maps if "/libamdhip64.so" in line
+            }
+        library = ctypes.CDLL(path)
+    except (OSError, ValueError):  # no such file any more, or several
         return None
-    library = ctypes.CDLL(paths.pop())
     library.hipHostRegister.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
     library.hipHostUnregister.argtypes = [ctypes.c_void_p]
     return library

@@ -4,6 +4,7 @@
 // also that which was registered, is read and written when the stream comes to the copy, as a GPU's
 // copy engine does.
 #include <cstring>
+#include <vector>
 
 #include "runtime/interface/errors.h"
 #include "runtime/memory.h"
@@ -124,11 +125,12 @@ hipError_t copy(Side to, Side from, size_t nbytes, hipStream_t where) {
     (is_up ? from : to).at = buffer.get();
     (is_up ? from : to).is_pageable = false;
   }
-  const MarkPtr mark = enqueue(stream, [=](Connection& connection) {
+  const auto uses = {pretend::use_registered(read), pretend::use_registered(written)};
+  const MarkPtr mark = enqueue(stream, [=, uses = std::vector(uses)](Connection& connection) {
     if (from.is_registered) std::memcpy(buffer.get(), read, nbytes);
     copy_now(connection, device, to, from, nbytes);
-    if (to.is_registered) std::memcpy(written, buffer.get(), nbytes);
-    (void)buffer;  // until the copy is done
+    if (to.is_registered && !pretend::error_of(device)) std::memcpy(written, buffer.get(), nbytes);
+    (void)buffer;  // until the copy is done, as `uses`
   });
   if (is_down && !to.is_registered) {
     mark->wait();
