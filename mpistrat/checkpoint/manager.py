@@ -201,7 +201,8 @@ class CheckpointManager:
         latest = self.latest_checkpoint
         status = self._checkpoint.restore(latest)
         if latest is not None:
-            status.assert_nontrivial_match()
+            if not status.num_restored:
+                status.assert_nontrivial_match()
             if self._interval is not None:
                 self._last_step = int(self._step_counter)
         elif self._init_fn is not None:

@@ -58,6 +58,11 @@ class CheckpointStatus:
         # A method of another object: one of `self` would keep this status from being collected.
         weakref.finalize(self, self._unasked.say)
 
+    @property
+    def num_restored(self) -> int:
+        """How many tensors, states and numbers were restored."""
+        return self._restored
+
     def assert_consumed(self) -> CheckpointStatus:
         """Raise unless all of the checkpoint was used, and all of the program restored.
 

@@ -117,6 +117,15 @@ class Optimizer:
                     self._places[_key(variable)] = len(self._trained)
                     self._trained.append(variable)  # so that its id stays its own
 
+    def lacks_for_restore(self) -> str | None:
+        """See `mpistrat.checkpoint.objects.saveable.Late`."""
+        if self._trained:
+            return None
+        return (
+            f"this {type(self).__name__} keeps nothing before its first step; call"
+            " build(variables) on all ranks, with those that it trains, and then restore"
+        )
+
     def _new_slots(self, variable: Trained) -> dict[str, Any]:
         initial = self.rule.initial_slots()
         if not isinstance(variable, ShardedVariable):

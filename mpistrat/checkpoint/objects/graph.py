@@ -13,7 +13,7 @@ from mpistrat.checkpoint.files import plain_values
 from mpistrat.checkpoint.objects.children import Child, children_of
 from mpistrat.checkpoint.objects.leaves import STATE, array_part, encode_state, is_leaf, parts_of
 from mpistrat.checkpoint.objects.names import join
-from mpistrat.checkpoint.objects.saveable import Part, Stateful
+from mpistrat.checkpoint.objects.saveable import Late, Part, Stateful
 from mpistrat.errors import UsageError
 
 __all__ = ["Graph", "Node", "build"]
@@ -74,10 +74,13 @@ class Graph:
     errors
         What cannot be saved. It is not raised at once: the nodes tell which ranks have to hear of
         it. Something may be of a type that cannot be saved, or have no name.
+    unready
+        Objects that cannot be restored yet: the names that lead to each, and what it lacks.
     """
 
     nodes: list[Node]
     errors: list[Exception]
+    unready: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
 
     def check(self) -> list[Node]:
         """Return the nodes, or raise the first error."""
@@ -96,7 +99,7 @@ def build(top: Any) -> Graph:
     for node in numbers:
         children = nodes[node].children
         nodes[node].children = {n: numbers[c] for n, c in children.items() if c in numbers}
-    return Graph([nodes[node] for node in numbers], errors)
+    return Graph([nodes[node] for node in numbers], errors, walk.unready)
 
 
 class _Walk:
@@ -106,6 +109,8 @@ class _Walk:
         self.nodes = [Node(top, "")]
         self.nameless: list[tuple[int, str]] = []
         self.errors: list[Exception] = []
+        self.unready: list[tuple[tuple[str, ...], str]] = []
+        self._names: dict[int, tuple[str, ...]] = {0: ()}  # one way to each node
         # Nodes keep their objects, so that no id is used again during the walk.
         self._known = {id(top): 0}
         # What the user named is walked first: numbers and arrays count there only.
@@ -126,10 +131,14 @@ class _Walk:
             number = len(self.nodes)
             self.nodes.append(Node(child.thing, join(node.path, child.name or "?")))
             self._known[id(child.thing)] = number
+            self._names[number] = (*self._names[self._known[id(node.thing)]], child.name or "?")
             try:
                 _fill(self.nodes[number], child)
             except Exception as error:  # noqa: BLE001 - kept, see Graph
                 self.errors.append(error)
+            lacks = child.thing.lacks_for_restore() if isinstance(child.thing, Late) else None
+            if lacks is not None:
+                self.unready.append((self._names[number], lacks))
             if not self.nodes[number].is_leaf:
                 (self._named if child.is_named else self._others).append(number)
         # The keys 1 and "1" of a dict are one name.

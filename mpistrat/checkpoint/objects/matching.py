@@ -13,7 +13,7 @@ from mpistrat.checkpoint.objects.leaves import STATE
 from mpistrat.checkpoint.objects.saveable import Part
 from mpistrat.errors import UsageError
 
-__all__ = ["Matches", "match"]
+__all__ = ["Matches", "check_ready", "match"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,25 @@ def match(nodes: Sequence[Node], index: Mapping[str, Any]) -> Matches:
             if (number, what) not in used:
                 found.unused.append(_label(saved, number, what))
     return found
+
+
+def check_ready(
+    unready: Sequence[tuple[tuple[str, ...], str]], index: Mapping[str, Any]
+) -> None:
+    """Raise if the checkpoint has the values of an object that cannot be restored yet.
+
+    Raises
+    ------
+    UsageError
+        It says what the object lacks.
+    """
+    saved = index["nodes"]
+    for names, lacks in unready:
+        number: int | None = 0
+        for name in names:
+            number = None if number is None else saved[number].get("children", {}).get(name)
+        if number is not None:
+            raise UsageError(f"{'/'.join(names)!r} cannot be restored yet: {lacks}")
 
 
 def _pairs(nodes: Sequence[Node], saved: Sequence[Mapping[str, Any]]) -> dict[int, int]:

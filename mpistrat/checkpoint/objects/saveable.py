@@ -11,7 +11,7 @@ import numpy as np
 from mpistrat.errors import UsageError
 from mpistrat.types import Array
 
-__all__ = ["Keeper", "Part", "Parted", "Stateful", "row_count"]
+__all__ = ["Keeper", "Late", "Part", "Parted", "Stateful", "row_count"]
 
 
 def row_count(shape: Sequence[int]) -> int:
@@ -96,6 +96,14 @@ class Parted(Protocol):
 
     def checkpoint_parts(self) -> Sequence[Part]:
         """Return the parts that this rank holds, in an order that the ranks share. **Local.**"""
+
+
+@runtime_checkable
+class Late(Protocol):
+    """An object that makes what is saved of it late, such as an optimizer at its first step."""
+
+    def lacks_for_restore(self) -> str | None:
+        """Return what is to be done before it is restored, or None. **Local.**"""
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from typing import Any
 from mpistrat.checkpoint.files.data_files import DataFiles
 from mpistrat.checkpoint.objects.graph import Graph
 from mpistrat.checkpoint.objects.leaves import STATE
-from mpistrat.checkpoint.objects.matching import Matches, match
+from mpistrat.checkpoint.objects.matching import Matches, check_ready, match
 from mpistrat.checkpoint.objects.saveable import Part
 from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
 from mpistrat.checkpoint.ranks.shared_reading import SharedReading, digest_of
@@ -49,6 +49,7 @@ class Tensors:
         def match_here() -> str:
             self._files.check(ranks.rank, ranks.size)
             found.append(match(graph.check(), self._index))
+            check_ready(graph.unready, self._index)
             return digest_of(_whole(found[0]))
 
         digests = ranks.take(what, match_here)

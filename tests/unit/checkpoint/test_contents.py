@@ -335,3 +335,29 @@ def test_a_copy_stands_for_its_variable(tmp_path):
         w.assign(0.0)
         Checkpoint(copy=w.values[0]).read(path).assert_consumed()
         assert [float(copy) for copy in w.values] == [1.0, 1.0]
+
+
+# ------------------------------------------------------------------------- objects not made yet
+
+
+@pytest.mark.parametrize("kind", [mpistrat.optimizers.SGD, mpistrat.optimizers.Adam])
+def test_an_optimizer_that_has_no_slots_yet_is_refused_before_anything_changes(tmp_path, kind):
+    w, optimizer = Variable(np.zeros(3)), kind(0.5)
+    optimizer.apply_gradients([(np.ones(3), w)])
+    path = Checkpoint(w=w, opt=[{"a": optimizer}]).save(tmp_path / "c")
+    value = w.numpy().copy()
+    other, new = Variable(np.full(3, 9.0)), kind(0.5)
+    again = Checkpoint(w=other, opt=[{"a": new}])
+    words = r"'opt/0/a' cannot be restored yet: this \w+ keeps nothing.*build\(variables\)"
+    with pytest.raises(UsageError, match=words):
+        again.restore(path)
+    assert (other.numpy() == 9.0).all()
+    new.build([other])
+    again.restore(path).assert_consumed()
+    assert (new.iterations, other.numpy().tolist()) == (1, value.tolist())
+
+
+def test_an_optimizer_that_was_saved_without_slots_may_be_restored_so(tmp_path):
+    path = Checkpoint(w=Variable(1.0), opt=mpistrat.optimizers.Adam(0.5)).save(tmp_path / "c")
+    again = Checkpoint(w=Variable(0.0), opt=mpistrat.optimizers.Adam(0.5))
+    again.restore(path).assert_consumed()
