@@ -183,7 +183,8 @@ class Strategy:
         -------
         nest of numpy.ndarray or cupy.ndarray
             New arrays; on the GPU of this rank's first replica, where all ranks have one. MEAN of
-            integers is float64.
+            integers is float64; their SUM keeps their dtype, and wraps. Of bools the SUM along an
+            axis counts, in int64, as NumPy's does; the elementwise one is a logical or.
 
         Raises
         ------

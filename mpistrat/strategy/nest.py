@@ -10,7 +10,7 @@ import numpy as np
 from mpistrat.errors import UsageError
 from mpistrat.types import Nest
 
-__all__ = ["flatten", "is_nested", "map_nest", "map_nests"]
+__all__ = ["flatten", "is_nested", "map_nest", "map_nests", "text_of"]
 
 _LEAVES = (np.ndarray, np.generic, int, float, complex, str, bytes, type(None))
 
@@ -21,6 +21,11 @@ def flatten(nest: Nest) -> tuple[list[Any], Any]:
 
     leaves, structure = optree.tree_flatten(nest, none_is_leaf=True)
     return leaves, structure
+
+
+def text_of(structure: Any) -> str:
+    """Return what `flatten` calls a structure in few words: a star for each leaf."""
+    return str(structure).removeprefix("PyTreeSpec(").removesuffix(", NoneIsLeaf)")
 
 
 def is_nested(nest: Nest) -> bool:
@@ -48,8 +53,8 @@ def map_nests(function: Callable[[Sequence[Any]], Any], nests: Sequence[Nest]) -
         more, other = flatten(nest)
         if other != structure:
             raise UsageError(
-                f"replica 0 gave the structure {structure}, replica {index} gave {other};"
-                " expected the same structure from all replicas"
+                f"replica 0 gave the structure {text_of(structure)}, replica {index} gave"
+                f" {text_of(other)}; expected the same structure from all replicas"
             )
         rows.append(more)
     return structure.unflatten([function(column) for column in zip(*rows, strict=True)])

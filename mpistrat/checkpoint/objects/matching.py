@@ -66,9 +66,7 @@ def match(nodes: Sequence[Node], index: Mapping[str, Any]) -> Matches:
     return found
 
 
-def check_ready(
-    unready: Sequence[tuple[tuple[str, ...], str]], index: Mapping[str, Any]
-) -> None:
+def check_ready(unready: Sequence[tuple[tuple[str, ...], str]], index: Mapping[str, Any]) -> None:
     """Raise if the checkpoint has the values of an object that cannot be restored yet.
 
     Raises

@@ -163,12 +163,6 @@ def _check_dtype(array: Array) -> None:
             f"array of dtype {dtype.str} is not in this machine's byte order; expected a native"
             " one: convert it with array.astype(array.dtype.newbyteorder('='))"
         )
-    if dtype.kind == "O" and array.ndim == 0 and array[()] is None:
-        raise ArgumentTypeError(
-            "None is not an array; expected one of the same dtype on all ranks: in bcast, one of"
-            " the root's shape on the others, too, whose content is ignored (bcast_object needs"
-            " none)"
-        )
     # By its name: `import mpistrat` must not import ml_dtypes, which defines it.
     if dtype.name != "bfloat16":
         raise ArgumentTypeError(

@@ -13,6 +13,7 @@ from mpistrat.collectives.checking.device_gate import GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.operations.root_check import check_root
+from mpistrat.errors import ArgumentTypeError
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["bcast", "bcast_signature"]
@@ -20,6 +21,11 @@ __all__ = ["bcast", "bcast_signature"]
 
 def bcast(gate: Gate, array: ArrayLike, root: int, out: Array | None) -> Steps:
     """See `Communicator.bcast`."""
+    if array is None:
+        raise ArgumentTypeError(
+            "bcast of None; expected an array on all ranks: on those that are not the root one of"
+            " its shape and dtype, whose content is ignored; bcast_object takes None there"
+        )
     source = as_operand(array)
     own = gate_for(gate, source)
     check_root(root, gate.size, "bcast")

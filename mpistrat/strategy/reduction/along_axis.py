@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from mpistrat.strategy.values import DistributedValues
 from mpistrat.tables.reduction_ops import widened
 from mpistrat.types import Array
 
-__all__ = ["reduce_along"]
+__all__ = ["reduce_along", "summed_as"]
 
 
 def reduce_along(
@@ -21,7 +22,7 @@ def reduce_along(
     """Return (sums along `axis`, numbers of elements summed) of the replicas' arrays.
 
     Sums are in the dtype in which `op` ("sum" or "mean") accumulates: half types in float32,
-    integers and bool for a mean in float64.
+    integers and bool for a mean in float64, bool for a sum in int64: how many are true.
 
     Lengths along `axis` may differ between replicas, so that a mean has the true divisor.
     """
@@ -44,8 +45,13 @@ def _axes(axis: int | Sequence[int], ndim: int) -> tuple[int, ...]:
     return axes
 
 
+def summed_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of a sum along axes: bools are counted, as NumPy's sum does."""
+    return np.dtype(np.int64) if dtype.kind == "b" else dtype
+
+
 def _sum(array: Array, axes: tuple[int, ...], op: str) -> Array:
-    dtype = widened(op, array.dtype)
+    dtype = widened(op, summed_as(array.dtype) if op == "sum" else array.dtype)
     if not isinstance(array, np.ndarray):  # CuPy's, which takes no ufunc's methods
         found: Array = array.sum(axis=axes, dtype=dtype)
         return found

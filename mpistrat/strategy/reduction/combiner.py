@@ -10,8 +10,8 @@ import numpy as np
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.strategy.nest import flatten, is_nested, map_nest
-from mpistrat.strategy.reduction.along_axis import reduce_along
+from mpistrat.strategy.nest import flatten, is_nested, map_nest, text_of
+from mpistrat.strategy.reduction.along_axis import reduce_along, summed_as
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
 from mpistrat.strategy.reduction.gathering import gather_local
@@ -133,7 +133,7 @@ class Combiner:
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
         label = label or _LABELS[op]
         if structure is not None:  # leaves are matched by position, so the ranks must agree on it
-            label = f"{label}, nest {structure}"
+            label = f"{label}, of {text_of(structure)}"
         with _Labelled(self.communicator, label):
             results = self._reduce_leaves(op, leaves, options or self.options, may_share)
         return results[0] if structure is None else structure.unflatten(results)
@@ -202,17 +202,18 @@ class Combiner:
         label = f"{_LABELS[op]} along axis {axis}{where}"
         if op is ReduceOp.SUM:
             total: Array = self.reduce_nest(op, sums, options, label)
-            return total.astype(dtype, copy=False)
+            return total.astype(summed_as(dtype), copy=False)
         # Lengths along the axis differ by replica: the divisor is a sum over all, too.
         total, count = self.reduce_nest(ReduceOp.SUM, (sums, counts), options, label)
-        mean = np.true_divide(total, count)
+        with np.errstate(divide="ignore", invalid="ignore"):  # the mean of no rows is NaN
+            mean = np.true_divide(total, count)
         found = mean.astype(result_dtype("mean", dtype), copy=False)
         return np.asarray(found) if isinstance(found, np.generic) else found
 
     def reduce_axes(self, op: ReduceOp, value: Nest, axis: int | Sequence[int]) -> Nest:
         """Call :meth:`reduce_axis` for each leaf of a nest. **Collective.**"""
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
-        where = "" if structure is None else f", nest {structure}"
+        where = "" if structure is None else f", of {text_of(structure)}"
         results = [self.reduce_axis(op, leaf, axis, where=where) for leaf in leaves]
         return results[0] if structure is None else structure.unflatten(results)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.strategy import context
-from mpistrat.strategy.nest import flatten, map_nest
+from mpistrat.strategy.nest import flatten, map_nest, text_of
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues
@@ -202,7 +202,7 @@ def all_gather(
 
     leaves, structure = flatten(value)
     # Leaves are matched by position; ranks compare labels, and so the nests.
-    with combiner.labelled_as(f"gather of nest {structure}"):
+    with combiner.labelled_as(f"gather of {text_of(structure)}"):
         return structure.unflatten([gather(leaf) for leaf in leaves])
 
 

@@ -53,7 +53,8 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
         _check(kwargs, synchronization)
     # The ranks must agree on how it behaves; the value and the name are rank 0's and their own.
     options = {name: kwargs[name] for name in sorted(kwargs) if name not in _OWN}
-    with extended.combiner.labelled_as(f"Variable with {options}"):
+    told = "".join(f", {name}={value}" for name, value in options.items())
+    with extended.combiner.labelled_as(f"the first value of a Variable{told}"):
         value = _initial_value(strategy, kwargs)
         if synchronization is VariableSynchronization.ON_READ:
             return SyncOnReadVariable(strategy, copies(extended, value, kwargs))

@@ -84,6 +84,7 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
     return get_tf_dataset
 
 
+_LABEL = "rows of arrays: fit, evaluate and predict are calls of all ranks"
 _EQUAL = {
     "rows": "what all have: give every rank all rows, or rows of its own by"
     " strategy.distribute_datasets_from_function",
@@ -95,7 +96,9 @@ _EQUAL = {
 def _check(adapter: Any, rows: Any, communicator: Communicator) -> None:
     """Raise `UsageError` on all ranks unless they have the same rows. **Collective.**"""
     digests = _digests(rows) if config.checks() else []
-    told = communicator.allgather_object((adapter._num_samples, adapter._batch_size, digests))
+    mine = adapter._num_samples, adapter._batch_size, digests
+    with communicator.labelled(_LABEL):
+        told = communicator.allgather_object(mine)
     # Compared first: arrays of other lengths have other digests, and this error says more.
     for (what, advice), numbers in zip(_EQUAL.items(), zip(*told, strict=True), strict=False):
         if len(set(numbers)) > 1:

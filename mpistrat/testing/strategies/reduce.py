@@ -105,6 +105,15 @@ class ReduceConformance(StrategyConformance):
             total = strategy.reduce("SUM", distribute(strategy, _row), axis=0)
             equal(total, examples * (examples - 1) / 2)
 
+    def test_b32_bools_are_counted(self, layout: Layout) -> None:
+        """Sum along an axis as NumPy's sum does: how many are true, of all replicas."""
+        with self.strategy(layout) as strategy:
+            value = distribute(strategy, lambda i: np.array([True, i % 2 == 0, False]))
+            replicas = layout.replicas
+            total = strategy.reduce("SUM", value, axis=0)
+            equal(total, np.int64(replicas + (replicas + 1) // 2))
+            equal(strategy.reduce("MEAN", value, axis=0), float(total) / (3 * replicas))
+
     def test_b33_mean_divides_by_the_global_count(self, layout: Layout) -> None:
         """Weigh every example alike, however many each replica has."""
         with self.strategy(layout) as strategy:

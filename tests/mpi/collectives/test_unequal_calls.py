@@ -7,6 +7,7 @@ import pytest
 
 from helpers.mistakes import abandon, refused, replica, usable_after
 from mpistrat import MirroredStrategy, Variable, VariableSynchronization
+from mpistrat.collectives import Communicator
 from mpistrat.errors import MismatchError
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3])
@@ -132,3 +133,12 @@ def test_one_rank_calls_a_collective_in_run_and_the_others_do_not() -> None:
             strategy.run(lambda: replica().all_gather(np.ones(2), axis=0))
         strategy.reduce("SUM", np.ones(2), axis=None)
     abandon(strategy)
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=30)
+def test_a_broadcast_to_ranks_that_bring_nothing_is_told_by_what_it_needs() -> None:
+    with Communicator() as comm:
+        mine = np.ones(3) if comm.rank == 0 else None
+        with pytest.raises((TypeError, MismatchError), match=r"bcast of None.*bcast_object"):
+            comm.bcast(mine)
+        assert comm.bcast(np.full(3, comm.rank), 1).tolist() == [1, 1, 1]
