@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.tensorflow.own_strategies import is_over_ranks
+from mpistrat.tensorflow.own_strategies import has_servers, is_ours, is_over_ranks
 
 __all__ = ["end_together", "quiet_bars", "to_nowhere", "unless_other", "writes_nothing"]
 
@@ -62,6 +63,19 @@ def _say_how_to_see_others() -> None:
     )
 
 
+def _warn_if_alone(strategy: Any) -> None:
+    """Warn if a model is in no strategy of ours, although there is one and there are ranks."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    size = mpi.COMM_WORLD.size if mpi is not None and mpi.Is_initialized() else 1
+    if size > 1 and not is_ours(strategy) and not has_servers(strategy):
+        warn_once(
+            _LOG,
+            "fit of one rank",
+            f"fit of a model that was made outside of strategy.scope(): each of {size} ranks"
+            " trains one of its own; make it in the scope if they are to train one together",
+        )
+
+
 def end_together(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``fit``: end with a barrier, after which the files of rank 0's callbacks are there.
 
@@ -70,6 +84,7 @@ def end_together(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _warn_if_alone(self.distribute_strategy)
         result = original(self, *args, **kwargs)
         strategy = self.distribute_strategy
         if is_over_ranks(strategy):

@@ -17,6 +17,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missi
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import CommunicationError, MismatchError  # noqa: E402
+from mpistrat.tensorflow.keras import output  # noqa: E402
 from mpistrat.testing.sets import repeats, takes_long, with_all  # noqa: E402
 
 pytestmark = takes_long()
@@ -220,3 +221,17 @@ def test_a_rank_that_stops_training_alone_is_told():
         train()
     assert not str(caught.value).rstrip().endswith("name:")  # what TensorFlow adds
     drop(strategy)
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=90)
+def test_a_model_that_each_rank_trains_alone_is_told():
+    told = []
+    with pytest.MonkeyPatch.context() as patch, distribute.MirroredStrategy(["CPU:0"]) as strategy:
+        patch.setattr(output, "warn_once", lambda log, key, text: told.append(text))
+        run(made(strategy), "fit", verbose=0)
+        assert not told
+        alone = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        alone.compile("sgd", "mse")
+        run(alone, "fit", verbose=0)
+        assert len(told) == 1
+        assert "outside of strategy.scope(): each of 2 ranks" in told[0]
