@@ -121,6 +121,8 @@ class _Walk:
             try:
                 for child in children_of(self.nodes[number].thing, is_named):
                     self._visit(self.nodes[number], child)
+            except UsageError as error:
+                self.errors.append(UsageError(f"{error} (at {self.nodes[number].path!r})"))
             except Exception as error:  # noqa: BLE001 - kept, see Graph
                 self.errors.append(error)
 

@@ -10,6 +10,7 @@ from typing import Any
 from mpistrat.checkpoint.files.dtypes import as_dtype
 from mpistrat.checkpoint.objects.graph import Node
 from mpistrat.checkpoint.objects.leaves import STATE
+from mpistrat.checkpoint.objects.names import join
 from mpistrat.checkpoint.objects.saveable import Part
 from mpistrat.errors import UsageError
 
@@ -144,5 +145,17 @@ def _label(saved: Sequence[Mapping[str, Any]], number: int, what: str) -> str:
     entry = saved[number]
     if what in entry.get("tensors", {}):
         return str(entry["tensors"][what])
-    names = {child: name for one in saved for name, child in one.get("children", {}).items()}
-    return f"the {what.strip(':')} of {names.get(number, number)!r}"
+    path = _path_to(saved, number)
+    return path if what == "value" else f"the {what.strip(':')} of {path}"
+
+
+def _path_to(saved: Sequence[Mapping[str, Any]], number: int) -> str:
+    """Return one way to an object of a checkpoint, as its path is in a program."""
+    paths, waiting = {0: ""}, deque([0])
+    while waiting and number not in paths:
+        parent = waiting.popleft()
+        for name, child in saved[parent].get("children", {}).items():
+            if child not in paths:
+                paths[child] = join(paths[parent], name)
+                waiting.append(child)
+    return paths.get(number, str(number))

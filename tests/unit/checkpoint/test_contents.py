@@ -361,3 +361,18 @@ def test_an_optimizer_that_was_saved_without_slots_may_be_restored_so(tmp_path):
     path = Checkpoint(w=Variable(1.0), opt=mpistrat.optimizers.Adam(0.5)).save(tmp_path / "c")
     again = Checkpoint(w=Variable(0.0), opt=mpistrat.optimizers.Adam(0.5))
     again.restore(path).assert_consumed()
+
+
+# -------------------------------------------------------------------------------------- places
+
+
+def test_what_was_not_restored_is_named_by_its_path(tmp_path):
+    path = Checkpoint(lst=[1, 2], d={"a": {"b": 3.5}}, w=Variable(1.0)).save(tmp_path / "c")
+    status = Checkpoint(w=Variable(0.0)).restore(path)
+    with pytest.raises(AssertionError, match=r"has not: 'lst/0', 'lst/1', 'd/a/b'; make"):
+        status.assert_consumed()
+
+
+def test_what_cannot_be_saved_is_named_by_its_path(tmp_path):
+    with pytest.raises(UsageError, match=r"the number 1 is in a tuple.*\(at 'd/t'\)"):
+        Checkpoint(d={"t": (1, 2)}, w=Variable(1.0)).save(tmp_path / "c")
