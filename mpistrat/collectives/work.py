@@ -92,7 +92,9 @@ class Work(Generic[T]):
         Raises
         ------
         CommunicationTimeoutError
-            The deadline passed; the message names the ranks that were not there.
+            The deadline passed; the message names the ranks that were not there. The communicator
+            is broken then: whether the call is over cannot be asked by waiting for a moment, but
+            by :meth:`test`.
         PeerLostError
             Another rank failed or left.
         MismatchError
