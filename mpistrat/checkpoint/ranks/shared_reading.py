@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -93,7 +93,7 @@ class SharedReading:
         self._batches = list(self._laid())
         self._brought: deque[Array] = deque()  # of each batch, the bytes that this rank has read
         self._buffer = np.empty(0, np.uint8)
-        self._targets: dict[str, Array] = {}
+        self._targets: defaultdict[str, list[Array]] = defaultdict(list)
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys
@@ -132,10 +132,10 @@ class SharedReading:
 
     def target(self, key: str) -> Array:
         """Return new memory for a tensor, which `gathered` fills. **Local.**"""
-        if key not in self._targets:
-            entry = self._index[key]
-            self._targets[key] = np.empty(entry["shape"], as_dtype(entry["dtype"]))
-        return self._targets[key]
+        entry = self._index[key]
+        found: Array = np.empty(entry["shape"], as_dtype(entry["dtype"]))
+        self._targets[key].append(found)
+        return found
 
     def reserve(self) -> None:
         """Allocate what `gathered` needs besides, once all targets are known. **Local.**"""
@@ -143,10 +143,9 @@ class SharedReading:
         self._buffer = np.empty(max(sizes, default=0), np.uint8)
 
     def _own_memory(self, batch: _Batch) -> Array | None:
-        """Return the target of the only tensor of a batch, as bytes, if it has one."""
-        if len(batch.tensors) > 1 or batch.tensors[0].key not in self._targets:
-            return None
-        return flat_bytes(self._targets[batch.tensors[0].key])
+        """Return a target of the only tensor of a batch, as bytes, if it has one."""
+        targets = self._targets.get(batch.tensors[0].key)
+        return flat_bytes(targets[0]) if targets and len(batch.tensors) == 1 else None
 
     def gathered(self, communicator: Communicator) -> Iterator[tuple[str, Array]]:
         """Yield all tensors, once all ranks have read their shares. **Collective.**
@@ -155,26 +154,27 @@ class SharedReading:
         ranks have to take all of them.
         """
         for batch in self._batches:
-            memory = self._own_memory(batch)
-            whole = self._buffer[: batch.nbytes] if memory is None else memory
-            whole = self._gathered(batch, self._brought.popleft(), whole, communicator)
+            whole = self._gathered(batch, self._brought.popleft(), communicator)
             for key, start, stop in batch.tensors:
                 entry = self._index[key]
                 found = whole[start:stop].view(as_dtype(entry["dtype"])).reshape(entry["shape"])
-                if key in self._targets and memory is None:
-                    np.copyto(self._targets[key], found)
+                for target in self._targets.get(key, ()):
+                    if not np.may_share_memory(target, found):
+                        np.copyto(target, found)
                 yield key, found
 
-    def _gathered(
-        self, batch: _Batch, brought: Array, whole: Array, communicator: Communicator
-    ) -> Array:
+    def _gathered(self, batch: _Batch, brought: Array, communicator: Communicator) -> Array:
+        memory = self._own_memory(batch)
+        whole = self._buffer[: batch.nbytes] if memory is None else memory
         first, last = batch.pieces[0].reader, batch.pieces[-1].reader
         if not batch.nbytes:
             return whole
         if first < last:
             return communicator.allgather(brought, out=whole)
         # One rank has read all of it, as of long tensors: twice as fast as the same by allgather.
-        if self._rank == first:
+        if self._rank == first and memory is None:
+            whole = brought
+        elif self._rank == first:
             np.copyto(whole, brought)
         return communicator.bcast(whole, first, out=whole)
 

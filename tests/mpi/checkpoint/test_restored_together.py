@@ -243,3 +243,16 @@ def test_a_long_share_may_take_longer_than_the_deadline():
         patch.setattr(DataFiles, "piece", piece)
         again.read(path).assert_consumed()
         assert (again.a.numpy() == value).all()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+@pytest.mark.parametrize("batch_bytes", [1, 1 << 20])
+def test_one_tensor_for_two_owners_is_two_arrays(batch_bytes):
+    with watched(batch_bytes) as (_, folder, _):
+        one = Slots(np.arange(5.0))
+        path = Checkpoint(a=one, b=one).save(folder / "c")  # saved once, under two names
+        again = Checkpoint(a=Slots(), b=Slots())
+        again.restore(path).assert_consumed()
+        [a], [b] = again.a.state["arrays"], again.b.state["arrays"]
+        a[:] = 0
+        assert b.tolist() == list(range(5))
