@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mpistrat import config
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.optimizers.gradients import (
     Trained,
@@ -31,6 +32,7 @@ __all__ = ["LearningRate", "Optimizer"]
 
 LearningRate: TypeAlias = float | Callable[[int], float]
 
+_FIRST_COMPARED, _COMPARED_EVERY = 8, 1024  # steps: also 16, 32, ...
 _OWN_RULES = {SGDRule, AdagradRule, AdamRule}  # others may write to gradients, or keep them
 
 
@@ -70,7 +72,10 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> LearningRate:
-        """A number, or a function of the number of steps done; it may be set, on all ranks."""
+        """A number, or a function of the number of steps done; it may be set, on all ranks.
+
+        Ranks compare it in step 8, 16, 32, ..., and in every 1024th.
+        """
         return self._learning_rate
 
     @learning_rate.setter
@@ -206,6 +211,7 @@ class Optimizer:
         number = strategy.extended.count_step(self._iterations)
         rate = self._learning_rate
         rate = float(rate(number) if callable(rate) else rate)
+        self._compare(strategy, number + 1, rate)
         with strategy.extended.placement.current():  # where sums of gradients are
             moves = [
                 (variable, self._slots_of(variable), gradient)
@@ -213,6 +219,26 @@ class Optimizer:
                 for gradient, variable in parts_of(*pair)
             ]
         strategy.extended.apply_rule(self.rule, moves, number + 1, rate, self._iterations)
+
+    def _compare(self, strategy: Strategy, step: int, rate: float) -> None:
+        """Raise on all ranks, in some steps, if their rates differ."""
+        extended = strategy.extended
+        if not (extended.mirrors_variables and extended.communicator.size > 1):
+            return
+        if not (_is_compared(step) and config.checks()):
+            return
+        with extended.communicator.labelled(f"the learning rate of step {step}"):
+            rates = extended.communicator.allgather(np.array([rate])).tolist()
+        if len(set(map(str, rates))) > 1:  # as text: NaN is NaN
+            raise UsageError(
+                f"the learning rate of {type(self).__name__} in step {step} is {rates}, by rank,"
+                " so their variables are not the same any more; expected one rate on all ranks:"
+                " set it from what they all know, such as a loss that was reduced"
+            )
+
+
+def _is_compared(step: int) -> bool:
+    return (step >= _FIRST_COMPARED and step & (step - 1) == 0) or step % _COMPARED_EVERY == 0
 
 
 def _key(variable: Trained) -> int:

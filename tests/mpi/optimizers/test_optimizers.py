@@ -168,3 +168,25 @@ def test_rows_on_one_rank_and_an_array_on_another():
         with refused(CommunicationError, "rank 0"):
             strategy.run(lambda: SGD().apply_gradients([(gradient, table)]))
         assert table.numpy().tolist() == [[0.0]] * 3
+
+
+@pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rates_that_differ_are_told_to_all_ranks(kind):
+    with kind() as strategy, strategy.scope():
+        rank = strategy.extended.communicator.rank
+        weights, optimizer = mpistrat.Variable(np.zeros(4)), SGD(lambda steps: 0.5 / (1 + steps))
+
+        def step_often(count):
+            for _ in range(count):
+                strategy.run(lambda: optimizer.apply_gradients([(np.ones(4), weights)]))
+
+        step_often(20)  # a function of the steps is the same on all ranks
+        optimizer.learning_rate = 0.1 + rank
+        rates = [0.1 + one for one in range(strategy.extended.communicator.size)]
+        words = rf"rate of SGD in step 32 is \[{', '.join(map(str, rates))}\], by rank"
+        with pytest.raises(UsageError, match=words):
+            step_often(20)
+        assert optimizer.iterations == 31
+        optimizer.learning_rate = 0.5
+        step_often(1)
