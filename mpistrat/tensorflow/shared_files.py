@@ -20,7 +20,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -90,11 +90,19 @@ def install(communicator: Communicator) -> None:
     """
     if not _job.nonce:
         private_api.wrap_savers(partial(written_whole, makes_folders=True))
+        private_api.replace_deletion(_delete)
     # A part of each key, so that notes of another job or strategy never match.
     _job.nonce = communicator.bcast_object(secrets.token_hex(8))
     _share_folder(communicator)
     still_open = [one for one in _job.communicators if (c := one()) and not c.is_closed]
     _job.communicators = [*still_open, weakref.ref(communicator)]
+
+
+def _delete(pattern: str) -> None:
+    """Delete files, if no other rank has: TensorFlow would warn of each."""
+    for path in tf.io.gfile.glob(pattern):
+        with suppress(tf.errors.NotFoundError):
+            tf.io.gfile.remove(path)
 
 
 def _share_folder(communicator: Communicator) -> None:

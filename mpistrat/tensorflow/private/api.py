@@ -46,6 +46,7 @@ __all__ = [
     "placed",
     "reads_across_replicas",
     "reduced_bare_value",
+    "replace_deletion",
     "stop_coordinator",
     "stop_spinning",
     "summed",
@@ -62,6 +63,7 @@ _PREFIX = "tensorflow.python."
 _NEEDED = {
     "autograph.core.config": ("CONVERSION_RULES", "DoNotConvert"),
     "checkpoint.checkpoint": ("Checkpoint", "CheckpointV1"),
+    "checkpoint.checkpoint_management": ("_delete_file_if_exists",),
     "checkpoint.functional_saver": ("MultiDeviceSaver",),
     "distribute.collective_all_reduce_strategy": ("CollectiveAllReduceExtended",),
     "distribute.coordinator.cluster_coordinator": ("Cluster", "_CoordinatedClosureQueue"),
@@ -285,6 +287,12 @@ def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Non
     saver.save = wrap(saver.save)
     saved_model: Any = _modules["saved_model.save"]
     saved_model.save_and_return_nodes = wrap(saved_model.save_and_return_nodes)
+
+
+def replace_deletion(delete: Callable[[str], None]) -> None:
+    """Replace the function by which managers of checkpoints delete all files of a pattern."""
+    management: Any = _modules["checkpoint.checkpoint_management"]
+    management._delete_file_if_exists = delete
 
 
 def wrap_save_counters(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -283,3 +284,32 @@ def test_a_killed_training_goes_on(tmp_path):
     assert not killed.timed_out
     result = run_job([*arguments, "go on"], 2, 60, {"PYTHONPATH": path}).check()
     assert [rank.stdout for rank in result.ranks] == ["went on\n"] * 2
+
+
+# --------------------------------------------------------------------------------- old checkpoints
+
+
+@pytest.mark.mpi(ranks=3, timeout_s=60)
+def test_managers_delete_old_checkpoints_without_a_warning():
+    told = []
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            told.append(record.getMessage())
+
+    logger, handler = tf.get_logger(), Handler("WARNING")
+    with distribute.MirroredStrategy(["CPU:0"]) as strategy, strategy.scope():
+        folder = world_folder(strategy.communicator)
+        value = tf.Variable(0.0)
+        manager = tf.train.CheckpointManager(tf.train.Checkpoint(v=value), folder, max_to_keep=1)
+        logger.addHandler(handler)
+        try:
+            for number in range(20):
+                value.assign(float(number))
+                manager.save()
+        finally:
+            logger.removeHandler(handler)
+        strategy.communicator.barrier()
+        assert not told
+        left = {file.name.partition(".")[0] for file in folder.glob("ckpt-*")}
+        assert left == {"ckpt-20"}
