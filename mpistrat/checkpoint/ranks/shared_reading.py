@@ -30,6 +30,7 @@ BATCH_BYTES = 16 << 20
 """Tensors are gathered together up to so many bytes; a longer one alone."""
 
 _ALIGNMENT = 64  # bytes: where a tensor begins
+_CHUNK_BYTES = 64 << 20  # of a longer one, in one call
 _SLOW_BYTES_PER_S = 10e6  # a rank reads faster than that, unless something is wrong
 
 
@@ -167,16 +168,24 @@ class SharedReading:
         memory = self._own_memory(batch)
         whole = self._buffer[: batch.nbytes] if memory is None else memory
         first, last = batch.pieces[0].reader, batch.pieces[-1].reader
-        if not batch.nbytes:
-            return whole
-        if first < last:
+        if first < last and 0 < batch.nbytes <= BATCH_BYTES:
             return communicator.allgather(brought, out=whole)
-        # One rank has read all of it, as of long tensors: twice as fast as the same by allgather.
-        if self._rank == first and memory is None:
-            whole = brought
-        elif self._rank == first:
-            np.copyto(whole, brought)
-        return communicator.bcast(whole, first, out=whole)
+        if memory is None and first == last == self._rank:
+            whole = brought  # which is all of it
+        elif brought.size:
+            begin = batch.begin_of(self._rank)
+            np.copyto(whole[begin : begin + brought.size], brought)
+        for reader in range(first, last + 1):
+            begin, end = batch.begin_of(reader), batch.begin_of(reader + 1)
+            self._broadcast(whole[begin:end], reader, communicator)
+        return whole
+
+    @staticmethod
+    def _broadcast(array: Array, root: int, communicator: Communicator) -> None:
+        """Broadcast bytes by calls that each end long before a deadline, on slow networks, too."""
+        for at in range(0, array.size, _CHUNK_BYTES):
+            part = array[at : at + _CHUNK_BYTES]
+            communicator.bcast(part, root, out=part)
 
     # ---------------------------------------------------------------------------------- layout
 

@@ -74,6 +74,7 @@ def watched(batch_bytes=shared_reading.BATCH_BYTES):
     with MirroredStrategy() as strategy, strategy.scope(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(DataFiles, "piece", piece)
         patch.setattr(shared_reading, "BATCH_BYTES", batch_bytes)
+        patch.setattr(shared_reading, "_CHUNK_BYTES", 100_003)
         yield strategy, folder, found
 
 
