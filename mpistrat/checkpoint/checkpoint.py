@@ -17,6 +17,7 @@ from mpistrat.checkpoint.files.pointer import Pointer
 from mpistrat.checkpoint.objects import graph
 from mpistrat.checkpoint.objects.children import Child, edges, may_lead
 from mpistrat.checkpoint.objects.leaves import is_leaf
+from mpistrat.checkpoint.objects.saveable import Lack, Late
 from mpistrat.checkpoint.ranks.find_ranks import communicator_of
 from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
 from mpistrat.checkpoint.status import CheckpointStatus
@@ -120,6 +121,10 @@ class Checkpoint:
         for name, value in vars(self).items():
             if name != "_root":
                 yield Child(name, value, True, lambda new, name=name: setattr(self, name, new))  # type: ignore[misc]
+
+    def lacks_for_restore(self) -> Lack | None:
+        """See `mpistrat.checkpoint.objects.saveable.Late`: the root's names are its own."""
+        return self._root.lacks_for_restore() if isinstance(self._root, Late) else None
 
     def save(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
         """Save to the folder ``<file_prefix>-<save_counter>``, and make it the latest there.
@@ -225,7 +230,10 @@ class Checkpoint:
         found = restoring.restore(seen, Path(path), ranks)
         missing = [name for name in found.missing if name != _COUNTER]
         unused = [name for name in found.unused if name != _COUNTER]
-        return CheckpointStatus(path, found.restored, missing, unused)
+        # On each rank; it alone is no match of a program and a checkpoint.
+        has_counter = _COUNTER in vars(self) and _COUNTER not in found.missing
+        restored = found.restored - (ranks.size if has_counter else 0)
+        return CheckpointStatus(path, restored, missing, unused)
 
     def _write(self, path: Path) -> SavingRanks:
         seen, ranks = self._seen()

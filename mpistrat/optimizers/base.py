@@ -33,6 +33,7 @@ __all__ = ["LearningRate", "Optimizer"]
 LearningRate: TypeAlias = float | Callable[[int], float]
 
 _FIRST_COMPARED, _COMPARED_EVERY = 8, 1024  # steps: also 16, 32, ...
+_RATES_DIFFER = 1e-9
 _OWN_RULES = {SGDRule, AdagradRule, AdamRule}  # others may write to gradients, or keep them
 
 
@@ -122,14 +123,16 @@ class Optimizer:
                     self._places[_key(variable)] = len(self._trained)
                     self._trained.append(variable)  # so that its id stays its own
 
-    def lacks_for_restore(self) -> str | None:
+    def lacks_for_restore(self) -> tuple[tuple[str, ...], str] | None:
         """See `mpistrat.checkpoint.objects.saveable.Late`."""
         if self._trained:
             return None
-        return (
+        advice = (
             f"this {type(self).__name__} keeps nothing before its first step; call"
-            " build(variables) on all ranks, with those that it trains, and then restore"
+            " build(variables) on all ranks, with those that it trains, and then restore, or leave"
+            " it out of the Checkpoint"
         )
+        return ("_iterations", "_slots"), advice
 
     def _new_slots(self, variable: Trained) -> dict[str, Any]:
         initial = self.rule.initial_slots()
@@ -229,7 +232,8 @@ class Optimizer:
             return
         with extended.communicator.labelled(f"the learning rate of step {step}"):
             rates = extended.communicator.allgather(np.array([rate])).tolist()
-        if len(set(map(str, rates))) > 1:  # as text: NaN is NaN
+        # Other processors compute other last bits of a function of the steps.
+        if not np.allclose(rates, rates[0], rtol=_RATES_DIFFER, atol=0, equal_nan=True):
             raise UsageError(
                 f"the learning rate of {type(self).__name__} in step {step} is {rates}, by rank,"
                 " so their variables are not the same any more; expected one rate on all ranks:"

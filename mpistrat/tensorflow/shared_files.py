@@ -40,7 +40,7 @@ from mpistrat.tensorflow.private import api as private_api
 if TYPE_CHECKING:
     from mpistrat.collectives import Communicator
 
-__all__ = ["install", "written_whole"]
+__all__ = ["install", "num_ranks", "written_whole"]
 
 _LOG = get_logger(__name__)
 _NAP_S = 1e-3
@@ -96,6 +96,12 @@ def install(communicator: Communicator) -> None:
     _share_folder(communicator)
     still_open = [one for one in _job.communicators if (c := one()) and not c.is_closed]
     _job.communicators = [*still_open, weakref.ref(communicator)]
+
+
+def num_ranks() -> int:
+    """Return the most ranks of any strategy that is open. **Local.**"""
+    found = (reference() for reference in _job.communicators)
+    return max((c.size for c in found if c and not c.is_closed), default=1)
 
 
 def _delete(pattern: str) -> None:

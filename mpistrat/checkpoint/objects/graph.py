@@ -13,7 +13,7 @@ from mpistrat.checkpoint.files import plain_values
 from mpistrat.checkpoint.objects.children import Child, children_of
 from mpistrat.checkpoint.objects.leaves import STATE, array_part, encode_state, is_leaf, parts_of
 from mpistrat.checkpoint.objects.names import join
-from mpistrat.checkpoint.objects.saveable import Late, Part, Stateful
+from mpistrat.checkpoint.objects.saveable import Lack, Late, Part, Stateful
 from mpistrat.errors import UsageError
 
 __all__ = ["Graph", "Node", "build"]
@@ -75,12 +75,13 @@ class Graph:
         What cannot be saved. It is not raised at once: the nodes tell which ranks have to hear of
         it. Something may be of a type that cannot be saved, or have no name.
     unready
-        Objects that cannot be restored yet: the names that lead to each, and what it lacks.
+        Objects that cannot be restored yet: the names that lead to each, each way, and what it
+        lacks.
     """
 
     nodes: list[Node]
     errors: list[Exception]
-    unready: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    unready: list[tuple[tuple[str, ...], Lack]] = field(default_factory=list)
 
     def check(self) -> list[Node]:
         """Return the nodes, or raise the first error."""
@@ -109,8 +110,9 @@ class _Walk:
         self.nodes = [Node(top, "")]
         self.nameless: list[tuple[int, str]] = []
         self.errors: list[Exception] = []
-        self.unready: list[tuple[tuple[str, ...], str]] = []
+        self.unready: list[tuple[tuple[str, ...], Lack]] = []
         self._names: dict[int, tuple[str, ...]] = {0: ()}  # one way to each node
+        self._note_lack(top, ())
         # Nodes keep their objects, so that no id is used again during the walk.
         self._known = {id(top): 0}
         # What the user named is walked first: numbers and arrays count there only.
@@ -121,26 +123,25 @@ class _Walk:
             try:
                 for child in children_of(self.nodes[number].thing, is_named):
                     self._visit(self.nodes[number], child)
-            except UsageError as error:
-                self.errors.append(UsageError(f"{error} (at {self.nodes[number].path!r})"))
             except Exception as error:  # noqa: BLE001 - kept, see Graph
-                self.errors.append(error)
+                place = f"{error} (at {self.nodes[number].path!r})"
+                self.errors.append(UsageError(place) if type(error) is UsageError else error)
 
     def _visit(self, node: Node, child: Child) -> None:
         # Equal numbers may be one Python object: each name of a number has a node of its own.
         number = None if child.is_number else self._known.get(id(child.thing))
+        last = "?" if child.name is None else child.name
+        names = (*self._names[self._known[id(node.thing)]], last)
+        self._note_lack(child.thing, names)
         if number is None:
             number = len(self.nodes)
             self.nodes.append(Node(child.thing, join(node.path, child.name or "?")))
             self._known[id(child.thing)] = number
-            self._names[number] = (*self._names[self._known[id(node.thing)]], child.name or "?")
+            self._names[number] = names
             try:
                 _fill(self.nodes[number], child)
             except Exception as error:  # noqa: BLE001 - kept, see Graph
                 self.errors.append(error)
-            lacks = child.thing.lacks_for_restore() if isinstance(child.thing, Late) else None
-            if lacks is not None:
-                self.unready.append((self._names[number], lacks))
             if not self.nodes[number].is_leaf:
                 (self._named if child.is_named else self._others).append(number)
         # The keys 1 and "1" of a dict are one name.
@@ -148,6 +149,11 @@ class _Walk:
             self.nameless.append((number, _nameless(node, child)))
         else:
             node.children[child.name] = number
+
+    def _note_lack(self, thing: Any, names: tuple[str, ...]) -> None:
+        lack = thing.lacks_for_restore() if isinstance(thing, Late) else None
+        if lack is not None:
+            self.unready.append((names, lack))
 
 
 def _fill(node: Node, child: Child) -> None:

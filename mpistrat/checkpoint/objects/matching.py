@@ -11,7 +11,7 @@ from mpistrat.checkpoint.files.dtypes import as_dtype
 from mpistrat.checkpoint.objects.graph import Node
 from mpistrat.checkpoint.objects.leaves import STATE
 from mpistrat.checkpoint.objects.names import join
-from mpistrat.checkpoint.objects.saveable import Part
+from mpistrat.checkpoint.objects.saveable import Lack, Part
 from mpistrat.errors import UsageError
 
 __all__ = ["Matches", "check_ready", "match"]
@@ -60,14 +60,20 @@ def match(nodes: Sequence[Node], index: Mapping[str, Any]) -> Matches:
             entry = {} if other is None else saved[other]
             took = _match_leaf(node, entry, index["tensors"], found)
             used |= {(-1 if other is None else other, one) for one in took}
-    for number, entry in enumerate(saved):
-        for what in _contents(entry):
-            if (number, what) not in used:
-                found.unused.append(_label(saved, number, what))
+    left = [
+        (number, what)
+        for number, entry in enumerate(saved)
+        for what in _contents(entry)
+        if (number, what) not in used
+    ]
+    paths = _paths(saved) if left else {}
+    found.unused.extend(
+        _label(saved[number], paths.get(number, "?"), what) for number, what in left
+    )
     return found
 
 
-def check_ready(unready: Sequence[tuple[tuple[str, ...], str]], index: Mapping[str, Any]) -> None:
+def check_ready(unready: Sequence[tuple[tuple[str, ...], Lack]], index: Mapping[str, Any]) -> None:
     """Raise if the checkpoint has the values of an object that cannot be restored yet.
 
     Raises
@@ -76,12 +82,14 @@ def check_ready(unready: Sequence[tuple[tuple[str, ...], str]], index: Mapping[s
         It says what the object lacks.
     """
     saved = index["nodes"]
-    for names, lacks in unready:
+    for names, (lacking, advice) in unready:
         number: int | None = 0
         for name in names:
             number = None if number is None else saved[number].get("children", {}).get(name)
-        if number is not None:
-            raise UsageError(f"{'/'.join(names)!r} cannot be restored yet: {lacks}")
+        held = {} if number is None else saved[number].get("children", {})
+        if any(name in held for name in lacking):
+            where = repr("/".join(names)) if names else "the root"
+            raise UsageError(f"{where} cannot be restored yet: {advice}")
 
 
 def _pairs(nodes: Sequence[Node], saved: Sequence[Mapping[str, Any]]) -> dict[int, int]:
@@ -141,21 +149,19 @@ def _contents(entry: Mapping[str, Any]) -> list[str]:
     return [*entry.get("tensors", {}), *state, *(["value"] if "value" in entry else [])]
 
 
-def _label(saved: Sequence[Mapping[str, Any]], number: int, what: str) -> str:
-    entry = saved[number]
+def _label(entry: Mapping[str, Any], path: str, what: str) -> str:
     if what in entry.get("tensors", {}):
         return str(entry["tensors"][what])
-    path = _path_to(saved, number)
     return path if what == "value" else f"the {what.strip(':')} of {path}"
 
 
-def _path_to(saved: Sequence[Mapping[str, Any]], number: int) -> str:
-    """Return one way to an object of a checkpoint, as its path is in a program."""
+def _paths(saved: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Return one way to each object of a checkpoint, as its path is in a program."""
     paths, waiting = {0: ""}, deque([0])
-    while waiting and number not in paths:
+    while waiting:
         parent = waiting.popleft()
         for name, child in saved[parent].get("children", {}).items():
             if child not in paths:
                 paths[child] = join(paths[parent], name)
                 waiting.append(child)
-    return paths.get(number, str(number))
+    return paths

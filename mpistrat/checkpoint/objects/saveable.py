@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from mpistrat.errors import UsageError
 from mpistrat.types import Array
 
-__all__ = ["Keeper", "Late", "Part", "Parted", "Stateful", "row_count"]
+__all__ = ["Keeper", "Lack", "Late", "Part", "Parted", "Stateful", "row_count"]
 
 
 def row_count(shape: Sequence[int]) -> int:
@@ -98,12 +98,16 @@ class Parted(Protocol):
         """Return the parts that this rank holds, in an order that the ranks share. **Local.**"""
 
 
+Lack: TypeAlias = tuple[tuple[str, ...], str]
+"""What an object cannot take from a checkpoint yet: children of these names; and advice."""
+
+
 @runtime_checkable
 class Late(Protocol):
     """An object that makes what is saved of it late, such as an optimizer at its first step."""
 
-    def lacks_for_restore(self) -> str | None:
-        """Return what is to be done before it is restored, or None. **Local.**"""
+    def lacks_for_restore(self) -> Lack | None:
+        """Return what it has not made yet, and what is to be done, or None. **Local.**"""
 
 
 @runtime_checkable

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -17,7 +16,8 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.tensorflow.own_strategies import has_servers, is_ours, is_over_ranks
+from mpistrat.tensorflow import shared_files
+from mpistrat.tensorflow.own_strategies import is_over_ranks
 
 __all__ = ["end_together", "quiet_bars", "to_nowhere", "unless_other", "writes_nothing"]
 
@@ -64,10 +64,9 @@ def _say_how_to_see_others() -> None:
 
 
 def _warn_if_alone(strategy: Any) -> None:
-    """Warn if a model is in no strategy of ours, although there is one and there are ranks."""
-    mpi = sys.modules.get("mpi4py.MPI")
-    size = mpi.COMM_WORLD.size if mpi is not None and mpi.Is_initialized() else 1
-    if size > 1 and not is_ours(strategy) and not has_servers(strategy):
+    """Warn if a model is in no strategy at all, although one of ours is open over ranks."""
+    size = shared_files.num_ranks()
+    if size > 1 and type(strategy).__name__ == "_DefaultDistributionStrategy":
         warn_once(
             _LOG,
             "fit of one rank",
