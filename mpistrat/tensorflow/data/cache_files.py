@@ -7,6 +7,7 @@ would go on with the old rows. So the files of a division are used together or n
 
 from __future__ import annotations
 
+import gc
 import glob
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,6 +60,10 @@ def drop_stale(dataset: Any, communicator: Communicator, name: str, has_own: boo
     everyone = communicator.allgather_object(mine)
     for path, *told in zip(own, *everyone, strict=False):  # equally many of equal data sets
         is_stale = _is_stale(told)
+        if is_stale and path in _was_complete:
+            # An iterator of before, which Keras leaves in a cycle of garbage, removes all files of
+            # its cache in the end if there is no index: also those that are written anew by then.
+            gc.collect()
         # A rank that cannot remove its file tells the others, who would go on without it.
         with communicator.checking():
             if is_stale and has_own and told[communicator.rank].own_s is not None:
