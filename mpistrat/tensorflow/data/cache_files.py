@@ -56,19 +56,29 @@ def drop_stale(dataset: Any, communicator: Communicator, name: str, has_own: boo
     paths = dataset_parts.cache_files_of(dataset)
     own = [f"{path}.{name}" if has_own else path for path in paths]
     mine = [_told(path, has_own) for path in own]
+    for path, one in zip(own, mine, strict=True):
+        if one.own_s is None and path in _was_complete:
+            _end_iterators()  # before the others hear of it: the names of theirs may begin like it
     # All files are looked at before any is removed: ranks may see one folder.
     everyone = communicator.allgather_object(mine)
     for path, *told in zip(own, *everyone, strict=False):  # equally many of equal data sets
         is_stale = _is_stale(told)
         if is_stale and path in _was_complete:
-            # An iterator of before, which Keras leaves in a cycle of garbage, removes all files of
-            # its cache in the end if there is no index: also those that are written anew by then.
-            gc.collect()
+            _end_iterators()
         # A rank that cannot remove its file tells the others, who would go on without it.
         with communicator.checking():
             if is_stale and has_own and told[communicator.rank].own_s is not None:
                 _remove(path)
         _was_complete[path] = not is_stale and all(one.own_s is not None for one in told)
+
+
+def _end_iterators() -> None:
+    """Destroy the iterators of before that Keras has left in cycles of garbage.
+
+    One that has begun a cache, and has not completed it, removes all files whose names begin like
+    the cache's when it is destroyed and finds no index: also those that are written anew by then.
+    """
+    gc.collect()
 
 
 def _told(path: str, has_own: bool) -> _Told:

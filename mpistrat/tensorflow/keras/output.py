@@ -18,6 +18,7 @@ from mpistrat import config
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow import shared_files
 from mpistrat.tensorflow.own_strategies import is_over_ranks
+from mpistrat.tensorflow.private import api as private_api
 
 __all__ = ["end_together", "quiet_bars", "to_nowhere", "unless_other", "writes_nothing"]
 
@@ -66,7 +67,7 @@ def _say_how_to_see_others() -> None:
 def _warn_if_alone(strategy: Any) -> None:
     """Warn if a model is in no strategy at all, although one of ours is open over ranks."""
     size = shared_files.num_ranks()
-    if size > 1 and type(strategy).__name__ == "_DefaultDistributionStrategy":
+    if size > 1 and private_api.is_default_strategy(strategy):
         warn_once(
             _LOG,
             "fit of one rank",

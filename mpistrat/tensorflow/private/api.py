@@ -36,6 +36,7 @@ __all__ = [
     "divided",
     "global_seed",
     "is_available",
+    "is_default_strategy",
     "is_mirrored",
     "is_mirrored_strategy",
     "is_one_resource",
@@ -78,7 +79,11 @@ _NEEDED = {
         "aggregate_tensors_or_indexed_slices",
         "divide_by_n_tensors_or_indexed_slices",
     ),
-    "distribute.distribute_lib": ("StrategyBase", "enter_or_assert_strategy"),
+    "distribute.distribute_lib": (
+        "StrategyBase",
+        "_get_default_strategy",
+        "enter_or_assert_strategy",
+    ),
     "distribute.distribute_utils": (
         "VARIABLE_CLASS_MAPPING",
         "VARIABLE_POLICY_MAPPING",
@@ -287,6 +292,11 @@ def wrap_savers(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Non
     saver.save = wrap(saver.save)
     saved_model: Any = _modules["saved_model.save"]
     saved_model.save_and_return_nodes = wrap(saved_model.save_and_return_nodes)
+
+
+def is_default_strategy(strategy: Any) -> bool:
+    """Whether it is the one of programs that make none. **Local.**"""
+    return strategy is _modules["distribute.distribute_lib"]._get_default_strategy()
 
 
 def replace_deletion(delete: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""What all ranks restore is read once, and errors of one rank's share are errors of all."""
+"""Ranks read each byte once of what all of them restore; an error of one is an error of all."""
 
 import contextlib
 import tempfile

@@ -241,3 +241,42 @@ def test_few_files_are_told_once():
             ((_, _, text),) = said
             assert f"(1 for {s.communicator.size})" in text
     drop(s)
+
+
+def leave_begun(path):
+    """Begin to write a cache, and leave the iterator in a cycle of garbage, as Keras does."""
+    left = [iter(tf.data.Dataset.range(20).cache(path))]
+    next(left[0])
+    left.append(left)
+    Path(f"{path}_0.lockfile").unlink()  # or the next one is refused
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=60)
+def test_an_iterator_of_before_does_not_remove_what_is_written_anew():
+    with tempfile.TemporaryDirectory() as folder, distribute.MirroredStrategy(["CPU:0"]) as s:
+        communicator, has_own = s.communicator, not s.is_chief
+        shared = communicator.bcast_object(folder)
+        path = f"{shared}/cache.rank_1" if has_own else f"{shared}/cache"
+        program = tf.data.Dataset.range(20).cache(f"{shared}/cache")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cache_files, "_was_complete", {})
+            gc.collect()
+            gc.disable()
+            try:
+                leave_begun(path)
+                assert len(list(tf.data.Dataset.range(20).cache(path))) == 20
+                communicator.barrier()
+                cache_files.drop_stale(program, communicator, "rank_1", has_own)
+                if s.is_chief:
+                    for end in ("index", "data-00000-of-00001"):
+                        Path(f"{path}.{end}").unlink()
+                communicator.barrier()
+                cache_files.drop_stale(program, communicator, "rank_1", has_own)
+                anew = iter(tf.data.Dataset.range(20).cache(path))
+                next(anew)
+                gc.collect()
+                assert len(list(anew)) == 19
+            finally:
+                gc.enable()
+        communicator.barrier()
+    drop(s)
