@@ -279,6 +279,10 @@ class Communicator(NativeCalls, CollectiveMethods):
     def _start(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
         return self._engine.start(self._steps(make, *arguments), self._label)
 
+    def _call(self, timeout: float | None, make: Callable[..., Steps], *arguments: Any) -> Any:
+        steps = self._steps(make, *arguments)
+        return self._engine.start(steps, self._label, is_awaited=True).wait(timeout)
+
     def _steps(self, make: Callable[..., Steps], *arguments: Any) -> Steps:
         try:
             return make(self._gate, *arguments)

@@ -44,7 +44,7 @@ class CollectiveMethods(ReductionMethods, MovementMethods, ObjectMethods):
     @made_natively
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until all ranks are here."""
-        self._start(operations.barrier).wait(timeout)
+        self._call(timeout, operations.barrier)
 
     def ibarrier(self) -> Work[None]:
         """Start :meth:`barrier`."""
@@ -102,5 +102,5 @@ class CollectiveMethods(ReductionMethods, MovementMethods, ObjectMethods):
         bring registered memory the call copies as it does with any other. What another rank reads
         is free again when the call returns. An array may outlive the communicator.
         """
-        work: Work[Array] = self._start(operations.empty, shape, dtype, shared, device)
-        return work.wait(timeout)
+        found: Array = self._call(timeout, operations.empty, shape, dtype, shared, device)
+        return found

@@ -39,8 +39,8 @@ class MovementMethods(Starts):
         timeout
             Seconds to wait.
         """
-        work: Work[Array] = self._start(operations.bcast, array, root, out)
-        return work.wait(timeout)
+        found: Array = self._call(timeout, operations.bcast, array, root, out)
+        return found
 
     def ibcast(self, array: ArrayLike, root: int = 0, *, out: Array | None = None) -> Work[Array]:
         """Start :meth:`bcast`."""
@@ -77,8 +77,8 @@ class MovementMethods(Starts):
             `out` has not as many rows as all ranks bring together, which is found out when they
             have come: the others have their results then, and this communicator is broken.
         """
-        work: Work[Array] = self._start(operations.allgather, array, axis, out)
-        return work.wait(timeout)
+        found: Array = self._call(timeout, operations.allgather, array, axis, out)
+        return found
 
     def iallgather(
         self, array: ArrayLike, axis: int = 0, *, out: Array | None = None
@@ -100,8 +100,8 @@ class MovementMethods(Starts):
 
         `out` counts at the root only.
         """
-        work: Work[Array | None] = self._start(operations.gather, array, root, axis, out)
-        return work.wait(timeout)
+        found: Array | None = self._call(timeout, operations.gather, array, root, axis, out)
+        return found
 
     def igather(
         self, array: ArrayLike, root: int = 0, axis: int = 0, *, out: Array | None = None
@@ -124,8 +124,8 @@ class MovementMethods(Starts):
         Ranks other than `root` pass None. Pieces are as in :meth:`reduce_scatter`; `out` has the
         shape and dtype of this rank's.
         """
-        work: Work[Array] = self._start(operations.scatter, array, root, axis, out)
-        return work.wait(timeout)
+        found: Array = self._call(timeout, operations.scatter, array, root, axis, out)
+        return found
 
     def iscatter(
         self, array: ArrayLike | None, root: int = 0, axis: int = 0, *, out: Array | None = None
@@ -158,8 +158,8 @@ class MovementMethods(Starts):
         timeout
             Seconds to wait.
         """
-        work: Work[Array] = self._start(operations.alltoall, array, splits, axis, out)
-        return work.wait(timeout)
+        found: Array = self._call(timeout, operations.alltoall, array, splits, axis, out)
+        return found
 
     def ialltoall(
         self,

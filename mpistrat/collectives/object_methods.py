@@ -9,7 +9,6 @@ from mpistrat.collectives.operations import objects
 from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.collectives.pickling import pack
 from mpistrat.collectives.starting import Starts
-from mpistrat.collectives.work import Work
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class ObjectMethods(Starts):
             check_root(root, self._gate.size, "bcast_object")
             data = pack(value) if self._gate.rank == root else b""
         except Exception as error:  # noqa: BLE001 - the peers must hear of it, whatever it is
-            return self._start(objects.fail, error).wait(timeout)
+            return self._call(timeout, objects.fail, error)
         frame = objects.frame_of(data, objects.FRAME_BYTES)
         return objects.unpack(self._bcast_packed(frame, root, timeout=timeout))
 
@@ -68,8 +67,8 @@ class ObjectMethods(Starts):
         try:
             frame = objects.frame_of(pack(value), nbytes)
         except Exception as error:  # noqa: BLE001 - as above
-            refused: Work[list[Any]] = self._start(objects.fail, error)
-            return refused.wait(timeout)
+            refused: list[Any] = self._call(timeout, objects.fail, error)
+            return refused
         found = self._allgather_packed(frame, timeout=timeout)
         if not isinstance(found, list):
             found = list(found.reshape(-1, nbytes))
@@ -79,12 +78,12 @@ class ObjectMethods(Starts):
     def _bcast_packed(
         self, array: Array, root: int, *, out: Array | None = None, timeout: float | None = None
     ) -> Array:
-        work: Work[Array] = self._start(objects.bcast_packed, array, root, out)
-        return work.wait(timeout)
+        found: Array = self._call(timeout, objects.bcast_packed, array, root, out)
+        return found
 
     @made_natively
     def _allgather_packed(
         self, array: Array, *, out: Array | None = None, timeout: float | None = None
     ) -> Array | list[Array]:
-        work: Work[Array | list[Array]] = self._start(objects.allgather_packed, array, out)
-        return work.wait(timeout)
+        found: Array | list[Array] = self._call(timeout, objects.allgather_packed, array, out)
+        return found

@@ -6,6 +6,8 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mpistrat import config
@@ -111,17 +113,20 @@ class Engine:
         label: str | None = None,
         is_counted: bool = True,
         is_behind: bool = False,
+        is_awaited: bool = False,
     ) -> Work[Any]:
         """Queue a call made for `label`; it begins at once if nothing is before it.
 
-        With `is_behind` it is left to the backend, which begins it by itself, if that can.
+        With `is_behind` it is left to the backend, which begins it by itself, if that can. With
+        `is_awaited` a short one is over when this returns, which takes less than :meth:`wait`.
         """
         self.health.check_open()
         self._started += is_counted
         self.is_foreign |= self._program is not deadlock.current()
         work: Work[Any] = Work(self, steps, label)
         try:
-            while not self._try_to_begin(work, is_behind, is_counted):
+            begin = partial(self._begin, work, is_behind, is_awaited)
+            while not self._try_to_begin(begin, is_counted):
                 self._wait_for_fast_call()
         except BaseException as error:  # Ctrl-C while the call began
             work.give_up(_lost(error))
@@ -129,8 +134,8 @@ class Engine:
             raise
         return work
 
-    def _try_to_begin(self, work: Work[Any], is_behind: bool, is_counted: bool) -> bool:
-        """Begin or queue `work`; return False if a fast call of another thread is to go first.
+    def _try_to_begin(self, begin: Callable[[], None], is_counted: bool) -> bool:
+        """Begin or queue a work; return False if a fast call of another thread is to go first.
 
         Whoever lets fast calls begin has the lock, so that none does in between.
         """
@@ -141,16 +146,16 @@ class Engine:
                 self._fast.is_ready = False
                 if self._fast.is_busy and not self._queue:
                     return False
-            self._begin(work, is_behind)
+            begin()
             self.allow_fast_calls()
             return True
 
-    def _begin(self, work: Work[Any], is_behind: bool) -> None:
+    def _begin(self, work: Work[Any], is_behind: bool, is_awaited: bool) -> None:
         if is_behind and self._may_leave():
             work.leave()
             is_over = work.done
         else:
-            is_over = not self._queue and work.advance()
+            is_over = not self._queue and work.advance(is_awaited)
         if not is_over:
             self._queue.append(work)
 

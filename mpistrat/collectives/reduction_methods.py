@@ -58,16 +58,16 @@ class ReductionMethods(Starts):
             result: Array | None = there.short.allreduce(self, array, op, out)
             if result is not None:
                 return result
-        work: Work[Array] = self._start(operations.allreduce, array, op, out)
-        return work.wait(timeout)
+        found: Array = self._call(timeout, operations.allreduce, array, op, out)
+        return found
 
     @made_natively
     def _allreduce_from_gpu(
         self, array: Array, op: str, gpu: int, *, out: Array | None = None
     ) -> Array:
         """All-reduce what was copied to the host from the GPU of that index (short_arrays.py)."""
-        work: Work[Array] = self._start(operations.allreduce_from_gpu, array, op, gpu, out)
-        return work.wait()
+        found: Array = self._call(None, operations.allreduce_from_gpu, array, op, gpu, out)
+        return found
 
     def iallreduce(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
@@ -123,8 +123,10 @@ class ReductionMethods(Starts):
         -----
         One message for each dtype and each `bucket_bytes` of it.
         """
-        work: Work[list[Array]] = self._start(fusion.allreduce_many, arrays, op, bucket_bytes, out)
-        return work.wait(timeout)
+        found: list[Array] = self._call(
+            timeout, fusion.allreduce_many, arrays, op, bucket_bytes, out
+        )
+        return found
 
     def iallreduce_many(
         self,
@@ -151,8 +153,8 @@ class ReductionMethods(Starts):
 
         Arguments as in :meth:`allreduce`; `out` counts at the root only.
         """
-        work: Work[Array | None] = self._start(operations.reduce, array, op, root, out)
-        return work.wait(timeout)
+        found: Array | None = self._call(timeout, operations.reduce, array, op, root, out)
+        return found
 
     def ireduce(
         self, array: ArrayLike, op: str = "sum", root: int = 0, *, out: Array | None = None
@@ -175,8 +177,8 @@ class ReductionMethods(Starts):
         The pieces are as even as can be: the first ``rows % size`` ranks get one row more. `out`
         has the shape of this rank's piece.
         """
-        work: Work[Array] = self._start(operations.reduce_scatter, array, op, axis, out)
-        return work.wait(timeout)
+        found: Array = self._call(timeout, operations.reduce_scatter, array, op, axis, out)
+        return found
 
     def ireduce_scatter(
         self, array: ArrayLike, op: str = "sum", axis: int = 0, *, out: Array | None = None

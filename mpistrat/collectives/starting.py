@@ -20,5 +20,9 @@ class Starts(ABC):
         """Check the arguments by calling `make`, and start the steps that it returns."""
 
     @abstractmethod
+    def _call(self, timeout: float | None, make: Callable[..., Steps], *arguments: Any) -> Any:
+        """Do the same, and wait until the call is over; return its result."""
+
+    @abstractmethod
     def _start_behind(self, make: Callable[..., Steps], *arguments: Any) -> Work[Any]:
-        """Do the same, and let the call go on while Python computes, where the backend can."""
+        """Start them, and let the call go on while Python computes, where the backend can."""

@@ -6,7 +6,7 @@ import sys
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from mpistrat.collectives.backends.base import Request, Steps
+from mpistrat.collectives.backends.base import Request, SleepingRequest, Steps
 from mpistrat.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ __all__ = ["Awaited", "Work", "abandon"]
 
 T = TypeVar("T")
 
+_MOMENT_S, _LOOKS = 1e-4, 50  # how long a transfer is waited for that should end at once
 
 _abandoned: list[Any] = []
 """Transfers that were given up; MPI may still write to their buffers, so they are kept."""
@@ -133,13 +134,16 @@ class Work(Generic[T]):
             self._engine.call_log.arrive(self._what)
             self._what = None
 
-    def advance(self) -> bool:
-        """Go as far as is possible without waiting; return whether the call is over."""
+    def advance(self, is_awaited: bool = False) -> bool:
+        """Go as far as is possible without waiting; return whether the call is over.
+
+        With `is_awaited` each transfer is waited for, for a moment.
+        """
         # The steps read it when they begin a transfer; the communicator may have another since.
         self._engine.call_log.label = self._label
         self._arrive()
         try:
-            while self.request is None or self.request.Test():
+            while self.request is None or self._is_over(self.request, is_awaited):
                 self.request = next(self._steps)
         except StopIteration as stop:
             self._result = stop.value
@@ -154,6 +158,14 @@ class Work(Generic[T]):
             self._engine.let_others_begin()
         self.done = True
         return True
+
+    @staticmethod
+    def _is_over(request: Request, is_awaited: bool) -> bool:
+        if not is_awaited:
+            return request.Test()
+        if isinstance(request, SleepingRequest):
+            return request.sleep(_MOMENT_S)
+        return any(request.Test() for _ in range(_LOOKS))
 
     def _record_end(self, is_done: bool) -> None:
         recorder = self._engine.call_log.recorder
