@@ -8,7 +8,8 @@ the GPUs as far as the carrier can do that (backends/gpu/choice.py).
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -56,15 +57,18 @@ class DeviceGate:
         self.backend, self.host_backend = backend, host.backend
         self.rank, self.size = host.rank, host.size
         self.call_log = host.call_log
-        self.reductions = ReductionCheck(backend)
-        self.extras: Array = np.zeros(host.size, np.int64)
+        self.reductions: ReductionCheck = host.device_reductions
+        self.extras: Array
         self._is_across = False
+        self._announced: int | None = None
+        self._common: int | None = None
 
     @classmethod
     def of(cls, gate: Gate, device: int) -> DeviceGate:
         """Return the gate for a call with arrays on a GPU of this rank. **Local.**"""
         if gate.device_backend is None:
             gate.device_backend = GpuBackend(gate.backend, gate.call_log.note_carrier)
+            gate.device_reductions = ReductionCheck(gate.device_backend)
             gate.health.on_break = gate.device_backend.abort
         return cls(gate, gate.device_backend, device)
 
@@ -110,12 +114,9 @@ class DeviceGate:
         word = ((2 * self.device + lacks_memory) << _PLACE_SHIFT) + extra
         yield from self._host.cross(on_gpu(signature, self.device), word, nbytes=nbytes)
         self._is_across = True
-        # A number below 0 borrows 1 from the place above it: adding half a place gives it back.
-        half = 1 << (_PLACE_SHIFT - 1)
-        places = (self._host.extras + half) >> _PLACE_SHIFT
-        self.extras = self._host.extras - (places << _PLACE_SHIFT)
-        self.backend.devices = tuple((places >> 1).tolist())
-        return bool((places & 1).any())
+        shown = _shown(self._host.extras.tobytes())
+        self.extras, self._common, self.backend.devices = shown[:3]
+        return shown.lacks_memory
 
     def new_like(self, array: Array, count: int) -> Steps:
         """Return a new flat array like `array`, whose length the other ranks have told.
@@ -137,8 +138,17 @@ class DeviceGate:
         is_all: bool = True,
     ) -> Steps:
         """See `Gate.carry`."""
-        yield from self.cross(signature, extra)
-        return None if is_empty else (yield from transfer())
+        devices = self.backend.devices
+        yield from self.cross(signature, extra or self._announced or 0)
+        if is_empty:
+            return None
+        if self._announced is not None:  # of no use if they have others than in the call before
+            self.backend.hear(self._common if devices == self.backend.devices else None)
+        return (yield from transfer())
+
+    def announce(self, send: Array, recv: Array) -> None:
+        """Tell the other ranks, in the header of this all-reduce, where its arrays are."""
+        self._announced = self.backend.announce(send, recv)
 
     def may_guess(self, nbytes: int) -> bool:
         """Return False: see `Gate.may_guess`."""
@@ -150,6 +160,26 @@ class DeviceGate:
         """See `Gate.carry_rows`; there is no guess."""
         yield from self.cross(signature, length, nbytes=nbytes)
         return False
+
+
+class _Shown(NamedTuple):
+    """What the extra words of all ranks say."""
+
+    extras: Array
+    common: int | None  # the extra that all ranks show
+    devices: tuple[int, ...]
+    lacks_memory: bool
+
+
+@lru_cache(maxsize=256)
+def _shown(content: bytes) -> _Shown:
+    words = np.frombuffer(content, np.int64)
+    # A number below 0 borrows 1 from the place above it: adding half a place gives it back.
+    places = (words + (1 << (_PLACE_SHIFT - 1))) >> _PLACE_SHIFT
+    extras = words - (places << _PLACE_SHIFT)
+    extras.flags.writeable = False  # it is kept
+    common = int(extras[0]) if (extras == extras[0]).all() else None
+    return _Shown(extras, common, tuple((places >> 1).tolist()), bool((places & 1).any()))
 
 
 GateOfCall: TypeAlias = Gate | DeviceGate

@@ -81,6 +81,8 @@ class Gate:
         The last words of all ranks' headers, once they were exchanged.
     device_backend
         What moves arrays on GPUs, once a call has had some (device_gate.py); else None.
+    device_reductions
+        What that can reduce.
     """
 
     def __init__(self, backend: Backend, control: Control) -> None:
@@ -99,6 +101,7 @@ class Gate:
         self.call_log = CallLog(headers, recorder, self.size, backend.fast)
         self.health = Health(backend, control, headers, self.call_log)
         self.device_backend: Any = None
+        self.device_reductions: Any = None
         self._begun: BegunHeader | None = None  # what `resume` goes on with
         self._is_leaving = False  # whether `leave` asks for the first transfer of a call
         self._left: Signature | str = ""

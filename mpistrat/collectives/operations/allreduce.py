@@ -88,6 +88,8 @@ def _steps(
         total = combine(how.op, gate.payloads(send))
     else:
         total = landing(out, send)
+        if isinstance(gate, DeviceGate):
+            gate.announce(send, total)
         yield from reduce_exactly(gate, signature, how, send, total, gate.backend.allreduce)
     total = narrow(op, total, result_dtype(op, source.dtype), gate.size, how)
     return deliver(total.reshape(source.shape), out)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from mpistrat.collectives.backends.base import Request, Steps
+from mpistrat.collectives.backends.base import Late, LateRequest, Request, Steps
 
-__all__ = ["DONE", "EventRequest", "TransferStream", "TransferStreams"]
+__all__ = ["DONE", "EventRequest", "TransferStream", "TransferStreams", "is_idle_soon"]
 
 DONE, _NOT_READY = 0, 600  # of CUDA and of HIP
+_LOOKS = 20
 
 
-class EventRequest:
+class EventRequest(LateRequest):
     """A request that is complete once the work before an event is done."""
 
     __slots__ = ("_event",)
@@ -33,6 +34,20 @@ class EventRequest:
         if status in (DONE, _NOT_READY):
             return bool(status == DONE)
         raise runtime.CUDARuntimeError(status)  # `event.done` says no more than False
+
+    def late(self) -> Late:
+        """See `LateRequest.late`; a GPU does not tell what it is at."""
+        return Late("the GPU of this rank has not ended what was queued on it before", ())
+
+
+def is_idle_soon() -> bool:
+    """Tell whether all that is queued on the current stream now is done within some 20 µs."""
+    import cupy
+
+    event = cupy.cuda.Event(disable_timing=True)
+    event.record()
+    request = EventRequest(event)
+    return any(request.Test() for _ in range(_LOOKS))
 
 
 class TransferStream:
@@ -55,6 +70,7 @@ class TransferStream:
         self._cuda, self._device = cupy.cuda, cupy.cuda.Device(device)
         with self._device:
             self.stream = cupy.cuda.Stream(non_blocking=True)
+            self._order = self._cuda.Event(disable_timing=True)  # waited for where it is recorded
 
     def run(self, steps: Steps) -> Steps:
         """Return `steps` between what the caller has queued, and what it will queue. **Local.**
@@ -68,19 +84,24 @@ class TransferStream:
                 with self.stream:
                     request = next(steps)
             except StopIteration as stop:
-                caller.wait_event(self._record(self.stream))
+                self._put_behind(caller, self.stream)
                 return stop.value
             except BaseException:
                 # What is under way may still write to memory that the caller frees now, and uses
                 # again on its own stream. A GPU that is lost writes no more.
                 with suppress(self._cuda.runtime.CUDARuntimeError):
-                    caller.wait_event(self._record(self.stream))
+                    self._put_behind(caller, self.stream)
                 raise
             yield request
 
     def follow(self) -> None:
         """Begin nothing more on this stream before what is queued on the current one is done."""
-        self.stream.wait_event(self._record(self._cuda.get_current_stream()))
+        self._put_behind(self.stream, self._cuda.get_current_stream())
+
+    def _put_behind(self, later: Any, earlier: Any) -> None:
+        with self._device:  # another may be the current one, when a communicator is closed
+            self._order.record(earlier)
+            later.wait_event(self._order)
 
     def done(self) -> Request:
         """Return a request for the end of all that is queued on this stream now."""
@@ -91,7 +112,7 @@ class TransferStream:
         return self._record(self.stream)
 
     def _record(self, stream: Any) -> Any:
-        with self._device:  # another may be the current one, when a communicator is closed
+        with self._device:
             event = self._cuda.Event(disable_timing=True)
             event.record(stream)
         return event

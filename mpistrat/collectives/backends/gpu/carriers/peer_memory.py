@@ -12,6 +12,7 @@ window before are done, too, so the slot of the window before that can be filled
 
 What all ranks send from registered memory (registered.py) is read where it is, in one window, and
 the ranks meet once more at its end: what is read belongs to the user again when the call returns.
+Headers of all-reduces tell where that is, if it is at one place in the memory of each rank.
 So it is with lists that were packed into slots (mapped_slots.py).
 """
 
@@ -26,7 +27,15 @@ from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Part, Window, windows
 from mpistrat.collectives.backends.gpu.kernels.reductions import slice_reduce
 from mpistrat.collectives.backends.gpu.memory.mapped_slots import MappedSlots
-from mpistrat.collectives.backends.gpu.memory.registered import NOWHERE, Place, Regions
+from mpistrat.collectives.backends.gpu.memory.registered import (
+    APART,
+    NOWHERE,
+    PLAIN,
+    Place,
+    Regions,
+    places_of,
+    word_of,
+)
 from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
 from mpistrat.collectives.backends.gpu.streams import TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
@@ -89,6 +98,7 @@ class PeerMemory:
         self.slots = MappedSlots(slabs, stream)
         self._window_bytes, self._whole_bytes = self.slots.nbytes, whole_bytes
         self._word = np.zeros(1, np.int64)
+        self._heard: int | None = None  # of the all-reduce that begins next
 
     def open(self) -> str | None:
         """See `Carrier.open`."""
@@ -125,12 +135,13 @@ class PeerMemory:
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Carrier.allreduce`."""
+        word, self._heard = self._heard, None
         lent = self.slots.lent(send, recv)
         if lent is not None:
             yield from self._all_done()  # all have packed
             yield from self._reduce_slice(send, lent, lent, op)
             return
-        places = yield from self._places(send, recv)
+        places = yield from self._places_of(word, send, recv)
         sends = None if places is None else self._addresses(places.sends)
         recvs = None if places is None else self._addresses(places.recvs)
         if sends is not None and recvs is not None:
@@ -305,6 +316,25 @@ class PeerMemory:
         yield from self._host.allreduce(self._word, self._word, "max")
 
     # --------------------------------------------------------------------- registered memory
+
+    def announce(self, send: Any, recv: Any) -> int:
+        """Return the word for the arrays of an all-reduce. **Local.**"""
+        if self._regions.are_none:
+            return PLAIN
+        return word_of(self._regions.find(send), self._regions.find(recv))
+
+    def hear(self, word: int | None) -> None:
+        """Know the word of all ranks for the all-reduce that begins next. **Local.**"""
+        self._heard = word
+
+    def _places_of(self, word: int | None, send: Any, recv: Any) -> Steps:
+        """Do what :meth:`_places` does, without a meeting if all ranks told the same `word`."""
+        if word is None or word == APART:
+            return (yield from self._places(send, recv))
+        if word == PLAIN:
+            return None
+        mine, size = places_of(word), self._host.size
+        return _Places([mine[0]] * size, [mine[1]] * size)
 
     def _sends(self, send: Any | None, root: int | None = None) -> Steps:
         """Return the addresses of what the ranks send, or `root` alone, if all is registered."""
