@@ -11,6 +11,7 @@ import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ __all__ = [
 
 _LOG = get_logger(__name__)
 
+_DEVICE = attrgetter("data.device_id")
 _CPU = 1  # DLPack's number for memory of the host
 _GPUS = (2, 10, 13)  # for memory of NVIDIA's and AMD's GPUs, and CUDA's managed memory
 _NO_DEVICE = 100  # of CUDA and of HIP
@@ -303,6 +305,8 @@ def as_gpu_array(value: Any) -> Any:
     value
         An array of CuPy, or of a library that hands it over by DLPack (torch, JAX, TensorFlow).
     """
+    if type(value) is getattr(sys.modules.get("cupy"), "ndarray", None):
+        return value
     find = getattr(value, "__dlpack_device__", None)
     if find is None or find()[0] not in _GPUS or not _has_cupy():
         return None
@@ -326,9 +330,10 @@ def on_one_gpu(values: Sequence[Any]) -> int | None:
     array = getattr(sys.modules.get("cupy"), "ndarray", None)
     if not values or type(values[0]) is not array:
         return None
-    index = int(values[0].data.device_id)
-    are_there = [type(one) is array and one.data.device_id == index for one in values]
-    return index if all(are_there) else None
+    if set(map(type, values)) != {array}:
+        return None
+    indices = set(map(_DEVICE, values))
+    return int(indices.pop()) if len(indices) == 1 else None
 
 
 def run_on(index: int, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:

@@ -115,15 +115,17 @@ def landing(out: Array | None, send: Array) -> Array:
 
 
 def _landing_on_gpu(out: Any, send: Any) -> Array:
-    is_apart = out is not None and (
-        out.data.ptr == send.data.ptr or not np.may_share_memory(out, send)
-    )
-    if not is_apart or out.dtype != send.dtype or not out.flags.c_contiguous:
+    if out is None or out.dtype != send.dtype or not out.flags.c_contiguous:
         return new_like(send, send.size)
-    if not is_aligned(out):
+    if _overlap(out.data.ptr, send.data.ptr, out.nbytes) or not is_aligned(out):
         return new_like(send, send.size)
     found: Array = out.ravel()
     return found
+
+
+def _overlap(first: int, second: int, nbytes: int) -> bool:
+    """Tell whether arrays of `nbytes` at two addresses share a part, but are not the same."""
+    return 0 < abs(first - second) < nbytes
 
 
 def room(out: Out, like: Array, count: int, axis: int = 0) -> Array:
@@ -169,6 +171,8 @@ def deliver(result: Array, out: Array | None) -> Array:
     """Return `result` in `out`, if one was given."""
     if out is None:
         return result
+    if not isinstance(result, np.ndarray) and result.data.ptr == out.data.ptr:
+        return out
     if not np.may_share_memory(result, out):
         out[...] = result
     return out

@@ -249,17 +249,16 @@ class _KernelHeaders:
 
     def __init__(self, node: Any) -> None:
         self._node = node
-        self._payload_bytes = 0
+        self._crossing = Spec(CROSS, crosses=True)
 
     def open(self, nbytes: int) -> tuple[Array, Array]:
         """Return this rank's header and the table of all."""
-        self._payload_bytes = nbytes - HEAD_BYTES
+        self._crossing = Spec(CROSS, crosses=True, payload_bytes=nbytes - HEAD_BYTES)
         return self._node.line()[:nbytes], self._node.table()[:, :nbytes]
 
     def post(self, header: Header = True) -> Request:
         """Show this rank's header, without data."""
-        spec = Spec(CROSS, crosses=True, payload_bytes=self._payload_bytes)
-        return _request(self._node, spec, header)
+        return _request(self._node, self._crossing, header)
 
 
 def _request(node: Any, spec: Spec, header: Header) -> Call | QueuedCall:

@@ -8,6 +8,7 @@ reduced in memory that is mapped already, where the ranks have some (mapped_slot
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from mpistrat.types import Array
 __all__ = ["reduce_on_gpu"]
 
 _LOG = get_logger(__name__)
+_SIZE, _DTYPE = attrgetter("size"), attrgetter("dtype")
 
 
 class _Bucket(NamedTuple):
@@ -169,10 +171,8 @@ def _mapped_bytes(gate: DeviceGate, sources: list[Array]) -> int:
     """
     if not gate.backend.slots.nbytes:
         return 0
-    groups: dict[np.dtype[Any], list[Array]] = {}
-    for source in sources:
-        groups.setdefault(source.dtype, []).append(source)
-    is_in_one_piece = all(whole(group) is not None for group in groups.values())
+    groups = [[sources[i] for i in members] for members in _by_dtype(sources).values()]
+    is_in_one_piece = all(whole(group) is not None for group in groups)
     return 0 if is_in_one_piece else gate.backend.slots.nbytes
 
 
@@ -227,21 +227,39 @@ def _buckets(
     gate: DeviceGate, sources: list[Array], op: str, nbytes: int, widens: bool
 ) -> Iterator[_Bucket]:
     """Yield arrays of one dtype that are reduced as one, of about `nbytes` at most."""
+    sizes = list(map(_SIZE, sources))
+    for dtype, members in _by_dtype(sources).items():
+        how, result = _how(gate, op, dtype, widens), result_dtype(op, dtype)
+        for bucket, length in _cut(members, sizes, nbytes // how.dtype.itemsize):
+            yield _Bucket(how, bucket, length, result)
+
+
+def _by_dtype(sources: list[Array]) -> dict[np.dtype[Any], list[int]]:
+    """Return the indices of the arrays of each dtype, in the order of their first ones."""
+    dtypes = list(map(_DTYPE, sources))
+    if len(set(dtypes)) == 1:  # as most lists are, and long ones are many
+        return {dtypes[0]: list(range(len(dtypes)))}
     groups: dict[np.dtype[Any], list[int]] = {}
-    for index, source in enumerate(sources):
-        groups.setdefault(source.dtype, []).append(index)
-    for dtype, members in groups.items():
-        how = _how(gate, op, dtype, widens)
-        bucket: list[int] = []
-        held = 0
-        for index in members:
-            more = sources[index].size
-            if bucket and (held + more) * how.dtype.itemsize > nbytes:
-                yield _Bucket(how, bucket, held, result_dtype(op, dtype))
-                bucket, held = [], 0
-            bucket.append(index)
-            held += more
-        yield _Bucket(how, bucket, held, result_dtype(op, dtype))
+    for index, dtype in enumerate(dtypes):
+        groups.setdefault(dtype, []).append(index)
+    return groups
+
+
+def _cut(members: list[int], sizes: list[int], most: int) -> Iterator[tuple[list[int], int]]:
+    """Yield members in order, of `most` elements at most or one alone, with their elements."""
+    total = sum([sizes[index] for index in members])
+    if total <= most:
+        yield members, total
+        return
+    bucket: list[int] = []
+    held = 0
+    for index in members:
+        if bucket and held + sizes[index] > most:
+            yield bucket, held
+            bucket, held = [], 0
+        bucket.append(index)
+        held += sizes[index]
+    yield bucket, held
 
 
 def _how(gate: DeviceGate, op: str, dtype: np.dtype[Any], widens: bool) -> Carried:

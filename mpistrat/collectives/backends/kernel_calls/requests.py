@@ -37,9 +37,15 @@ class Spec:
     recv_counts: Sequence[int] = ()
     most: int = 0
     payload_bytes: int = 0
+    _described: Any = None
 
     def described(self, num_ranks: int) -> Any:
-        """Return it as the kernels take it."""
+        """Return it as the kernels take it; `num_ranks` is always the same."""
+        if self._described is None:
+            self._described = self._describe(num_ranks)
+        return self._described
+
+    def _describe(self, num_ranks: int) -> Any:
         native = kernels()
         first = next(iter((*self.send, *self.recv)), None)
         itemsize = 1 if first is None else first.itemsize

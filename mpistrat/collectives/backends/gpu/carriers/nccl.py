@@ -25,7 +25,11 @@ from mpistrat.collectives.backends.gpu.carriers.nccl_support.reductions import (
     Reduction,
     reduction_of,
 )
-from mpistrat.collectives.backends.gpu.carriers.nccl_support.requests import NcclRequest, group
+from mpistrat.collectives.backends.gpu.carriers.nccl_support.requests import (
+    NcclRequest,
+    group,
+    nccl_error,
+)
 from mpistrat.collectives.backends.gpu.carriers.nccl_support.unique_id import shared_id
 from mpistrat.collectives.backends.gpu.carriers.one_shot import OneShotAllreduce
 from mpistrat.collectives.backends.gpu.streams import TransferStream
@@ -253,12 +257,10 @@ class Nccl:
     def _run(self, call: Callable[[int], None]) -> Steps:
         if self._comm is None:
             raise CommunicationError("NCCL's communicator was given up; make a new strategy")
-        from cupy.cuda import nccl
-
         failed = None
         try:
             call(self._stream.stream.ptr)
-        except nccl.NcclError as error:
+        except nccl_error() as error:
             failed = error
         yield NcclRequest(self._comm, self._stream.record(), failed)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from mpistrat.collectives.arrays.conversion import cut
 from mpistrat.collectives.backends.gpu.kernels.movement import can_cast, cast, copy, pack, unpack
 
 __all__ = ["fill", "is_plain", "join", "split", "whole"]
+
+_IN_C_ORDER = attrgetter("_c_contiguous")
 
 
 def fill(into: Sequence[Any], parts: Sequence[Any]) -> None:
@@ -49,7 +52,7 @@ def split(flat: Any, parts: Sequence[Any]) -> None:
 def _are_plain(parts: Sequence[Any], flat: Any) -> bool:
     """Tell whether arrays are in C order, of the dtype of `flat`, and aligned."""
     # Without flags, each of which would be an object; kernels copy bytes of any alignment.
-    return parts[0].dtype == flat.dtype and all(one._c_contiguous for one in parts)
+    return parts[0].dtype == flat.dtype and all(map(_IN_C_ORDER, parts))
 
 
 def is_plain(array: Any) -> bool:

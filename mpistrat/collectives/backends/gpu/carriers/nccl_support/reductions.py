@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 __all__ = ["Reduction", "reduction_of"]
 
@@ -46,12 +49,17 @@ class Reduction:
 
 def reduction_of(array: Any, op: str) -> Reduction | None:
     """Return how NCCL reduces arrays like this one with `op`; None if it cannot, exactly."""
-    name, is_sum = array.dtype.name, op in ("sum", "mean")
+    return _reduction(array.dtype, op)
+
+
+@lru_cache(maxsize=256)
+def _reduction(dtype: np.dtype[Any], op: str) -> Reduction | None:
+    name, is_sum = dtype.name, op in ("sum", "mean")
     if name == "bool":
         op = _BOOL_OPS.get(op, "")
     elif name.startswith("complex"):
         op = op if is_sum else ""  # a product of complex numbers is not one of their parts
-    elif op in ("min", "max") and array.dtype.kind not in "iu":
+    elif op in ("min", "max") and dtype.kind not in "iu":
         op = ""  # NCCL leaves open what the minimum of NaN and a number is
     if name not in _DTYPES or not (is_sum or op in _OPS):
         return None

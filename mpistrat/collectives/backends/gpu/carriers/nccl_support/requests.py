@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from mpistrat.collectives.backends.gpu.streams import EventRequest
 from mpistrat.errors import CommunicationError
 
-__all__ = ["NcclRequest", "group"]
+__all__ = ["NcclRequest", "group", "nccl_error"]
 
 _FIND_LOST_S = 2.0
 
@@ -28,13 +29,11 @@ class NcclRequest:
 
     def Test(self) -> bool:  # noqa: N802 - see Request
         """See `Request.Test`."""
-        from cupy.cuda import nccl
-
         if self._error is None:
             try:
                 self._comm.check_async_error()
                 return self._event.Test()
-            except nccl.NcclError as error:
+            except nccl_error() as error:
                 self._error, self._since = error, time.monotonic()
         self._event.Test()  # raises if it is this rank's GPU that has failed: it says how, at once
         if time.monotonic() - self._since < _FIND_LOST_S:
@@ -43,6 +42,15 @@ class NcclRequest:
             f"NCCL: {self._error}; NCCL_DEBUG=INFO shows more, MPISTRAT_GPU_CARRIER=staged does"
             " without"
         ) from self._error
+
+
+@cache
+def nccl_error() -> type[Exception]:
+    """Return the type of NCCL's errors."""
+    from cupy.cuda import nccl
+
+    found: type[Exception] = nccl.NcclError
+    return found
 
 
 @contextmanager
