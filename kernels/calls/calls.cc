@@ -26,6 +26,8 @@ int mpistrat_wait(MpistratCalls* calls, uint64_t budget_ns) {
   return status;
 }
 
+int mpistrat_is_moving(MpistratCalls* calls) { return calls->is_moving(); }
+
 void mpistrat_detach(MpistratCalls* calls) {
   const bool is_detached = calls->detached != mpistrat::Queue::kNotAdopted;
   if (calls->is_under_way && !is_detached) calls->detached = calls->queue.adopt();

@@ -35,6 +35,8 @@ class Caller {
   virtual void begin(const MpistratSpec& spec) = 0;
   // Go on for about `budget_ns` (0: as far as is possible at once); returns an MpistratStatus.
   virtual int advance(uint64_t budget_ns) = 0;
+  // Whether the call under way has data to move, and waits for no other rank.
+  virtual bool is_moving() const { return false; }
   // Number of ranks.
   virtual int size() const = 0;
 };

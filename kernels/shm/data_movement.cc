@@ -17,7 +17,7 @@ Spread::Spread(const MpistratSpec& spec, const NodeView& view)
     most_bytes_ = std::max(most_bytes_, block_bytes(of));
   }
   steps = std::max<int64_t>(num_pieces(most_bytes_, chunk_bytes_), 1);
-  stream_ = total >= view.tuning.stream_bytes;
+  stream_ = total >= view.apart_stream_bytes;
   const bool is_apart =
       spec.num_send == 1 && spec.num_recv == 1 && spec.send[0].data != spec.recv[0].data;
   copies_own_ = spec.kind != MPISTRAT_BCAST || (view.rank == spec.root && is_apart);
@@ -75,7 +75,7 @@ bool Spread::is_shared(const NodeView& view) const {
 
 bool Spread::read_peers(const NodeView& view) {
   if (!is_reader(view.rank)) return true;
-  return copy_.copy_sources(view, &send_, &recv_, [&](int of) {
+  return copy_.copy_sources(view, &send_, &recv_, stream_, [&](int of) {
     const bool is_there = of == view.rank ? !copies_own_ : is_shared(view);
     return RangeCopy::Range{0, is_there ? 0 : block_bytes(of), block_start(of)};
   });
@@ -84,6 +84,7 @@ bool Spread::read_peers(const NodeView& view) {
 Blocks::Blocks(const MpistratSpec& spec, const NodeView& view)
     : spec_(spec), send_(spec.send, spec.num_send), recv_(spec.recv, spec.num_recv) {
   part_bytes_ = view.part_bytes(spec.most_bytes);
+  stream_ = recv_.nbytes() >= view.apart_stream_bytes;
   steps = std::max<int64_t>(num_pieces(spec.most_bytes, part_bytes_), 1);
   lap_bytes = view.lap_bytes(view.size * spec.most_bytes);
 }
@@ -99,13 +100,14 @@ void Blocks::consume(const NodeView& view, int64_t step) {
     const int64_t whole = bytes_from(of);
     const int64_t n = piece_bytes(whole, part_bytes_, step);
     if (n > 0)
-      recv_.copy_in(block + step * part_bytes_, view.slot(of) + view.rank * part_bytes_, n, false);
+      recv_.copy_in(block + step * part_bytes_, view.slot(of) + view.rank * part_bytes_, n,
+                    stream_);
     block += whole;
   }
 }
 
 bool Blocks::read_peers(const NodeView& view) {
-  return copy_.copy_sources(view, &send_, &recv_, [&](int of) {
+  return copy_.copy_sources(view, &send_, &recv_, stream_, [&](int of) {
     RangeCopy::Range range{0, bytes_from(of), 0};
     if (range.nbytes == 0) return range;
     const int64_t* sent = of == view.rank ? spec_.send_bytes : view.peers[of].send_bytes;

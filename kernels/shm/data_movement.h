@@ -37,7 +37,7 @@ class Spread : public Exchange {
   const MpistratSpec& spec_;
   Pieces send_, recv_;
   int64_t chunk_bytes_, most_bytes_ = 0;  // of any block
-  bool stream_ = false;
+  bool stream_ = false;                   // whether results go past the caches
   bool copies_own_ = false;  // of a root that broadcasts, whether its result is elsewhere
   RangeCopy copy_;
 };
@@ -65,6 +65,7 @@ class Blocks : public Exchange {
   const MpistratSpec& spec_;
   Pieces send_, recv_;
   int64_t part_bytes_;
+  bool stream_ = false;  // whether results go past the caches
   RangeCopy copy_;
 };
 

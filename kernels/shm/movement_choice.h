@@ -6,10 +6,10 @@
 // the root is done first, and waits in its next call; so what is timed are calls of one kind and
 // size that follow each other, from one's begin to the next one's.
 //
-// Rank 0 does that, eight calls at a time, and decides for all: its word for the next eight is in
-// shared memory before the last of these begins, and the others read it when they are done with
-// that. Where the program takes longer between its calls than in them, or other calls come in
-// between, nothing is known, and sizes decide (default_tuning.h).
+// Rank 0 does that, a group of calls at a time, and decides for all: its word for the next group is
+// in shared memory before the last call of this one begins, and the others read it when they are
+// done with that. Where the program takes longer between its calls than in them, or other calls
+// come in between, nothing is known, and sizes decide (default_tuning.h).
 
 #include <algorithm>
 #include <array>
@@ -30,7 +30,10 @@ class MovementChoice {
 
   // `decides`: this is rank 0. `clock` tells nanoseconds.
   MovementChoice(Decisions* decisions, bool decides, uint64_t (*clock)() = now_ns)
-      : decisions_(decisions), decides_(decides), clock_(clock) {}
+      : decisions_(decisions), decides_(decides), clock_(clock) {
+    for (auto& sizes : sizes_)
+      for (int index = 0; index < kSizes; ++index) sizes[index].length = group_length(index);
+  }
 
   // A call begins, of whatever kind.
   void begin_call() {
@@ -50,7 +53,7 @@ class MovementChoice {
     if (index < 0) return usual;
     planned_ = &sizes_[kind][index];
     std::atomic<uint8_t>& decision = (*decisions_)[kind][index];
-    const int64_t number = planned_->num_calls % kGroup;
+    const int64_t number = planned_->num_calls % planned_->length;
     if (number == 0) planned_->decision = decision.load(std::memory_order_acquire);
     const int decided = planned_->decision - 1;
     const bool is_usual = decided < 0 || (decided == kRead && !may_read);
@@ -67,8 +70,13 @@ class MovementChoice {
 
  private:
   static constexpr int64_t kLeastBytes = 4 << 10;
-  static constexpr int64_t kGroup = 8;        // calls
-  static constexpr uint64_t kFirstTries = 2;  // groups that go each way, in turn
+  // Calls of a group: fewer of longer blocks, whose times vary less, and whose tries cost more.
+  static constexpr int64_t group_length(int index) {
+    const int64_t nbytes = kLeastBytes << index;
+    return nbytes < 512 << 10 ? 8 : nbytes < 4 << 20 ? 4 : 2;
+  }
+  // Groups that go each way, in turn; but one of a way that took half as much again as the fastest.
+  static constexpr uint64_t kFirstTries = 2;
   // Of the way that was chosen one group in so many is timed.
   static constexpr uint64_t kTimeEvery = 8;
   // A slower way is tried again after 8 groups, then 16, 32, and each 64; after more where that
@@ -80,7 +88,7 @@ class MovementChoice {
 
   // What is known of calls of a kind and size. All ranks count them; rank 0 knows the rest.
   struct Size {
-    int64_t num_calls = 0;
+    int64_t num_calls = 0, length = 0;  // of a group
     uint8_t decision = 0;
     struct {
       uint64_t ns = 0, num_groups = 0, next_try = 0, try_after = kFirstTry;
@@ -96,19 +104,29 @@ class MovementChoice {
     uint64_t last_call = 0;
     bool is_timed = false, is_whole = false;
 
-    uint64_t group() const { return static_cast<uint64_t>(num_calls / kGroup); }
+    uint64_t group() const { return static_cast<uint64_t>(num_calls / length); }
 
-    bool is_known(bool may_read) const {
+    // Whether a way has had its first tries. The usual one may have been the first of all, in
+    // memory that was new.
+    bool is_tried(Way way, Way usual) const {
+      uint64_t least = UINT64_MAX;
+      for (const auto& one : ways)
+        if (one.num_groups > 0) least = std::min(least, one.ns);
+      const bool is_hopeless = way != usual && ways[way].ns > least + least / 2;
+      return ways[way].num_groups >= (is_hopeless ? 1 : kFirstTries);
+    }
+
+    bool is_known(Way usual, bool may_read) const {
       for (Way way : {kSlots, kStreamed, kRead})
-        if (ways[way].num_groups < kFirstTries && (way != kRead || may_read)) return false;
+        if (!is_tried(way, usual) && (way != kRead || may_read)) return false;
       return true;
     }
 
-    void note(Way way, uint64_t took) {
+    void note(Way way, uint64_t took, bool is_settled) {
       uint64_t& known = ways[way].ns;
       const bool is_slow = took > known + known / 2, is_fast = took + took / 2 < known;
       // Once may be chance. Processors that have moved apart, say, change the other ways, too.
-      if (known != 0 && (is_fast || (is_slow && ways[way].was_slow))) try_all();
+      if (is_settled && (is_fast || (is_slow && ways[way].was_slow))) try_all();
       ways[way].was_slow = is_slow;
       known = known == 0 ? took : std::min(took, known + (known >> 3));
       ++ways[way].num_groups;
@@ -146,10 +164,9 @@ class MovementChoice {
       Way found = fastest;
       for (Way way : {usual, kSlots, kStreamed, kRead}) {
         if (way == kRead && !may_read) continue;
-        if (ways[way].num_groups < ways[found].num_groups && ways[way].num_groups < kFirstTries)
-          found = way;
+        if (ways[way].num_groups < ways[found].num_groups && !is_tried(way, usual)) found = way;
       }
-      if (ways[found].num_groups < kFirstTries) return found;
+      if (!is_tried(found, usual)) return found;
       for (Way way : {kSlots, kStreamed, kRead})
         if (way != fastest && (way != kRead || may_read) && is_due(way, fastest)) return way;
       return fastest;
@@ -171,7 +188,7 @@ class MovementChoice {
   // Time a group, if it is to be; returns whether it ends with this call.
   bool watch(Size* size, int64_t number, Way way, Way usual, bool may_read) {
     if (number == 0) {
-      const bool is_try = way != size->best(usual, may_read) || !size->is_known(may_read);
+      const bool is_try = way != size->best(usual, may_read) || !size->is_known(usual, may_read);
       size->is_timed = is_try || size->group() % kTimeEvery == 0;
       size->gaps_ns = 0;
       if (size->is_timed) size->began_ns = clock_();
@@ -180,18 +197,19 @@ class MovementChoice {
     size->is_whole = number == 0 || (size->is_whole && is_next);
     size->last = number;
     size->last_call = calls_;
-    if (size->is_timed && size->is_whole && number > 0) time_gap(size, number, way);
-    return number == kGroup - 1;
+    if (size->is_timed && size->is_whole && number > 0)
+      time_gap(size, number, way, size->is_known(usual, may_read));
+    return number == size->length - 1;
   }
 
   // Add the time between the last call and this one; at the end of the group, note its way's.
-  void time_gap(Size* size, int64_t number, Way way) {
+  void time_gap(Size* size, int64_t number, Way way, bool is_settled) {
     const uint64_t now = clock_();
     size->gaps_ns += now - ended_ns_;
-    if (number < kGroup - 1) return;
+    if (number < size->length - 1) return;
     const uint64_t took = now - size->began_ns;
     size->is_whole = 2 * size->gaps_ns <= took;
-    if (size->is_whole) size->note(way, took / (kGroup - 1));
+    if (size->is_whole) size->note(way, took / static_cast<uint64_t>(size->length - 1), is_settled);
   }
 
   static int index_of(int64_t nbytes) {

@@ -187,6 +187,7 @@ struct MpistratNode : mpistrat::Node, MpistratCalls {
   const uint8_t* table() const override { return Node::table(); }
   void begin(const MpistratSpec& spec) override { Node::begin(spec); }
   int advance(uint64_t budget_ns) override { return Node::advance(budget_ns); }
+  bool is_moving() const override { return Node::is_moving(); }
   int size() const override { return Node::size(); }
 };
 

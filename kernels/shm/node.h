@@ -39,6 +39,7 @@ class Node {
 
   void begin(const MpistratSpec& spec);
   MpistratStatus advance(uint64_t budget_ns);
+  bool is_moving() const { return is_consuming_; }
 
  private:
   bool is_line_step() const { return step_ == 0 && spec_.crosses; }

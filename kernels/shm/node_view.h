@@ -28,7 +28,7 @@ struct NodeView {
   SlotRing slot_ring;          // of the steps in the slots
   int64_t sequence;            // of the call, if it crosses the gate
   MpistratTuning tuning;       // of the call
-  int64_t apart_stream_bytes;  // as its stream_bytes, of reductions whose result is not in place
+  int64_t apart_stream_bytes;  // as its stream_bytes, where results are not in place
   Regions* regions;
   const PeerMemory* peer_memory;
   // Of the call, where its own time tells which algorithm to use, else null: with no registered

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
+constexpr int kMostStays = 10;               // times kStayNs, where data is moved all the time
 constexpr int kLoseTries = 8;                // each is lost to one more interrupt at most
 
 struct FastCalls {
@@ -126,7 +127,9 @@ int wait(CallState* calls, const Plain& call) {
   if (std::max(call.send_bytes, call.recv_bytes) <= kHoldGilBytes) status = calls->wait(kHoldGilNs);
   if (status == MPISTRAT_WAITING) {
     Py_BEGIN_ALLOW_THREADS;
-    status = calls->wait(kStayNs);
+    int stays = 0;
+    do status = calls->wait(kStayNs);
+    while (status == MPISTRAT_WAITING && ++stays < kMostStays && mpistrat_is_moving(calls->calls));
     Py_END_ALLOW_THREADS;
   }
   return status;

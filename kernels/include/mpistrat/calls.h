@@ -105,6 +105,9 @@ void mpistrat_begin_counted(MpistratCalls* calls, MpistratSpec* spec, MpistratTi
 // MpistratStatus. Once it is not WAITING, the call is over.
 int mpistrat_wait(MpistratCalls* calls, uint64_t budget_ns);
 
+// Whether the call had data to move for all of the last budget, and so will go on at once.
+int mpistrat_is_moving(MpistratCalls* calls);
+
 // Let a thread carry on with the call under way, until mpistrat_wait() has told its end. All memory
 // that the call names must stay. Of the other functions only line, table, is_queue_busy, drop and
 // halt may be called meanwhile, and those that ask a wire something. Nothing happens where no call

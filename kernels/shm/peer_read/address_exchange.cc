@@ -92,10 +92,10 @@ bool AddressExchange::do_all_agree(const NodeView& view) {
 }
 
 bool AddressExchange::copy_source(const NodeView& view, int of, int64_t at, int64_t nbytes,
-                                  void* to) {
+                                  void* to, int stream) {
   Peer& peer = view.peers[of];
   if (!peer.send) return view.peer_memory->read(of, &peer.sends, at, nbytes, to);
-  mpistrat_copy(to, peer.send + at, static_cast<size_t>(nbytes), 0);
+  mpistrat_copy(to, peer.send + at, static_cast<size_t>(nbytes), stream);
   return true;
 }
 

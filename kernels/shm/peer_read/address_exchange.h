@@ -48,7 +48,8 @@ class AddressExchange {
 
   // Copy what another rank has at `at` of its source or result to `to`; returns whether that was
   // possible.
-  static bool copy_source(const NodeView& view, int of, int64_t at, int64_t nbytes, void* to);
+  static bool copy_source(const NodeView& view, int of, int64_t at, int64_t nbytes, void* to,
+                          int stream);
   static bool copy_result(const NodeView& view, int of, int64_t at, int64_t nbytes, void* to,
                           int stream);
 

@@ -8,7 +8,9 @@
 namespace mpistrat {
 namespace {
 
-constexpr int64_t kPortionBytes = 1 << 20;  // between looks at the clock
+// Between looks at the clock: of reductions, and of copies, which the kernel makes in parts of 4
+// MiB.
+constexpr int64_t kPortionBytes = 1 << 20, kCopyBytes = 4 << 20;
 
 // What is read through the kernel to be reduced goes to this rank's scratch memory, a part for each
 // peer.
@@ -65,16 +67,16 @@ bool RangeReduction::reduce(const NodeView& view, Pieces* send, Pieces* recv, in
 
 bool RangeCopy::copy(const NodeView& view, int of, Range range, Pieces* own, Pieces* recv,
                      bool is_result, int stream) {
-  const int64_t portion = std::min(kPortionBytes, range.nbytes - done_);
+  const int64_t portion = std::min(kCopyBytes, range.nbytes - done_);
   int64_t from = range.from + done_;
   bool is_copied = true;
   recv->for_each(range.to + done_, portion, [&](uint8_t* to, int64_t n) {
     if (own)
-      own->copy_out(from, to, n);
+      own->copy_out(from, to, n, stream);
     else if (is_result)
       is_copied = AddressExchange::copy_result(view, of, from, n, to, stream) && is_copied;
     else
-      is_copied = AddressExchange::copy_source(view, of, from, n, to) && is_copied;
+      is_copied = AddressExchange::copy_source(view, of, from, n, to, stream) && is_copied;
     from += n;
   });
   if (!is_copied) return try_again();

@@ -33,13 +33,14 @@ class RangeCopy {
     int64_t from, nbytes, to;
   };
 
-  // `range(rank)` says what is wanted of a rank; other ranks come first, then this one.
+  // `range(rank)` says what is wanted of a rank; other ranks come first, then this one. What this
+  // process copies goes past the caches, if `stream`.
   template <class RangeOf>
-  bool copy_sources(const NodeView& view, Pieces* send, Pieces* recv, RangeOf range) {
+  bool copy_sources(const NodeView& view, Pieces* send, Pieces* recv, bool stream, RangeOf range) {
     for (; taken_ < view.size; ++taken_) {
       const int of = (view.rank + 1 + taken_) % view.size;
-      if (!copy(view, of, range(of), of == view.rank ? send : nullptr, recv, false, 0))
-        return false;
+      Pieces* own = of == view.rank ? send : nullptr;
+      if (!copy(view, of, range(of), own, recv, false, stream)) return false;
     }
     return true;
   }
