@@ -114,7 +114,7 @@ int64_t submit(Calls& self, const nb::object& object, int64_t digest, int64_t ex
 
 int wait(Calls& self, uint64_t budget_ns) {
   int status;
-  if (budget_ns == 0) {
+  if (budget_ns == 0 && !mpistrat_is_moving(self.calls)) {
     self.check();
     status = self.wait(0);
   } else {
@@ -128,10 +128,6 @@ int wait(Calls& self, uint64_t budget_ns) {
   return status;
 }
 
-void detach(Calls& self) {
-  if (self.may_detach) mpistrat_detach(self.calls);
-}
-
 nb::object bytes_view(const nb::object& owner, uint8_t* data, npy_intp rows, npy_intp columns) {
   npy_intp shape[] = {rows, columns};
   PyObject* view = rows ? PyArray_SimpleNewFromData(2, shape, NPY_UINT8, data)
@@ -142,6 +138,14 @@ nb::object bytes_view(const nb::object& owner, uint8_t* data, npy_intp rows, npy
                             nb::object(owner).release().ptr()))
     throw nb::python_error();
   return array;
+}
+
+// Queue the fast call that is under way, and return its number; -1 if that is not possible.
+int64_t adopt(Calls& self) {
+  if (!self.may_detach) return -1;
+  const int64_t number = mpistrat_adopt(self.calls, &self.call.ticket);
+  if (number >= 0) self.is_busy = false;
+  return number;
 }
 
 int collect(Calls& self, int64_t number, uint64_t budget_ns) {
@@ -162,9 +166,9 @@ void record_in(Calls& self, const nb::object& records) {
 }
 
 nb::object fast_calls_of(nb::handle_t<Calls> self, nb::handle ticket, nb::handle finish,
-                         nb::handle lose) {
-  PyObject* made =
-      make_fast_calls(self.ptr(), nb::cast<Calls*>(self), ticket.ptr(), finish.ptr(), lose.ptr());
+                         nb::handle lose, nb::handle over) {
+  PyObject* made = make_fast_calls(self.ptr(), nb::cast<Calls*>(self), ticket.ptr(), finish.ptr(),
+                                   lose.ptr(), over.ptr());
   if (!made) throw nb::python_error();
   return nb::steal(made);
 }
@@ -180,11 +184,11 @@ void bind_calls(nb::module_& module) {
       .def("start_counted", &start_counted)
       .def("wait", &wait)
       .def("end", [](Calls& self) { self.is_busy = false; })
-      .def("detach", &detach)
       .def("submit", &submit)
       .def("collect", &collect)
       .def("resume", [](Calls& self) { mpistrat_resume(self.calls); })
       .def("drop", [](Calls& self) { mpistrat_drop(self.calls); })
+      .def("adopt", &adopt)
       .def("fast_calls_of", &fast_calls_of)
       .def("record_in", &record_in, nb::arg().none())
       .def("line",

@@ -15,22 +15,18 @@ void mpistrat_begin_counted(MpistratCalls* calls, MpistratSpec* spec, MpistratTi
 }
 
 int mpistrat_wait(MpistratCalls* calls, uint64_t budget_ns) {
-  const bool is_detached = calls->detached != mpistrat::Queue::kNotAdopted;
-  const int status =
-      is_detached ? calls->queue.wait(calls->detached, budget_ns) : calls->advance(budget_ns);
-  if (status == MPISTRAT_WAITING) return status;
-  calls->is_under_way = false;
-  calls->detached = mpistrat::Queue::kNotAdopted;
-  // What was adopted has nothing behind it that would have to wait.
-  if (is_detached) calls->queue.resume();
+  const int status = calls->advance(budget_ns);
+  if (status != MPISTRAT_WAITING) calls->is_under_way = false;
   return status;
 }
 
 int mpistrat_is_moving(MpistratCalls* calls) { return calls->is_moving(); }
 
-void mpistrat_detach(MpistratCalls* calls) {
-  const bool is_detached = calls->detached != mpistrat::Queue::kNotAdopted;
-  if (calls->is_under_way && !is_detached) calls->detached = calls->queue.adopt();
+int64_t mpistrat_adopt(MpistratCalls* calls, const MpistratTicket* ticket) {
+  if (!calls->is_under_way) return -1;
+  const int64_t number = calls->queue.adopt(*ticket);
+  if (number != mpistrat::Queue::kNotAdopted) calls->is_under_way = false;
+  return number;
 }
 
 int64_t mpistrat_submit(MpistratCalls* calls, const MpistratSpec* spec,

@@ -9,7 +9,6 @@
 struct MpistratCalls : mpistrat::Caller {
   mpistrat::Queue queue{this};
   bool is_under_way = false;  // a call was begun, and its end not told; not one of the queue's own
-  int64_t detached = mpistrat::Queue::kNotAdopted;  // that call's number in the queue
 };
 
 #endif  // MPISTRAT_CALLS_CALLS_H_

@@ -62,12 +62,14 @@ int64_t Queue::submit(const MpistratSpec& spec, const MpistratTicket& ticket) {
   return add(std::move(call), false);
 }
 
-int64_t Queue::adopt() {
+int64_t Queue::adopt(const MpistratTicket& ticket) {
   {
     const Lock lock(shared_->mutex);
     if (shared_->is_held || !shared_->calls.empty()) return kNotAdopted;
   }
-  return add({}, true);
+  Queued call;
+  call.ticket = ticket;
+  return add(std::move(call), true);
 }
 
 int64_t Queue::add(Queued call, bool has_begun) {

@@ -65,9 +65,10 @@ class Queue {
   int64_t submit(const MpistratSpec& spec, const MpistratTicket& ticket);
 
   // Take over the call that the caller has begun, and return its number; kNotAdopted if others are
-  // queued or the queue is held: then whoever began the call carries on with it.
+  // queued or the queue is held: then whoever began the call carries on with it. Of the ticket only
+  // its records and whether it holds others count.
   static constexpr int64_t kNotAdopted = -1;
-  int64_t adopt();
+  int64_t adopt(const MpistratTicket& ticket = {});
 
   // Wait for about `budget_ns` until that call is over; returns an MpistratStatus.
   int wait(int64_t number, uint64_t budget_ns);

@@ -178,7 +178,9 @@ class MovementChoice {
       if (one.next_try == 0 || is_due) {
         const uint64_t best = std::max<uint64_t>(ways[fastest].ns, 1);
         const uint64_t worse = std::max(one.ns, best) - best;
-        one.next_try = group() + std::max(one.try_after, kMostCost * worse / best);
+        // One time alone may have been chance.
+        const uint64_t pause = one.num_groups < kFirstTries ? 0 : kMostCost * worse / best;
+        one.next_try = group() + std::max(one.try_after, pause);
         one.try_after = std::min(2 * one.try_after, kTryAfter);
       }
       return is_due;

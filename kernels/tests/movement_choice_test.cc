@@ -121,6 +121,22 @@ void a_slow_start_is_no_sign_of_change() {
   CHECK(node.count(kRead, 400, kReadingIsFaster) >= 400 - 5 * 8);
 }
 
+void one_slow_call_is_chance() {
+  for (uint64_t factor : {3, 40, 200}) {
+    Node node;
+    bool is_first = true;
+    int count = 0;
+    for (int i = 0; i < 2000; ++i) {
+      const Way way = node.call({1600, 2600, 1000}, MPISTRAT_BCAST, 64 * kBytes);
+      if (way == kRead && is_first) now += factor * 1000;
+      is_first = is_first && way != kRead;
+      count += way == kRead;
+    }
+    CHECK_AT(count > 1800, "%d of 2000 after one that took %d times as long", count,
+             static_cast<int>(factor));
+  }
+}
+
 void who_cannot_read_never_does() {
   Node node, another;
   node.may_read = another.may_read = false;
@@ -260,6 +276,7 @@ int main() {
   ways_that_are_not_much_slower_are_tried_twice();
   long_blocks_are_tried_in_few_calls();
   a_slow_start_is_no_sign_of_change();
+  one_slow_call_is_chance();
   who_cannot_read_never_does();
   who_cannot_read_any_more_goes_the_usual_way();
   another_way_has_to_be_an_eighth_faster();

@@ -21,7 +21,7 @@ void run_between(Rank& me) {
   MpistratTicket ticket = {};
   ticket.digest = 77;
   mpistrat_begin_counted(me.calls, &lines, &ticket);
-  mpistrat_detach(me.calls);
+  CHECK(adopt(me) == -1);
   CHECK(!mpistrat_is_queue_busy(me.calls));
   int status = MPISTRAT_WAITING;
   while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 100'000);
@@ -113,8 +113,8 @@ void run_mixed_queue(Rank& me, int size) {
 }
 
 // Where no call is under way, there is none to carry on with.
-void detach_nothing(Rank& me) {
-  mpistrat_detach(me.calls);
+void adopt_nothing(Rank& me) {
+  CHECK(adopt(me) == -1);
   CHECK(!mpistrat_is_queue_busy(me.calls));
 }
 
@@ -130,14 +130,14 @@ void run_waited(Rank& me, int size) {
 
 void run_size(int size) {
   on_ranks(size, [size](Rank& me) {
-    detach_nothing(me);
+    adopt_nothing(me);
     run_waited(me, size);
     MpistratRecords* records = mpistrat_records_open(64);
     for (int i = 0; i < 20; ++i) run_queue(me, size, records, i % kCalls);
     for (int i = 0; i < 20; ++i) run_mixed_queue(me, size);
     run_waited(me, size);
     mpistrat_records_close(records);
-    detach_nothing(me);
+    adopt_nothing(me);
   });
 }
 

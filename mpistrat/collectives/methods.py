@@ -46,6 +46,7 @@ class CollectiveMethods(ReductionMethods, MovementMethods, ObjectMethods):
         """Wait until all ranks are here."""
         self._call(timeout, operations.barrier)
 
+    @made_natively
     def ibarrier(self) -> Work[None]:
         """Start :meth:`barrier`."""
         return self._start_behind(operations.barrier)

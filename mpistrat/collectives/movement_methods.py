@@ -42,6 +42,7 @@ class MovementMethods(Starts):
         found: Array = self._call(timeout, operations.bcast, array, root, out)
         return found
 
+    @made_natively
     def ibcast(self, array: ArrayLike, root: int = 0, *, out: Array | None = None) -> Work[Array]:
         """Start :meth:`bcast`."""
         return self._start_behind(operations.bcast, array, root, out)
@@ -80,6 +81,7 @@ class MovementMethods(Starts):
         found: Array = self._call(timeout, operations.allgather, array, axis, out)
         return found
 
+    @made_natively
     def iallgather(
         self, array: ArrayLike, axis: int = 0, *, out: Array | None = None
     ) -> Work[Array]:
@@ -103,6 +105,7 @@ class MovementMethods(Starts):
         found: Array | None = self._call(timeout, operations.gather, array, root, axis, out)
         return found
 
+    @made_natively
     def igather(
         self, array: ArrayLike, root: int = 0, axis: int = 0, *, out: Array | None = None
     ) -> Work[Array | None]:
@@ -127,6 +130,7 @@ class MovementMethods(Starts):
         found: Array = self._call(timeout, operations.scatter, array, root, axis, out)
         return found
 
+    @made_natively
     def iscatter(
         self, array: ArrayLike | None, root: int = 0, axis: int = 0, *, out: Array | None = None
     ) -> Work[Array]:
@@ -161,6 +165,7 @@ class MovementMethods(Starts):
         found: Array = self._call(timeout, operations.alltoall, array, splits, axis, out)
         return found
 
+    @made_natively
     def ialltoall(
         self,
         array: ArrayLike,

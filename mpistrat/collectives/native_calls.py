@@ -6,6 +6,7 @@ calls that go on by themselves.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mpistrat.collectives.backends.base import Backend, Steps
@@ -38,7 +39,8 @@ class NativeCalls:
         """Let the backend make the calls of methods itself in the common case, sooner."""
         fast = self._backend.fast
         if fast is not None:
-            self.fast_calls = fast.attach(self._ticket, self._finish, self._lose)
+            over = partial(Work.over, self._engine)
+            self.fast_calls = fast.attach(self._ticket, self._finish, self._lose, over)
             fast.has_digests = self._gate.has_digests
             fast.record_in(self._gate.call_log.recorder.ring)
             self._engine.allow_fast_calls()
@@ -116,13 +118,14 @@ class NativeCalls:
         plain = PlainCall(*call)
         self._at_risk = (plain.array, out)  # if this fails, the kernels may still write to them
         steps = plain.steps(self._gate, out, is_given)
+        fast = self._backend.fast
+        begun = fast.adopt() if fast is not None and plain.is_started else None
+        if begun is not None:  # it is under way, and others can be queued behind it
+            return self._engine.take_over(self._until(steps), self._label, begun)
         resumed = self._until(self._gate.resume(status, steps))
         # The kernels have counted this call (`fast_calls`), so that the engine must not.
         work = self._engine.start(resumed, self._label, is_counted=False)
-        if plain.method != "allreduce_soon":
-            return work.wait()
-        self._engine.detach(work)  # the backend carries on meanwhile
-        return work
+        return work if plain.is_started else work.wait()
 
     def _until(self, steps: Steps) -> Steps:
         result = yield from steps

@@ -63,10 +63,19 @@ class PlainCall(NamedTuple):
     op: Any
     root: int
 
+    @property
+    def is_started(self) -> bool:
+        """Whether the method returns a `Work`, to be waited for later."""
+        return self.method in _TWINS or self.method == "allreduce_soon"
+
+    @property
+    def _operation(self) -> str:
+        return _TWINS.get(self.method, self.method)
+
     def ticket(self, gate: Gate, label: str | None) -> tuple[int, int, int, int, int, int]:
         """Return digest, extra, bytes, and the numbers of the record's texts. **Local.**"""
         length, array = self._length(gate), self.array
-        kind = kind_of(_OPERATIONS[self.method].signature(self), label)
+        kind = kind_of(_OPERATIONS[self._operation].signature(self), label)
         if length is None:
             return kind.digest, 0, kind.nbytes, kind.op, kind.reduction, kind.dtype
         nbytes = 0 if array is None else array.nbytes
@@ -75,9 +84,9 @@ class PlainCall(NamedTuple):
 
     def _length(self, gate: Gate) -> int | None:
         """Return what is mixed into the digest, of calls of rows (`Gate.carry_rows`)."""
-        if self.method not in _OF_ROWS:
+        if self._operation not in _OF_ROWS:
             return None
-        if self.method == "scatter":
+        if self._operation == "scatter":
             return scatter_length(gate, self.array, self.root, 0)
         return int(np.shape(self.array)[0])
 
@@ -93,9 +102,9 @@ class PlainCall(NamedTuple):
         is_given
             Whether that is the user's, and not new.
         """
-        may_be_wrong = not is_given and self.method in _OF_ROWS
+        may_be_wrong = not is_given and self._operation in _OF_ROWS
         place = Spare(out) if out is not None and may_be_wrong else out
-        return _OPERATIONS[self.method].steps(gate, self, place)
+        return _OPERATIONS[self._operation].steps(gate, self, place)
 
 
 class _Operation(NamedTuple):
@@ -156,3 +165,4 @@ _OPERATIONS = {
     ),
     "barrier": _Operation(lambda call: BARRIER, lambda gate, call, out: operations.barrier(gate)),
 }
+_TWINS = {f"i{name}": name for name in _OPERATIONS if not name.startswith("_")}

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from mpistrat import config
-from mpistrat.collectives.backends.base import SleepingRequest, Steps
+from mpistrat.collectives.backends.base import QueuedRequest, SleepingRequest, Steps
 from mpistrat.collectives.checking import deadlock, stall
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import interrupts
@@ -117,8 +117,8 @@ class Engine:
     ) -> Work[Any]:
         """Queue a call made for `label`; it begins at once if nothing is before it.
 
-        With `is_behind` it is left to the backend, which begins it by itself, if that can. With
-        `is_awaited` a short one is over when this returns, which takes less than :meth:`wait`.
+        With `is_behind` it is left to the backend, if that begins calls by itself. With
+        `is_awaited` a short one is over when this returns, sooner than by :meth:`wait`.
         """
         self.health.check_open()
         self._started += is_counted
@@ -132,6 +132,18 @@ class Engine:
             work.give_up(_lost(error))
             self._give_up(error)
             raise
+        return work
+
+    def take_over(self, steps: Steps, label: str | None, begun: QueuedRequest) -> Work[Any]:
+        """Queue a fast call that has begun, and that the backend carries on with by itself."""
+        self.health.check_open()
+        self.is_foreign |= self._program is not deadlock.current()
+        work: Work[Any] = Work(self, steps, label)
+        with self._wanted, self._lock:
+            work.leave(begun)
+            self.call_log.note_resumed()
+            self._queue.extend([] if work.done else [work])
+            self.allow_fast_calls()
         return work
 
     def _try_to_begin(self, begin: Callable[[], None], is_counted: bool) -> bool:
@@ -201,8 +213,7 @@ class Engine:
         if not isinstance(error, MpistratError):
             lost = CommunicationError(
                 f"call {self.call_log.sequence} on rank {gate.rank}/{gate.size}"
-                f" ({gate.backend.name})"
-                f" failed with {type(error).__name__}: {error}"
+                f" ({gate.backend.name}) failed with {type(error).__name__}: {error}"
             )
             lost.__cause__ = error
             error = lost
@@ -213,20 +224,6 @@ class Engine:
         """Let the calls begin that the backend holds back until one is over."""
         if self._fast is not None and self.health.broken is None:
             self._fast.resume()
-
-    def detach(self, work: Work[Any]) -> None:
-        """Let the backend carry on with `work` by itself, if it is the first one and can be."""
-        if not self._is_first(work):
-            return
-        with self._wanted, self._lock:
-            if self._is_first(work) and isinstance(work.request, SleepingRequest):
-                work.request.detach()
-
-    def _is_first(self, work: Work[Any]) -> bool:
-        try:
-            return self._queue[0] is work
-        except IndexError:
-            return False
 
     def poll(self) -> bool:
         """Advance the first work; return whether it is over.
@@ -263,8 +260,6 @@ class Engine:
     def _stay(self, work: Awaited, seconds: float) -> bool:
         """Let the backend itself wait for up to `seconds`; return whether it can."""
         self._give_way(work)
-        if work.done:
-            return False
         with self._wanted, self._lock:  # for all of it: only one thread may drive the backend
             request = self._queue[0].request if self._queue else None
             if not isinstance(request, SleepingRequest):

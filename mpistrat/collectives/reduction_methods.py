@@ -69,6 +69,7 @@ class ReductionMethods(Starts):
         found: Array = self._call(None, operations.allreduce_from_gpu, array, op, gpu, out)
         return found
 
+    @made_natively
     def iallreduce(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
     ) -> Work[Array]:
@@ -156,6 +157,7 @@ class ReductionMethods(Starts):
         found: Array | None = self._call(timeout, operations.reduce, array, op, root, out)
         return found
 
+    @made_natively
     def ireduce(
         self, array: ArrayLike, op: str = "sum", root: int = 0, *, out: Array | None = None
     ) -> Work[Array | None]:
@@ -180,6 +182,7 @@ class ReductionMethods(Starts):
         found: Array = self._call(timeout, operations.reduce_scatter, array, op, axis, out)
         return found
 
+    @made_natively
     def ireduce_scatter(
         self, array: ArrayLike, op: str = "sum", axis: int = 0, *, out: Array | None = None
     ) -> Work[Array]:

@@ -6,7 +6,7 @@ import sys
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from mpistrat.collectives.backends.base import Request, SleepingRequest, Steps
+from mpistrat.collectives.backends.base import QueuedRequest, Request, SleepingRequest, Steps
 from mpistrat.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,6 +76,14 @@ class Work(Generic[T]):
         self._is_told = False
         self.done = False
 
+    @classmethod
+    def over(cls, engine: Engine, result: T) -> Work[T]:
+        """Return the work of a call that is over, and has this result. **Local.**"""
+        work: Work[T] = cls(engine, iter(()), None)  # type: ignore[arg-type]
+        work._result = result
+        work.done = True
+        return work
+
     def test(self) -> bool:
         """Advance without waiting; return whether the call is over. **Local.**"""
         if not self.done and not self._engine.poll():
@@ -119,11 +127,14 @@ class Work(Generic[T]):
                 f"[mpistrat] a call of rank {gate.rank} that nobody waited for: {error}\n"
             )
 
-    def leave(self) -> None:
-        """Let the backend begin the call, after those before it; their works go first."""
+    def leave(self, begun: QueuedRequest | None = None) -> None:
+        """Let the backend begin the call, after those before it; their works go first.
+
+        Or let it carry on with what it has `begun`.
+        """
         self.is_ahead = True
         try:
-            self._what, self._first = self._engine.gate.leave(self._steps, self._label)
+            self._what, self._first = self._engine.gate.leave(self._steps, self._label, begun)
             self.request = self._first
         except Exception as error:  # noqa: BLE001 - it is kept, and raised by wait()
             self._error = self._engine.take(error)

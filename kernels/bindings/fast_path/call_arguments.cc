@@ -41,7 +41,8 @@ bool take(PyObject* name, PyObject* value, Arguments* parsed) {
   return (name == splits_name || name == timeout_name) && value == Py_None;
 }
 
-PyObject* positional_names[16][kMaxPositional];
+constexpr int kMostMethods = 32;
+PyObject* positional_names[kMostMethods][kMaxPositional];
 
 PyObject* const* names_of(const Method* method) { return positional_names[method - kMethods]; }
 
@@ -114,8 +115,19 @@ const Method kMethods[] = {
     {"_bcast_packed", MPISTRAT_BCAST, {"array", "root", nullptr}, true, true, true},
     {"_allgather_packed", MPISTRAT_ALLGATHER, {"array", nullptr, nullptr}, true, true, true},
     {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, false, true},
+    {"iallreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, true, false, false, true},
+    {"ireduce", MPISTRAT_REDUCE, {"array", "op", "root"}, true, false, false, true},
+    {"ireduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}, true, false, false, true},
+    {"ibcast", MPISTRAT_BCAST, {"array", "root", nullptr}, true, false, false, true},
+    {"iallgather", MPISTRAT_ALLGATHER, {"array", "axis", nullptr}, true, false, false, true},
+    {"igather", MPISTRAT_GATHER, {"array", "root", "axis"}, true, false, false, true},
+    {"iscatter", MPISTRAT_SCATTER, {"array", "root", "axis"}, true, false, false, true},
+    {"ialltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}, true, false, false, true},
+    {"ibarrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, false, false, false, true},
     {nullptr, 0, {nullptr, nullptr, nullptr}, false, false},
 };
+
+static_assert(sizeof kMethods / sizeof *kMethods <= kMostMethods);
 
 const Method* find_method(const char* name) {
   const Method* found = kMethods;

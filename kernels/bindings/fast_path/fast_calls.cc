@@ -18,14 +18,20 @@ namespace {
 
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
-constexpr int kMostStays = 10;               // times kStayNs, where data is moved all the time
-constexpr int kLoseTries = 8;                // each is lost to one more interrupt at most
+constexpr int64_t kTwinBytes = 64 << 10;     // of what twins stay with for a moment,
+// in which another rank that is about to come does; and for how long where twice nobody has, but
+// for each sixteenth call: to begin a call in Python, for others to end it, takes about as long.
+constexpr uint64_t kTwinNs = 100'000, kShortTwinNs = 5'000;
+constexpr unsigned kMisses = 2, kTryEvery = 16;
+constexpr int kMostStays = 10;  // times kStayNs, where data is moved all the time
+constexpr int kLoseTries = 8;   // each is lost to one more interrupt at most
 
 struct FastCalls {
   PyObject_HEAD;
-  PyObject *calls_object, *ticket, *finish, *lose;
+  PyObject *calls_object, *ticket, *finish, *lose, *over;
   PyObject* form;  // like what was last scattered to this rank, by `form_root`; or null
   int form_root;
+  unsigned misses;  // twins in a row that were not over in time
   FastPath path;
 };
 
@@ -122,16 +128,29 @@ void copy_own(const void* array, void* result, int64_t nbytes) {
   Py_END_ALLOW_THREADS;
 }
 
-int wait(CallState* calls, const Plain& call) {
+int wait(CallState* calls, const Plain& call, int most_stays) {
   int status = MPISTRAT_WAITING;
   if (std::max(call.send_bytes, call.recv_bytes) <= kHoldGilBytes) status = calls->wait(kHoldGilNs);
   if (status == MPISTRAT_WAITING) {
     Py_BEGIN_ALLOW_THREADS;
     int stays = 0;
     do status = calls->wait(kStayNs);
-    while (status == MPISTRAT_WAITING && ++stays < kMostStays && mpistrat_is_moving(calls->calls));
+    while (status == MPISTRAT_WAITING && ++stays < most_stays && mpistrat_is_moving(calls->calls));
     Py_END_ALLOW_THREADS;
   }
+  return status;
+}
+
+int stay_with_twin(FastCalls* self) {
+  const bool is_long = self->misses < kMisses || self->misses % kTryEvery == 0;
+  CallState* calls = self->path.calls;
+  int status = calls->wait(kShortTwinNs);
+  if (status == MPISTRAT_WAITING && is_long) {
+    Py_BEGIN_ALLOW_THREADS;
+    status = calls->wait(kTwinNs);
+    Py_END_ALLOW_THREADS;
+  }
+  self->misses = status == MPISTRAT_WAITING ? self->misses + 1 : 0;
   return status;
 }
 
@@ -182,12 +201,15 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
   if (call->kind == MPISTRAT_BCAST) place_broadcast(*calls, call);
   self->path.begin(*call, ticket);
   const int64_t sequence = calls->call.ticket.record.sequence;
-  const int status = wait(calls, *call);
+  const Method& method = *arguments.method;
+  const int most_stays = method.has_timeout ? kMostStays : 1;  // of allreduce_soon
+  const int status = method.is_twin ? stay_with_twin(self) : wait(calls, *call, most_stays);
   // A call whose objects are longer goes on in Python; until then no other one begins.
   const bool is_over =
       status == MPISTRAT_DONE && (!is_of_objects || are_objects_whole(*call, call->send_bytes));
   self->path.note(is_over ? MPISTRAT_DONE : std::max<int>(status, MPISTRAT_WAITING));
-  return is_over ? Py_NewRef(out) : finish(self, arguments, status, sequence, out);
+  if (!is_over) return finish(self, arguments, status, sequence, out);
+  return arguments.method->is_twin ? PyObject_CallOneArg(self->over, out) : Py_NewRef(out);
 }
 
 bool may_begin(const CallState& calls) { return calls.is_ready && !calls.is_busy; }
@@ -247,6 +269,7 @@ int clear(PyObject* object) {
   Py_CLEAR(self->ticket);
   Py_CLEAR(self->finish);
   Py_CLEAR(self->lose);
+  Py_CLEAR(self->over);
   Py_CLEAR(self->form);
   return 0;
 }
@@ -267,6 +290,7 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->ticket);
   Py_VISIT(self->finish);
   Py_VISIT(self->lose);
+  Py_VISIT(self->over);
   Py_VISIT(self->form);
   return 0;
 }
@@ -295,7 +319,7 @@ bool init_fast_calls() {
 }
 
 PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ticket,
-                          PyObject* finish, PyObject* lose) {
+                          PyObject* finish, PyObject* lose, PyObject* over) {
   PyObject* object = fast_type->tp_alloc(fast_type, 0);
   if (!object) return nullptr;
   auto* self = reinterpret_cast<FastCalls*>(object);
@@ -303,6 +327,7 @@ PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ti
   self->ticket = Py_NewRef(ticket);
   self->finish = Py_NewRef(finish);
   self->lose = Py_NewRef(lose);
+  self->over = Py_NewRef(over);
   self->form_root = -1;
   self->path.calls = calls;
   return object;
@@ -320,6 +345,8 @@ PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args
   ResultShape result;
   PyArrayObject* const form = form_of(self, arguments);
   if (!plan(calls, arguments, form, &call, &result)) return nullptr;
+  // What takes longer goes on beside Python.
+  if (method->is_twin && std::max(call.send_bytes, call.recv_bytes) > kTwinBytes) return nullptr;
   if (!result.is_wanted) return carry_out(self, arguments, form, &call, Py_None);
   PyArrayObject* like = arguments.array ? arguments.array : form;
   if (arguments.out != Py_None && !fits(arguments.out, result, like, arguments)) return nullptr;

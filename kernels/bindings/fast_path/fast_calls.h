@@ -24,10 +24,11 @@ bool init_fast_calls();
 //         `array` is None for barriers, and for who only receives of a scatter.
 // finish  (status, (method, array, op, root), out, is_given) -> result: ends a call that did not
 //         end soon, or not well. `out` is where the result goes, given by the user or made here.
+// over    (result) -> work: what the twins return of a call that is over.
 // lose    (sequence, error, array, out): told of each error of `finish`, before it is raised. An
 //         interrupt may come before `finish` has done anything.
 PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ticket,
-                          PyObject* finish, PyObject* lose);
+                          PyObject* finish, PyObject* lose, PyObject* over);
 
 // Make a call, if `state` is a FastCalls and the call is one of the common case; returns null
 // without an error set if not.

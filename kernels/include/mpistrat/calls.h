@@ -105,14 +105,9 @@ void mpistrat_begin_counted(MpistratCalls* calls, MpistratSpec* spec, MpistratTi
 // MpistratStatus. Once it is not WAITING, the call is over.
 int mpistrat_wait(MpistratCalls* calls, uint64_t budget_ns);
 
-// Whether the call had data to move for all of the last budget, and so will go on at once.
+// Whether the call, which this thread advances, had data to move for all of the last budget, and so
+// will go on at once.
 int mpistrat_is_moving(MpistratCalls* calls);
-
-// Let a thread carry on with the call under way, until mpistrat_wait() has told its end. All memory
-// that the call names must stay. Of the other functions only line, table, is_queue_busy, drop and
-// halt may be called meanwhile, and those that ask a wire something. Nothing happens where no call
-// is under way, or where submitted ones are left or resume is awaited.
-void mpistrat_detach(MpistratCalls* calls);
 
 // Calls that follow each other by themselves, in that thread, while no other call is made. Each
 // crosses the gate.
@@ -123,6 +118,9 @@ void mpistrat_detach(MpistratCalls* calls);
 // owner to end.
 int64_t mpistrat_submit(MpistratCalls* calls, const MpistratSpec* spec,
                         const MpistratTicket* ticket);
+// Make the call that was begun with `ticket`, and is under way, the first of them, and return its
+// number; -1 if others are left, or resume is awaited. All that its spec names must stay.
+int64_t mpistrat_adopt(MpistratCalls* calls, const MpistratTicket* ticket);
 // Wait for about `budget_ns` until it is over; returns an MpistratStatus. In the order of numbers.
 // Any thread may call this and what follows, but for halt.
 int mpistrat_collect(MpistratCalls* calls, int64_t number, uint64_t budget_ns);

@@ -61,7 +61,7 @@ void mpistrat_wire_tune(MpistratWire* wire, const MpistratWireTuning* tuning);
 void mpistrat_wire_close(MpistratWire* wire);
 
 // How to make calls. Where MPI does not allow its functions to any thread at any time, none may be
-// detached or submitted. The thread has to be halted before MPI is finalized.
+// adopted or submitted. The thread has to be halted before MPI is finalized.
 MpistratCalls* mpistrat_wire_calls(MpistratWire* wire);
 
 // Whether no call is under way, nor will be without another word; any thread may ask at any time.

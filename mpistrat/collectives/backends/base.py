@@ -65,9 +65,6 @@ class SleepingRequest:
         """Do the same, and let up to `seconds` pass, without the GIL, while it waits."""
         raise NotImplementedError(f"{type(self).__name__} has to say how it waits")
 
-    def detach(self) -> None:
-        """Let the transfer advance by itself from now on, if that is possible."""
-
 
 class Late(NamedTuple):
     """What a transfer waits for, and the ranks that keep it waiting as far as that is known."""
@@ -178,9 +175,12 @@ class BegunHeader(NamedTuple):
     ----------
     status
         Its MpistratStatus (kernels/include/mpistrat/calls.h).
+    request
+        Of one that the backend carries on with by itself; else None.
     """
 
     status: int
+    request: Any = None
 
 
 Header: TypeAlias = bool | Ticket | BegunHeader

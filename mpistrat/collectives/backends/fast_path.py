@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from mpistrat.collectives.backends.base import QueuedRequest
 from mpistrat.types import Array
 
 __all__ = ["FastCalls"]
@@ -51,6 +52,7 @@ class FastCalls(Protocol):
         ticket: Callable[..., tuple[int, int, int, int, int, int]],
         finish: Callable[..., Any],
         lose: Callable[[int, BaseException, Array, Array], None],
+        over: Callable[[Any], Any],
     ) -> Any:
         """Return what makes the calls of a communicator (kernels/bindings/fast_path/fast_calls.h).
 
@@ -64,6 +66,8 @@ class FastCalls(Protocol):
         lose
             Told of each error of `finish` before it is raised, which may be an interrupt that
             kept `finish` from doing anything: its call's number, the error, array and result.
+        over
+            Makes, of a result, what the ``i``-twins return.
         """
         ...
 
@@ -77,6 +81,10 @@ class FastCalls(Protocol):
 
     def end(self, status: int, sequence: int, array: Array, op: str, out: Array) -> Any:
         """End an all-reduce that native code has begun, by `finish`."""
+        ...
+
+    def adopt(self) -> QueuedRequest | None:
+        """Queue the fast call under way, for the backend to carry on with; None if it cannot."""
         ...
 
     def know_scatter(self, root: int, like: Array) -> None:

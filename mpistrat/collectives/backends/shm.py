@@ -263,7 +263,7 @@ class _KernelHeaders:
 
 def _request(node: Any, spec: Spec, header: Header) -> Call | QueuedCall:
     if isinstance(header, BegunHeader):
-        return Call.resume(node, header.status)
+        return header.request or Call.resume(node, header.status)
     ticket = header if isinstance(header, Ticket) else None
     if ticket is not None and ticket.is_queued:
         return QueuedCall(node, spec, ticket)

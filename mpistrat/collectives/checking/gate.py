@@ -24,6 +24,7 @@ from mpistrat.collectives.backends.base import (
     BegunHeader,
     Header,
     HeadersDiffer,
+    QueuedRequest,
     Request,
     Steps,
     Ticket,
@@ -213,19 +214,22 @@ class Gate:
         yield request
         return (yield from steps)
 
-    def leave(self, steps: Steps, label: str | None) -> tuple[Signature | str, Request]:
+    def leave(
+        self, steps: Steps, label: str | None, begun: QueuedRequest | None = None
+    ) -> tuple[Signature | str, Request]:
         """Leave the first transfer of a call to the backend, which begins it after others.
 
-        Returns what is called, for `CallLog.arrive` when those are over, and the request.
-        **Local.**
+        Of one that the backend has `begun` by itself, go on with that. Returns what is called, for
+        `CallLog.arrive` when those before are over, and the request. **Local.**
         """
         before = self.call_log.label
         self.call_log.label, self._is_leaving = label, True
+        self._begun = None if begun is None else BegunHeader(0, begun)
         try:
             # Runs the operation up to its first transfer, whose `_show` sees the flag.
             request = next(steps)
         finally:
-            self.call_log.label, self._is_leaving = before, False
+            self.call_log.label, self._is_leaving, self._begun = before, False, None
         return self._left, request
 
     def _kind(self, signature: Signature) -> Kind:
@@ -243,13 +247,15 @@ class Gate:
 
         Returns what the first transfer of the call is given.
         """
-        if self._begun is not None:
-            self.call_log.resume(what)
-            return self._begun
         brought = kind.nbytes if nbytes is None else nbytes
         if self._is_leaving:  # calls before this one may not be over
             self._left = what
+            if self._begun is not None:
+                return self._begun
             return Ticket(kind.digest, extra, brought, kind[1:5], not is_all, is_queued=True)
+        if self._begun is not None:
+            self.call_log.resume(what)
+            return self._begun
         if self.carries_headers:
             self.call_log.arrive(what)
             return Ticket(kind.digest, extra, brought, kind[1:5])

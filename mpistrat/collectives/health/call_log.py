@@ -76,8 +76,12 @@ class CallLog:
 
     def resume(self, what: Signature | str) -> None:
         """Come to a call that the backend has counted and recorded."""
-        self._resumed = self.sequence
+        self.note_resumed()
         self.arrive(what)
+
+    def note_resumed(self) -> None:
+        """Know that the last call, which the backend has begun, is looked after."""
+        self._resumed = self.sequence
 
     def has_resumed(self, sequence: int) -> bool:
         """Tell whether :meth:`resume` has come to call `sequence`."""

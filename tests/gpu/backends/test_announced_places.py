@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from helpers.gpu_ranks import communicator_on_gpus, fill_late
-from mpistrat.collectives.backends.gpu import backend
 from mpistrat.collectives.backends.gpu.carriers.peer_memory import PeerMemory
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import run_job
@@ -30,16 +29,7 @@ def count_meetings(patch):
         return (yield from places(*arguments))
 
     patch.setattr(PeerMemory, "_places", counted)
-    # However late the stand-in's threads are on a busy machine, the GPU is idle soon.
-    patch.setattr(backend, "is_idle_soon", is_idle)
     return meetings
-
-
-def is_idle():
-    import cupy
-
-    cupy.cuda.get_current_stream().synchronize()
-    return True
 
 
 def assert_sum(comm, cupy, begin, out):
@@ -97,9 +87,11 @@ def test_what_was_told_counts_for_one_call_only():
         assert comm.allreduce(mine[:0]).shape == (0,)
         mine.fill(comm.rank + 1)
         part = mine[comm.rank * 10 :][:20]
-        [total] = comm.allreduce_many([part], out=[part])
-        assert (total.get() == 3).all()
-        assert_sum(comm, cupy, mine, mine)
+        for _ in range(2):
+            part.fill(comm.rank + 1)
+            [total] = comm.allreduce_many([part], out=[part])
+            assert (total.get() == 3).all()
+            assert_sum(comm, cupy, mine, mine)
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)
@@ -146,3 +138,34 @@ def test_the_error_of_a_deadline_tells_of_a_gpu_that_is_not_done():
     result = run_job(["-c", DEADLINE], 2, timeout_s=50, env={"PYTHONPATH": path})
     assert "0 call 4, allreduce" in result.ranks[0].stdout
     assert "all ranks wait, but the GPU of this rank has not ended" in result.ranks[1].stdout
+
+
+GIVEN_UP = """
+import time
+import cupy
+from mpistrat.collectives import Communicator
+from mpistrat.errors import MpistratError
+comm = Communicator()
+mine = comm.empty(50_000, "float32", device="GPU:0")
+for _ in range(2):
+    mine.fill(1)
+    comm.allreduce(mine, out=mine)
+if comm.rank == 0:
+    time.sleep(1.5)
+try:
+    comm.allreduce(mine, out=mine, timeout=0.3 if comm.rank else 10.0)
+except MpistratError as error:
+    print(type(error).__name__, flush=True)
+mine.fill(42)
+cupy.cuda.get_current_stream().synchronize()
+time.sleep(3.0 if comm.rank else 0.5)
+print(set(mine.get().tolist()), flush=True)
+"""
+
+
+@pytest.mark.deadline(60)
+def test_a_late_rank_does_not_write_to_who_has_given_up():
+    carrier = {"MPISTRAT_GPU_CARRIER": "peer_memory"}
+    ranks = run_job(["-c", GIVEN_UP], 2, timeout_s=50, env=carrier).ranks
+    assert ranks[0].stdout.split("\n")[:1] == ["PeerLostError"]
+    assert ranks[1].stdout.split("\n")[:2] == ["CommunicationTimeoutError", "{42.0}"]

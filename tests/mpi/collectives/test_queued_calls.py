@@ -119,7 +119,8 @@ def test_calls_of_all_kinds_end_while_python_computes(node_size, rows):
         )  # is known
         works = [start() for start in starts]
         busy_until(lambda: not comm.backend.fast.is_busy)
-        assert not any(work.done for work in works), "nobody has looked yet"
+        if rows > 6:  # short ones may be over when they are started
+            assert not any(work.done for work in works), "nobody has looked yet"
         done = [(record.op, record.state) for record in comm.records()[-len(works) :]]
         assert {state for _, state in done} == {"done"}
         assert [op for op, _ in done][-2:] == ["barrier", "allreduce_many"]
@@ -294,7 +295,7 @@ def test_an_interrupted_test_gives_up_its_call():
     """Ctrl-C ends the call's steps, so what a later wait returned would not be its result."""
     comm = Communicator(world(), "shm")
     if comm.rank == 0:
-        work = comm.iallgather(np.ones(3))
+        work = comm.iallgather(np.ones(COUNT))  # not short, so that Python ends it
         allgather = importlib.import_module("mpistrat.collectives.operations.allgather")
         strikes = mock.patch.object(allgather, "from_rows", side_effect=KeyboardInterrupt)
         with strikes, pytest.raises(KeyboardInterrupt):
@@ -303,7 +304,7 @@ def test_an_interrupted_test_gives_up_its_call():
             work.wait()
     else:
         with pytest.raises(PeerLostError, match="KeyboardInterrupt"):
-            np.array_equal(comm.iallgather(np.ones(3)).wait(), comm.allreduce(1.0))
+            np.array_equal(comm.iallgather(np.ones(COUNT)).wait(), comm.allreduce(1.0))
     world().Barrier()
     leave(comm)
 

@@ -21,10 +21,10 @@ from mpistrat.collectives.backends.gpu.carriers.nccl import Nccl
 from mpistrat.collectives.backends.gpu.carriers.peer_memory import PeerMemory
 from mpistrat.collectives.backends.gpu.memory.mapped_slots import MappedSlots, NoSlots
 from mpistrat.collectives.backends.gpu.memory.pinned_regions import pinned_region
-from mpistrat.collectives.backends.gpu.memory.registered import APART, PLAIN
+from mpistrat.collectives.backends.gpu.memory.registered import PLAIN
 from mpistrat.collectives.backends.gpu.opening import Opened, Opening
 from mpistrat.collectives.backends.gpu.short_arrays import ShortArrays
-from mpistrat.collectives.backends.gpu.streams import TransferStreams, is_idle_soon
+from mpistrat.collectives.backends.gpu.streams import TransferStreams
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
@@ -114,13 +114,9 @@ class GpuBackend:
         return new_memory(self._host, count, dtype)
 
     def announce(self, send: Any, recv: Any) -> int:
-        """Return what the header of an all-reduce is to tell of its arrays, a number. **Local.**
-
-        If it tells their place, other ranks may read and write them from then on.
-        """
+        """Return the number that the header of an all-reduce tells of its arrays. **Local.**"""
         carrier = self._carriers.get(self.devices)
-        word = carrier.announce(send, recv) if isinstance(carrier, PeerMemory) else PLAIN
-        return word if word in (PLAIN, APART) or is_idle_soon() else APART
+        return carrier.announce(send, recv) if isinstance(carrier, PeerMemory) else PLAIN
 
     def hear(self, word: int | None) -> None:
         """Take note of the number that all ranks have told; None if they have told others."""

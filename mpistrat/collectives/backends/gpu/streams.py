@@ -11,10 +11,9 @@ from typing import Any
 
 from mpistrat.collectives.backends.base import Late, LateRequest, Request, Steps
 
-__all__ = ["DONE", "EventRequest", "TransferStream", "TransferStreams", "is_idle_soon"]
+__all__ = ["DONE", "EventRequest", "TransferStream", "TransferStreams"]
 
 DONE, _NOT_READY = 0, 600  # of CUDA and of HIP
-_LOOKS = 20
 
 
 class EventRequest(LateRequest):
@@ -38,16 +37,6 @@ class EventRequest(LateRequest):
     def late(self) -> Late:
         """See `LateRequest.late`; a GPU does not tell what it is at."""
         return Late("the GPU of this rank has not ended what was queued on it before", ())
-
-
-def is_idle_soon() -> bool:
-    """Tell whether all that is queued on the current stream now is done within some 20 µs."""
-    import cupy
-
-    event = cupy.cuda.Event(disable_timing=True)
-    event.record()
-    request = EventRequest(event)
-    return any(request.Test() for _ in range(_LOOKS))
 
 
 class TransferStream:

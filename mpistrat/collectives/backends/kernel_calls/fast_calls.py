@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpistrat.collectives.backends.kernel_calls.requests import QueuedCall
 from mpistrat.types import Array
 
 __all__ = ["NativeFastCalls"]
@@ -69,9 +70,9 @@ class NativeFastCalls:
         """How many were made."""
         return int(self._node.fast_calls)
 
-    def attach(self, ticket: Any, finish: Any, lose: Any) -> Any:
+    def attach(self, ticket: Any, finish: Any, lose: Any, over: Any) -> Any:
         """Return the compiled object that makes the calls."""
-        self._native = self._node.fast_calls_of(ticket, finish, lose)
+        self._native = self._node.fast_calls_of(ticket, finish, lose, over)
         return self._native
 
     def natively(self, array: Array, op: str) -> tuple[int, int, int] | None:
@@ -82,6 +83,10 @@ class NativeFastCalls:
     def end(self, status: int, sequence: int, array: Array, op: str, out: Array) -> Any:
         """End it as one that the compiled object has begun itself."""
         return self._native.end(status, sequence, array, op, out)
+
+    def adopt(self) -> QueuedCall | None:
+        """Let the kernels carry on with the fast call under way, and with calls behind it."""
+        return QueuedCall.adopted(self._node)
 
     def know_scatter(self, root: int, like: Array) -> None:
         """Tell the compiled object."""

@@ -77,12 +77,6 @@ class Call(SleepingRequest):
         call.status = status
         return call
 
-    def detach(self) -> None:
-        """Let a native thread carry on with the call."""
-        # Only what has begun: the kernels' thread begins the calls of its queue, and no others.
-        if self._spec is None and self.status == WAITING:
-            self._node.detach()
-
     def sleep(self, seconds: float) -> bool:
         """Advance for about `seconds`; return whether the call is over."""
         if self._spec is not None:
@@ -114,6 +108,16 @@ class QueuedCall(QueuedRequest):
             *(described, ticket.digest, ticket.extra, ticket.holds, ticket.nbytes, ticket.texts)
         )
         self.status = WAITING
+
+    @classmethod
+    def adopted(cls, node: Any) -> QueuedCall | None:
+        """Queue the fast call that is under way; None if the kernels cannot."""
+        number = node.adopt()
+        if number < 0:
+            return None
+        call = cls.__new__(cls)
+        call._node, call._holds, call._number, call.status = node, False, number, WAITING
+        return call
 
     @property
     def holds_others(self) -> bool:

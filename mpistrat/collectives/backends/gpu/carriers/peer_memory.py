@@ -328,11 +328,13 @@ class PeerMemory:
         self._heard = word
 
     def _places_of(self, word: int | None, send: Any, recv: Any) -> Steps:
-        """Do what :meth:`_places` does, without a meeting if all ranks told the same `word`."""
+        """Do what :meth:`_places` does, if all ranks told the same `word` without telling more."""
         if word is None or word == APART:
             return (yield from self._places(send, recv))
         if word == PLAIN:
             return None
+        # A header alone is no leave to write to the memory of its rank, which may have given up.
+        yield from self._all_done()
         mine, size = places_of(word), self._host.size
         return _Places([mine[0]] * size, [mine[1]] * size)
 
