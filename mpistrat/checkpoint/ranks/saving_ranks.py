@@ -56,7 +56,9 @@ class SavingRanks:
             Any other error of the step on this rank.
         """
         limit_s = config.timeout_s() + may_last_s
-        found = outcomes(self.communicator, step, limit_s, known=(CommunicationError,))
+        # Not the path, of which an error tells more. Other calls of the ranks are no part of this.
+        label = f"{what.split(maxsplit=1)[0]} a checkpoint, which is a call of all ranks"
+        found = outcomes(self.communicator, step, limit_s, (CommunicationError,), label)
         if found.failures:
             self._raise(what, found)
         return found.results

@@ -142,8 +142,8 @@ class DeviceGate:
         yield from self.cross(signature, extra or self._announced or 0)
         if is_empty:
             return None
-        # What was told is of the carrier of the call before. Ranks with other GPUs now have told that
-        # none of its memory is used, which is no news of that of another carrier.
+        # What was told is of the carrier of the call before. Ranks with other GPUs now have told
+        # that none of its memory is used, which is no news of that of another carrier.
         if self._announced is not None:
             self.backend.hear(self._common if devices == self.backend.devices else None)
         return (yield from transfer())

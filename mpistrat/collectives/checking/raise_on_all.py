@@ -72,6 +72,7 @@ def outcomes(
     call: Callable[[], T],
     timeout: float | None = None,
     known: tuple[type[Exception], ...] = (),
+    label: str | None = None,
 ) -> Outcomes[T]:
     """Make a call on each rank; return what came of it on each, and raise no error of it.
 
@@ -85,6 +86,8 @@ def outcomes(
         In seconds, of the gathering; by default ``MPISTRAT_TIMEOUT``.
     known
         Errors of the call that the peers have heard of by themselves. They are raised at once.
+    label
+        What the gathering is made for, compared between the ranks; default: the communicator's.
 
     Notes
     -----
@@ -96,7 +99,8 @@ def outcomes(
     sent = None if mine is None else SentError.described(mine)
     found: list[Any] = [(result, sent)]
     if communicator is not None:
-        found = communicator.allgather_object((result, sent), timeout=timeout)
+        with communicator.labelled(label or communicator.label):
+            found = communicator.allgather_object((result, sent), timeout=timeout)
     failures = {rank: error for rank, (_, error) in enumerate(found) if error is not None}
     return Outcomes([one for one, _ in found], failures, mine)
 

@@ -60,7 +60,8 @@ def drop_stale(dataset: Any, communicator: Communicator, name: str, has_own: boo
         if one.own_s is None and path in _was_complete:
             _end_iterators()  # before the others hear of it: the names of theirs may begin like it
     # All files are looked at before any is removed: ranks may see one folder.
-    everyone = communicator.allgather_object(mine)
+    with communicator.labelled("the files of a data set's cache"):
+        everyone = communicator.allgather_object(mine)
     for path, *told in zip(own, *everyone, strict=False):  # equally many of equal data sets
         is_stale = _is_stale(told)
         if is_stale and path in _was_complete:

@@ -47,7 +47,8 @@ def common_order(communicator: Communicator) -> int | None:
 
     That is so if the program has set the same one on all ranks. **Collective.**
     """
-    told = communicator.allgather_object((private_api.global_seed(), _draw()))
+    with communicator.labelled("the order of arrays' rows"):
+        told = communicator.allgather_object((private_api.global_seed(), _draw()))
     first, drawn = told[0]
     is_set = first is not None and all(seed == first for seed, _ in told)
     return None if is_set else drawn

@@ -39,7 +39,8 @@ def check_order(dataset: Any, communicator: Communicator, is_by_rows: bool = Tru
         return
     seeds = _seeds(_ordering(dataset)) if is_by_rows else []
     # By all ranks, also if this one has nothing that shuffles: another may have.
-    found = communicator.allgather_object((seeds, is_endless(dataset)))
+    with communicator.labelled("a data set's seeds"):
+        found = communicator.allgather_object((seeds, is_endless(dataset)))
     told = [own for own, _ in found]
     # Of endless data no row is lost for good, whatever the order.
     if not all(endless for _, endless in found) and any(one != told[0] for one in told):

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ def own_rows(original: Callable[..., Any]) -> Callable[..., Any]:
     return get_tf_dataset
 
 
-_LABEL = "rows of arrays: fit, evaluate and predict are calls of all ranks"
+_METHODS = ("fit", "evaluate", "predict")
+_LABEL = "rows of arrays for {}: fit, evaluate and predict are calls of all ranks"
 _EQUAL = {
     "rows": "what all have: give every rank all rows, or rows of its own by"
     " strategy.distribute_datasets_from_function",
@@ -97,7 +99,7 @@ def _check(adapter: Any, rows: Any, communicator: Communicator) -> None:
     """Raise `UsageError` on all ranks unless they have the same rows. **Collective.**"""
     digests = _digests(rows) if config.checks() else []
     mine = adapter._num_samples, adapter._batch_size, digests
-    with communicator.labelled(_LABEL):
+    with communicator.labelled(_LABEL.format(_method())):
         told = communicator.allgather_object(mine)
     # Compared first: arrays of other lengths have other digests, and this error says more.
     for (what, advice), numbers in zip(_EQUAL.items(), zip(*told, strict=True), strict=False):
@@ -109,6 +111,14 @@ def _check(adapter: Any, rows: Any, communicator: Communicator) -> None:
     if adapter._num_samples == 0:
         raise UsageError("arrays with 0 rows; expected at least one to train or predict with")
     _compare([digests for *_, digests in told])
+
+
+def _method() -> str:
+    """Return which of Keras's methods takes the arrays."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name not in _METHODS:
+        frame = frame.f_back
+    return "a data set" if frame is None else frame.f_code.co_name
 
 
 def _digests(inputs: Any) -> list[Digest]:

@@ -48,7 +48,8 @@ def agree_on_batches(adapter: Any, communicator: Communicator) -> None:
     # A digest in place of 625 numbers.
     state = hashlib.blake2b(repr(random.getstate()).encode(), digest_size=8).hexdigest()
     # Not drawn from Python's generator, whose state is the program's.
-    told = communicator.allgather_object((state, random.SystemRandom().getrandbits(31)))
+    with communicator.labelled("the order of batches"):
+        told = communicator.allgather_object((state, random.SystemRandom().getrandbits(31)))
     if len({state for state, _ in told}) > 1:
         common = random.Random(told[0][1])
         setattr(adapter, _NAME, common)

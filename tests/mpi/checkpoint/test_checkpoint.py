@@ -18,7 +18,7 @@ from mpistrat import (
     VariableSynchronization,
 )
 from mpistrat.checkpoint.files import index
-from mpistrat.errors import CheckpointError
+from mpistrat.errors import CheckpointError, MismatchError
 from mpistrat.testing.launcher import RunningJob, run_job
 from mpistrat.testing.sets import takes_long, with_all
 from mpistrat.train import Checkpoint, CheckpointManager, Part, latest_checkpoint
@@ -300,3 +300,24 @@ def test_kills_at_any_time(tmp_path):
         numbers.append(int(latest_checkpoint(tmp_path).rpartition("-")[2]))
     assert numbers == sorted(set(numbers))
     assert numbers[-1] >= sum(2 + turn for turn in range(len(numbers)))
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=30)
+@pytest.mark.parametrize("others", ["a gathering", "restore"])
+def test_one_rank_saves_alone(others):
+    """Its gatherings are none of those that other ranks make."""
+    with MirroredStrategy(["CPU:0"]) as strategy, tempfile.TemporaryDirectory() as folder:
+        with strategy.scope():
+            checkpoint = Checkpoint(v=Variable(1.0))
+        communicator = strategy.communicator
+        common = communicator.bcast_object(folder)
+        path = checkpoint.save(f"{common}/of all")
+        told = r"rank 0: .*\(saving a checkpoint.*\n *rank 1: allgather_object\(\)"
+        calls = {
+            "a gathering": lambda: communicator.allgather_object("mine"),
+            "restore": lambda: checkpoint.restore(path),
+            "save": lambda: checkpoint.save(f"{common}/alone"),
+        }
+        with pytest.raises(MismatchError, match=told):
+            calls["save" if communicator.rank == 0 else others]()
+        communicator.barrier()

@@ -17,7 +17,7 @@ import keras  # noqa: E402 - TensorFlow may be missing
 import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
-from mpistrat.errors import UsageError  # noqa: E402
+from mpistrat.errors import MismatchError, UsageError  # noqa: E402
 from mpistrat.tensorflow.data import pipelines  # noqa: E402
 from mpistrat.tensorflow.graph import native_library, rows_op  # noqa: E402
 from mpistrat.tensorflow.keras import arrays as keras_arrays  # noqa: E402
@@ -235,6 +235,15 @@ def test_unequal_numbers_of_rows_are_told(call):
         with pytest.raises(UsageError, match=r"rows by rank: \[8, 7\]"):
             CALLS[call](model, np.ones((8 - rank, 3)))
         CALLS[call](model, np.ones((8, 3)))
+    drop(s)
+
+
+def test_one_rank_calls_another_method():
+    with distribute.MirroredStrategy(["CPU:0"]) as s, s.scope():
+        model, method = small_model(), "evaluate" if s.is_chief else "predict"
+        told = "rank 0: .*for evaluate.*\n *rank 1: .*for predict"
+        with pytest.raises(MismatchError, match=told):
+            CALLS[method](model, np.ones((8, 3)))
     drop(s)
 
 
