@@ -21,7 +21,7 @@ void run_between(Rank& me) {
   MpistratTicket ticket = {};
   ticket.digest = 77;
   mpistrat_begin_counted(me.calls, &lines, &ticket);
-  CHECK(adopt(me) == -1);
+  CHECK(adopt(me.calls) == -1);
   CHECK(!mpistrat_is_queue_busy(me.calls));
   int status = MPISTRAT_WAITING;
   while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 100'000);
@@ -114,7 +114,7 @@ void run_mixed_queue(Rank& me, int size) {
 
 // Where no call is under way, there is none to carry on with.
 void adopt_nothing(Rank& me) {
-  CHECK(adopt(me) == -1);
+  CHECK(adopt(me.calls) == -1);
   CHECK(!mpistrat_is_queue_busy(me.calls));
 }
 

@@ -203,7 +203,7 @@ void run_between(Rank& me) {
   ticket.digest = 77;
   mpistrat_begin_counted(me.calls, &lines, &ticket);
   CHECK(!mpistrat_wire_is_over(me.wire));
-  CHECK(adopt(me) == -1);
+  CHECK(adopt(me.calls) == -1);
   CHECK(!mpistrat_is_queue_busy(me.calls));
   int status = MPISTRAT_WAITING;
   while (status == MPISTRAT_WAITING) status = mpistrat_wait(me.calls, 100'000);
@@ -277,7 +277,7 @@ void run_dtypes(Rank& me, std::mt19937& random) {
 void run_rank(Rank& me, int num_cases) {
   static const int64_t kCounts[] = {0, 1, 3, 57, 100, 1000, 4097, 20011};
   std::mt19937 same(42), own(static_cast<unsigned>(me.rank));
-  CHECK(adopt(me) == -1);  // as no call is under way
+  CHECK(adopt(me.calls) == -1);  // as no call is under way
   CHECK(mpistrat_wire_is_over(me.wire));
   const Asking asking(me);
   for (int i = 0; i < num_cases; ++i) {
@@ -335,12 +335,12 @@ void run_failure() {
     mpistrat_begin(me.calls, &spec);
     CHECK(mpistrat_wait(me.calls, 1'000'000) == MPISTRAT_WAITING);
     CHECK(!mpistrat_wire_is_over(me.wire));
-    const int64_t number = adopt(me);
+    const int64_t number = adopt(me.calls);
     CHECK(number >= 0);
     fake::world().is_broken = true;
-    CHECK(wait_for(me, number, 1'000'000) == MPISTRAT_MPI_ERROR);
+    CHECK(wait_for(me.calls, number, 1'000'000) == MPISTRAT_MPI_ERROR);
     CHECK(mpistrat_collect(me.calls, number, 0) == MPISTRAT_MPI_ERROR);
-    CHECK(adopt(me) == -1);
+    CHECK(adopt(me.calls) == -1);
     CHECK(mpistrat_collect(me.calls, number, 0) == MPISTRAT_MPI_ERROR);
     CHECK(mpistrat_wire_error(me.wire) == fake::kBroken);
   });

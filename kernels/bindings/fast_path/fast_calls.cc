@@ -18,10 +18,11 @@ namespace {
 
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
-constexpr int64_t kTwinBytes = 64 << 10;     // of what twins stay with for a moment,
-// in which another rank that is about to come does; and for how long where twice nobody has, but
-// for each sixteenth call: to begin a call in Python, for others to end it, takes about as long.
-constexpr uint64_t kTwinNs = 100'000, kShortTwinNs = 5'000;
+// Twins of up to kTwinBytes stay with their calls, for ranks that are about to come: to end a call
+// by Python and the queue's thread takes longer. Where kMisses in a row were in vain they stay for
+// kShortTwinNs, but for each kTryEvery-th.
+constexpr int64_t kTwinBytes = 64 << 10;
+constexpr uint64_t kShortTwinNs = 5'000;
 constexpr unsigned kMisses = 2, kTryEvery = 16;
 constexpr int kMostStays = 10;  // times kStayNs, where data is moved all the time
 constexpr int kLoseTries = 8;   // each is lost to one more interrupt at most
@@ -147,7 +148,7 @@ int stay_with_twin(FastCalls* self) {
   int status = calls->wait(kShortTwinNs);
   if (status == MPISTRAT_WAITING && is_long) {
     Py_BEGIN_ALLOW_THREADS;
-    status = calls->wait(kTwinNs);
+    status = calls->wait(calls->twin_ns);
     Py_END_ALLOW_THREADS;
   }
   self->misses = status == MPISTRAT_WAITING ? self->misses + 1 : 0;

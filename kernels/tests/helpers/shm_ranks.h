@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "call_end.h"
 #include "mpistrat/shm.h"
 
 namespace mpistrat_test {
@@ -26,26 +27,10 @@ inline void show(Rank& me, int64_t digest) {
   std::memcpy(mpistrat_line(me.calls), head, sizeof head);
 }
 
-// Let the node's own thread go on with the call under way; returns its number, or -1.
-inline int64_t adopt(Rank& me) {
-  const MpistratTicket ticket = {};
-  return mpistrat_adopt(me.calls, &ticket);
-}
-
-// Wait for the call of a number, or for the one under way.
-inline int wait_for(Rank& me, int64_t number, uint64_t budget_ns) {
-  int status = MPISTRAT_WAITING;
-  while (status == MPISTRAT_WAITING)
-    status = number < 0 ? mpistrat_wait(me.calls, budget_ns)
-                        : mpistrat_collect(me.calls, number, budget_ns);
-  if (number >= 0 && status != MPISTRAT_DONE) mpistrat_resume(me.calls);
-  return status;
-}
-
 inline int finish(Rank& me, const MpistratSpec& spec) {
   mpistrat_begin(me.calls, &spec);
-  const int64_t number = ++me.num_calls % 5 == 0 ? adopt(me) : -1;
-  const int status = wait_for(me, number, 3'000'000);
+  const int64_t number = ++me.num_calls % 5 == 0 ? adopt(me.calls) : -1;
+  const int status = wait_for(me.calls, number, 3'000'000);
   return status;
 }
 
