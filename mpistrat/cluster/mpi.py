@@ -19,6 +19,7 @@ __all__ = [
     "abort",
     "expected_size",
     "is_mpi_comm",
+    "is_null",
     "outlives_ranks",
     "was_launched",
     "world",
@@ -129,6 +130,12 @@ def is_mpi_comm(comm: Any) -> bool:
     """Tell whether `comm` is an mpi4py intra-communicator. **Local.**"""
     module = sys.modules.get("mpi4py.MPI")
     return module is not None and isinstance(comm, module.Intracomm)
+
+
+def is_null(comm: Any) -> bool:
+    """Tell whether `comm` is mpi4py's communicator of no ranks, or was freed. **Local.**"""
+    module = sys.modules.get("mpi4py.MPI")
+    return module is not None and isinstance(comm, module.Comm) and not comm
 
 
 def outlives_ranks() -> bool:

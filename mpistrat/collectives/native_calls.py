@@ -38,7 +38,8 @@ class NativeCalls:
     def _allow_native_calls(self) -> None:
         """Let the backend make the calls of methods itself in the common case, sooner."""
         fast = self._backend.fast
-        if fast is not None:
+        # Native code reduces exactly; where the backend does not, calls widen dtypes in Python.
+        if fast is not None and self._backend.capabilities().exact:
             over = partial(Work.over, self._engine)
             self.fast_calls = fast.attach(self._ticket, self._finish, self._lose, over)
             fast.has_digests = self._gate.has_digests
@@ -67,7 +68,7 @@ class NativeCalls:
         **Local.** What that function begins and does not end is for :meth:`carry_on`.
         """
         fast = self._backend.fast
-        return None if fast is None else fast.natively(array, op)
+        return None if fast is None or self.fast_calls is None else fast.natively(array, op)
 
     def carry_on(
         self, status: int, sequence: int, array: Array, op: str, out: Array

@@ -15,6 +15,7 @@ from mpistrat.optimizers.gradients import (
     check_same_strategy,
     check_variable,
     container,
+    pair_of,
     parts_of,
     strategy_of,
     summed,
@@ -184,7 +185,7 @@ class Optimizer:
         ----------
         tf.keras.optimizers.Optimizer.apply_gradients.
         """
-        pairs = [(g, container(v)) for g, v in grads_and_vars if g is not None]
+        pairs = [(g, container(v)) for g, v in map(pair_of, grads_and_vars) if g is not None]
         if not pairs:
             raise UsageError("apply_gradients: no variable has a gradient; expected at least one")
         gradients = [as_gradient(gradient, variable) for gradient, variable in pairs]

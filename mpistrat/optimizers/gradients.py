@@ -25,12 +25,23 @@ __all__ = [
     "check_same_strategy",
     "check_variable",
     "container",
+    "pair_of",
     "parts_of",
     "strategy_of",
     "summed",
 ]
 
 Trained: TypeAlias = Variable | ShardedVariable
+
+
+def pair_of(pair: Any) -> tuple[Any, Trained]:
+    """Return what `apply_gradients` is given: a gradient, and its variable."""
+    if isinstance(pair, (tuple, list)) and len(pair) == 2:
+        return pair[0], pair[1]
+    raise ArgumentTypeError(
+        f"apply_gradients: got a {type(pair).__name__} in place of a pair; expected pairs of a"
+        " gradient and its variable, as zip(gradients, variables) makes them"
+    )
 
 
 def container(variable: Any) -> Trained:

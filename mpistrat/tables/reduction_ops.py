@@ -7,6 +7,7 @@ float64 (as TensorFlow's is), summed as float64 so that it cannot overflow.
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -38,6 +39,21 @@ _UFUNCS: dict[str, np.ufunc] = {
     "xor": np.bitwise_xor,
 }
 OPS = (*_UFUNCS, "mean")
+_OTHER_NAMES = {  # of ReduceOp, NumPy's functions, MPI, and other libraries
+    "add": "sum",
+    "multiply": "prod",
+    "product": "prod",
+    "minimum": "min",
+    "maximum": "max",
+    "average": "mean",
+    "avg": "mean",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "band": "and",
+    "bor": "or",
+    "bxor": "xor",
+}
 
 DTYPES = frozenset(
     (
@@ -53,24 +69,31 @@ _KINDS = {"min": "biuf", "max": "biuf", "and": "biu", "or": "biu", "xor": "biu"}
 def check_op(op: str, dtype: np.dtype[Any]) -> None:
     """Raise if `op` is no reduction, or has no meaning for `dtype`."""
     if not isinstance(op, str):
-        alike = str(getattr(op, "name", "")).lower()  # of a ReduceOp
         raise ArgumentTypeError(
-            f"op={op!r} is a {type(op).__name__}; expected one of {OPS}{_meant(alike)}"
+            f"op={op!r} is a {type(op).__name__}; expected one of {OPS}{_meant(_name_of(op))}"
         )
     _check_op(op, dtype)
 
 
 def _meant(name: str) -> str:
-    return f"; here it is {name!r}" if name in OPS else ""
+    found = _OTHER_NAMES.get(name.lower(), name.lower())
+    return f"; here it is {found!r}" if found in OPS else ""
+
+
+def _name_of(op: object) -> str:
+    """Return the name of an op of TensorFlow, NumPy or MPI, or an empty text."""
+    if type(op).__module__ == "mpi4py.MPI":
+        names = [name.upper() for name in (*OPS, *_OTHER_NAMES)]
+        mpi = sys.modules["mpi4py.MPI"]
+        return next((name for name in names if getattr(mpi, name, None) == op), "")
+    return str(getattr(op, "name", getattr(op, "__name__", "")))
 
 
 @lru_cache(maxsize=256)
 def _check_op(op: str, dtype: np.dtype[Any]) -> None:
     if op not in OPS:
         names = ", ".join(OPS)
-        raise UsageError(
-            f"op={op!r} is not a reduction; expected one of {names}{_meant(op.lower())}"
-        )
+        raise UsageError(f"op={op!r} is not a reduction; expected one of {names}{_meant(op)}")
     kind = "f" if dtype.name == "bfloat16" else dtype.kind
     if kind not in _KINDS.get(op, "biufc"):
         raise UsageError(

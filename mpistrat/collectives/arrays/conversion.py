@@ -92,7 +92,7 @@ def as_operands(values: Iterable[ArrayLike]) -> list[Array]:
             dtypes = {one.dtype for one in found}
             if dtypes <= _SUPPORTED and _BOOL not in dtypes:
                 return found
-    found = [as_operand(value) for value in values]
+    found = [_operand_at(index, value) for index, value in enumerate(values)]
     places = {place_of(one) for one in found}
     if len(places) > 1:
         raise UsageError(
@@ -100,6 +100,13 @@ def as_operands(values: Iterable[ArrayLike]) -> list[Array]:
             " place: move some, or make a call for each place"
         )
     return found
+
+
+def _operand_at(index: int, value: ArrayLike) -> Array:
+    try:
+        return as_operand(value)
+    except UsageError as error:
+        raise type(error)(f"array {index} of the list: {error}") from error.__cause__
 
 
 def place_of(array: Array) -> str:
@@ -135,6 +142,11 @@ def _plain_bools(array: Array) -> Array:
 
 
 def _convert(value: ArrayLike) -> Array:
+    if value is None:
+        raise ArgumentTypeError(
+            "None cannot be sent between ranks; expected an array or a number. In place of a"
+            " gradient that is None, send zeros of the variable's shape"
+        )
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentTypeError(
             "a masked array would lose its mask between ranks; send value.filled(...), or data"

@@ -29,8 +29,10 @@ class Auto:
 
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
-        """Return None: there is always one."""
-        return None
+        """Return None, since there always is one, but for what is no communicator."""
+        if cluster_mpi.is_mpi_comm(comm):
+            return MpiBackend.unavailable(comm)
+        return ThreadsBackend.unavailable(comm) and MpiBackend.unavailable(comm)
 
     @classmethod
     def open(cls, comm: Any, timeout: float) -> Backend:

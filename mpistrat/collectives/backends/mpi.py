@@ -76,10 +76,12 @@ class MpiBackend:
     @classmethod
     def unavailable(cls, comm: Any) -> str | None:
         """Return why MPI cannot carry the data of `comm`."""
+        if cluster_mpi.is_null(comm):
+            return "comm is MPI.COMM_NULL: this process is not in it; make one only on its ranks"
         if cluster_mpi.is_mpi_comm(comm):
             return None
         if comm is not None:
-            return f"comm is a {type(comm).__name__}; expected an mpi4py communicator"
+            return f"comm is a {type(comm).__name__}; expected an mpi4py intra-communicator"
         return "no launcher started this process and no comm was given; start it with mpirun"
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
@@ -22,20 +23,32 @@ _FRAMEWORKS = ("tensorflow", "keras")
 def caller(frame: FrameType | None = None) -> str:
     """Return the innermost line of code outside this package as ``file:line (function)``.
 
-    What is called when a program has ended has none; this says so.
+    Where this thread has none, as those in which TensorFlow runs a graph, it is that of the main
+    thread, which waits for it. What is called when a program has ended has none; this says so.
 
     Parameters
     ----------
     frame
         Where to begin, such as the frame of another thread; default where this is called.
     """
-    at: FrameType | None = sys._getframe(1) if frame is None else frame
+    found = _line_of_user(sys._getframe(1) if frame is None else frame)
+    if found is not None:
+        return found
+    if exit_hooks.ending.has_begun:
+        return "the end of the program"
+    main = sys._current_frames().get(threading.main_thread().ident or 0)
+    found = _line_of_user(main) if frame is None else None
+    return "unknown line" if found is None else f"{found} of the main thread"
+
+
+def _line_of_user(at: FrameType | None) -> str | None:
+    """Return the innermost such line, if there is one."""
     while at is not None:
         name = at.f_code.co_filename
         if not (_is_between(name) or "_op_def_library" in at.f_globals):
             return f"{name}:{at.f_lineno} ({at.f_code.co_name})"
         at = at.f_back
-    return "the end of the program" if exit_hooks.ending.has_begun else "unknown line"
+    return None
 
 
 @lru_cache(maxsize=1024)

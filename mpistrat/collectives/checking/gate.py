@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn, TypeAlias
 
-import numpy as np
-
 from mpistrat import config
 from mpistrat.collectives.arrays.on_device import memory_problem
 from mpistrat.collectives.arrays.results import new_like
@@ -32,13 +30,13 @@ from mpistrat.collectives.backends.base import (
 from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.call_site import caller
+from mpistrat.collectives.checking.call_texts import gather_texts
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.headers import Headers, with_length
 from mpistrat.collectives.checking.mismatch_message import mismatch_text
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.communicator_state import Health
-from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.collectives.health.recorder import Kind, Recorder, kind_of, text_number
 from mpistrat.errors import BackendUnavailableError, MismatchError, PeerLostError
 from mpistrat.types import Array
@@ -48,7 +46,6 @@ __all__ = ["Gate", "Transfer"]
 Transfer: TypeAlias = Callable[..., Steps]
 """A transfer of the backend with its arguments, as `functools.partial` makes it."""
 
-_TEXT = 1024
 _MOST_GUESSED = 1 << 30  # bytes of a result that is made before its length is known
 
 _REFUSED = Kind(fingerprint.INVALID, text_number("a refused call"), 0, 0, 0, 0)
@@ -314,12 +311,12 @@ class Gate:
         self.call_log.is_crossing = False
         # Copies: these are views of the table, which goes on changing.
         failures, digests = self._headers.failures.copy(), self._headers.digests.copy()
-        text = f"{cut(self.call_log.describe(), 500)} at {caller()}"
+        text = f"{self.call_log.describe(is_whole=True)} at {caller()}"
         failed = [rank for rank, count in enumerate(failures) if count > failures.min()]
         if self.rank in failed:  # what all ranks failed with alike has been mended
             text += f", after it failed with {self.health.peers.last_failure}"
         # All ranks have compared the same table, so that all of them come to this gathering.
-        calls = yield from self._gather_texts(text)
+        calls = yield from gather_texts(self.backend, text)
         if fingerprint.NO_MEMORY in digests:
             rows = [f"  rank {rank}: {call}" for rank, call in calls.items()]
             message = "\n".join(["not enough memory on GPUs for a call:", *rows])
@@ -331,15 +328,6 @@ class Gate:
                 PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst)
             )
         raise self.call_log.mark_known(MismatchError(message, calls))
-
-    def _gather_texts(self, text: str) -> Generator[Request, None, dict[int, str]]:
-        mine = np.zeros(_TEXT, np.uint8)
-        data = np.frombuffer(text.encode()[:_TEXT], np.uint8)
-        mine[: data.size] = data
-        everyone = np.empty(_TEXT * self.size, np.uint8)
-        yield from self.backend.allgather(mine, everyone, [_TEXT] * self.size)
-        rows = everyone.reshape(self.size, _TEXT)
-        return {r: decode(row.tobytes().rstrip(b"\0")) for r, row in enumerate(rows)}
 
 
 def _one_after_the_other(crossing: Steps, transfer: Transfer) -> Steps:

@@ -8,6 +8,7 @@ from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.headers import Headers
 from mpistrat.collectives.checking.mismatch_message import describe
+from mpistrat.collectives.health.peers import cut
 from mpistrat.collectives.health.recorder import Kind, Recorder
 
 __all__ = ["CallLog"]
@@ -105,10 +106,10 @@ class CallLog:
 
     # ------------------------------------------------------------------------------ in words
 
-    def describe(self) -> str:
-        """Return the call under way as a user would write it."""
+    def describe(self, is_whole: bool = False) -> str:
+        """Return the call under way as a user would write it; `is_whole` as of `describe`."""
         what = self._what
-        call = what if isinstance(what, str) else describe(what, self.label)
+        call = cut(what, 900) if isinstance(what, str) else describe(what, self.label, is_whole)
         return call if self.remark is None else f"{call}, which {self.remark},"
 
     def in_words(self) -> str:

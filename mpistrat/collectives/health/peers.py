@@ -217,13 +217,14 @@ class Peers:
 
 
 def short(error: BaseException) -> str:
-    """Return an error in at most 400 characters."""
+    """Return an error in at most 400 bytes."""
     return cut(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 400)
 
 
 def cut(text: str, length: int) -> str:
-    """Return `text` in at most `length` characters."""
-    return text if len(text) <= length else f"{text[: length - 3]}..."
+    """Return `text` in at most `length` bytes of UTF-8."""
+    data = text.encode()
+    return text if len(data) <= length else f"{data[: length - 3].decode(errors='ignore')}..."
 
 
 def decode(data: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ __all__ = ["empty"]
 def empty(gate: Gate, shape: Any, dtype: Any, is_shared: bool, device: str | None) -> Steps:
     """See `Communicator.empty`."""
     try:
-        lengths = tuple(int(n) for n in (shape if np.iterable(shape) else (shape,)))
+        lengths = tuple(operator.index(n) for n in (shape if np.iterable(shape) else (shape,)))
         kind = as_array(np.empty(0, dtype)).dtype
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(f"empty: shape={shape!r}, dtype={dtype!r}: {error}") from error

@@ -55,15 +55,8 @@ def check_options(
     trainable: bool | None,
 ) -> bool:
     """Raise on options that exclude each other; return whether the variable is trainable."""
-    if not isinstance(synchronization, VariableSynchronization):
-        raise UsageError(
-            f"variable {name!r}: synchronization={synchronization!r}; expected a"
-            " VariableSynchronization"
-        )
-    if not isinstance(aggregation, VariableAggregation):
-        raise UsageError(
-            f"variable {name!r}: aggregation={aggregation!r}; expected a VariableAggregation"
-        )
+    _check_member(name, "synchronization", synchronization, VariableSynchronization)
+    _check_member(name, "aggregation", aggregation, VariableAggregation)
     is_on_read = synchronization is VariableSynchronization.ON_READ
     if is_on_read and trainable:
         raise UsageError(
@@ -71,3 +64,12 @@ def check_options(
             " trainable; got trainable=True"
         )
     return not is_on_read if trainable is None else bool(trainable)
+
+
+def _check_member(name: str, what: str, value: object, kind: type[enum.Enum]) -> None:
+    if not isinstance(value, kind):
+        *others, last = (f"{kind.__name__}.{member.name}" for member in kind)
+        raise UsageError(
+            f"variable {name!r}: {what}={value!r}; expected a {kind.__name__}:"
+            f" {', '.join(others)} or {last}"
+        )

@@ -80,7 +80,7 @@ _UNLIKE: list[tuple[Call, Call, str, str]] = [
     (lambda c: c.gather(_X), lambda c: c.allgather(_X), " gather", "allgather"),
     (
         *(lambda c: c.allreduce_many([_X]), lambda c: c.allreduce_many([_X, _X])),
-        *("allreduce_many", r"\(2, 3\), \(2, 3\)"),
+        *(r"1 array \[\w+ \(2, 3\)\]", r"2 arrays \[\w+ \(2, 3\); \w+ \(2, 3\)\]"),
     ),
     (
         *(lambda c: c.allreduce_many([_X], bucket_bytes=8), lambda c: c.allreduce_many([_X])),

@@ -300,6 +300,7 @@ def test_unequal_requests_are_a_mismatch_on_every_rank():
         ((2, -3), float, UsageError),
         ("ab", float, ArgumentTypeError),
         (None, float, ArgumentTypeError),
+        (2.5, float, ArgumentTypeError),
         (3, "no dtype", ArgumentTypeError),
         (3, object, ArgumentTypeError),
         (3, "U5", ArgumentTypeError),

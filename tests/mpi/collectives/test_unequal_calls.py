@@ -29,6 +29,17 @@ def test_unequal_shapes_of_one_length() -> None:
         strategy.reduce("SUM", np.ones((2, 3) if rank else (3, 2)), axis=None)
 
 
+def test_one_array_of_a_long_list_is_named() -> None:
+    with usable_after() as (strategy, rank, size):
+        arrays = [np.ones(number % 7 + 1) for number in range(200)]
+        if rank == size - 1:
+            arrays[150] = np.ones((2, 2))
+        with refused(MismatchError, "^Shape mismatch") as caught:
+            strategy.communicator.allreduce_many(arrays)
+        assert "200 arrays, arrays[150] is float64 (4,), bucket_bytes" in str(caught.value)
+        assert "200 arrays, arrays[150] is float64 (2, 2), bucket_bytes" in str(caught.value)
+
+
 def test_what_all_ranks_failed_with_before_is_no_part_of_the_report() -> None:
     with usable_after() as (strategy, rank, _):
         with pytest.raises(ZeroDivisionError):

@@ -1,5 +1,8 @@
 """The line of a user's program that errors name."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 from mpistrat.collectives.checking import call_site
 
 
@@ -31,3 +34,12 @@ def test_caller_is_not_what_tensorflow_generates_for_an_operation():
     names = {"caller": call_site.caller, "_op_def_library": None}
     exec(compile("def f():\n    return caller()\n", "<string>", "exec"), names)
     assert "test_call_site.py" in names["f"]()
+
+
+def test_a_thread_without_a_line_of_its_own_names_that_of_the_main_thread():
+    with ThreadPoolExecutor(1) as pool:
+        text = pool.submit(call_site.caller).result()
+    assert "test_call_site.py" in text
+    assert text.endswith(") of the main thread")
+    here = sys._getframe()
+    assert "of the main thread" not in call_site.caller(here)

@@ -148,6 +148,22 @@ def test_long_report_is_cut_and_stays_text():
     run_ranks(2, rank)
 
 
+def test_report_of_a_long_list_names_the_array_that_differs():
+    def rank(handle):
+        comm = Communicator(handle)
+        arrays = [np.ones((2, 3), "f4")] * 300
+        if comm.rank == 1:
+            arrays[290] = np.ones((3, 2), "f4")
+        with pytest.raises(MismatchError, match=r"^Shape mismatch") as caught:
+            comm.allreduce_many(arrays)
+        rows = str(caught.value).splitlines()[1:3]
+        assert "300 arrays, arrays[290] is float32 (2, 3)" in rows[0]
+        assert "300 arrays, arrays[290] is float32 (3, 2)" in rows[1]
+        comm.close()
+
+    run_ranks(2, rank)
+
+
 # ---------------------------------------------------------------------------------- headers
 
 

@@ -96,3 +96,50 @@ def test_report_of_unequal_shapes_has_the_words_of_tensorflow(other, is_of_shape
     ]
     text = mismatch_text(dict(enumerate([*lists, lists[0]])), 0)
     assert text.startswith("Shape mismatch: the ranks called"), text
+
+
+def lists_of(shapes, dtype="float32", is_whole=True):
+    dtypes = (np.dtype(dtype),) * len(shapes)
+    call = Signature("allreduce_many", "sum", dtypes, tuple(shapes), bucket_bytes=9)
+    return describe(call, is_whole=is_whole)
+
+
+def test_a_long_list_is_described_by_its_number_of_arrays():
+    shapes = [(1, 2), (), (3,)]
+    few = "3 arrays [float32 (1, 2); float32 (); float32 (3,)]"
+    assert lists_of(shapes) == f"allreduce_many(op=sum, {few}, bucket_bytes=9)"
+    assert lists_of(shapes, is_whole=False) == lists_of(shapes)
+    many = "allreduce_many(op=sum, 6 arrays, bucket_bytes=9)"
+    assert lists_of(shapes * 2, is_whole=False) == many
+    assert lists_of([]) == "allreduce_many(op=sum, 0 arrays [], bucket_bytes=9)"
+
+
+TEN = lists_of([(1,)] * 10)
+
+
+@pytest.mark.parametrize(
+    ("other", "mine", "theirs", "is_of_shapes"),
+    [
+        (
+            lists_of([(1,)] * 6 + [(5, 5)] + [(2,)] * 3),
+            "[6] is float32 (1,)",
+            "[6] is float32 (5, 5)",
+            True,
+        ),
+        (lists_of([(1,)] * 6), "10 arrays, arrays[6] is float32 (1,)", "6 arrays, bucket", False),
+        (lists_of([(1,)] * 10, "int8"), "[0] is float32 (1,)", "[0] is int8 (1,)", False),
+        (lists_of([(1,)]), "[1] is float32 (1,)", "1 array [float32 (1,)], bucket", False),
+        ("barrier()", "10 arrays, bucket", "barrier()", False),
+    ],
+)
+def test_report_of_long_lists_shows_the_first_array_that_differs(
+    other, mine, theirs, is_of_shapes
+):
+    text = mismatch_text({0: TEN, 1: other, 2: other}, 0)
+    assert text.startswith("Shape mismatch") == is_of_shapes
+    rows = text.splitlines()[1:3]
+    assert rows[0].startswith("  rank 0: allreduce_many(op=sum, 10 arrays")
+    assert mine in rows[0]
+    assert rows[1].startswith("  rank 1, 2: ")
+    assert theirs in rows[1]
+    assert all(len(row) < 100 for row in rows)

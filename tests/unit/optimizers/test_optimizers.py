@@ -165,6 +165,7 @@ def test_nothing_moves_if_one_gradient_does_not_fit():
         (lambda w: SGD().apply_gradients([]), UsageError, "no variable has a gradient"),
         (lambda w: SGD().apply_gradients([(None, w)]), UsageError, "no variable has a gradient"),
         (lambda w: SGD().apply_gradients([(1.0, 2.0)]), ArgumentTypeError, "got a float"),
+        (lambda w: SGD().apply_gradients((np.ones(2), w)), ArgumentTypeError, "expected pairs of"),
         (
             lambda w: SGD().apply_gradients([(1, mpistrat.Variable(1))]),
             UsageError,
