@@ -23,12 +23,19 @@ from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
 from mpistrat.checkpoint.status import CheckpointStatus
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.variables.base import Variable
+from mpistrat.system.log import get_logger, warn_once
 
 __all__ = ["Checkpoint"]
 
 T = TypeVar("T")
 
+_LOG = get_logger(__name__)
 _COUNTER = "save_counter"
+_NOTHING = (
+    "Checkpoint({}=...): nothing of it is saved. It has no variables yet, and numbers in"
+    " attributes of an object are not saved: keep them in a dict, or give the object state_dict()"
+    " and load_state_dict()"
+)
 
 
 class Checkpoint:
@@ -149,7 +156,7 @@ class Checkpoint:
             The ranks save different things.
         """
         del options
-        prefix = os.fspath(file_prefix)
+        prefix = _checked("save: file_prefix", file_prefix)
         saved, _ = self.save_in(Path(prefix).absolute(), None, _point_to)
         return f"{os.path.dirname(prefix)}/{saved.name}" if "/" in prefix else saved.name
 
@@ -183,8 +190,9 @@ class Checkpoint:
     def write(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
         """Save to the folder `file_prefix`, without a number; otherwise as :meth:`save`."""
         del options
-        self._write(Path(file_prefix).absolute())
-        return os.fspath(file_prefix)
+        prefix = _checked("write: file_prefix", file_prefix)
+        self._write(Path(prefix).absolute())
+        return prefix
 
     def restore(
         self, save_path: str | os.PathLike[str] | None, options: Any = None
@@ -237,12 +245,25 @@ class Checkpoint:
 
     def _write(self, path: Path) -> SavingRanks:
         seen, ranks = self._seen()
+        for name in () if seen.errors else seen.empty:
+            warn_once(_LOG, f"{id(self)} {name}", _NOTHING.format(name))
         saving.save(seen, path, ranks)
         return ranks
 
     def _seen(self) -> tuple[graph.Graph, SavingRanks]:
         seen = graph.build(self)
         return seen, SavingRanks(communicator_of(seen.nodes))
+
+
+def _checked(what: str, path: Any) -> str:
+    """Return a path as text, if it ends with a name."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentTypeError(f"{what}={path!r} is a {type(path).__name__}; expected a path")
+    text = str(os.fspath(path))
+    if os.path.basename(text) in ("", os.curdir, os.pardir):
+        example = os.path.join(text, "ckpt")
+        raise UsageError(f"{what}={text!r} ends with no name; expected one, as in {example!r}")
+    return text
 
 
 def _check(name: str, value: Any) -> None:

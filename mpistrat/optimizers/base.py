@@ -15,12 +15,14 @@ from mpistrat.optimizers.gradients import (
     check_same_strategy,
     check_variable,
     container,
+    in_words,
     pair_of,
     parts_of,
     strategy_of,
     summed,
 )
 from mpistrat.strategy import context
+from mpistrat.strategy.replicas.replica_context import check_equal
 from mpistrat.strategy.variables import colocation
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.sharded.variable import ShardedVariable, whole_of
@@ -198,16 +200,18 @@ class Optimizer:
                 self._step(strategy, gradients, variables)
             return
         check_same_strategy(replica, variables)
+        what = in_words(variables)
         if not skip_gradients_aggregation and replica.strategy.extended.num_replicas > 1:
             is_ours = type(self.rule) in _OWN_RULES
-            gradients = summed(replica, gradients, may_share=is_ours)
+            gradients = summed(replica, gradients, may_share=is_ours, what=what)
 
-        def step(strategy: Strategy, gradients: list[Any]) -> None:
+        def step(strategy: Strategy, gradients: list[Any], what: str) -> None:
+            check_equal("variables, or orders of them", what)
             self._step(strategy, gradients, variables)
 
         # Each replica has made a `step` of its own: merge_call takes functions of the same code
         # for one.
-        replica.merge_call(step, args=(gradients,))
+        replica.merge_call(step, args=(gradients, what))
 
     def _step(self, strategy: Strategy, gradients: list[Any], variables: list[Trained]) -> None:
         if self._iterations is None or any(_key(v) not in self._places for v in variables):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mpistrat.collectives.arrays.conversion import as_operand
@@ -10,7 +12,7 @@ from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
-from mpistrat.strategy.replicas.replica_context import all_gather, all_reduce
+from mpistrat.strategy.replicas import replica_context
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.sharded.variable import ShardedVariable
@@ -25,6 +27,7 @@ __all__ = [
     "check_same_strategy",
     "check_variable",
     "container",
+    "in_words",
     "pair_of",
     "parts_of",
     "strategy_of",
@@ -32,6 +35,8 @@ __all__ = [
 ]
 
 Trained: TypeAlias = Variable | ShardedVariable
+
+_FEW = 4  # variables that are named, and not only numbered
 
 
 def pair_of(pair: Any) -> tuple[Any, Trained]:
@@ -118,10 +123,35 @@ def parts_of(gradient: Any, variable: Trained) -> list[tuple[Any, Variable]]:
     return list(zip(gradients, variable.variables, strict=True))
 
 
-def summed(replica: ReplicaContext, gradients: list[Any], *, may_share: bool) -> list[Any]:
+def in_words(variables: Sequence[Trained]) -> str:
+    """Return whose gradients these are, and in which order; "" where variables have no numbers.
+
+    All ranks have numbered their variables alike.
+    """
+    numbers = [getattr(variable, "number", None) for variable in variables]
+    if None in numbers:
+        return ""
+    told = f"variables {_ranges(tuple(numbers))}"
+    if len(variables) <= _FEW:
+        told = ", ".join(variable.in_words() for variable in variables)
+    return sys.intern(f"gradients of {told}")  # one object, as merge_call wants equal arguments
+
+
+@lru_cache(maxsize=256)
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """Return numbers with those that follow each other as a range: "0-4, 7, 6"."""
+    starts = [i for i, n in enumerate(numbers) if i == 0 or n != numbers[i - 1] + 1]
+    runs = [numbers[i:j] for i, j in zip(starts, [*starts[1:], None], strict=True)]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
+def summed(
+    replica: ReplicaContext, gradients: list[Any], *, may_share: bool, what: str
+) -> list[Any]:
     """Return the gradients' sums over all replicas; `IndexedSlices` stay rows.
 
-    Those that `may_share` are of all ranks: they are not to be written to, and soon over.
+    All replicas must tell `what` they are alike. Those that `may_share` are of all ranks: they are
+    not to be written to, and soon over.
 
     In a synchronous round of parameter servers they are those of the worker: the ps sum further.
     """
@@ -130,13 +160,33 @@ def summed(replica: ReplicaContext, gradients: list[Any], *, may_share: bool) ->
     whole = [g for g, is_rows in zip(gradients, are_rows, strict=True) if not is_rows]
     sums: Any = []
     if whole:
-        sums = replica.merge_call(all_reduce, (ReduceOp.SUM, whole, None, True, may_share))
+        sums = replica.merge_call(_all_reduce, (whole, may_share, what))
     gathered: Any = []
     if rows:
         parts = [[one.values, one.indices] for one in rows]
         # Rows of all replicas one after the other: those that come twice are added by summed(),
         # later.
-        gathered = replica.merge_call(all_gather, (parts, 0, None, True))
+        gathered = replica.merge_call(_all_gather, (parts, what))
     all_rows = iter([IndexedSlices(values, indices) for values, indices in gathered])
     sums = iter(sums)
     return [next(all_rows) if is_rows else next(sums) for is_rows in are_rows]
+
+
+def _all_reduce(strategy: Strategy, gradients: list[Any], may_share: bool, what: str) -> list[Any]:
+    """Sum what the replicas handed over in a merge call, those of one worker at least."""
+    combiner = strategy.extended.combiner
+    with combiner.communicator.checking():
+        replica_context.check_equal("variables, or orders of them", what)
+    mine = [combiner.of_each_replica(gradient) for gradient in gradients]
+    label = f"SUM over replicas, {what}" if what else None
+    totals = combiner.reduce_nest(ReduceOp.SUM, mine, None, label, may_share)
+    return [combiner.copies(total) for total in totals]
+
+
+def _all_gather(strategy: Strategy, rows: list[list[Any]], what: str) -> list[list[Any]]:
+    """Concatenate the values and indices of rows that the replicas handed over, likewise."""
+    combiner = strategy.extended.combiner
+    with combiner.communicator.checking():
+        replica_context.check_equal("variables, or orders of them", what)
+    with combiner.labelled_as(f"gather of {what or 'rows of gradients'}"):
+        return [[replica_context.gathered(combiner, leaf, 0) for leaf in pair] for pair in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,8 @@ class StrategyExtended(Updating):
         self.combiner = Combiner(communicator, self.cross_device_ops, self.placement, self.options)
         # Then a bare value is one replica's on some ranks, and shared by several on others.
         self.combiner.is_uneven = min(counts) == 1 < max(counts)
+        # Variables are made by all ranks in one order: a number is one variable on all of them.
+        self.variable_numbers = itertools.count()
         self.bind(strategy)
 
     def bind(self, strategy: Strategy) -> None:

@@ -14,13 +14,39 @@ PyObject* op_names[8];
 PyObject *array_name, *op_name, *root_name, *gpu_name, *axis_name, *splits_name, *out_name,
     *timeout_name;
 
+constexpr npy_intp kMostCopied = 64 << 10;  // bytes; the general way lets other threads run
+
+bool is_number(PyObject* value) {
+  return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value) ||
+         PyComplex_CheckExact(value) || PyArray_IsScalar(value, Generic);
+}
+
+// Take what is, or can be made, an array in C order; of what cannot, the general way says why.
+bool take_array(PyObject* value, Arguments* parsed) {
+  auto* array = reinterpret_cast<PyArrayObject*>(value);
+  PyObject* made = nullptr;
+  if (PyArray_CheckExact(value)) {
+    const bool is_other = !is_plain(array) && dtype_of(value) >= 0 && PyArray_ISNOTSWAPPED(array) &&
+                          PyArray_NDIM(array) <= kMaxDims && PyArray_NBYTES(array) <= kMostCopied;
+    if (is_other) made = PyArray_NewCopy(array, NPY_CORDER);
+    if (!is_other) parsed->array = array;
+  } else if (is_number(value) || PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+    made = PyArray_FromAny(value, nullptr, 0, 0, 0, nullptr);
+  }
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+  if (made) {
+    Py_XSETREF(parsed->made.object, made);
+    parsed->array = reinterpret_cast<PyArrayObject*>(made);
+  }
+  return parsed->array != nullptr;
+}
+
 // What `name` says is `value`; returns false if that is not the common case.
 bool take(PyObject* name, PyObject* value, Arguments* parsed) {
   if (name == array_name) {
     parsed->has_array = true;
     if (value == Py_None) return parsed->method->kind == MPISTRAT_SCATTER;
-    parsed->array = reinterpret_cast<PyArrayObject*>(value);
-    return PyArray_CheckExact(value);
+    return take_array(value, parsed);
   }
   if (name == op_name) {
     parsed->op_text = value;
@@ -160,6 +186,9 @@ bool is_from_gpu(const Method& method) {
 int find_op(PyObject* text) {
   for (int i = 0; i < 8; ++i)
     if (text == op_names[i]) return i;
+  if (PyUnicode_CheckExact(text))  // which a program has read somewhere
+    for (int i = 0; i < 8; ++i)
+      if (PyUnicode_CompareWithASCIIString(text, kOpNames[i]) == 0) return i;
   return -1;
 }
 

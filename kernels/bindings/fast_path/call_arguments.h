@@ -1,8 +1,8 @@
 #ifndef MPISTRAT_BINDINGS_FAST_PATH_CALL_ARGUMENTS_H_
 #define MPISTRAT_BINDINGS_FAST_PATH_CALL_ARGUMENTS_H_
 
-// Take the arguments of a collective apart, where they are the common case: one NumPy array in C
-// order and native byte order, axis 0, equal blocks.
+// Take the arguments of a collective apart, where they are the common case: one array or number in
+// native byte order, axis 0, equal blocks.
 
 #include <Python.h>
 
@@ -25,10 +25,20 @@ struct Method {
 extern const Method kMethods[];
 const Method* find_method(const char* name);
 
-// A call's arguments. All references are borrowed.
+// A reference that this owns, or none.
+struct Owned {
+  PyObject* object = nullptr;
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { Py_XDECREF(object); }
+};
+
+// A call's arguments. All references are borrowed, but for that to `made`.
 struct Arguments {
   const Method* method = nullptr;
   PyArrayObject* array = nullptr;  // null for barriers, and for who only receives of a scatter
+  Owned made;  // the array, where it was made of a number, a list, or an array in another order
   PyObject* out = Py_None;
   PyObject* op_text = nullptr;  // null where nothing is reduced
   int op = 0, root = 0;

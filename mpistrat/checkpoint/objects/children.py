@@ -76,6 +76,11 @@ def children_of(thing: Any, is_named: bool) -> Iterator[Child]:
         elif not isinstance(child.thing, (*NUMBERS, np.ndarray)):
             if may_lead(child.thing):
                 yield child
+        elif is_named and isinstance(thing, (set, frozenset)):
+            raise UsageError(
+                f"{child.thing!r} is in a {type(thing).__name__}, where it could not be restored:"
+                " it has no name there; use a list or a dict"
+            )
         elif child.is_named:
             if child.is_number and child.set is None:
                 raise UsageError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.checkpoint.files import plain_values
-from mpistrat.checkpoint.objects.children import Child, children_of
+from mpistrat.checkpoint.objects.children import Child, children_of, edges
 from mpistrat.checkpoint.objects.leaves import STATE, array_part, encode_state, is_leaf, parts_of
 from mpistrat.checkpoint.objects.names import join
 from mpistrat.checkpoint.objects.saveable import Lack, Late, Part, Stateful
@@ -77,11 +77,14 @@ class Graph:
     unready
         Objects that cannot be restored yet: the names that lead to each, each way, and what it
         lacks.
+    empty
+        Names that the user gave to the first object's children of which nothing is saved, for now.
     """
 
     nodes: list[Node]
     errors: list[Exception]
     unready: list[tuple[tuple[str, ...], Lack]] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
 
     def check(self) -> list[Node]:
         """Return the nodes, or raise the first error."""
@@ -96,11 +99,18 @@ def build(top: Any) -> Graph:
     nodes = walk.nodes
     kept = _leading(nodes)
     errors = walk.errors + [UsageError(why) for node, why in walk.nameless if node in kept]
+    named = nodes[0].children.items()
+    empty = [name for name, child in named if child not in kept and _has_more(nodes[child].thing)]
     numbers = {old: new for new, old in enumerate(sorted(kept | {0}))}
     for node in numbers:
         children = nodes[node].children
         nodes[node].children = {n: numbers[c] for n, c in children.items() if c in numbers}
-    return Graph([nodes[node] for node in numbers], errors, walk.unready)
+    return Graph([nodes[node] for node in numbers], errors, walk.unready, empty)
+
+
+def _has_more(thing: Any) -> bool:
+    """Tell whether an object has contents, and will have nothing else to save later."""
+    return not isinstance(thing, Late) and any(True for _ in edges(thing, is_named=False))
 
 
 class _Walk:

@@ -144,8 +144,8 @@ def _plain_bools(array: Array) -> Array:
 def _convert(value: ArrayLike) -> Array:
     if value is None:
         raise ArgumentTypeError(
-            "None cannot be sent between ranks; expected an array or a number. In place of a"
-            " gradient that is None, send zeros of the variable's shape"
+            "None is no array; expected an array or a number: a function that returns nothing"
+            " has no value, and in place of a gradient that is None send zeros"
         )
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentTypeError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +67,6 @@ class CentralExtended(StrategyExtended):
         self._scattered = _Scattered()
         self._scattered.attach(communicator, self.num_replicas)
         self._scattered.placement = self.placement
-        self._numbers = itertools.count()
         self._variables: WeakValueDictionary[int, CentralVariable] = WeakValueDictionary()
         self._is_changing = False
 
@@ -86,7 +84,7 @@ class CentralExtended(StrategyExtended):
         # No rank returns, and reads, before rank 0 has written.
         self._meet("making of a variable")
         options = {name: option for name, option in options.items() if name != "dtype"}
-        variable = CentralVariable(self._strategy, memory, next(self._numbers), options)
+        variable = CentralVariable(self._strategy, memory, next(self.variable_numbers), options)
         self._variables[variable.number] = variable
         return variable
 

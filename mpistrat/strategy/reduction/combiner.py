@@ -112,9 +112,13 @@ class Combiner:
             return leaf
         return DistributedValues([leaf] * self.num_local)
 
-    def reduce_one(self, op: ReduceOp, value: Any) -> Array:
-        """Combine one value over all replicas; a new array. **Collective.**"""
-        result: Array = self.reduce_nest(op, value, None)
+    def reduce_one(self, op: ReduceOp, value: Any, what: str = "") -> Array:
+        """Combine one value over all replicas; a new array. **Collective.**
+
+        Ranks compare `what` it is.
+        """
+        label = f"{_LABELS[op]}, {what}" if what else None
+        result: Array = self.reduce_nest(op, value, None, label)
         return result
 
     def reduce_nest(
@@ -127,8 +131,8 @@ class Combiner:
     ) -> Nest:
         """Combine each leaf over all replicas, packed; a nest of new arrays. **Collective.**
 
-        With `may_share` they may be in memory that ranks share (shared_sums.py): the library may
-        read them, but must not hand them to users.
+        Ranks compare the `label`. With `may_share` the results may be in memory that ranks share
+        (shared_sums.py): the library may read them, but must not hand them to users.
         """
         leaves, structure = flatten(value) if is_nested(value) else ([value], None)
         label = label or _LABELS[op]

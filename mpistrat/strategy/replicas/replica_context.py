@@ -17,8 +17,10 @@ from mpistrat.types import Array, Nest
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
+    from mpistrat.strategy.reduction.combiner import Combiner
+    from mpistrat.strategy.values import Mirrored
 
-__all__ = ["ReplicaContext", "all_gather", "all_reduce", "check_equal"]
+__all__ = ["ReplicaContext", "all_gather", "all_reduce", "check_equal", "gathered"]
 
 
 class ReplicaContext:
@@ -153,14 +155,7 @@ class ReplicaContext:
         )
 
 
-def all_reduce(
-    strategy: Strategy,
-    reduce_op: Any,
-    value: Nest,
-    options: Any = None,
-    covers_some: bool = False,
-    may_share: bool = False,
-) -> Nest:
+def all_reduce(strategy: Strategy, reduce_op: Any, value: Nest, options: Any = None) -> Nest:
     """Combine the values that the replicas handed over in a merge call. **Collective.**
 
     Parameters
@@ -169,41 +164,31 @@ def all_reduce(
         Whose replicas they are.
     reduce_op, value, options
         As of ``ReplicaContext.all_reduce``, merged.
-    covers_some
-        True allows replicas of one worker only.
-    may_share
-        True allows results in memory that ranks share (shared_sums.py): the library may read
-        them, but must not hand them to users.
     """
-    if not covers_some:
-        strategy.extended.check_covers_all("all_reduce")
+    strategy.extended.check_covers_all("all_reduce")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
         check_equal("reduce_op", reduce_op)
     op = combiner.check_op(reduce_op)
     value = map_nest(combiner.of_each_replica, value)
-    result = combiner.reduce_nest(op, value, options, may_share=may_share)
-    return map_nest(combiner.copies, result)
+    return map_nest(combiner.copies, combiner.reduce_nest(op, value, options))
 
 
-def all_gather(
-    strategy: Strategy, value: Nest, axis: Any, options: Any = None, covers_some: bool = False
-) -> Nest:
+def all_gather(strategy: Strategy, value: Nest, axis: Any, options: Any = None) -> Nest:
     """Concatenate the values that the replicas handed over; as :func:`all_reduce`."""
-    if not covers_some:
-        strategy.extended.check_covers_all("all_gather")
+    strategy.extended.check_covers_all("all_gather")
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
         check_equal("axis", axis)
-
-    def gather(leaf: Any) -> Any:
-        mine = combiner.of_each_replica(leaf)
-        return combiner.copies(combiner.gather(mine, axis, options))
-
     leaves, structure = flatten(value)
     # Leaves are matched by position; ranks compare labels, and so the nests.
     with combiner.labelled_as(f"gather of {text_of(structure)}"):
-        return structure.unflatten([gather(leaf) for leaf in leaves])
+        return structure.unflatten([gathered(combiner, leaf, axis, options) for leaf in leaves])
+
+
+def gathered(combiner: Combiner, leaf: Any, axis: Any, options: Any = None) -> Mirrored:
+    """Concatenate one value that the replicas handed over; a copy for each. **Collective.**"""
+    return combiner.copies(combiner.gather(combiner.of_each_replica(leaf), axis, options))
 
 
 def check_equal(name: str, value: Any) -> None:

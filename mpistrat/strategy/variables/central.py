@@ -59,6 +59,10 @@ class CentralVariable(Variable):
         self._value = memory
         self._set_options(**options)
 
+    def in_words(self) -> str:
+        """Return what all ranks call this variable, for labels of calls."""
+        return f"variable {self.number} {self._name!r}"
+
     def live(self) -> Array:
         """Return the memory itself, in the function that ``extended.update`` calls."""
         mode = context.current()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives.arrays.conversion import as_array
@@ -24,16 +25,20 @@ if TYPE_CHECKING:
 
 __all__ = ["copies", "create", "create_merged"]
 
-_OWN = ("initial_value", "name")
-
 
 def create_merged(strategy: Strategy, **kwargs: Any) -> Variable:
     """Make one variable for the calls that all replicas made; the first one's arguments count."""
-    return create(strategy, **select_replica(0, kwargs))
+    # Replicas may have named it by their own number, so names are not compared.
+    return _create(strategy, select_replica(0, kwargs), ("initial_value", "name"))
 
 
 def create(strategy: Strategy, **kwargs: Any) -> Variable:
     """Make a variable as `strategy` wants it. **Collective** if it has several ranks."""
+    return _create(strategy, kwargs, ("initial_value",))
+
+
+def _create(strategy: Strategy, kwargs: dict[str, Any], own: Sequence[str]) -> Variable:
+    """Make a variable, of which `own` arguments need not be those of the other ranks."""
     if "initial_value" not in kwargs:
         raise ArgumentTypeError("Variable needs an initial_value: an array, or a function")
     extended = strategy.extended
@@ -51,9 +56,9 @@ def create(strategy: Strategy, **kwargs: Any) -> Variable:
     # in the collectives below.
     with extended.communicator.checking():
         _check(kwargs, synchronization)
-    # The ranks must agree on how it behaves; the value and the name are rank 0's and their own.
-    options = {name: kwargs[name] for name in sorted(kwargs) if name not in _OWN}
-    told = "".join(f", {name}={value}" for name, value in options.items())
+    # The ranks must agree on how it behaves, and which one it is; the value is rank 0's.
+    options = {option: kwargs[option] for option in sorted(kwargs) if option not in own}
+    told = "".join(f", {option}={value}" for option, value in options.items())
     with extended.combiner.labelled_as(f"the first value of a Variable{told}"):
         value = _initial_value(strategy, kwargs)
         if synchronization is VariableSynchronization.ON_READ:

@@ -29,6 +29,11 @@ class DistributedVariable(DistributedValues, Variable):
     """One component for each replica of this rank, acting as one variable.
 
     It knows its strategy, so it can be read and written outside of the scope too.
+
+    Attributes
+    ----------
+    number
+        How many variables its strategy made before it; ranks tell variables by it.
     """
 
     is_variable = True
@@ -37,6 +42,7 @@ class DistributedVariable(DistributedValues, Variable):
     def __init__(self, strategy: Strategy, components: Sequence[Variable]) -> None:
         DistributedValues.__init__(self, components)
         self.distribute_strategy = strategy
+        self.number = next(strategy.extended.variable_numbers)
         first = components[0]
         self._name, self._trainable = first.name, first.trainable
         self._synchronization, self._aggregation = first.synchronization, first.aggregation
@@ -58,6 +64,10 @@ class DistributedVariable(DistributedValues, Variable):
     def dtype(self) -> np.dtype[Any]:
         """Data type of each copy."""
         return self._primary.dtype
+
+    def in_words(self) -> str:
+        """Return what all ranks call this variable, for labels of calls."""
+        return f"variable {self.number} {self._name!r}"
 
     def _component(self) -> Variable:
         """Return the copy of the replica that runs or is updated."""
@@ -150,14 +160,15 @@ def _assign_merged(
     # merge_call compares functions only: the replicas may have named unequal variables.
     check_equal("variables to assign to", variable)
     check_equal("ways to assign", method)
-    extended = strategy.extended
+    extended, label = strategy.extended, f"{method} of {variable.in_words()}"
     if variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         first = value.values[0] if isinstance(value, DistributedValues) else value
-        combined = extended.combiner.broadcast_first(first)
+        with extended.combiner.labelled_as(label):
+            combined = extended.combiner.broadcast_first(first)
     else:
         op = reduce_op_of(variable.aggregation)
         combiner = extended.combiner
-        combined = combiner.reduce_one(op, combiner.of_each_replica(value))
+        combined = combiner.reduce_one(op, combiner.of_each_replica(value), label)
     extended.update_components(variable, _call(method), (combined,), {})
 
 
@@ -181,11 +192,13 @@ class SyncOnReadVariable(DistributedVariable):
                 " replicas; pass aggregation= to Variable, or read it in a replica"
             )
         values = DistributedValues([component._read() for component in self._values])
+        label = f"value of {self.in_words()}"
         if self._aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
-            first: Array = extended.combiner.broadcast_first(values.values[0])
+            with extended.combiner.labelled_as(label):
+                first: Array = extended.combiner.broadcast_first(values.values[0])
             return first
         op = reduce_op_of(self._aggregation)
-        combined: Array = extended.combiner.reduce_one(op, values)
+        combined: Array = extended.combiner.reduce_one(op, values, label)
         return combined
 
     def _assign(self, method: str, value: ArrayLike) -> Variable:

@@ -45,6 +45,6 @@ def test_the_array_of_a_list_that_cannot_be_sent_is_named():
     with Communicator() as comm:
         arrays = [np.ones(2), np.ones(3), np.ones(4) if comm.rank else None]
         expected = MismatchError if comm.rank else ArgumentTypeError
-        with pytest.raises(expected, match="array 2 of the list: None cannot be sent"):
+        with pytest.raises(expected, match="array 2 of the list: None is no array"):
             comm.allreduce_many(arrays)
         assert comm.allreduce(1) == comm.size

@@ -18,6 +18,7 @@ from mpistrat.errors import (
     ContextError,
     UsageError,
 )
+from mpistrat.optimizers import SGD
 from mpistrat.train import Checkpoint
 
 DTYPES = [
@@ -219,6 +220,8 @@ def test_names_of_its_own(name):
         ({"a": {Variable(1.0)}}, "no name"),
         ({"a": {1: Variable(1.0), "1": Variable(2.0)}}, "has the name '1'"),
         ({"a": (1, 2)}, "could not be restored"),
+        ({"a": {1, 2}}, "is in a set, where it could not be restored"),
+        ({"a": [frozenset([1.5])]}, "is in a frozenset"),
         ({"a": np.zeros(2, object)}, "dtype object"),
         ({"a": np.broadcast_to(1.0, 3)}, "read-only"),
         ({"a": np.zeros(2, ">f8" if np.little_endian else "<f8")}, "byte order"),
@@ -228,6 +231,27 @@ def test_what_could_not_be_found_again(tmp_path, given, message):
     with pytest.raises(UsageError, match=message):
         Checkpoint(**given).save(tmp_path / "ckpt")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("prefix", ["", ".", "folder/", "folder/..", None, 3])
+@pytest.mark.parametrize("method", ["save", "write"])
+def test_paths_without_a_name(tmp_path, monkeypatch, method, prefix):
+    monkeypatch.chdir(tmp_path)
+    checkpoint = Checkpoint(w=Variable(1.0))
+    with pytest.raises(UsageError, match=r"file_prefix=.*; expected"):
+        getattr(checkpoint, method)(prefix)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_object_of_which_nothing_is_saved_is_told_once(tmp_path, caplog):
+    filled = {"filled": Model(w=Variable(1.0)), "empty": [], "late": SGD(0.1)}
+    checkpoint = Checkpoint(model=Model(epoch=7), **filled)
+    with caplog.at_level("WARNING"):
+        for _ in range(2):
+            checkpoint.save(tmp_path / "ckpt")
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert told[0].startswith("Checkpoint(model=...): nothing of it is saved.")
 
 
 def test_two_names_for_one_in_root_and_keywords(tmp_path):

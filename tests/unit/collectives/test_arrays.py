@@ -124,7 +124,7 @@ def test_bfloat16_is_taken():
         (np.array([object()]), ArgumentTypeError, "bcast_object or allgather_object"),
         ("text", ArgumentTypeError, "dtype <U4 cannot be sent"),
         (b"ab", ArgumentTypeError, "cannot be sent"),
-        (None, ArgumentTypeError, "None cannot be sent between ranks; expected an array"),
+        (None, ArgumentTypeError, "None is no array; expected an array or a number"),
         ({"a": 1}, ArgumentTypeError, "dtype object"),
         ([[1], [1, 2]], ArgumentTypeError, "cannot make an array of a list"),
         (np.zeros(1, "m8[s]"), ArgumentTypeError, "cannot be sent"),

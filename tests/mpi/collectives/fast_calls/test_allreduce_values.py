@@ -1,5 +1,8 @@
 """The fast path of ``communicator.allreduce``: every dtype, op and shape, and its refusals."""
 
+import gc
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from helpers.collectives.fast_calls import (
     fast_calls,
     open_communicator,
     read_only,
+    slow,
 )
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.testing.backends.samples import DTYPES, get_dtype, ops_for, sample
@@ -40,18 +44,54 @@ def test_numbers_at_the_edges(name):
 
 
 @pytest.mark.mpi(ranks=2)
-def test_what_is_no_plain_array():
+def test_what_is_made_a_plain_array():
     with open_communicator() as comm:
         r = comm.rank
         square = np.arange(12.0).reshape(3, 4) + r
         for value in (
             *(r, 1.5, True, 2j, np.float32(r), np.int8(3), [1, 2, r], [[1.0], [r]], (1, 2), []),
+            *(np.bool_(r), [True, False], 2**62 + r, [square[0], square[1]], np.float16(1.5)),
             np.asfortranarray(square),
             square.T,
             square[:, ::2],
             square[::-1],
             np.broadcast_to(square[0], (3, 4)),
             np.zeros(33, np.uint8)[1:].view(np.float64),  # at an odd address
+        ):
+            check(comm, value, is_fast=True)
+            check(
+                comm, value, "max" if np.asarray(value).dtype.kind != "c" else "prod", is_fast=True
+            )
+        out = np.empty((4, 3))
+        assert comm.allreduce(square.T, out=out) is out
+        assert_equal(out, slow(comm, square.T))
+        overlap = np.arange(12.0).reshape(3, 4)  # what is reduced is a copy
+        assert comm.allreduce(overlap[:, ::-1], out=overlap) is overlap
+        assert_equal(overlap, comm.size * np.arange(12.0).reshape(3, 4)[:, ::-1].copy())
+
+
+@pytest.mark.mpi(ranks=2)
+def test_numbers_and_lists_leave_no_references():
+    with open_communicator() as comm:
+        value, numbers = 1.5e300, [1.0, 2.0]
+        before = sys.getrefcount(value), sys.getrefcount(numbers)
+        for _ in range(300):
+            comm.allreduce(value)
+            comm.allreduce(numbers)
+            comm.iallreduce(numbers).wait()
+            with pytest.raises(UsageError):
+                comm.allreduce([numbers, "text"])
+        gc.collect()  # errors refer to their frames, and the last one is kept
+        assert sys.getrefcount(value) == before[0]
+        assert sys.getrefcount(numbers) <= before[1] + 1
+
+
+@pytest.mark.mpi(ranks=2)
+def test_what_is_no_plain_array():
+    with open_communicator() as comm:
+        square = np.arange(12.0).reshape(3, 4) + comm.rank
+        for value in (
+            np.asfortranarray(np.arange(20_000.0).reshape(100, 200)),  # too long to be copied here
             np.matrix(square),
             square.view(np.memmap),
             np.ma.asarray(square).data.view(np.recarray),
