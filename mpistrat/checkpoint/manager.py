@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,10 @@ class CheckpointManager:
             raise ArgumentTypeError(
                 f"CheckpointManager of a {type(checkpoint).__name__}; expected a Checkpoint"
             )
-        if max_to_keep is not None and max_to_keep <= 0:
-            raise UsageError(f"max_to_keep={max_to_keep}; expected a number above 0, or None")
+        if max_to_keep is not None and not (isinstance(max_to_keep, Integral) and max_to_keep > 0):
+            raise UsageError(
+                f"max_to_keep={max_to_keep!r}; expected a whole number above 0, or None"
+            )
         if checkpoint_interval is not None and step_counter is None:
             raise UsageError("checkpoint_interval without a step_counter; pass both")
         if Path(checkpoint_name).name != checkpoint_name:
@@ -156,6 +159,8 @@ class CheckpointManager:
         if check_interval and self._is_too_early(step):
             return None
         number = None if checkpoint_number is None else int(checkpoint_number)
+        if number is not None and number < 0:
+            raise UsageError(f"checkpoint_number={number}; expected a number of at least 0")
         # `_record` runs on rank 0; all ranks get the list that it returns, and keep that.
         path, made = self._checkpoint.save_in(self._folder / self._name, number, self._record)
         self._pointer, self._last_step = made, step

@@ -20,8 +20,10 @@ __all__ = [
     "expected_size",
     "is_mpi_comm",
     "is_null",
+    "is_over",
     "outlives_ranks",
     "was_launched",
+    "why_unusable",
     "world",
     "world_place",
 ]
@@ -68,9 +70,32 @@ def world() -> Any:
         ) from error
     if is_first:
         ranks_without_mpi.forget()
+    if problem := why_unusable(MPI):
+        raise ClusterError(problem)
     _check_size(MPI, expected)
     child_processes.mark()
     return MPI.COMM_WORLD
+
+
+def why_unusable(module: Any) -> str | None:
+    """Return why no call of MPI may be made, which would end the process; or None. **Local.**"""
+    if module.Is_finalized():
+        return (
+            "MPI was finalized, after which nothing can use it: leave MPI.Finalize() to mpi4py,"
+            " which calls it at the end of the program"
+        )
+    if not module.Is_initialized():
+        return (
+            "MPI is not initialized, since mpi4py.rc.initialize is False: leave that out, or call"
+            " MPI.Init_thread() first"
+        )
+    return None
+
+
+def is_over() -> bool:
+    """Tell whether MPI was finalized. **Local.**"""
+    module = sys.modules.get("mpi4py.MPI")
+    return module is not None and bool(module.Is_finalized())
 
 
 def world_place() -> tuple[int, int] | None:
@@ -109,7 +134,8 @@ def _note_allocation() -> None:
 
 def _is_started() -> bool:
     module = sys.modules.get("mpi4py.MPI")
-    return module is not None and module.Is_initialized() and module.COMM_WORLD.size > 1
+    has_started = module is not None and module.Is_initialized() and not module.Is_finalized()
+    return module is not None and has_started and module.COMM_WORLD.size > 1
 
 
 def _check_size(module: Any, expected: tuple[str, int] | None) -> None:

@@ -59,9 +59,9 @@ class Communicator(NativeCalls, CollectiveMethods):
     Parameters
     ----------
     comm
-        An mpi4py intra-communicator, which is duplicated and never used itself; a
-        `ThreadComm` (ranks as threads); None for COMM_WORLD, or for this process alone if no
-        launcher started it.
+        An mpi4py intra-communicator, which is duplicated and never used itself; a `Communicator`,
+        for another one of its ranks; a `ThreadComm` (ranks as threads); None for COMM_WORLD, or
+        for this process alone if no launcher started it.
     backend
         A name of the registry; ``"auto"`` picks one.
 
@@ -85,8 +85,9 @@ class Communicator(NativeCalls, CollectiveMethods):
     """
 
     def __init__(self, comm: Any = None, backend: str = "auto") -> None:
-        self.origin = comm  # of which another communicator of the same ranks can be made
-        self._backend, self._control, refusal = open_backend(comm, backend)
+        # Of which another communicator of the same ranks can be made.
+        self.origin: Any = comm.origin if isinstance(comm, Communicator) else comm
+        self._backend, self._control, refusal = open_backend(self.origin, backend)
         self._gate = Gate(self._backend, self._control)
         self._engine = Engine(self._gate)
         self._label: str | None = None

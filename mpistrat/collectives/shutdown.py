@@ -67,11 +67,24 @@ class _Watch:
     def close_all(self) -> None:
         """Cross all gates for the last time, if none of them and nothing else has failed."""
         self.ended = list(self.open)
+        if mpi.is_over():
+            self.end_without_mpi()
+            return
         if exit_hooks.ending.error is not None:
             return
         _tell_why(self.ended)
         if all(communicator.health.broken is None for communicator in self.ended):
             self.is_well = _close_all([one for one in self.ended if not one.is_closed])
+
+    def end_without_mpi(self) -> None:
+        """Say that communicators are open that nobody can close."""
+        self.is_well = True  # so that MPI is not asked for anything
+        if self.ended:
+            _LOG.warning(
+                "the program called MPI.Finalize() while %d communicators were open; close"
+                " strategies and communicators first, or leave it to mpi4py",
+                len(self.ended),
+            )
 
     def abort_unless_well(self) -> None:
         """End the job here if it cannot end by MPI_Finalize."""

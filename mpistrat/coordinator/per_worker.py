@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpistrat.errors import ContextError, UsageError
 
@@ -60,14 +60,23 @@ class Resource:
     def __reduce__(self) -> Any:
         return _found, (self.number,)
 
-    def _make_everywhere(self, make: Callable[[], Any]) -> None:
+    def _make_everywhere(self, make: Callable[[], Any], source: int | None = None) -> None:
+        """Let each worker make and keep something, perhaps of what it keeps as `source`."""
         # A function that held `self` would keep it alive, since the chief keeps the functions that
         # it has sent: workers would never be told to drop what they made.
         number = self.number
 
         def keep() -> None:
-            _kept()[number] = make()
+            kept = _kept()
+            try:
+                kept[number] = make()
+            except Exception as error:
+                before = None if source is None else kept.get(source)  # failed already, perhaps
+                new = _Failure(f"{type(error).__name__}: {error}")
+                kept[number] = before if isinstance(before, _Failure) else new
+                raise
 
+        keep.__qualname__ = type(self).__name__  # what errors call it
         self._coordinator.run_on_all_workers(keep, self)
 
 
@@ -97,7 +106,7 @@ class PerWorkerIterator(Resource, Iterator[Any]):
         super().__init__(coordinator)
         self._dataset = dataset  # workers have to keep it until they have made the iterator
         source = dataset.number
-        self._make_everywhere(lambda: iter(_found(source)))
+        self._make_everywhere(lambda: iter(_found(source)), source)
 
     def __next__(self) -> Any:
         raise ContextError(
@@ -113,6 +122,18 @@ def _kept() -> dict[int, Any]:
     return found
 
 
+class _Failure(NamedTuple):
+    """Why a worker could not make something."""
+
+    text: str
+
+
 def _found(number: int) -> Any:
     """Return what this worker keeps under a number."""
-    return _kept()[number]
+    found = _kept().get(number, _Failure("it was dropped"))
+    if isinstance(found, _Failure):
+        raise UsageError(
+            f"a per-worker dataset or iterator is missing on this worker ({found.text}); make it"
+            " again with create_per_worker_dataset, and iterate that"
+        )
+    return found

@@ -42,6 +42,7 @@ __all__ = ["Worker", "experimental_get_current_worker_index"]
 _LOG = get_logger(__name__)
 
 _REPORT_S = 0.001  # results are sent together, but none waits for longer than this
+_EXHAUSTED = "an iterator has no more elements; repeat() its data set, or schedule fewer calls"
 _NOTHING = pickle.dumps(None, 5)
 
 
@@ -149,6 +150,8 @@ class Worker:
                 call.number, None, packed_buffer(self._packed(result, call.function))
             )
         except Exception as error:  # noqa: BLE001 - the chief raises it
+            if isinstance(error, StopIteration) and not error.args:
+                error.args = (_EXHAUSTED,)  # it comes without a word
             self._settle(error)
             return CallResult(call.number, failures.packed(error), None)
         except SystemExit as leaving:

@@ -218,7 +218,7 @@ class Optimizer:
             self.build(variables)
         number = strategy.extended.count_step(self._iterations)
         rate = self._learning_rate
-        rate = float(rate(number) if callable(rate) else rate)
+        rate = _as_rate(rate(number) if callable(rate) else rate, number)
         self._compare(strategy, number + 1, rate)
         with strategy.extended.placement.current():  # where sums of gradients are
             moves = [
@@ -244,6 +244,16 @@ class Optimizer:
                 " so their variables are not the same any more; expected one rate on all ranks:"
                 " set it from what they all know, such as a loss that was reduced"
             )
+
+
+def _as_rate(value: Any, step: int) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            f"the learning rate of step {step} is {value!r}; expected a number: what does its"
+            " function return?"
+        ) from error
 
 
 def _is_compared(step: int) -> bool:

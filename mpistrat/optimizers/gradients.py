@@ -128,12 +128,13 @@ def in_words(variables: Sequence[Trained]) -> str:
 
     All ranks have numbered their variables alike.
     """
-    numbers = [getattr(variable, "number", None) for variable in variables]
+    numbered: Sequence[Any] = variables
+    numbers = [getattr(variable, "number", None) for variable in numbered]
     if None in numbers:
         return ""
     told = f"variables {_ranges(tuple(numbers))}"
     if len(variables) <= _FEW:
-        told = ", ".join(variable.in_words() for variable in variables)
+        told = ", ".join(variable.in_words() for variable in numbered)
     return sys.intern(f"gradients of {told}")  # one object, as merge_call wants equal arguments
 
 

@@ -50,7 +50,7 @@ class MirroredStrategy(Strategy):
     On GPUs variables, batches and what collectives return are arrays of CuPy on the GPU of their
     replica, and across replicas on that of this rank's first replica, which the strategy makes
     the current one of the thread that makes it. Where only some ranks have GPUs, values are
-    combined on the host. No machine with a GPU has tried this yet (docs/gpu.md).
+    combined on the host. docs/gpu.md says what has run on hardware.
 
     References
     ----------

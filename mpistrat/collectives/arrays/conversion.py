@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import Any
 
@@ -92,6 +93,7 @@ def as_operands(values: Iterable[ArrayLike]) -> list[Array]:
             dtypes = {one.dtype for one in found}
             if dtypes <= _SUPPORTED and _BOOL not in dtypes:
                 return found
+    _check_order(values)
     found = [_operand_at(index, value) for index, value in enumerate(values)]
     places = {place_of(one) for one in found}
     if len(places) > 1:
@@ -100,6 +102,18 @@ def as_operands(values: Iterable[ArrayLike]) -> list[Array]:
             " place: move some, or make a call for each place"
         )
     return found
+
+
+def _check_order(values: Any) -> None:
+    """Refuse what is no list, or has no order that is the same on all ranks."""
+    kind = type(values).__name__
+    if isinstance(values, (Mapping, AbstractSet)):
+        advice = "list(values.values())" if isinstance(values, Mapping) else "a list"
+        raise ArgumentTypeError(
+            f"a {kind} in place of a list of arrays; expected {advice}, in one order on all ranks"
+        )
+    if not isinstance(values, Iterable):
+        raise ArgumentTypeError(f"a {kind} in place of a list of arrays")
 
 
 def _operand_at(index: int, value: ArrayLike) -> Array:

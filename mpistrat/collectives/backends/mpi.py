@@ -8,6 +8,7 @@ for each pair of ranks.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -79,7 +80,7 @@ class MpiBackend:
         if cluster_mpi.is_null(comm):
             return "comm is MPI.COMM_NULL: this process is not in it; make one only on its ranks"
         if cluster_mpi.is_mpi_comm(comm):
-            return None
+            return cluster_mpi.why_unusable(sys.modules["mpi4py.MPI"])
         if comm is not None:
             return f"comm is a {type(comm).__name__}; expected an mpi4py intra-communicator"
         return "no launcher started this process and no comm was given; start it with mpirun"

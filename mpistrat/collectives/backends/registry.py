@@ -91,7 +91,7 @@ def open_backend(comm: Any, name: str) -> Opened:
     try:
         backend = _class(comm, name).open(comm, config.timeout_s())
     except (BackendError, UsageError) as error:
-        if not mpi.is_mpi_comm(comm) or mpi.is_null(comm) or comm.size == 1:
+        if _load("mpi").unavailable(comm) or comm.size == 1:
             raise
         backend = _load("mpi").open(comm, config.timeout_s())
         return Opened(backend, _control(backend, comm), error)

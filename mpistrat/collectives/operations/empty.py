@@ -22,16 +22,20 @@ from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageErr
 
 __all__ = ["empty"]
 
+_MOST_BYTES = 1 << 62
+
 
 def empty(gate: Gate, shape: Any, dtype: Any, is_shared: bool, device: str | None) -> Steps:
     """See `Communicator.empty`."""
     try:
-        lengths = tuple(operator.index(n) for n in (shape if np.iterable(shape) else (shape,)))
+        lengths = _lengths(shape)
         kind = as_array(np.empty(0, dtype)).dtype
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(f"empty: shape={shape!r}, dtype={dtype!r}: {error}") from error
     if any(n < 0 for n in lengths):
         raise UsageError(f"empty: shape={shape!r}; expected lengths of at least 0")
+    if math.prod(lengths) * kind.itemsize >= _MOST_BYTES:
+        raise UsageError(f"empty: shape={shape!r}, dtype={kind}: more than any memory holds")
     name = "empty_shared" if is_shared else "empty"
     signature = Signature(name, dtype=kind, shape=lengths)
     index = None if device is None else on_device.gpu_index(canonical(device, gate.rank))
@@ -39,6 +43,11 @@ def empty(gate: Gate, shape: Any, dtype: Any, is_shared: bool, device: str | Non
         return _steps(gate, signature, bool(is_shared))
     config.gpu_carrier()  # a wrong one is refused before the first message
     return _on_gpu(gate, on_gpu(signature, index), bool(is_shared), index)
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    lengths = shape if np.iterable(shape) and not isinstance(shape, (str, bytes)) else (shape,)
+    return tuple(operator.index(n) for n in lengths)
 
 
 def _steps(gate: Gate, signature: Signature, is_shared: bool) -> Steps:

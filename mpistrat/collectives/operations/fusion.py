@@ -66,6 +66,13 @@ def _dtypes(sources: list[Array]) -> tuple[np.dtype[Any], ...]:
 def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
     if len(outs) != len(sources):
         raise UsageError(f"allreduce_many: {len(sources)} arrays, {len(outs)} in out=")
+    given = [id(one) for one in outs if one is not None]
+    if len(set(given)) < len(given):
+        twice = next(i for i, one in enumerate(outs) if given.count(id(one)) > 1)
+        raise UsageError(
+            f"allreduce_many: out[{twice}] is in out= more than once; expected an array for each"
+            " result"
+        )
     if _fit_on_gpu(sources, outs, op):
         return
     for source, out in zip(sources, outs, strict=True):

@@ -58,8 +58,8 @@ class CentralStorageStrategy(Strategy):
 
     In a replica on a GPU that is the current one. If there are several replicas, what they read of
     variables is a copy there, and what they assign is combined on the GPUs and written to the
-    host. Values are combined as by `MirroredStrategy`. No machine with a GPU has tried this yet
-    (docs/gpu.md).
+    host. Values are combined as by `MirroredStrategy`. docs/gpu.md says what has run on
+    hardware.
 
     References
     ----------

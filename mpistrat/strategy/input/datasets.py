@@ -243,7 +243,7 @@ class Dataset:
         elif self._plan.length == INFINITE:
             raise UsageError("shuffle: an endless data set needs a buffer_size, e.g. 10000")
         reshuffle = reshuffle_each_iteration is not False
-        word = (0 if seed is None else int(seed)) % 2**64
+        word = (0 if seed is None else _whole("shuffle: seed", seed)) % 2**64
         return Dataset(
             replace(self._plan, stream=shuffled(self._plan.stream, size, word, reshuffle))
         )
@@ -371,9 +371,9 @@ def _without_rows(nest: Nest) -> Nest:
     return map_nest(lambda spec: ArraySpec(spec.shape[1:], spec.dtype), specs)
 
 
-def _whole(what: str, value: object, least: int) -> int:
+def _whole(what: str, value: object, least: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(f"{what} is {value!r}; expected a whole number")
-    if value < least:
+    if least is not None and value < least:
         raise UsageError(f"{what} is {value}; expected at least {least}")
     return int(value)

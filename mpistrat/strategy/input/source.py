@@ -58,6 +58,8 @@ def open_epoch(dataset: Any, epoch: int) -> tuple[Iterator[Any], Callable[[Any],
 
 def _copied(leaf: Any) -> Any:
     found = on_device.to_host(leaf)
+    if leaf is None:  # which goes into every piece of a batch
+        return None
     return np.array(leaf) if found is None else found
 
 

@@ -78,8 +78,8 @@ class ParameterServerStrategy(Strategy):
     Workers may have unequal numbers of devices: then divide by the global batch, not by a number
     of replicas. In a replica on a GPU that is the current one, variables are read as CuPy
     arrays there, and CuPy arrays are taken wherever NumPy's are: they are summed over the replicas
-    of the worker on the first one's GPU, and sent from the host. No machine with a GPU has tried
-    this yet (docs/gpu.md).
+    of the worker on the first one's GPU, and sent from the host. docs/gpu.md says what has run on
+    hardware.
 
     References
     ----------

@@ -6,7 +6,7 @@ import pytest
 from helpers.coordination import on_chief, on_jobs
 from mpistrat.coordinator import PerWorkerValues, experimental_get_current_worker_index
 from mpistrat.data import Dataset
-from mpistrat.errors import ContextError, UsageError
+from mpistrat.errors import ContextError, CoordinatorError, UsageError
 
 
 def raise_value_error():
@@ -48,7 +48,7 @@ def test_an_iterators_end_is_an_error_of_the_function(layout):
             return [next(iterator) for _ in range(3)]
 
         coordinator.schedule(take_all, args=(iterator,))
-        with pytest.raises(StopIteration):
+        with pytest.raises(StopIteration, match="no more elements; repeat"):
             coordinator.join()
 
 
@@ -59,6 +59,23 @@ def test_an_error_of_a_dataset_function_is_one_of_the_job(layout):
         coordinator.create_per_worker_dataset(raise_value_error)
         with pytest.raises(ValueError, match="said by a function"):
             coordinator.join()
+
+
+@on_jobs
+def test_what_failed_to_be_made_is_told_again_where_it_is_used(layout):
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        iterator = iter(coordinator.create_per_worker_dataset(raise_value_error))
+        with pytest.raises(ValueError, match="said by a function"):
+            coordinator.join()
+        work = coordinator.schedule(next, args=(iterator,))
+        with pytest.raises((UsageError, CoordinatorError)) as caught:  # cancelled, or run
+            coordinator.fetch(work)
+        if isinstance(caught.value, CoordinatorError):
+            assert "PerWorkerIterator, which was scheduled before" in str(caught.value)
+        with pytest.raises(UsageError) as caught:
+            coordinator.fetch(coordinator.schedule(next, args=(iterator,)))
+        assert "missing on this worker (ValueError: said by a function); make" in str(caught.value)
 
 
 @on_jobs

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, MismatchError
+from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, MismatchError, UsageError
 
 pytestmark = pytest.mark.mpi(ranks=2)
+
+X = np.ones(2)
 
 
 def mpi():
@@ -39,6 +41,42 @@ def test_what_is_no_communicator(what):
 def test_an_op_of_mpi(name, meant):
     with Communicator() as comm, pytest.raises(ArgumentTypeError, match=f"here it is '{meant}'$"):
         comm.allreduce(np.ones(2, "i4"), getattr(mpi(), name))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "out", "told"),
+    [
+        ({0: np.ones(2)}, None, r"a dict in place of a list of arrays; expected list\(values"),
+        ({1.0, 2.0}, None, "a set in place of a list of arrays; expected a list"),
+        (3, None, "a int in place of a list of arrays"),
+        ([np.ones(2)] * 3, [X, np.empty(2), X], r"out\[0\] is in out= more than once"),
+    ],
+)
+def test_lists_that_are_none(arrays, out, told):
+    with Communicator() as comm:
+        with pytest.raises(UsageError, match=told):
+            comm.allreduce_many(arrays, out=out)
+        assert comm.allreduce(1) == comm.size
+
+
+def test_a_list_with_one_array_twice_and_no_out():
+    with Communicator() as comm:
+        found = comm.allreduce_many([X, X], out=[None, None])
+        assert [one.tolist() for one in found] == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize("shape", [(2**40, 2**40), 2**62, 2**50])
+def test_memory_that_nobody_has(shape):
+    with Communicator() as comm:
+        with pytest.raises((UsageError, BackendUnavailableError), match="memory"):
+            comm.empty(shape)
+        assert comm.allreduce(1) == comm.size
+
+
+def test_a_communicator_of_another_one():
+    with Communicator(mpi().COMM_WORLD, "mpi") as first, Communicator(first) as second:
+        assert (second.rank, second.size) == (first.rank, first.size)
+        assert second.allreduce(1) == second.size
 
 
 def test_the_array_of_a_list_that_cannot_be_sent_is_named():

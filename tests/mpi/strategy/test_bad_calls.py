@@ -8,7 +8,13 @@ import pytest
 
 import mpistrat
 from helpers.mistakes import refused, replica, usable_after
-from mpistrat import MirroredStrategy, OneDeviceStrategy, Strategy, Variable
+from mpistrat import (
+    MirroredStrategy,
+    OneDeviceStrategy,
+    Strategy,
+    Variable,
+    VariableAggregation,
+)
 from mpistrat.errors import ClosedError, ContextError, MismatchError
 
 pytestmark = pytest.mark.mpi(ranks=[2, 3])
@@ -169,6 +175,16 @@ def test_local_replicas_that_do_different_things() -> None:
 
         with refused(ValueError, "different reduce_op"):
             strategy.run(unequal_ops)
+
+
+def test_the_mean_of_integers() -> None:
+    with usable_after() as (strategy, _, _):
+        with strategy.scope():
+            count = Variable(0, aggregation=VariableAggregation.MEAN)
+        with refused(ValueError, "the MEAN of integers is float64"):
+            strategy.run(lambda: count.assign(4))
+        count.assign(4)
+        assert int(count) == 4
 
 
 def test_closed_strategy() -> None:

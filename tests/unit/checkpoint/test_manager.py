@@ -179,6 +179,8 @@ def test_the_list_is_json(tmp_path):
     [
         ({"max_to_keep": 0}, "max_to_keep=0"),
         ({"max_to_keep": -1}, "max_to_keep=-1"),
+        ({"max_to_keep": 1.5}, "max_to_keep=1.5; expected a whole number"),
+        ({"max_to_keep": "2"}, "max_to_keep='2'; expected a whole number"),
         ({"checkpoint_interval": 3}, "without a step_counter"),
         ({"checkpoint_name": "a/b"}, "expected a name"),
     ],
@@ -188,6 +190,8 @@ def test_arguments(tmp_path, options, words):
         made(tmp_path, **options)
     with pytest.raises(ArgumentTypeError, match="expected a Checkpoint"):
         CheckpointManager(Variable(1.0), tmp_path, 1)
+    with pytest.raises(UsageError, match="checkpoint_number=-1; expected"):
+        made(tmp_path)[1].save(-1)
 
 
 @pytest.mark.parametrize("name", ["..", ""])

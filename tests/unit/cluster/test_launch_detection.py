@@ -22,7 +22,9 @@ class FakeComm:
 def fake_mpi(size, *, started=False):
     package, module = types.ModuleType("mpi4py"), types.ModuleType("mpi4py.MPI")
     module.COMM_WORLD, module.Intracomm = FakeComm(size), FakeComm
-    module.Is_initialized = lambda: started
+    # Unless the program has started it, the import does, where a launcher asks for it.
+    module.Is_initialized = lambda: started or mpi.was_launched()
+    module.Is_finalized = lambda: False
     package.MPI = module
     return {"mpi4py": package, "mpi4py.MPI": module}
 

@@ -161,6 +161,11 @@ def test_nothing_moves_if_one_gradient_does_not_fit():
         (lambda w: SGD(momentum=2), UsageError, "momentum=2; expected a number from 0 to 1"),
         (lambda w: Adam(beta_2=1.0), UsageError, "beta_2=1.0; expected"),
         (lambda w: Adagrad(initial_accumulator_value=-1), UsageError, "expected no less than 0"),
+        (
+            lambda w: SGD(lambda step: None).apply_gradients([(np.ones((5, 2)), w)]),
+            ArgumentTypeError,
+            "learning rate of step 0 is None; expected a number",
+        ),
         (lambda w: SGD("fast"), ArgumentTypeError, "learning_rate='fast'; expected a number"),
         (lambda w: SGD().apply_gradients([]), UsageError, "no variable has a gradient"),
         (lambda w: SGD().apply_gradients([(None, w)]), UsageError, "no variable has a gradient"),

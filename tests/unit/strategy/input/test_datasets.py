@@ -316,3 +316,8 @@ def test_repr_does_not_touch_the_data():
     assert repr(Dataset.range(3)) == "<mpistrat.data.Dataset length=3>"
     assert repr(Dataset.from_generator(lambda: 1 / 0)) == "<mpistrat.data.Dataset length=unknown>"
     assert repr(Dataset.range(0)) == "<mpistrat.data.Dataset length=0>"
+
+
+def test_a_seed_that_is_no_number():
+    with pytest.raises(ArgumentTypeError, match="shuffle: seed is 'a'; expected a whole number"):
+        Dataset.range(5).shuffle(3, seed="a")

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.input_ranks import Ranks, distribute, flat, local, steps
+from mpistrat import MirroredStrategy
 from mpistrat.data import ArraySpec, AutoShardPolicy, Dataset
 from mpistrat.errors import UsageError
 from mpistrat.strategy.input.distributed import DistributedDataset
@@ -151,3 +152,10 @@ def test_lengths():
         len(DistributedDataset(dataset, Ranks(2).workers(0), OFF))
     with pytest.raises(TypeError, match="not known"):
         len(DistributedDataset(dataset.repeat(), Ranks().workers(0)))
+
+
+@pytest.mark.parametrize("devices", [["CPU:0"], ["CPU:0", "CPU:1"]])
+def test_none_in_an_element_stays_none(devices):
+    with MirroredStrategy(devices) as strategy:
+        (batch,) = strategy.experimental_distribute_dataset([(np.arange(4), None)])
+        assert strategy.experimental_local_results(batch[1]) == (None,) * len(devices)
