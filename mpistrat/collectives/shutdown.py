@@ -114,7 +114,8 @@ def forget(communicator: Communicator) -> None:
 
 def _tell_why(communicators: list[Communicator]) -> None:
     """Say why a program that ended well takes its job down all the same."""
-    for reason in (c.health.broken for c in communicators if c.health.broken):
+    broken = (c.health.broken.partition("\n") for c in communicators if c.health.broken)
+    for reason, _, _ in broken:  # the rest was told before
         sys.stderr.write(
             f"[mpistrat] a communicator of rank {communicators[0].rank} broke earlier ({reason});"
             " the job ends by abort, since MPI_Finalize could hang\n"

@@ -12,6 +12,7 @@ from mpistrat.errors import ArgumentTypeError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
 from mpistrat.strategy.extended import StrategyExtended
+from mpistrat.strategy.input.data_check import compare_data
 from mpistrat.strategy.input.distributed import (
     DistributedDataset,
     DistributedDatasetsFromFunction,
@@ -25,6 +26,7 @@ from mpistrat.strategy.input.input_context import (
     ValueContext,
 )
 from mpistrat.strategy.input.iterator import InputIterator, InputWorkers
+from mpistrat.strategy.input.source import as_dataset
 from mpistrat.strategy.nest import is_nested, map_nest
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, PerReplica, regroup
@@ -269,7 +271,7 @@ class Strategy:
     def experimental_distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None
     ) -> DistributedDataset:
-        """Cut the *global* batches of `dataset` over the replicas.
+        """Cut the *global* batches of `dataset` over the replicas. **Collective.**
 
         Parameters
         ----------
@@ -279,12 +281,21 @@ class Strategy:
             ``auto_shard_policy`` DATA (default): all ranks walk the same dataset, each takes its
             part. OFF: each rank has its own.
 
+        Raises
+        ------
+        UsageError
+            The ranks' arrays differ, or the order in which they come (data_check.py).
+
         References
         ----------
         tf.distribute.Strategy.experimental_distribute_dataset.
         """
         self._extended.require_cross_replica()
-        return DistributedDataset(dataset, self._workers(), options)
+        workers, data = self._workers(), as_dataset(dataset)
+        distributed = DistributedDataset(data, workers, options)
+        if workers.num_replicas > workers.num_local and not distributed.may_end_apart:
+            compare_data(self._extended.communicator, data)
+        return distributed
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None

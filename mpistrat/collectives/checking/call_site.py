@@ -35,7 +35,9 @@ def caller(frame: FrameType | None = None) -> str:
     if found is not None:
         return found
     if exit_hooks.ending.has_begun:
-        return "the end of the program"
+        statuses = exit_hooks.ending.statuses
+        how = f", after sys.exit({statuses[-1]})" if any(statuses) else ""
+        return f"the end of the program{how}"
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     found = _line_of_user(main) if frame is None else None
     return "unknown line" if found is None else f"{found} of the main thread"

@@ -49,6 +49,7 @@ class _Plan:
     length: int
     batch_shape: tuple[int | None, ...] = ()
     buffer_size: int = 0
+    rows: Rows | None = None  # the arrays that it is made of
 
 
 class Dataset:
@@ -99,6 +100,7 @@ class Dataset:
                 load=rows,
                 row_spec=lambda: _without_rows(rows.nest),
                 length=rows.length,
+                rows=rows,
             )
         )
 
@@ -277,7 +279,7 @@ class Dataset:
                 yield tuple(result) if isinstance(result, list) else result
 
         is_ragged = bool(source.batch_shape) and source.batch_shape[0] is None
-        return _generic(stream, source.length, lambda: _peek(stream, is_ragged))
+        return _generic(stream, source.length, lambda: _peek(stream, is_ragged), source.rows)
 
     def enumerate(self, start: int = 0) -> Dataset:
         """Pair each element with its number: ``(number, element)``."""
@@ -288,7 +290,10 @@ class Dataset:
             return zip(builtins.map(np.int64, itertools.count(start)), elements, strict=False)
 
         return _generic(
-            stream, source.length, lambda: (ArraySpec((), np.int64), self.element_spec)
+            stream,
+            source.length,
+            lambda: (ArraySpec((), np.int64), self.element_spec),
+            source.rows,
         )
 
     def prefetch(self, buffer_size: int) -> Dataset:
@@ -300,6 +305,11 @@ class Dataset:
         return Dataset(replace(self._plan, buffer_size=2 if size == AUTOTUNE else size))
 
     # --------------------------------------------------------------------------------- reading
+
+    @property
+    def rows(self) -> Rows | None:
+        """The arrays that the data set is made of; None if it is made in another way."""
+        return self._plan.rows
 
     @property
     def element_spec(self) -> Nest:
@@ -351,10 +361,13 @@ class Dataset:
         return f"<mpistrat.data.Dataset length={length or self._plan.length}>"
 
 
-def _generic(stream: Stream, length: int, spec: Callable[[], Nest]) -> Dataset:
+def _generic(
+    stream: Stream, length: int, spec: Callable[[], Nest], rows: Rows | None = None
+) -> Dataset:
     """Make a data set of elements that are streamed themselves rather than by row number."""
     # Cached, since to tell the spec may take making an element.
-    return Dataset(_Plan(stream, lambda element: element, functools.cache(spec), length))
+    spec = functools.cache(spec)
+    return Dataset(_Plan(stream, lambda element: element, spec, length, rows=rows))
 
 
 def _peek(stream: Stream, unknown_batch: bool) -> Nest:

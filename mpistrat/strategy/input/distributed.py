@@ -145,7 +145,7 @@ class DistributedDataset(_Distributed):
     Notes
     -----
     AUTO and DATA: all ranks must have the same data set, in the same order: give what shuffles a
-    seed. They do not compare what they read, unlike those of `mpistrat.tensorflow`. Each walks all
+    seed. Of arrays and lists they compare some rows before (data_check.py). Each walks all
     of it and keeps the rows of its own replicas, so that all end at the same step without talking.
     A batch of n rows is cut into contiguous pieces, of which the first ``n % num_replicas`` are
     one row longer.
