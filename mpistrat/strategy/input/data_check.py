@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import UsageError
+from mpistrat.strategy.input.dataset_rows import Rows
 from mpistrat.strategy.input.datasets import Dataset
 from mpistrat.strategy.input.source import as_element
 from mpistrat.strategy.nest import flatten, text_of
@@ -30,6 +32,7 @@ __all__ = ["compare_data"]
 _LABEL = "comparing the data that ranks distribute"
 _SPREAD, _FIRST = 32, 64  # rows that are looked at: all over the data, and at its beginning
 _LONGEST_ORDER = 1_000_000  # rows whose order takes a moment only
+_MOST_BYTES = 1 << 20  # of the rows that are looked at, but for the beginning of two of them
 _TOLERANCE = 1e-5  # of floats, whose last bits differ between processors
 
 _ADVICE = (
@@ -85,13 +88,20 @@ def _sample(dataset: Any) -> _Sample | None:
         if dataset.rows is None:
             return None
         found, order = dataset.rows, _first_rows(dataset)
-        spread = np.unique(np.linspace(0, max(found.length - 1, 0), _SPREAD).astype(np.intp))
-        nest = found(spread[: found.length])
+        spread = np.linspace(0, max(found.length - 1, 0), _count(found)).astype(np.intp)
+        nest = found(np.unique(spread)[: found.length])
         return _told(nest, f"{found.length} rows", 1, order)
     if isinstance(dataset, list) and dataset:
         nest = [as_element(dataset[i]) for i in sorted({0, len(dataset) // 2, len(dataset) - 1})]
         return _told(nest, f"{len(dataset)} elements", 0, [])
     return None
+
+
+def _count(rows: Rows) -> int:
+    """Return how many rows to look at."""
+    leaves = flatten(rows.nest)[0]
+    nbytes = int(sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves))
+    return max(2, min(_SPREAD, _MOST_BYTES * rows.length // max(nbytes, 1)))
 
 
 def _first_rows(dataset: Dataset) -> list[int]:
@@ -111,6 +121,7 @@ def _told(nest: Nest, count: str, first_axis: int, order: list[int]) -> _Sample:
     leaves, structure = flatten(nest)
     arrays = [_host(leaf) for leaf in leaves if leaf is not None]
     kinds = ", ".join(f"{array.dtype} {array.shape[first_axis:]}" for array in arrays)
+    arrays = [array.ravel()[: _MOST_BYTES // array.itemsize] for array in arrays]
     floats = [array for array in arrays if array.dtype.kind in "fc"]
     return _Sample(
         f"{count} of {text_of(structure)}: {kinds}",
