@@ -136,10 +136,11 @@ def _script_to_submit(job: Mapping[str, Any], program: list[str] | None) -> str:
 def _write(file: Path, text: str) -> None:
     """Write a script, unless a file that may hold the user's edits is in its place."""
     try:
-        if file.exists() and file.read_text(encoding="utf-8") != text:
+        data = text.encode()  # before the file is there
+        if file.exists() and file.read_bytes() != data:
             raise UsageError(f"{file} exists and differs; remove it, or choose another --output")
-        file.write_text(text, encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        file.write_bytes(data)
+    except (OSError, UnicodeEncodeError) as error:
         raise UsageError(f"cannot write {file}: {error}") from error
 
 

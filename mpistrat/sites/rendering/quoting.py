@@ -13,6 +13,7 @@ __all__ = [
     "directive_value",
     "expanded_words",
     "pbs_value",
+    "printable",
     "shell_words",
     "shown_words",
 ]
@@ -78,10 +79,39 @@ def expanded_words(text: str) -> str:
 
 
 def shell_words(words: Sequence[str]) -> str:
-    """Return words as the shell reads them, each as it is: nothing in them is expanded or run."""
-    return shlex.join(words)
+    r"""Return words as bash reads them, each as it is: nothing in them is expanded or run.
+
+    Line breaks and tabs stay; other control characters, and bytes that are not UTF-8, are spelled
+    as bash's ``$'...'`` does it: editors and sbatch may change or refuse them.
+
+    Examples
+    --------
+    >>> print(shell_words(["a b", "one\rtwo", "\udcff"]))
+    'a b' $'one\x0dtwo' $'\xff'
+    """
+    return " ".join(map(_shell_word, words))
+
+
+def _shell_word(word: str) -> str:
+    if word.replace("\n", "").replace("\t", "").isprintable():
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escaped, word))}'"
+
+
+def _escaped(char: str) -> str:
+    """Return a character for bash's ``$'...'``: as it is, or its bytes by their numbers."""
+    if char in "'\\":
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def shown_words(words: Sequence[str]) -> str:
     """Return words for a comment, on one line whatever they contain."""
-    return re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", shlex.join(words))
+    return printable(shlex.join(words))
+
+
+def printable(text: str) -> str:
+    """Return text with a space for each character that ends a line or cannot be printed."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -92,8 +92,8 @@ def render(
 
 def _text(site: Site, options: Options, context: dict[str, object], explain: bool) -> str:
     name, is_pbs = f"{options.strategy.value}.sh.j2", site.scheduler == "pbs"
-    text = filled(name, context, explain=explain, above=is_pbs)
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    # Blanks at the ends of its lines stay: they may be those of a word of the program.
+    return filled(name, context, explain=explain, above=is_pbs).rstrip("\n") + "\n"
 
 
 def _checked(site: Site, options: Options) -> Options:

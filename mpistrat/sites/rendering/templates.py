@@ -12,6 +12,7 @@ from mpistrat.errors import UsageError
 from mpistrat.sites.data_folder import slurm_folder
 from mpistrat.sites.lookup import user_folder
 from mpistrat.sites.rendering.lines import Line
+from mpistrat.sites.rendering.quoting import printable
 
 __all__ = ["filled"]
 
@@ -65,7 +66,7 @@ def _noting(explain: bool, above: bool) -> Callable[..., str]:
         """Return a line between `before` and `after`, with the comment that names its origin."""
         margin = " " * indent
         text = f"{margin}{before}{line.text}{after}"
-        note = line.explanation if explain else line.comment
+        note = printable(line.explanation if explain else line.comment)
         if not note:
             return text
         if explain or above:

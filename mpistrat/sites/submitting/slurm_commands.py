@@ -26,13 +26,11 @@ def ask(command: Sequence[str], stdin: str | None = None) -> subprocess.Complete
         It has not answered in time.
     """
     try:
-        return subprocess.run(
+        done = subprocess.run(
             command,
-            input=stdin,
+            input=None if stdin is None else stdin.encode("utf-8", "surrogateescape"),
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=_TIMEOUT_S,
             check=False,
             env=environment(os.environ),
@@ -46,6 +44,8 @@ def ask(command: Sequence[str], stdin: str | None = None) -> subprocess.Complete
         raise ClusterError(
             f"{command[0]} has not answered for {_TIMEOUT_S:g} s; is slurmctld up (scontrol ping)?"
         ) from error
+    said, errors = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(command, done.returncode, said, errors)
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -68,6 +68,28 @@ def test_output_is_not_overwritten(tmp_path):
     assert "job.sh exists and differs" in mpistrat_slurm(*command, folder=tmp_path).stderr
 
 
+def test_bytes_that_are_not_utf_8_are_written(tmp_path):
+    file = tmp_path / "job.sh"
+    command = [*RENDER, "--output", str(file), "--", "ok.py", "\udcff"]
+    for _ in range(2):  # the second time the same is there
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.stderr
+    assert "ok.py $'\\xff')" in file.read_text(encoding="utf-8")
+
+
+def test_a_script_that_cannot_be_written_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    folder = tmp_path / "mpistrat" / "templates"
+    folder.mkdir(parents=True)
+    (folder / "mirrored.sh.j2").write_text("{{ options.program[1] }}\n")  # not quoted
+    file = tmp_path / "job.sh"
+    command = [*RENDER, "--output", str(file), "--", "ok.py", "\udcff"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert f"mpistrat slurm: cannot write {file}: " in result.stderr.splitlines()[-1]
+    assert not file.exists()
+
+
 @takes_long()
 @pytest.mark.parametrize(
     ("site", "then"),

@@ -16,6 +16,16 @@ from mpistrat.sites.rendering.script import Here
 ODD = [
     *("two words", "it's", '"quoted"', "$(touch ran)", "`touch ran`", "$HOME", "a\nb", "a\\b"),
     *("--leading=dash", "-", "--", "*", "~", "#no comment", "", "é√", "!x", "a;b|c&d>e", "\t"),
+    # Control characters, separators of lines, blanks before a line's end, bytes of no text.
+    *(
+        "a\rb",
+        "a\r\nb'\\",
+        "a\fb",
+        "a\u2028touch ran",
+        "a\x85\u2029b",
+        "a \t\nb ",
+        "a\udcff\udce9b",
+    ),
 ]
 SHOW = "import json, sys; print(json.dumps(sys.argv[1:]))"
 # Stands in for a launcher that starts one rank: passes over its own options, as each of them does.
@@ -158,8 +168,27 @@ def test_a_job_is_named_after_its_program(program, name):
     assert f"--job-name={name}" in directives(of(program=tuple(program)))
 
 
-def test_the_heading_is_a_comment_whatever_is_given():
-    script = of(program=("train.py", "a\n#SBATCH --nodes=9\ntouch ran"))
+# Each of them ends a line for some reader: str.splitlines, an editor, a terminal.
+SEPARATORS = ["\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+
+
+@pytest.mark.parametrize("separator", SEPARATORS, ids=map(ascii, SEPARATORS))
+@pytest.mark.parametrize("explain", [False, True])
+def test_the_heading_is_a_comment_whatever_is_given(separator, explain):
+    word = separator.join(("a", "#SBATCH --nodes=9", "touch ran"))
+    script = of(program=("train.py", word), explain=explain)
     assert "--nodes=9" not in directives(script)
+    assert directives(script) == directives(of(program=("train.py",)))
     heading = script.partition("\n\n")[0].splitlines()
     assert all(line.startswith("#") for line in heading)
+
+
+def test_a_script_is_utf_8_whatever_is_given():
+    script = of(program=("train.py", "\udcff\r\n"), python="/\udcfe/python")
+    assert "program=(python3 train.py $'\\xff\\x0d\\x0a')" in script.encode().decode()
+
+
+def test_no_line_ends_in_blanks():
+    for strategy in Strategy:
+        lines = of(strategy=strategy, stage_environment="/env").split("\n")
+        assert [line for line in lines if line != line.rstrip()] == []
