@@ -19,6 +19,7 @@ __all__ = [
     "Environment",
     "Key",
     "Line",
+    "ModuleCommand",
     "Name",
     "QuotedText",
     "ShellWords",
@@ -83,6 +84,10 @@ QuotedText = Annotated[Line, AfterValidator(_expands_variables_only)]
 """Text for a place in double quotes: variables are expanded, commands are refused."""
 ShellWords = Annotated[QuotedText, AfterValidator(_has_plain_words)]
 """Words of a command line, without quotes: variables are expanded."""
+ModuleCommand = Annotated[
+    ShellWords, _matches(r"(module|ml)( [^()]+)*", "a command `module ...` or `ml ...`")
+]
+"""A command that loads software, on a line of its own."""
 Key = Annotated[str, _matches("[a-z0-9][a-z0-9-]*", "small letters, digits and hyphens")]
 """Name of a site, which is its file's name, or of a source."""
 Name = Annotated[str, _matches("[A-Za-z_][A-Za-z0-9_]*", "the name of a variable")]

@@ -8,6 +8,7 @@ from mpistrat.sites.sourced import (
     Directive,
     Environment,
     Line,
+    ModuleCommand,
     Name,
     QuotedText,
     ShellWords,
@@ -116,7 +117,7 @@ class Binding(Table):
 class Modules(Table):
     """Commands that come before all others: ``module load ...``, ``module use ...``."""
 
-    lines: tuple[Sourced[ShellWords], ...] = ()
+    lines: tuple[Sourced[ModuleCommand], ...] = ()
 
 
 class Fallback(Table):
@@ -176,7 +177,7 @@ class Container(Table):
     runtime: Sourced[Literal["apptainer", "singularity", "shifter", "pyxis", "container-engine"]]
     flags: tuple[Sourced[ShellWords], ...] = ()
     binds: tuple[Sourced[QuotedText], ...] = ()
-    modules: tuple[Sourced[ShellWords], ...] = ()
+    modules: tuple[Sourced[ModuleCommand], ...] = ()
     environment: Environment
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from mpistrat.errors import UsageError
 from mpistrat.sites.flags import option_name
 from mpistrat.sites.rendering import binding
 from mpistrat.sites.rendering.layout import Layout
@@ -83,11 +84,22 @@ def _own_words(command: str, site: Site, options: Options, mpi: Mpi) -> Iterator
     )
     yield by_default("--kill-on-bad-exit=1", f"{_CRASH} (Slurm's default is 0)", _CRASH)
     if options.mpi is not None:
-        yield by_option("--mpi", f"--mpi={options.mpi}")
+        yield by_option("--mpi", f"--mpi={_checked_type(options.mpi)}")
     elif mpi.type is not None:
         yield Line(f"--mpi={mpi.type}", mpi.reason, f"found here: {mpi.reason}")
     elif site.launcher.mpi and not mpi.launcher:
-        yield by_site(site, site.launcher.mpi, f"--mpi={site.launcher.mpi.value}")
+        type_of_site = site.launcher.mpi.value
+        yield by_site(site, site.launcher.mpi, expanded_words(f"--mpi={type_of_site}"))
+
+
+def _checked_type(text: str) -> str:
+    """Return a type for ``srun --mpi=``, which needs no quotes in the script."""
+    if not re.fullmatch(r"[A-Za-z0-9_.+-]+", text):
+        raise UsageError(
+            f"--mpi {text!r}: expected a type that `srun --mpi=list` names, such as pmix or pmi2;"
+            " it has letters, digits and _.+- only"
+        )
+    return text
 
 
 def _counts(

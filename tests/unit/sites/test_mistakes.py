@@ -160,6 +160,28 @@ def test_flags_run_no_commands(tmp_path, text):
     assert "launcher.flags[0]" in refusal(write(tmp_path, {"launcher.flags": [value(text)]}))
 
 
+@pytest.mark.parametrize(
+    "text", ["touch x", "module load gcc (touch x)", "modules", "module; touch x", "$HOME/x"]
+)
+@pytest.mark.parametrize("key", ["modules.lines", "container.modules"])
+def test_modules_are_loaded_and_nothing_else_is_run(tmp_path, key, text):
+    changes = {key: [value(text)]}
+    if key.startswith("container"):
+        changes = {"container": {"runtime": value("apptainer"), "modules": [value(text)]}}
+    assert f"{key}[0].value = {text!r}: " in refusal(write(tmp_path, changes))
+
+
+def test_spellings_of_commands_for_modules(tmp_path):
+    lines = [
+        "module purge",
+        "module use $HOME/modules",
+        "ml gcc/13.2.0 cuda",
+        "module load ${A}-b+c",
+    ]
+    site = read(write(tmp_path, {"modules": {"lines": [value(line) for line in lines]}}))
+    assert [line.value for line in site.modules.lines] == lines
+
+
 def test_variables_may_be_expanded(tmp_path):
     paths = "/opt/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     site = read(write(tmp_path, {"environment.LD_LIBRARY_PATH": value(paths)}))

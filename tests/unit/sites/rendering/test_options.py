@@ -191,6 +191,12 @@ def test_the_type_of_mpi():
     assert not any(word.startswith("--mpi") for word in words_of(silent.text, "start"))
 
 
+@pytest.mark.parametrize("text", ["pmi2 $(touch ran)", "pmi2;id", "a b", "`id`", "pmi2\n", ""])
+def test_a_type_of_mpi_that_is_no_name(text):
+    with pytest.raises(UsageError, match=r"--mpi '.*': expected a type that `srun --mpi=list`"):
+        of(mpi=text)
+
+
 def test_the_fallback_of_networks_that_hang():
     usual, fallback = (of("polaris", nodes=10, fallback=fallback) for fallback in (False, True))
     assert 'export NCCL_NET="AWS Libfabric"' in usual
