@@ -59,6 +59,10 @@ def layout_of(site: Site, options: Options) -> Layout:
     """
     _check_strategy(options)
     gpus = _gpus(site, options)
+    if options.binding is not None and not gpus:
+        raise UsageError(
+            f"--binding {options.binding.value} without GPUs: add --gpus N, or leave it out"
+        )
     sizes = sizes_of(options.ranks) if options.ranks else ()
     tasks = _tasks(site, options, gpus, max(sizes, default=0))
     per_node = int(tasks.text)
@@ -87,8 +91,6 @@ def layout_of(site: Site, options: Options) -> Layout:
 def _check_strategy(options: Options) -> None:
     """Refuse options that this kind of job has no use for, or lacks."""
     name, is_scaling = options.strategy.value, options.strategy is Strategy.SCALING
-    if options.binding is not None and (options.cpu_only or options.gpus == 0):
-        raise UsageError(f"--binding {options.binding.value} without GPUs: leave one out")
     if options.nodes < 1:
         raise UsageError(f"--nodes {options.nodes}: expected 1 or more")
     if options.strategy in _ONE_NODE and options.nodes > 1:

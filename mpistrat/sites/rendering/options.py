@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import Enum
 
@@ -60,6 +60,11 @@ class Options:
         Python that runs the program; with a container, of its image.
     stage_environment
         Folder of a Python environment that each node gets a copy of.
+
+    Raises
+    ------
+    UsageError
+        The value of one is empty.
     """
 
     strategy: Strategy
@@ -84,6 +89,17 @@ class Options:
     container: str | None = None
     stage_environment: str | None = None
     fallback: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse empty values, which elsewhere would be taken for options that are not given."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, str) and not value.strip():
+                option = f"--{field.name.replace('_', '-')}"
+                raise UsageError(
+                    f"{option} {value!r}: expected one line of text, not empty; give a value or"
+                    " leave the option out"
+                )
 
     @property
     def job_name(self) -> str:

@@ -159,6 +159,11 @@ def test_mistakes_are_one_line(arguments, message):
         assert message in in_this_process("submit", *arguments, "--", "train.py")
 
 
+@pytest.mark.parametrize("option", ["--python", "--time", "--signal"])
+def test_empty_options(option):
+    assert in_this_process(*RENDER, option, "", "--", "a.py").startswith(f"{option} '': expected")
+
+
 def test_no_program():
     assert in_this_process(*RENDER).startswith("no program to run: give it after --")
 

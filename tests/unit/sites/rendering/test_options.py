@@ -22,7 +22,9 @@ WRONG = {
     "--time '0': expected": {"time": "0"},
     "--array '0-x': expected indices": {"array": "0-x"},
     "--signal 'KILL@60': expected SIGNAL@SECONDS": {"signal": "KILL@60"},
-    "--binding isolated without GPUs": {"binding": Binding.ISOLATED, "cpu_only": True},
+    "--binding isolated without GPUs: add": {"binding": Binding.ISOLATED, "cpu_only": True},
+    "--binding isolated without": {"binding": Binding.ISOLATED},  # the site states no GPUs
+    "--binding full_view without": {"binding": Binding.FULL_VIEW, "gpus": 0},
     "--fallback: site generic-slurm has no": {"fallback": True},
     "no program to run": {"program": ()},
     "--python /a/python and --stage-environment: choose": {
@@ -42,6 +44,20 @@ def test_what_does_not_fit(message, options):
     said = str(raised.value)
     assert message.replace("a.b", "a\\nb").replace("' expected", "': expected") in said
     assert "\n" not in said
+
+
+TEXTS = [
+    *("ranks", "time", "account", "partition", "array", "name", "signal", "mpi", "python"),
+    *("container", "stage_environment"),
+]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("empty", ["", " "])
+def test_empty_values(name, empty):
+    option = f"--{name.replace('_', '-')}"
+    with pytest.raises(UsageError, match=f"{option} '{empty}': expected one line of text, not em"):
+        of(**{name: empty})
 
 
 @pytest.mark.parametrize(
@@ -191,7 +207,7 @@ def test_the_type_of_mpi():
     assert not any(word.startswith("--mpi") for word in words_of(silent.text, "start"))
 
 
-@pytest.mark.parametrize("text", ["pmi2 $(touch ran)", "pmi2;id", "a b", "`id`", "pmi2\n", ""])
+@pytest.mark.parametrize("text", ["pmi2 $(touch ran)", "pmi2;id", "a b", "`id`", "pmi2\n"])
 def test_a_type_of_mpi_that_is_no_name(text):
     with pytest.raises(UsageError, match=r"--mpi '.*': expected a type that `srun --mpi=list`"):
         of(mpi=text)
