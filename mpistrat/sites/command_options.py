@@ -56,7 +56,8 @@ _OPTIONS = {
     "partition": _Option(_TEXT, "Partition, or queue of PBS Pro. Default: the site's."),
     "directives": _Option(
         list[str] | None,
-        "Another option of the scheduler, as --directive=--qos=debug; may come several times.",
+        "Option of the scheduler that has none here, as --directive=--qos=debug; may come several"
+        " times.",
         names=("--directive",),
     ),
     "name": _Option(_TEXT, "Name of the job. Default: the program's."),

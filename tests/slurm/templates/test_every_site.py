@@ -11,7 +11,6 @@ from mpistrat.testing.sets import takes_long
 SLURM_SITES = [name for name, site in SITES.items() if site.scheduler == "slurm"]
 # What another machine has in its place: nodes of 4 GB, two features, no QOS.
 HERE = {
-    "--partition": "--partition=main",
     "--constraint": "--constraint=gpu",
     "--mem": "--mem=100M",
     "--mem-per-gpu": "--mem-per-gpu=100M",

@@ -13,6 +13,7 @@ from mpistrat.sites.rendering.lines import Line, by_default, by_option, by_site
 from mpistrat.sites.rendering.options import Options
 from mpistrat.sites.rendering.quoting import checked_line, directive_value, pbs_value
 from mpistrat.sites.rendering.scheduler import flag_rules
+from mpistrat.sites.rendering.scheduler.given import given_line
 from mpistrat.sites.rendering.scheduler.slurm_defaults import slurm_defaults
 from mpistrat.sites.schema import Site
 from mpistrat.sites.sourced import Sourced
@@ -37,14 +38,15 @@ def directives_of(
     Raises
     ------
     UsageError
-        The site forbids one that the user gave, or requires one that is missing.
+        The site forbids one that the user gave, or requires one that is missing; or the user gave
+        one that has an option of its own.
     """
     if site.scheduler == "slurm":
         defaults = slurm_defaults(site, options, layout, launcher)
     else:
         defaults = _pbs_defaults(options)
     of_site = _of_site(site, options, layout)
-    given = [_given(site, text) for text in options.directives]
+    given = [given_line(site.scheduler, text) for text in options.directives]
     lines = flag_rules.merged(site, defaults, of_site, besides, given)
     lines = flag_rules.allowed(site, lines)
     flag_rules.check_required(site, lines)
@@ -98,19 +100,6 @@ def _filled(text: str, values: Mapping[str, str | None]) -> str | None:
     if any(values[name] is None for name in names):
         return None
     return _PLACEHOLDER.sub(lambda found: str(values[found[1]]), text)
-
-
-def _given(site: Site, text: str) -> Line:
-    """Return a directive that the user gave, quoted."""
-    option = f"--directive {text!r}"
-    found = re.fullmatch(r"(--?[A-Za-z][\w-]*)(?:([ =])(.*))?", checked_line("--directive", text))
-    if not found:
-        raise UsageError(f"{option}: expected an option of the scheduler, such as '--qos=debug'")
-    name, joint, value = found.groups()
-    if value is None:
-        return by_option(option, name)
-    quoted = pbs_value(option, value) if site.scheduler == "pbs" else directive_value(value)
-    return by_option(option, f"{name}{joint}{quoted}")
 
 
 def _check_array(array: str) -> None:

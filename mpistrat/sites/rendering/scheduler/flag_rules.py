@@ -7,19 +7,11 @@ from collections.abc import Iterable, Sequence
 from mpistrat.errors import UsageError
 from mpistrat.sites.flags import option_name
 from mpistrat.sites.rendering.lines import Line
+from mpistrat.sites.rendering.scheduler.given import own_option
 from mpistrat.sites.schema import Site
 from mpistrat.sites.sourced import Sourced
 
 __all__ = ["allowed", "check_required", "merged"]
-
-_OPTIONS = {
-    "--account": "--account NAME",
-    "-A": "--account NAME",
-    "--partition": "--partition NAME",
-    "-q": "--partition NAME",
-    "--time": "--time HH:MM:SS",
-    "-l walltime": "--time HH:MM:SS",
-}
 
 
 def merged(site: Site, *groups: Iterable[Line]) -> list[Line]:
@@ -74,7 +66,7 @@ def _key(site: Site, line: Line) -> str:
 def _how(site: Site, rule: Sourced[str]) -> str:
     name = option_name(rule.value, site.scheduler)
     joint = "=" if name.startswith(("--", "-l ", "-W ")) else " "
-    return _OPTIONS.get(name, f"--directive '{name}{joint}VALUE'")
+    return own_option(name, site.scheduler) or f"--directive '{name}{joint}VALUE'"
 
 
 def _because(site: Site, rule: Sourced[str]) -> str:

@@ -59,6 +59,67 @@ def test_values_of_directives_are_quoted():
         of(directives=("--comment=a\n#SBATCH --nodes=9",))
 
 
+@pytest.mark.parametrize(
+    ("directive", "own"),
+    [
+        ("--time=5", "--time HH:MM:SS"),
+        ("-t 5", "--time HH:MM:SS"),
+        ("-t5", "--time HH:MM:SS"),
+        ("--cpus-per-task=3", "--cpus-per-task N"),
+        ("--cpus-per-ta=3", "--cpus-per-task N"),  # sbatch takes beginnings of names
+        ("-c 3", "--cpus-per-task N"),
+        ("-n4", "--ranks N"),
+        ("-N 2", "--nodes N"),
+        ("--ntasks-per-node 2", "--tasks-per-node N"),
+        ("--tasks-per-node=2", "--tasks-per-node N"),
+        ("--gpus-per-node=v100:2", "--gpus N"),
+        ("-G 2", "--gpus N, of each node"),
+        ("--signal=TERM@90", "--signal SIGNAL@SECONDS"),
+        ("-a 0-3", "--strategy array --array INDICES"),
+        ("-J x", "--name NAME"),
+        ("-A x", "--account NAME"),
+        ("-p x", "--partition NAME"),
+    ],
+)
+def test_directives_that_have_an_option_of_their_own(directive, own):
+    with pytest.raises(UsageError) as raised:
+        of(directives=(directive,))
+    said = str(raised.value)
+    assert said.startswith(f"--directive {directive!r}: give it as {own}; ")
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("directive", "own"),
+    [
+        ("-l walltime=1:00:00", "--time HH:MM:SS"),
+        ("-lwalltime=1:00:00", "--time HH:MM:SS"),
+        ("-l filesystems=home,walltime=1:00:00", "--time HH:MM:SS"),
+        ("-A x", "--account NAME"),
+        ("-q prod", "--partition NAME"),
+        ("-N x", "--name NAME"),
+        ("-J 0-3", "--strategy array --array FIRST-LAST"),
+    ],
+)
+def test_directives_of_pbs_that_have_an_option_of_their_own(directive, own):
+    with pytest.raises(UsageError, match=f": give it as {own}; "):
+        of("polaris", directives=(directive,))
+
+
+def test_directives_that_have_none():
+    given = ("--output=logs/%x-%j.out", "--mem=1G", "-x n3", "--gres=gpu:v100:2", "--time-min=5")
+    assert set(given) <= set(directives(of(directives=given)))
+
+
+@pytest.mark.parametrize("site", ["generic-slurm", "polaris"])
+def test_a_directive_is_one_option(site):
+    for two in ("--exclusive --time=5", "-V  -l walltime=5"):
+        with pytest.raises(
+            UsageError, match="expected one option; give each a --directive of its"
+        ):
+            of(site, directives=(two,))
+
+
 def test_pbs_has_one_line_for_each_resource():
     lines = directives(of("polaris", nodes=3, directives=("-l filesystems=home",)))
     assert "-l select=3:system=polaris" in lines

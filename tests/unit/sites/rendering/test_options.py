@@ -176,8 +176,7 @@ def test_the_signal():
     assert "a job of 180 s is not told of its end: it is too short for that" in script.notices
     assert "signal" not in " ".join(directives(of(signal="none")))
     assert "--signal=TERM@90" in directives(of(signal="TERM@90"))
-    script = of(directives=("--signal=TERM@90",))
-    assert "\nexport MPISTRAT_SIGNAL_LEAD=90 " in script
+    assert "\nexport MPISTRAT_SIGNAL_LEAD=90 " in of(signal="TERM@90")
     assert "SIGNAL_LEAD" not in of(signal="none")
     script = of("vista", signal="USR2@90")
     assert "--signal=B:USR2@90" in directives(script)
