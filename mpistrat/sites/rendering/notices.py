@@ -8,6 +8,7 @@ from mpistrat.sites.rendering import walltime
 from mpistrat.sites.rendering.launch import Mpi
 from mpistrat.sites.rendering.layout import Layout
 from mpistrat.sites.rendering.options import Options, Strategy
+from mpistrat.sites.rendering.scheduler.signals import given_lead
 from mpistrat.sites.schema import Site
 from mpistrat.sites.tables import Limit
 
@@ -65,6 +66,12 @@ def _of_time(site: Site, options: Options, layout: Layout) -> Iterator[str]:
     is_told = options.strategy is not Strategy.SCALING and options.signal is None
     if is_told and site.scheduler == "slurm" and walltime.lead_s(300, layout.duration_s) is None:
         yield f"a job of {layout.duration_s} s is not told of its end: it is too short for that"
+    lead_s = given_lead(options)
+    if lead_s and walltime.lead_s(lead_s, layout.duration_s) != lead_s:
+        yield (
+            f"--signal {options.signal}: a job of {layout.duration_s} s may get it after"
+            f" {walltime.first_told_s(lead_s, layout.duration_s)} s, and runs no longer than that"
+        )
     default = site.batch.default_partition
     partition = options.partition or (default.value if default else None)
     for limit in site.walltime.limits:

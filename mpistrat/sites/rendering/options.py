@@ -55,7 +55,7 @@ class Options:
     array
         Indices of an array of jobs, ``"0-7%4"``.
     signal
-        ``"USR1@300"``, or ``"none"``.
+        ``"USR1@300"``, ``"B:USR1@300"`` for the script, or ``"none"``.
     python
         Python that runs the program; with a container, of its image.
     stage_environment

@@ -160,7 +160,7 @@ def _context(site: Site, options: Options, layout: Layout, here: Here) -> dict[s
         "path": shell_words([here.python_folder]) if _takes_path(options, here) else "",
         "stage": shell_words([options.stage_environment]) if options.stage_environment else "",
         "node_local": local.value if local else "/tmp",
-        "forwards": goes_to_script(site, launcher),
+        "forwards": goes_to_script(site, options, launcher),
         "signals": signals_of(directives),
     }
 

@@ -6,7 +6,7 @@ import re
 
 from mpistrat.errors import UsageError
 
-__all__ = ["clock", "lead_s", "seconds"]
+__all__ = ["clock", "first_told_s", "lead_s", "seconds"]
 
 _DAYS = re.compile(r"(\d{1,4})-(\d{1,2})(?::([0-5]?\d))?(?::([0-5]?\d))?")
 _HOURS = re.compile(r"(\d{1,4}):([0-5]?\d):([0-5]?\d)")
@@ -47,6 +47,11 @@ def lead_s(wanted_s: int, duration_s: int | None) -> int | None:
         return wanted_s
     shorter_s = duration_s // 4
     return shorter_s if shorter_s >= _EARLY_S else None
+
+
+def first_told_s(lead_s: int, duration_s: int) -> int:
+    """Return the run time, 0 or more, after which Slurm may send a job's signal."""
+    return max(0, duration_s - lead_s - _EARLY_S)
 
 
 def _parsed(time: str) -> int:

@@ -107,6 +107,15 @@ def test_the_script_tells_ranks_that_mpirun_started(slurm, tmp_path):
     assert output.count("run 1") == 2
 
 
+def test_the_script_tells_ranks_where_the_signal_is_for_it(slurm, tmp_path):
+    script = script_of(slurm, tmp_path, "--signal", "B:USR1@60")
+    job = launched(slurm, tmp_path, script)
+    job.signal("USR1", "--batch")
+    output = job.completed(90)
+    assert output.count("told SIGUSR1") == 2
+    assert output.count("run 1") == 2
+
+
 def test_a_preempted_job_is_started_again_once(slurm, tmp_path):
     options = ("--nodes", "4", "--directive=--exclusive")
     job = launched(slurm, tmp_path, script_of(slurm, tmp_path, *options), ranks=8)

@@ -22,6 +22,9 @@ WRONG = {
     "--time '0': expected": {"time": "0"},
     "--array '0-x': expected indices": {"array": "0-x"},
     "--signal 'KILL@60': expected SIGNAL@SECONDS": {"signal": "KILL@60"},
+    "--signal '9@60': expected SIGNAL@SECONDS": {"signal": "9@60"},
+    "--signal 'R:USR1@60': expected SIGNAL@SECONDS": {"signal": "R:USR1@60"},
+    "--signal 'USR1': expected SIGNAL@SECONDS": {"signal": "USR1"},
     "--binding isolated without GPUs: add": {"binding": Binding.ISOLATED, "cpu_only": True},
     "--binding isolated without": {"binding": Binding.ISOLATED},  # the site states no GPUs
     "--binding full_view without": {"binding": Binding.FULL_VIEW, "gpus": 0},
@@ -181,6 +184,54 @@ def test_the_signal():
     script = of("vista", signal="USR2@90")
     assert "--signal=B:USR2@90" in directives(script)
     assert "trap 'tell USR2' USR2\n" in script
+
+
+@pytest.mark.parametrize("spelling", ["USR1@90", "usr1@90", "SIGUSR1@90", "10@90"])
+def test_spellings_of_a_signal(spelling):
+    assert "--signal=USR1@90" in directives(of(signal=spelling))
+    assert "tell()" not in of(signal=spelling)
+
+
+@pytest.mark.parametrize("signal", ["B:USR1@60", "b:10@60"])
+def test_a_signal_for_the_script_is_passed_on(signal):
+    script = of(signal=signal)
+    assert "--signal=B:USR1@60" in directives(script)
+    assert "\nexport MPISTRAT_SIGNAL_LEAD=60 " in script
+    assert "trap 'tell USR1' USR1\n" in script
+    assert "# The signal comes to this script alone. So each rank" in script
+
+
+@pytest.mark.parametrize(
+    ("time", "signal", "instead"),
+    [
+        ("2:00", "USR1@300", "a longer --time, or"),
+        ("6:00", "B:USR1@300", "--signal USR1@90, or"),
+        ("2:00", "TERM@60", "a longer --time, or"),
+    ],
+)
+def test_a_signal_at_the_start_of_a_job_is_refused(time, signal, instead):
+    with pytest.raises(UsageError) as raised:
+        of(time=time, signal=signal)
+    said = str(raised.value)
+    assert said.startswith(f"--signal {signal}: a job of {60 * int(time[0])} s may get it at its ")
+    assert f"give it {instead}" in said
+
+
+def test_a_signal_that_leaves_little_time_is_told():
+    def notices(time):
+        script = rendered("generic-slurm", Strategy.MIRRORED, time=time, signal="USR1@300")
+        return [notice for notice in script.notices if notice.startswith("--signal")]
+
+    (notice,) = notices("6:30")
+    assert "USR1@300: a job of 390 s may get it after 30 s, and runs no longer" in notice
+    assert notices("12:00") == notices("2:00:00") == []
+
+
+@pytest.mark.parametrize("options", [{"signal": "B:USR1@60"}, {"signal": "USR1@60"}])
+def test_a_signal_that_would_end_the_scaling_suite(options):
+    site = "generic-slurm" if options["signal"].startswith("B:") else "vista"
+    with pytest.raises(UsageError, match="with strategy scaling: the script would end by it"):
+        of(site, strategy=Strategy.SCALING, **options)
 
 
 def test_what_other_launchers_and_schedulers_do_not_have():
