@@ -80,10 +80,10 @@ def submit(
     The exit code is the job's. Ctrl-C leaves the job alone.
     """
     with _told_to_the_user():
-        text = _script_to_submit(job, program)
+        script = _script_to_submit(job, program)
         if output is not None:
-            _write(output, text)
-        number = submitted(text)
+            _write(output, script)
+        number = submitted(script)
         print(f"job {number} is submitted", file=sys.stderr)
         if follow:
             _follow(number)
@@ -109,7 +109,8 @@ def _script(job: Mapping[str, Any], program: list[str] | None, explain: bool = F
     return script
 
 
-def _script_to_submit(job: Mapping[str, Any], program: list[str] | None) -> str:
+def _script_to_submit(job: Mapping[str, Any], program: list[str] | None) -> str | Path:
+    """Return the text of a script, or the file of one of the user's own."""
     if job["site"] is not None:
         if find(job["site"]).scheduler == "pbs":
             raise UsageError(
@@ -127,16 +128,23 @@ def _script_to_submit(job: Mapping[str, Any], program: list[str] | None) -> str:
             f"expected one script or --site, got {len(program or [])} arguments; as in: mpistrat"
             " slurm submit job.sh"
         )
+    return _own_script(Path(program[0]))
+
+
+def _own_script(file: Path) -> str | Path:
+    """Return a script's file, or the text of what can be read only once, as a pipe."""
     try:
-        return Path(program[0]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the script {program[0]}: {error}") from error
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the script {file}: {error}") from error
+    return file if file.is_file() else data.decode(errors="surrogateescape")
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: Path, script: str | Path) -> None:
     """Write a script, unless a file that may hold the user's edits is in its place."""
     try:
-        data = text.encode()  # before the file is there
+        # Before the file is there.
+        data = script.encode() if isinstance(script, str) else script.read_bytes()
         if file.exists() and file.read_bytes() != data:
             raise UsageError(f"{file} exists and differs; remove it, or choose another --output")
         file.write_bytes(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from mpistrat.errors import ClusterError
 from mpistrat.sites.submitting.slurm_commands import ask, overriding
@@ -12,8 +13,13 @@ from mpistrat.sites.submitting.slurm_commands import ask, overriding
 __all__ = ["submit"]
 
 
-def submit(script: str) -> str:
+def submit(script: str | Path) -> str:
     """Return the number of the job that a script became. **Local.**
+
+    Parameters
+    ----------
+    script
+        Its text, or its file: by that Slurm names a job whose script has no name for it.
 
     Raises
     ------
@@ -25,7 +31,7 @@ def submit(script: str) -> str:
     names = overriding(os.environ)
     if names:
         print(f"{', '.join(names)}: set here, and overrides the script", file=sys.stderr)
-    tested = ask(["sbatch", "--test-only"], script)
+    tested = _sbatch("--test-only", script)
     if tested.returncode != 0:
         raise ClusterError(f"sbatch refuses the script: {_last_lines(tested.stderr)}")
     if said := _last_lines(tested.stderr):
@@ -38,11 +44,17 @@ def submit(script: str) -> str:
     return job
 
 
-def _submitted(script: str) -> subprocess.CompletedProcess[str]:
+def _sbatch(option: str, script: str | Path) -> subprocess.CompletedProcess[str]:
+    if isinstance(script, str):
+        return ask(["sbatch", option], script)
+    return ask(["sbatch", option, str(script.absolute())])  # else it is looked for in PATH, too
+
+
+def _submitted(script: str | Path) -> subprocess.CompletedProcess[str]:
     """Submit for good; where that is cut short, say that nobody knows whether there is a job."""
     unknown = "it may be submitted nevertheless: `squeue --me` shows your jobs"
     try:
-        return ask(["sbatch", "--parsable"], script)
+        return _sbatch("--parsable", script)
     except KeyboardInterrupt:
         print(f"\nsbatch was interrupted; {unknown}", file=sys.stderr)
         raise

@@ -57,6 +57,41 @@ def test_a_script_of_the_users_own(slurm, tmp_path):
 
 
 @takes_long()
+@pytest.mark.parametrize(
+    ("directives", "name", "output"),
+    [
+        ("", "my own.sh", "slurm-{job}.out"),
+        ("#SBATCH --output=%x-%j.out\n", "my own.sh", "my own.sh-{job}.out"),
+        ("#SBATCH -J named -o %x.out\n", "named", "named.out"),
+    ],
+)
+def test_a_script_of_the_users_own_has_a_name(slurm, tmp_path, directives, name, output):
+    text = f'#!/bin/bash\n{directives}set -u\necho "name: $SLURM_JOB_NAME"\n'
+    (tmp_path / "my own.sh").write_text(text)
+    done = mpistrat_slurm("submit", "my own.sh", folder=tmp_path, variables=slurm.environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"name: {name}\n"
+    file = tmp_path / output.format(job=job_of(done))
+    assert done.stderr.endswith(f": COMPLETED; output in {file}\n")
+    assert file.is_file()
+
+
+@takes_long()
+def test_a_script_that_comes_by_a_pipe(slurm, tmp_path):
+    command = f"{sys.executable} -m mpistrat slurm submit <(printf '#!/bin/bash\\necho piped\\n')"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=tmp_path,
+        env=slurm.environment | PLAIN,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "piped\n"), done.stderr
+
+
+@takes_long()
 def test_what_sbatch_refuses(slurm, tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --partition=none\n")
     done = mpistrat_slurm("submit", "job.sh", folder=tmp_path, variables=slurm.environment)
