@@ -83,6 +83,10 @@ def _own_words(command: str, site: Site, options: Options, mpi: Mpi) -> Iterator
         " from 23.11 two variables that differ are fatal",
     )
     yield by_default("--kill-on-bad-exit=1", f"{_CRASH} (Slurm's default is 0)", _CRASH)
+    # CORE alone would keep the other two from ranks where Slurm passes all on.
+    limits = "this script's limits hold for its ranks"
+    why = f"{limits}: where Slurm has PropagateResourceLimits=NONE, it passes none on by itself"
+    yield by_default('--propagate="CORE,NOFILE,STACK"', why, limits)
     if options.mpi is not None:
         yield by_option("--mpi", f"--mpi={_checked_type(options.mpi)}")
     elif mpi.type is not None:

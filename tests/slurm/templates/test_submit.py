@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +177,43 @@ def test_the_environment_is_staged_to_the_nodes(slurm, tmp_path):
     done = submit(slurm, tmp_path, *options, program=("-c", show))
     assert done.returncode == 1
     assert f"no Python in {tmp_path}/bin" in done.stdout
+
+
+@takes_long()
+@pytest.mark.parametrize("fails", ["tar", "sbcast", "srun"])
+def test_a_staging_that_fails_leaves_nothing(slurm, tmp_path, fails):
+    made = tmp_path / "made"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True)
+    options = ("--strategy", "one_device", "--stage-environment", str(made))
+    script = render(slurm, tmp_path, *options, program=("-c", "print(6 * 7)"))
+    # The command does its work first, and fails then; of srun only the unpacking.
+    failing = f'{fails}() {{ command {fails} "$@"; [[ "$*" != *"tar -C"* ]]; }}'
+    if fails != "srun":
+        failing = f'{fails}() {{ command {fails} "$@"; return 1; }}'
+    assert "set -u\n" in script
+    job = slurm.sbatch(script.replace("set -u\n", f"set -u\n{failing}\n", 1), folder=tmp_path)
+    assert job.wait(90) == "FAILED"
+    assert "cannot " in job.output()
+    assert "42\n" not in job.output()
+    assert list(tmp_path.glob(".mpistrat-environment-*")) == []
+    assert list(Path("/tmp").glob(f"mpistrat-environment-{job.number}*")) == []
+
+
+LIMITS = """
+import resource
+names = ("RLIMIT_CORE", "RLIMIT_NOFILE", "RLIMIT_STACK")
+print([resource.getrlimit(getattr(resource, name))[0] for name in names])
+"""
+
+
+@takes_long()
+def test_the_limits_of_the_script_hold_for_its_ranks(slurm, tmp_path):
+    """Also where Slurm's PropagateResourceLimits is NONE, as here."""
+    options = ("--strategy", "multi_worker", "--nodes", "2", "--tasks-per-node", "1")
+    script = render(slurm, tmp_path, *options, program=(sys.executable, "-c", LIMITS))
+    script = script.replace("set -u\n", "set -u\nulimit -n 5000 -s 9000\n", 1)
+    output = slurm.sbatch(script, folder=tmp_path).completed(90)
+    assert output.count(f"[0, 5000, {9000 * 1024}]") == 2
 
 
 @takes_long()

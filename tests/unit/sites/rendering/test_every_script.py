@@ -99,6 +99,7 @@ def test_what_every_slurm_script_has(site):
             assert start[0] == "srun"
             assert '--cpus-per-task="$SLURM_CPUS_PER_TASK"' in start
             assert "--kill-on-bad-exit=1" in start
+            assert '--propagate="CORE,NOFILE,STACK"' in start
             assert any(line.startswith("--cpus-per-task=") for line in lines)
 
 
