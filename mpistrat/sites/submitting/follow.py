@@ -64,14 +64,23 @@ def end_of(job: str, records: Sequence[Record]) -> str:
     lines = [
         f"job {job}{f'_{record.index}' if len(records) > 1 else ''}: {record.state}"
         f"{f' ({record.reason})' if record.reason else ''}, exit code {_exit_code(record)};"
-        f" output in {record.output}"
+        f" {_where(record.output)}"
         for record in failed
     ]
     if not failed:
         outputs = [record.output for record in records if record.output]
-        where = f"; output in {_shown(outputs)}" if outputs else ""
-        lines = [f"job {job}: COMPLETED{where}"]
+        there = [output for output in outputs if output.exists()]
+        lines = [f"job {job}: COMPLETED; {_where(*(there or outputs))}"]
     return "\n".join(lines)
+
+
+def _where(*outputs: Path | None) -> str:
+    """Return where the outputs of jobs are, of which all or none are there."""
+    known = [output for output in outputs if output]
+    if not known:
+        return "Slurm does not say where its output is"
+    is_there = known[0].exists()
+    return f"output in {_shown(known)}" if is_there else f"there is no output ({_shown(known)})"
 
 
 def _shown(outputs: Sequence[Path]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -56,6 +57,8 @@ class ProgressLine:
     def show(self, records: Sequence[Record]) -> None:
         """Show the state of the job, or of the jobs of an array."""
         text = f"job {self._job}: {described(records)}"
+        if any(_never_starts(record) for record in records):
+            text += f"; it never starts: `scancel {self._job}` ends it"
         if text != self._last and not self._is_live:
             print(text, file=sys.stderr, flush=True)
         self._last = text
@@ -77,13 +80,28 @@ class ProgressLine:
 def described(records: Sequence[Record]) -> str:
     """Return the state of a job, with where it is or why it waits; of an array, how many are."""
     if len(records) > 1:
-        counts = Counter(record.state for record in records)
+        counts: Counter[str] = Counter()
+        for record in records:
+            counts[record.state] += _jobs(record.index)
         return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     (record,) = records
+    jobs = _jobs(record.index)
+    count = f"{jobs} " if jobs > 1 else ""
     where = f" on {record.nodes}" if record.nodes else ""
     why = f" ({record.reason})" if record.reason else ""
     again = f", started again {record.restarts} x" if record.restarts else ""
-    return f"{record.state}{where}{why}{again}"
+    return f"{count}{record.state}{where}{why}{again}"
+
+
+def _jobs(index: str) -> int:
+    """Return how many jobs of an array one record is for: those that wait share ``2-9%2``."""
+    found = re.findall(r"(\d+)(?:-(\d+)(?::(\d+))?)?", index.partition("%")[0])
+    ranges = (range(int(a), int(b or a) + 1, int(step or 1)) for a, b, step in found)
+    return sum(map(len, ranges)) or 1
+
+
+def _never_starts(record: Record) -> bool:
+    return record.state == "PENDING" and record.reason == "DependencyNeverSatisfied"
 
 
 def _clock(duration_s: int) -> str:

@@ -8,7 +8,7 @@ from mpistrat.sites.submitting import job_state
 from mpistrat.sites.submitting.follow import end_of, exit_code, with_forgotten
 from mpistrat.sites.submitting.job_state import Record
 from mpistrat.sites.submitting.output import Tail
-from mpistrat.sites.submitting.progress_line import described
+from mpistrat.sites.submitting.progress_line import ProgressLine, described
 from mpistrat.sites.submitting.slurm_commands import environment, overriding
 
 SHOWN = """\
@@ -62,13 +62,29 @@ def test_the_exit_code_is_the_jobs(record, code):
     assert exit_code([Record("COMPLETED"), record]) == code
 
 
-def test_how_it_ended_is_said():
-    good = [Record("COMPLETED", output=Path("/x/a.out"), index=str(i)) for i in range(2)]
-    assert end_of("7", good[:1]) == "job 7: COMPLETED; output in /x/a.out"
-    assert end_of("7", good) == "job 7: COMPLETED; output in /x (2 files)"
-    bad = Record("TIMEOUT", "TimeLimit", (0, 0), output=Path("/x/b.out"), index="3")
-    said = "job 7_3: TIMEOUT (TimeLimit), exit code 1; output in /x/b.out"
+def test_how_it_ended_is_said(tmp_path):
+    for name in ("a.out", "b.out"):
+        (tmp_path / name).touch()
+    good = [Record("COMPLETED", output=tmp_path / "a.out", index=str(i)) for i in range(2)]
+    assert end_of("7", good[:1]) == f"job 7: COMPLETED; output in {tmp_path}/a.out"
+    assert end_of("7", good) == f"job 7: COMPLETED; output in {tmp_path} (2 files)"
+    bad = Record("TIMEOUT", "TimeLimit", (0, 0), output=tmp_path / "b.out", index="3")
+    said = f"job 7_3: TIMEOUT (TimeLimit), exit code 1; output in {tmp_path}/b.out"
     assert end_of("7", [*good, bad]) == said
+
+
+def test_an_output_that_is_not_there_is_told(tmp_path):
+    none = tmp_path / "none.out"
+    cancelled = Record("CANCELLED", output=none)
+    said = f"job 7: CANCELLED, exit code 1; there is no output ({none})"
+    assert end_of("7", [cancelled]) == said
+    done = Record("COMPLETED", output=none)
+    assert end_of("7", [done]) == f"job 7: COMPLETED; there is no output ({none})"
+    (tmp_path / "a.out").touch()
+    both = [done, Record("COMPLETED", output=tmp_path / "a.out")]
+    assert end_of("7", both) == f"job 7: COMPLETED; output in {tmp_path}/a.out"
+    unknown = end_of("7", [Record("FAILED", exit_code=(3, 0))])  # of accounting
+    assert unknown == "job 7: FAILED, exit code 3; Slurm does not say where its output is"
 
 
 def test_the_state_is_described():
@@ -76,6 +92,25 @@ def test_the_state_is_described():
     running = Record("RUNNING", nodes="n0", restarts=1)
     assert described([running]) == "RUNNING on n0, started again 1 x"
     assert described([running, running, Record("PENDING")]) == "1 PENDING, 2 RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("index", "jobs"),
+    [("2-9%2", 8), ("1,3,5-7", 5), ("0-9:3", 4), ("4", 1), ("", 1), ("1,3,5,7%1", 4)],
+)
+def test_jobs_of_an_array_that_wait_are_counted(index, jobs):
+    waiting, running = Record("PENDING", index=index), Record("RUNNING", index="0")
+    assert described([running, waiting]) == f"{jobs} PENDING, 1 RUNNING"
+    assert described([waiting]) == (f"{jobs} PENDING" if jobs > 1 else "PENDING")
+
+
+def test_a_job_that_never_starts_is_told(capsys):
+    line = ProgressLine("7")
+    line.show([Record("PENDING", "DependencyNeverSatisfied")])
+    said = "job 7: PENDING (DependencyNeverSatisfied); it never starts: `scancel 7` ends it\n"
+    assert capsys.readouterr().err == said
+    line.show([Record("PENDING", "Dependency")])
+    assert capsys.readouterr().err == "job 7: PENDING (Dependency)\n"
 
 
 def test_output_is_read_as_it_grows(tmp_path):
