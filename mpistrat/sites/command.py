@@ -16,6 +16,7 @@ from mpistrat.sites.command_options import given, job_options, with_job_options
 from mpistrat.sites.list_sites import print_sites
 from mpistrat.sites.lookup import find
 from mpistrat.sites.machine_here import here_of, notices_of_python
+from mpistrat.sites.program_here import notices_of_program
 from mpistrat.sites.rendering.script import Script
 from mpistrat.sites.rendering.script import render as rendered
 from mpistrat.sites.submitting.follow import end_of, exit_code
@@ -104,7 +105,8 @@ def _script(job: Mapping[str, Any], program: list[str] | None, explain: bool = F
     site, options = find(job["site"]), job_options(job, program)
     here = here_of(site, options)
     script = rendered(site, options, here, explain)
-    for notice in (*script.notices, *notices_of_python(site, options, here)):
+    of_here = (*notices_of_python(site, options, here), *notices_of_program(options))
+    for notice in (*script.notices, *of_here):
         print(f"note: {notice}", file=sys.stderr)
     return script
 
