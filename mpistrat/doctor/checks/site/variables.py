@@ -50,7 +50,9 @@ def judge(facts: Mapping[int, Wanted], job: Job) -> Verdict:
         texts = [f"{name} is {shown(name, here)}" for name, _, here in off]
         reasons = [site.environment[name].reason for name, _, _ in off]
         because = next((f" ({reason})" for reason in reasons if reason), "")
-        right = " ".join(f"{name}={shlex.quote(value)}" for name, value, _ in off)
+        right = " ".join(
+            f"{name}={_for_script(site.environment[name].value, value)}" for name, value, _ in off
+        )
         problems = (
             warning(
                 "; ".join(texts),
@@ -60,6 +62,11 @@ def judge(facts: Mapping[int, Wanted], job: Job) -> Verdict:
             ),
         )
     return Verdict(f"{len(wanted) - len(off)} of {len(wanted)} as in the file", problems=problems)
+
+
+def _for_script(stated: str, value: str) -> str:
+    """Return a value for a script, where the variables in it are those of each job."""
+    return f'"{stated}"' if "$" in stated else shlex.quote(value)
 
 
 CHECK = Check(

@@ -162,6 +162,13 @@ def test_variables_of_the_site(tmp_path):
     assert quoted.problems[0].command == "export NCCL_NET='it'\"'\"'s $(x)'"
 
 
+def test_variables_that_name_the_job_are_advised_as_the_file_has_them(tmp_path):
+    text = '[environment]\nA = { value = "/tmp/$USER-${SLURM_JOB_ID}", source = "us" }'
+    here = job(kind="srun", site=site(tmp_path, text))
+    verdict = judged(variables.CHECK, [(("A", "/tmp/me-17", ""),)], here)
+    assert verdict.problems[0].command == 'export A="/tmp/$USER-${SLURM_JOB_ID}"'
+
+
 VARIABLES = """\
 [environment]
 A = { value = "$HOME/x", source = "us" }
