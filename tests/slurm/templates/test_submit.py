@@ -29,6 +29,10 @@ ODD = [
     "",
     "\\",
     "*",
+    "a\r\nb",
+    "a \nb",
+    "\u2028#SBATCH --nodes=9",
+    "\udcff",  # a byte that is not UTF-8
 ]
 
 
