@@ -46,17 +46,21 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from mpistrat.errors import UsageError
 
 _PREFIX = "MPISTRAT_"
 _ALIKE = 0.8  # of the letters behind the prefix
+_Value = TypeVar("_Value")
 
 DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_GRACE_S = 5.0
 DEFAULT_FUSION_BYTES = 32 << 20
 DEFAULT_RECORDS = 256
+MAX_RECORDS = 10_000_000
 DEFAULT_COMPILE_TIMEOUT_S = 300.0
 DEFAULT_SIGNAL_LEAD_S = 300.0
 
@@ -100,6 +104,8 @@ GPU_ONE_SHOT_BYTES_OF_FEW = 512 << 10
 GPU_CARRIERS = ("nccl", "peer_memory", "staged")
 """What can carry arrays between GPUs."""
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
 AGREED = (
     "MPISTRAT_BACKEND",
     "MPISTRAT_CHECKS",
@@ -113,8 +119,13 @@ AGREED = (
 """Variables that must have the same value on every rank."""
 
 
+def _text(name: str, default: str = "") -> str:
+    """Read a variable; an empty one counts as unset."""
+    return os.environ.get(name, "") or default
+
+
 def _number(name: str, default: float) -> float:
-    text = os.environ.get(name, "")
+    text = _text(name)
     if not text:
         return default
     try:
@@ -122,16 +133,29 @@ def _number(name: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < float("inf"):
-        raise UsageError(f"{name}={text!r}: expected a number above 0; unset it or fix it")
+        kind = "a finite number" if value > 0 else "a number"
+        raise UsageError(f"{name}={text!r}: expected {kind} above 0; unset it or fix it")
     return value
 
 
-def _is_on(name: str) -> bool:
-    """Read a variable that is 0 or 1, by default 1."""
-    text = os.environ.get(name, "") or "1"
+def _is_on(name: str, default: str = "1") -> bool:
+    """Read a variable that is 0 or 1."""
+    text = _text(name, default)
     if text not in ("0", "1"):
         raise UsageError(f"{name}={text!r}: expected 0 or 1; unset it or fix it")
     return text == "1"
+
+
+def valid_or(read: Callable[[], _Value], default: _Value) -> _Value:
+    """Return a setting, or a default where its value is wrong.
+
+    For what a rank needs before :func:`check_all` refuses the value: an error before the ranks
+    can reach each other would leave the others waiting. Also for the end of a refused job.
+    """
+    try:
+        return read()
+    except UsageError:
+        return default
 
 
 def timeout_s() -> float:
@@ -151,30 +175,36 @@ def fusion_bytes() -> int:
 
 def backend() -> str:
     """Return the name of the backend for strategies that name none."""
-    return os.environ.get("MPISTRAT_BACKEND", "auto")
+    return _text("MPISTRAT_BACKEND", "auto")
 
 
 def log_level() -> str:
     """Return the level of the log, as a name of the logging module."""
-    return os.environ.get("MPISTRAT_LOG", "WARNING").upper()
+    text = _text("MPISTRAT_LOG", "WARNING")
+    if text.upper() not in LOG_LEVELS:
+        raise UsageError(
+            f"MPISTRAT_LOG={text!r}: expected {', '.join(LOG_LEVELS)}; unset it or fix it"
+        )
+    return text.upper()
 
 
 def log_ranks() -> frozenset[int] | None:
     """Return the ranks that log, or None for all of them."""
-    text = os.environ.get("MPISTRAT_LOG_RANKS", "0")
+    text = _text("MPISTRAT_LOG_RANKS", "0")
     if text.strip().lower() == "all":
         return None
-    try:
-        return frozenset(int(part) for part in text.split(","))
-    except ValueError:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
         raise UsageError(
-            f"MPISTRAT_LOG_RANKS={text!r}: expected 'all' or ranks such as '0,3'"
-        ) from None
+            f"MPISTRAT_LOG_RANKS={text!r}: expected 'all' or ranks such as '0,3'; unset it or fix"
+            " it"
+        )
+    return frozenset(map(int, parts))
 
 
 def allows_singleton() -> bool:
     """Tell whether one process may run although its launcher announced more."""
-    return os.environ.get("MPISTRAT_ALLOW_SINGLETON", "0") == "1"
+    return _text("MPISTRAT_ALLOW_SINGLETON") == "1"
 
 
 def checks() -> bool:
@@ -187,23 +217,29 @@ def checks() -> bool:
 
 def records() -> int:
     """Return the least number of calls that a communicator records."""
-    return int(_number("MPISTRAT_RECORDS", DEFAULT_RECORDS))
+    number = _number("MPISTRAT_RECORDS", DEFAULT_RECORDS)
+    if not 1 <= number <= MAX_RECORDS:
+        raise UsageError(
+            f"MPISTRAT_RECORDS={_text('MPISTRAT_RECORDS')!r}: expected a number from 1 to"
+            f" {MAX_RECORDS}, all of which are kept in memory; unset it or fix it"
+        )
+    return int(number)
 
 
 def timeline() -> str:
     """Return the file of the timeline, or "" for none."""
-    return os.environ.get("MPISTRAT_TIMELINE", "")
+    return _text("MPISTRAT_TIMELINE")
 
 
 def cache_folder() -> Path:
     """Return the folder for files that are kept between runs."""
-    cache = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
-    return Path(os.environ.get("MPISTRAT_CACHE", "") or Path(cache) / "mpistrat").absolute()
+    cache = _text("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(_text("MPISTRAT_CACHE") or Path(cache) / "mpistrat").absolute()
 
 
 def tuning_file() -> Path:
     """Return the path of the tuning table (backends/shared_memory/tuning_table.py)."""
-    return Path(os.environ.get("MPISTRAT_TUNING", "") or cache_folder() / "tuning.json")
+    return Path(_text("MPISTRAT_TUNING") or cache_folder() / "tuning.json")
 
 
 def compile_timeout_s() -> float:
@@ -218,7 +254,7 @@ def tf_native() -> bool:
 
 def gpu_carrier() -> str:
     """Return what is to carry arrays between GPUs, or ``"auto"``."""
-    name = os.environ.get("MPISTRAT_GPU_CARRIER", "") or "auto"
+    name = _text("MPISTRAT_GPU_CARRIER", "auto")
     if name not in ("auto", *GPU_CARRIERS):
         raise UsageError(
             f"MPISTRAT_GPU_CARRIER={name!r}: expected auto, {', '.join(GPU_CARRIERS)}; unset it or"
@@ -229,7 +265,7 @@ def gpu_carrier() -> str:
 
 def gpu_one_shot() -> str:
     """Return whether one kernel may all-reduce short arrays of GPUs: auto, on or off."""
-    value = os.environ.get("MPISTRAT_GPU_ONE_SHOT", "") or "auto"
+    value = _text("MPISTRAT_GPU_ONE_SHOT", "auto")
     if value not in ("auto", "on", "off"):
         raise UsageError(
             f"MPISTRAT_GPU_ONE_SHOT={value!r}: expected auto, on or off; unset it or fix it"
@@ -239,7 +275,7 @@ def gpu_one_shot() -> str:
 
 def gpu_order() -> tuple[int, ...]:
     """Return the index of the GPU of each local rank in the full view of a node, or ()."""
-    text = os.environ.get("MPISTRAT_GPU_ORDER", "").strip()
+    text = _text("MPISTRAT_GPU_ORDER").strip()
     parts = [part.strip() for part in text.split(",")] if text else []
     if not all(part.isascii() and part.isdecimal() for part in parts):
         raise UsageError(
@@ -251,7 +287,7 @@ def gpu_order() -> tuple[int, ...]:
 
 def outcome_file() -> str:
     """Return the file for the outcome of the job, or "" for none."""
-    return os.environ.get("MPISTRAT_OUTCOME_FILE", "")
+    return _text("MPISTRAT_OUTCOME_FILE")
 
 
 def signal_lead_s() -> float:
@@ -261,7 +297,7 @@ def signal_lead_s() -> float:
 
 def node_size() -> int:
     """Return how many ranks are treated as one node (for tests), or 0 for real nodes."""
-    text = os.environ.get("MPISTRAT_NODE_SIZE", "") or "0"
+    text = _text("MPISTRAT_NODE_SIZE", "0")
     if not text.isdigit():
         raise UsageError(f"MPISTRAT_NODE_SIZE={text!r}: expected a whole number, or 0 for none")
     return int(text)
@@ -269,11 +305,16 @@ def node_size() -> int:
 
 def agreed_settings() -> dict[str, str]:
     """Return the settings that must be equal on every rank."""
-    return {name: os.environ[name] for name in AGREED if name in os.environ}
+    return {name: os.environ[name] for name in AGREED if _text(name)}
 
 
-def check_all() -> None:
+def check_all(size: int = 1) -> None:
     """Read every setting that can be wrong, so that none is found to be after a failure only.
+
+    Parameters
+    ----------
+    size
+        Number of ranks of the job.
 
     Raises
     ------
@@ -281,10 +322,17 @@ def check_all() -> None:
         One is.
     """
     for read in (
-        *(timeout_s, grace_s, fusion_bytes, log_ranks, records, checks, tf_native, node_size),
+        *(timeout_s, grace_s, fusion_bytes, log_level, records, checks, tf_native, node_size),
         *(compile_timeout_s, signal_lead_s, gpu_carrier, gpu_one_shot, gpu_order),
     ):
         read()
+    _is_on("MPISTRAT_ALLOW_SINGLETON", "0")  # read before, when a wrong value counts as 0
+    ranks = log_ranks()
+    if size > 1 and ranks is not None and min(ranks) >= size:
+        raise UsageError(
+            f"MPISTRAT_LOG_RANKS={_text('MPISTRAT_LOG_RANKS')!r}: none of these ranks is in a job"
+            f" of {size}; expected 'all' or ranks from 0 to {size - 1}; unset it or fix it"
+        )
 
 
 def misspelt() -> dict[str, str]:

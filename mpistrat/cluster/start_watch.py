@@ -40,7 +40,7 @@ def watched() -> Generator[None, None, None]:
             here[1] if here else 0,
             size[1],
             _launcher() if here else 0,
-            config.timeout_s(),
+            config.valid_or(config.timeout_s, config.DEFAULT_TIMEOUT_S),
             _ENDED_AFTER_S,
         )
     except RuntimeError:  # a limit on threads: MPI starts without

@@ -163,10 +163,11 @@ def leave(communicators: list[Communicator]) -> None:
     An abort loses what the launcher has not read: MPICH's mpiexec ends as soon as it hears of one.
     So each rank says goodbye only when the launcher has read all that it printed.
     """
-    end = time.monotonic() + config.grace_s()
+    grace_s = config.valid_or(config.grace_s, config.DEFAULT_GRACE_S)
+    end = time.monotonic() + grace_s
     # Before the pipes are looked at: this output has to be read by then, too.
     _tell_last_calls(communicators)
-    standard_output.wait_until_read(config.grace_s())
+    standard_output.wait_until_read(grace_s)
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
             communicator.health.peers.say_leaving(communicator.call_log.completed)

@@ -11,7 +11,6 @@ import logging
 import threading
 
 from mpistrat import config
-from mpistrat.errors import UsageError
 
 __all__ = ["configure", "get_logger", "warn_alone", "warn_once"]
 
@@ -70,18 +69,9 @@ def configure(rank: int, size: int, hostname: str) -> None:
     added.set_rank(rank, size, hostname)
     if handler is None:
         if logger.level == logging.NOTSET:
-            logger.setLevel(_number(config.log_level()))
+            logger.setLevel(config.log_level())
         logger.propagate = False
         logger.addHandler(added)
-
-
-def _number(level: str) -> int:
-    number = getattr(logging, level, None)
-    if not isinstance(number, int):
-        raise UsageError(
-            f"MPISTRAT_LOG={level!r}: expected DEBUG, INFO, WARNING, ERROR or CRITICAL"
-        )
-    return number
 
 
 def warn_once(logger: logging.Logger, key: str, text: str, level: str = "WARNING") -> None:
@@ -91,7 +81,7 @@ def warn_once(logger: logging.Logger, key: str, text: str, level: str = "WARNING
         if mark in _once:
             return
         _once.add(mark)
-    logger.log(_number(level), text, stacklevel=2)
+    logger.log(getattr(logging, level), text, stacklevel=2)
 
 
 def warn_alone(logger: logging.Logger, text: str) -> None:

@@ -29,6 +29,7 @@ _BACKENDS = {
     "horovod": "mpistrat.tensorflow.graph.horovod.backend:HorovodBackend",
     "threads": "mpistrat.collectives.backends.threads:ThreadsBackend",
 }
+_OF_THREADS = ("threads",)
 
 
 class BackendClass(Protocol):
@@ -89,13 +90,17 @@ def open_backend(comm: Any, name: str) -> Opened:
     """
     comm = mpi.world() if comm is None else comm
     try:
-        backend = _class(comm, name).open(comm, config.timeout_s())
+        backend = _class(comm, name).open(comm, _timeout_s())
     except (BackendError, UsageError) as error:
         if _load("mpi").unavailable(comm) or comm.size == 1:
             raise
-        backend = _load("mpi").open(comm, config.timeout_s())
+        backend = _load("mpi").open(comm, _timeout_s())
         return Opened(backend, _control(backend, comm), error)
     return Opened(backend, _control(backend, comm))
+
+
+def _timeout_s() -> float:
+    return config.valid_or(config.timeout_s, config.DEFAULT_TIMEOUT_S)
 
 
 def _control(backend: Backend, comm: Any) -> Control:
@@ -104,7 +109,7 @@ def _control(backend: Backend, comm: Any) -> Control:
         return backend.control
     # Over a duplicate of its own: its messages cannot meet those of the backend.
     name = "mpi" if mpi.is_mpi_comm(comm) else "threads"
-    return _control(_load(name).open(comm, config.timeout_s()), comm)
+    return _control(_load(name).open(comm, _timeout_s()), comm)
 
 
 def _class(comm: Any, name: str) -> BackendClass:
@@ -112,10 +117,23 @@ def _class(comm: Any, name: str) -> BackendClass:
         raise ArgumentTypeError(f"backend={name!r} is a {type(name).__name__}; expected a str")
     if name == "auto":
         name = config.backend()
+        _check_setting(name)
     backend_class = _load(name)
     if reason := backend_class.unavailable(comm):
         raise BackendUnavailableError(f"backend {name!r} cannot be used here: {reason}")
     return backend_class
+
+
+def _check_setting(name: str) -> None:
+    """Refuse an unknown name of MPISTRAT_BACKEND, in words about the setting."""
+    known = available_backends()
+    if name != "auto" and name not in known:
+        # Those of ranks as threads are no choice in a job of processes, which settings are for.
+        between_processes = [one for one in known if one not in _OF_THREADS]
+        raise BackendNotFoundError(
+            f"MPISTRAT_BACKEND={name!r} is not known; expected auto,"
+            f" {', '.join(between_processes)}; unset it or fix it"
+        )
 
 
 def _load(name: str) -> BackendClass:

@@ -58,7 +58,8 @@ def facts(address: str = "") -> Facts:
     UsageError
         One of its settings is wrong.
     """
-    config.check_all()
+    place = mpi.world_place()
+    config.check_all(place[1] if place else 1)
     for name, setting in config.misspelt().items():
         warn_once(_LOG, f"misspelt {name}", f"{name} is no setting of mpistrat; is it {setting}?")
     versions = {
@@ -67,7 +68,7 @@ def facts(address: str = "") -> Facts:
         "numpy": np.__version__,
         **config.agreed_settings(),
     }
-    announced = launch_check.announced(mpi.world_place())
+    announced = launch_check.announced(place)
     # From 2 on: 0 is no number yet, and 1 stands for creations (deadlock.py).
     uid = secrets.randbits(62) + 2
     return Facts(host_name(), versions, uid, timeline.clock(), address, announced)

@@ -255,7 +255,8 @@ class Recorder:
         self._is_dumped = False
         self._next = 0
         self._sink: Sink | None = None
-        capacity = max(config.records(), _DRAINED if config.timeline() else 0)
+        records = config.valid_or(config.records, config.DEFAULT_RECORDS)
+        capacity = max(records, _DRAINED if config.timeline() else 0)
         self._carriers: dict[int, str] = {}  # by sequence, of the last calls on GPUs
         self._capacity = capacity
         self.ring: Ring | None = (

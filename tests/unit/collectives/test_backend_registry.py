@@ -153,8 +153,10 @@ def test_environment_chooses_where_the_program_does_not(monkeypatch):
     assert Communicator().backend.name == "mine"
     assert Communicator(backend="threads").backend.name == "threads"
     monkeypatch.setenv("MPISTRAT_BACKEND", "nope")
-    with pytest.raises(BackendNotFoundError, match="'nope'"):
+    with pytest.raises(BackendNotFoundError, match=r"^MPISTRAT_BACKEND='nope' is not") as caught:
         Communicator()
+    assert str(caught.value).endswith("; unset it or fix it")
+    assert "threads" not in str(caught.value)  # which no job of processes can use
 
 
 def test_auto_is_threads_for_threads():

@@ -17,6 +17,8 @@ NUMBERS = [
     ("MPISTRAT_SIGNAL_LEAD", config.signal_lead_s, 300.0),
 ]
 
+READ = (config.backend, config.log_level, config.log_ranks, config.allows_singleton)
+
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
@@ -42,6 +44,36 @@ def test_bad_numbers_name_the_variable(monkeypatch, name, read, default, text):
         read()
 
 
+def test_infinity_is_no_setting(monkeypatch):
+    monkeypatch.setenv("MPISTRAT_TIMEOUT", "inf")
+    with pytest.raises(UsageError, match="MPISTRAT_TIMEOUT='inf': expected a finite number"):
+        config.timeout_s()
+
+
+@pytest.mark.parametrize("text", ["0.5", "10000001", "999999999999"])
+def test_numbers_of_records_have_limits(monkeypatch, text):
+    monkeypatch.setenv("MPISTRAT_RECORDS", text)
+    with pytest.raises(UsageError, match=f"MPISTRAT_RECORDS='{text}': expected a number from 1"):
+        config.check_all()
+
+
+def test_a_default_stands_for_a_wrong_value(monkeypatch):
+    monkeypatch.setenv("MPISTRAT_GRACE", "2")
+    assert config.valid_or(config.grace_s, 5.0) == 2.0
+    monkeypatch.setenv("MPISTRAT_GRACE", "-2")
+    assert config.valid_or(config.grace_s, 5.0) == 5.0
+
+
+def test_empty_values_are_unset_ones(monkeypatch):
+    names = re.findall(r"^(MPISTRAT_\w+)", config.__doc__, re.MULTILINE)
+    before = [read() for read in READ]
+    for name in names:
+        monkeypatch.setenv(name, "")
+    config.check_all(2)
+    assert [read() for read in READ] == before
+    assert config.agreed_settings() == {}
+
+
 def test_names(monkeypatch):
     assert (config.backend(), config.log_level()) == ("auto", "WARNING")
     monkeypatch.setenv("MPISTRAT_BACKEND", "mpi")
@@ -58,10 +90,25 @@ def test_log_ranks(monkeypatch, text, ranks):
     assert config.log_ranks() == ranks
 
 
-def test_bad_log_ranks(monkeypatch):
-    monkeypatch.setenv("MPISTRAT_LOG_RANKS", "first")
-    with pytest.raises(UsageError, match="MPISTRAT_LOG_RANKS='first': expected 'all' or ranks"):
-        config.log_ranks()
+@pytest.mark.parametrize("text", ["first", "-1", "0,", "0,-1"])
+def test_bad_log_ranks(monkeypatch, text):
+    monkeypatch.setenv("MPISTRAT_LOG_RANKS", text)
+    with pytest.raises(UsageError, match=f"MPISTRAT_LOG_RANKS='{text}': expected 'all' or ranks"):
+        config.check_all()
+
+
+def test_one_of_the_job_has_to_log(monkeypatch):
+    monkeypatch.setenv("MPISTRAT_LOG_RANKS", "2,9")
+    config.check_all(3)
+    config.check_all()  # alone, where nothing is logged by rank
+    with pytest.raises(UsageError, match="'2,9': none of these ranks is in a job of 2; expected"):
+        config.check_all(2)
+
+
+def test_a_wrong_level_of_the_log_is_quoted_as_given(monkeypatch):
+    monkeypatch.setenv("MPISTRAT_LOG", "loud")
+    with pytest.raises(UsageError, match=r"MPISTRAT_LOG='loud': .*CRITICAL; unset it or fix it"):
+        config.check_all()
 
 
 def test_singletons_are_allowed_by_1_alone(monkeypatch):
@@ -88,7 +135,7 @@ def test_switches_are_0_or_1(monkeypatch, name, text):
 
 
 # Any text is one of these, or what is wrong with it is told where it is used.
-FREE = {"BACKEND", "LOG", "ALLOW_SINGLETON", "TIMELINE", "TUNING", "CACHE", "OUTCOME_FILE"}
+FREE = {"BACKEND", "TIMELINE", "TUNING", "CACHE", "OUTCOME_FILE"}
 
 
 @pytest.mark.parametrize(

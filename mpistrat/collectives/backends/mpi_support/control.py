@@ -103,7 +103,7 @@ class _MpiHeaders:
 
     def open(self, nbytes: int) -> tuple[Array, Array]:
         """Set it up, and the watch over the ranks: nothing else does where MPI shows headers."""
-        self._watch.start(config.timeout_s())
+        self._watch.start(config.valid_or(config.timeout_s, config.DEFAULT_TIMEOUT_S))
         mine = np.zeros(nbytes, np.uint8)
         table = np.zeros((self._comm.size, nbytes), np.uint8)
         self._buffers = ([mine, nbytes, self._byte], [table, nbytes, self._byte])
