@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mpistrat.system import standard_output
+
 if TYPE_CHECKING:
     import typer
 
@@ -87,7 +89,9 @@ def application(
 def main() -> None:
     """Run the case that the command line names."""
     only = next(iter(sys.argv[1:]), None)
-    application(only=only)(prog_name="python -m mpistrat.bench")
+    run = application(only=only)
+    with standard_output.told_if_full("mpistrat.bench"):
+        run(prog_name="python -m mpistrat.bench")
 
 
 def _benchmarks() -> None:

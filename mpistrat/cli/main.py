@@ -8,6 +8,7 @@ from mpistrat.doctor import start_mask  # noqa: F401 - first: numpy may change t
 
 # isort: split
 from mpistrat.bench import __main__ as bench
+from mpistrat.system import standard_output
 
 __all__ = ["main"]
 
@@ -31,4 +32,5 @@ def main() -> None:
     app.add_typer(slurm, name="slurm")
     app.add_typer(horovod, name="horovod")
     app.command("doctor")(doctor)
-    app(prog_name="mpistrat")
+    with standard_output.told_if_full("mpistrat"):
+        app(prog_name="mpistrat")

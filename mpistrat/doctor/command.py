@@ -8,21 +8,25 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from mpistrat.cluster.launch import expected_rank, was_launched
+from mpistrat.cluster import report_once
+from mpistrat.cluster.launch import was_launched
 from mpistrat.doctor import runner
 from mpistrat.doctor.checks import CHECKS
 from mpistrat.doctor.examination import Examination
 from mpistrat.doctor.here import Options
-from mpistrat.doctor.lint.command import lint as run_lint
+from mpistrat.doctor.lint.command import show
+from mpistrat.doctor.lint.examining import examine
+from mpistrat.doctor.lint.report import exit_code
 from mpistrat.doctor.report.json_report import as_json
 from mpistrat.doctor.report.junit import as_junit
 from mpistrat.doctor.report.table import print_table
 from mpistrat.errors import UsageError
+from mpistrat.system import standard_output
 from mpistrat.system.atomic_files import replace_whole
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _STANDARD_OUTPUT = "-"
+_WRONG = 2  # the exit status of options that cannot be followed
 
 
 def doctor(  # noqa: PLR0913, PLR0917 - its arguments are the options
@@ -95,33 +100,33 @@ def doctor(  # noqa: PLR0913, PLR0917 - its arguments are the options
     status: 0 if all is well, 1 for warnings, 2 for failures, on all ranks.
     """
     launched = was_launched()
-    if lint or files:
-        raise typer.Exit(_lint(files or [], lint, json, (site, write_site, junit, imports)))
     try:
+        if lint or files:
+            _lint(files or [], lint, json, (site, write_site, junit, imports))
         choose = _choice(site, write_site)
         targets = _targets(json, junit)
     except UsageError as error:
-        if (expected_rank() or ("", 0))[1] == 0:
-            print(f"mpistrat doctor: {error}", file=sys.stderr)
-        runner.leave(2, launched)
+        report_once.leave(_WRONG, partial(_say, str(error)))
     options = Options(tuple(imports or ()), save_seconds, deadline)
     report = _reporter(targets, site if write_site else None)
     plan = runner.Plan(CHECKS, options, choose, report, _program())
     runner.leave(runner.run(plan), launched)
 
 
-def _lint(files: list[str], is_wanted: bool, json: str | None, others: Sequence[Any]) -> int:
-    """Read the programs and report; return the exit status. The job is not looked at."""
-    try:
-        if not (files and is_wanted):
-            raise UsageError("--lint and files go together: mpistrat doctor --lint train.py")
-        if any(others):
-            raise UsageError("--lint reads programs: it takes --json, and no option of a job's")
-        _targets(json, None)
-        return run_lint(files, json)
-    except (OSError, UsageError) as error:
-        print(f"mpistrat doctor: {error}", file=sys.stderr)
-        return 2
+def _lint(files: list[str], is_wanted: bool, json: str | None, others: Sequence[Any]) -> NoReturn:
+    """Read the programs and report; end with the exit status. The job is not looked at."""
+    if not (files and is_wanted):
+        raise UsageError("--lint and files go together: mpistrat doctor --lint train.py")
+    if any(others):
+        raise UsageError("--lint reads programs: it takes --json, and no option of a job's")
+    _targets(json, None)
+    examined = examine(files)
+    report_once.leave(exit_code(examined), partial(_is_done, partial(show, examined, json)))
+
+
+def _say(text: str) -> bool:
+    print(f"mpistrat doctor: {text}", file=sys.stderr, flush=True)
+    return True
 
 
 def _program() -> str:
@@ -160,18 +165,26 @@ def _targets(json: str | None, junit: str | None) -> dict[Callable[[Examination]
     if list(targets.values()).count(_STANDARD_OUTPUT) > 1:
         raise UsageError("--json - and --junit - would both be printed; name a file for one")
     for file in targets.values():
-        if file != _STANDARD_OUTPUT and not Path(file).absolute().parent.is_dir():
-            raise UsageError(f"cannot write {file}: there is no folder {Path(file).parent}")
+        if file != _STANDARD_OUTPUT:
+            _check_can_be(Path(file))
     return targets
+
+
+def _check_can_be(file: Path) -> None:
+    """Refuse what can be no file of a report, before the checks take their time."""
+    if not file.absolute().parent.is_dir():
+        raise UsageError(f"cannot write {file}: there is no folder {file.parent}")
+    if file.is_dir():
+        raise UsageError(f"cannot write {file}: it is a folder; expected a file")
 
 
 def _reporter(
     files: dict[Callable[[Examination], str], str], corrected_site: str | None
 ) -> Callable[[Examination], bool]:
     def report(examination: Examination) -> bool:
-        if _STANDARD_OUTPUT not in files.values():
-            _print_table(examination)
         writers = [partial(_write, file, words, examination) for words, file in files.items()]
+        if _STANDARD_OUTPUT not in files.values():
+            writers.insert(0, partial(_print_table, examination))
         if corrected_site is not None:
             writers.append(partial(_write_site, corrected_site, examination))
         done = [_is_done(writer) for writer in writers]  # also those after one that fails
@@ -185,14 +198,14 @@ def _is_done(write: Callable[[], None]) -> bool:
     try:
         write()
     except (OSError, UsageError) as error:
-        print(f"mpistrat doctor: cannot write: {error}", file=sys.stderr, flush=True)
+        _say(f"cannot write: {error}")
         return False
     return True
 
 
 def _write(file: str, words: Callable[[Examination], str], examination: Examination) -> None:
     if file == _STANDARD_OUTPUT:
-        print(words(examination), end="")
+        standard_output.show(words(examination))
     else:
         replace_whole(Path(file), words(examination).encode())
 
@@ -208,7 +221,7 @@ def _print_table(examination: Examination) -> None:
         print_table(examination, console)
     text = "\n".join(line.rstrip() for line in captured.get().splitlines())
     encoding = sys.stdout.encoding or "ascii"  # of a locale, it may lack characters of the report
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    standard_output.show(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def _write_site(name: str, examination: Examination) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mpistrat.cluster import timed_start
-from mpistrat.cluster.launch import expected_rank, expected_size
+from mpistrat.cluster.launch import expected_size
+from mpistrat.cluster.report_once import NOT_WRITTEN, await_report, is_reporter, reporting
 from mpistrat.cluster.topology import host_name
 from mpistrat.doctor.check import Check
 from mpistrat.doctor.examination import Examination
 from mpistrat.doctor.here import Here, Options
 from mpistrat.doctor.job import slurm
-from mpistrat.doctor.job.apart import await_report, reporting
 from mpistrat.doctor.job.job import Job
 from mpistrat.doctor.job.launcher import of_environment
 from mpistrat.doctor.job.start import start_mpi
@@ -35,7 +35,6 @@ _HELLO, _FACTS, _GO, _EXCHANGED, _CODE = range(1, 6)
 # Parts of the deadline of the whole command.
 _START, _ANSWER, _MEASURED, _MESSAGE = 0.4, 0.1, 0.25, 0.1
 _FINALIZE_S = 5.0
-_NOT_WRITTEN = 2  # the exit code where a file of the report cannot be written
 _APART_S = 10.0  # after so long rank 0 has reported, where the ranks cannot tell each other
 
 
@@ -74,7 +73,7 @@ def run(plan: Plan) -> int:
     here = Here(environment, START_MASK, launcher, mpi, plan.options)
     if comm is not None and comm.size >= launcher.size:
         return _together(plan, here, TimedComm(comm, _MESSAGE * limit_s), begin)
-    if launcher.size > 1 and (expected_rank() or ("", 0))[1] != 0:
+    if launcher.size > 1 and not is_reporter():
         await_report(environment, _APART_S)
         return 2
     with reporting(environment):
@@ -156,7 +155,7 @@ def _reported(
     results, corrections = judge(plan.checks, answers, job)
     examination = Examination(job, results, corrections)
     examination = replace(examination, duration_s=time.monotonic() - begin)
-    return examination.exit_code if plan.report(examination) else _NOT_WRITTEN
+    return examination.exit_code if plan.report(examination) else NOT_WRITTEN
 
 
 def _agreed(comm: TimedComm, code: int, is_abandoned: bool, limit_s: float) -> int:

@@ -7,6 +7,7 @@ empty, and each message is one write, since what others print comes between two.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -15,15 +16,19 @@ import sys
 import termios
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from mpistrat.system.waiting import wait_until
 
-__all__ = ["flush", "show_error", "wait_until_read"]
+__all__ = ["flush", "show", "show_error", "told_if_full", "wait_until_read"]
 
 _LIMIT_S = 1.0  # a launcher that does not read for so long is not waited for
 _PASS_ON_S = 0.1  # between a launcher's parts: from the rank's machine to the terminal
 _NAP_S = 2e-3
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_NOT_WRITTEN = 2
 
 
 def flush() -> None:
@@ -40,6 +45,46 @@ def show_error(
     if sys.stderr is not None:
         sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
         sys.stderr.flush()
+
+
+def show(text: str) -> None:
+    """Print a text, whole. **Local.**
+
+    Raises
+    ------
+    OSError
+        It cannot be written, as where a disk is full. What is printed later is dropped: Python
+        would try again to write this, when the process ends.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError:
+        _drop()
+        raise
+
+
+@contextmanager
+def told_if_full(program: str) -> Iterator[None]:
+    """End with one line where standard output cannot be written in a block. **Local.**"""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            raise
+        _drop()
+        sys.stderr.write(f"{program}: cannot write: {error}\n")
+        raise SystemExit(_NOT_WRITTEN) from None
+
+
+def _drop() -> None:
+    """Let standard output be the null device. **Local.**"""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def wait_until_read(limit_s: float = _LIMIT_S) -> None:

@@ -52,12 +52,14 @@ def _files(name: str) -> Iterator[str]:
     folder = Path(name)
     if folder.is_dir():
         files = sorted(map(str, folder.rglob("*.py")))
-        yield from files or [name]  # which then says that it is a folder
+        yield from files or [name]
     else:
         yield name
 
 
 def _examined(file: str) -> Examined:
+    if os.path.isdir(file):
+        return Examined(file, error="is a folder without Python files (*.py)")
     try:
         return _found_in(file)
     except OSError as error:

@@ -92,9 +92,10 @@ def _sums(examined: Sequence[Examined]) -> Iterator[str]:
     outcomes = [found.outcome for one in examined for found in one.findings]
     kinds = [f"{outcomes.count(one)} {one.value}" for one in Outcome if one in outcomes]
     told = f" ({', '.join(kinds)})" if kinds else ""
-    yield f"{counted(len(outcomes), 'finding')} in {counted(len(examined), 'file')}{told}"
-    if unread := sum(bool(one.error) for one in examined):
-        yield f"{counted(unread, 'file')} could not be read"
+    unread = sum(bool(one.error) for one in examined)
+    yield f"{counted(len(outcomes), 'finding')} in {counted(len(examined) - unread, 'file')}{told}"
+    if unread:
+        yield f"{unread} could not be read"
     if legacy := sum(one.is_legacy for one in examined):
         yield f"{counted(legacy, 'file')} for Keras 2 (TF_USE_LEGACY_KERAS), which has fewer traps"
     if without := sum(not (one.uses_horovod or one.error) for one in examined):

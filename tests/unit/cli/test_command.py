@@ -47,6 +47,23 @@ def test_it_says_which_version_it_is() -> None:
     assert (said.returncode, said.stdout) == (0, f"mpistrat {mpistrat.__version__}\n")
 
 
+@pytest.mark.parametrize("arguments", [["doctor", "--lint", __file__], ["slurm", "sites"]])
+def test_output_that_cannot_be_written_is_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        said = subprocess.run(
+            [sys.executable, "-m", "mpistrat", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=ROOT,
+        )
+    assert said.returncode == 2
+    (line,) = said.stderr.splitlines()
+    assert line.endswith("cannot write: [Errno 28] No space left on device")
+
+
 @takes_long()
 @pytest.mark.parametrize("arguments", [["bench", "nonsense"], ["nonsense"]])
 def test_an_unknown_tool_is_named(arguments: list[str]) -> None:

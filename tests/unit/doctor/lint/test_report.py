@@ -67,7 +67,7 @@ def test_a_file_that_is_no_python(program, tmp_path, content, why):
     assert said.exit_code == 2
     assert f"{other}: is not Python" in said.stdout
     assert why in said.stdout
-    assert "1 finding in 2 files (1 silently wrong); 1 file could not be read" in said.stdout
+    assert "1 finding in 1 file (1 silently wrong); 1 could not be read" in said.stdout
 
 
 def test_an_expression_that_is_too_long(tmp_path):
@@ -82,6 +82,20 @@ def test_a_file_that_is_not_there(tmp_path):
     said = lint("--lint", tmp_path / "no.py")
     assert said.exit_code == 2
     assert "cannot be read: No such file" in said.stdout
+    assert said.stdout.endswith("0 findings in 0 files; 1 could not be read\n")
+
+
+def test_a_folder_without_python_files(tmp_path):
+    said = lint("--lint", tmp_path)
+    assert said.exit_code == 2
+    assert f"{tmp_path}: is a folder without Python files (*.py)" in said.stdout
+
+
+def test_a_folder_is_no_file_for_json(program, tmp_path):
+    for arguments in (["--lint", program], []):
+        said = lint(*arguments, "--json", tmp_path)
+        assert (said.exit_code, said.stdout) == (2, "")
+        assert f"cannot write {tmp_path}: it is a folder; expected a file" in said.stderr
 
 
 def test_the_files_of_a_folder(program, tmp_path):
@@ -116,11 +130,6 @@ def test_a_line_may_allow_a_rule(program):
     assert lint("--lint", program).exit_code == 0
     program.write_text(BAD.replace("sgd)", "sgd)  # mpistrat: allow dtypes"))
     assert lint("--lint", program).exit_code == 1
-
-
-def test_other_ranks_than_0_are_quiet(program):
-    said = lint("--lint", program, env={"PMI_RANK": "1", "PMI_SIZE": "2"})
-    assert (said.exit_code, said.stdout) == (1, "")
 
 
 @pytest.mark.parametrize(
