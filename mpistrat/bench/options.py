@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import numpy as np
 import typer
 
+from mpistrat.bench.harness.json_lines import check_can_append
 from mpistrat.bench.peers import PEERS
+from mpistrat.cluster import mpi, report_once
+from mpistrat.cluster.launch import expected_size, local_size, was_launched
 from mpistrat.collectives.arrays.conversion import as_array
+from mpistrat.collectives.backends.registry import available_backends
 from mpistrat.errors import UsageError
 
 __all__ = [
@@ -20,10 +26,14 @@ __all__ = [
     "Peers",
     "Rounds",
     "Seconds",
+    "parse_backends",
     "parse_dtype",
     "split",
+    "told_by_rank_0",
     "told_to_the_user",
 ]
+
+_WRONG_OPTIONS = 2
 
 Backends: TypeAlias = Annotated[
     str,
@@ -57,10 +67,34 @@ Seconds: TypeAlias = Annotated[
         " it: many of small messages, one of large ones.",
     ),
 ]
+
+
+def _checked(path: Path | None) -> Path | None:
+    """Refuse a file for JSON that rank 0 cannot append to, before anything is measured."""
+    size, here = expected_size(), local_size()
+    is_one_node = size is None or (here is not None and here[1] == size[1])
+    # On other nodes there need not be such a folder.
+    if path is not None and (is_one_node or report_once.is_reporter()):
+        with told_to_the_user():
+            check_can_append(path)
+    return path
+
+
 Json: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="Append a JSON object for each side of each row to this file, a line each."),
+    typer.Option(
+        callback=_checked,
+        help="Append a JSON object for each side of each row to this file, a line each.",
+    ),
 ]
+
+
+def parse_backends(text: str) -> list[str]:
+    """Return the names in a comma list of backends, if all are known."""
+    names, known = split(text, "backends"), ("auto", *available_backends())
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"--backends {unknown[0]!r} is not known; expected {', '.join(known)}")
+    return names
 
 
 def split(text: str, what: str) -> list[str]:
@@ -88,8 +122,29 @@ def parse_dtype(name: str) -> np.dtype:
 
 @contextmanager
 def told_to_the_user() -> Iterator[None]:
-    """Turn a `UsageError` about options into a message without a traceback. **Local.**"""
+    """Turn a `UsageError` about options into a message without a traceback. **Local.**
+
+    All ranks have the same options: before MPI starts, one rank tells it for all of them.
+    """
     try:
         yield
     except UsageError as error:
+        if was_launched() and mpi.world_place() is None:
+            report_once.leave(_WRONG_OPTIONS, partial(_tell, str(error)))
         raise typer.BadParameter(str(error)) from error
+
+
+@contextmanager
+def told_by_rank_0(rank: int) -> Iterator[None]:
+    """Turn a `UsageError` that all ranks raise together into a line of one of them."""
+    try:
+        yield
+    except UsageError as error:
+        if rank == 0:
+            _tell(str(error))
+        raise typer.Exit(_WRONG_OPTIONS) from error
+
+
+def _tell(text: str) -> bool:
+    print(f"mpistrat bench: {text}", file=sys.stderr, flush=True)
+    return True

@@ -13,6 +13,7 @@ from mpistrat.bench.collectives_options import Grid, make_grid
 from mpistrat.bench.harness.buffers import Memory, make_problems
 from mpistrat.bench.harness.calibration import Budget
 from mpistrat.bench.harness.expected_results import OPS, Task
+from mpistrat.bench.harness.node_memory import check_node_memory
 from mpistrat.bench.harness.row import Heading, Row, run_row
 from mpistrat.bench.harness.session import Session, open_session
 from mpistrat.bench.harness.sides import Side, backend_side, memcpy_side, peer_sides
@@ -22,7 +23,9 @@ from mpistrat.bench.options import (
     Peers,
     Rounds,
     Seconds,
+    parse_backends,
     split,
+    told_by_rank_0,
     told_to_the_user,
 )
 from mpistrat.bench.peers import parse_peers
@@ -89,7 +92,7 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     counts.
     """
     with told_to_the_user():
-        names = split(backends, "backends"), parse_peers(peers)
+        names = parse_backends(backends), parse_peers(peers)
         memory = Memory.SHARED if shared else Memory.REGISTERED if registered else Memory.PRIVATE
         chosen = OPS if ops == "all" else split(ops, "ops")
         table = chosen, split(dtypes, "dtypes"), parse_sizes(sizes)
@@ -106,11 +109,22 @@ def _run(
     `names` are those of the backends and the peers.
     """
     with open_session(*names) as session:
+        with told_by_rank_0(session.communicator.rank):
+            _check_memory(grid, session)
         tables = (
             (_row(task, grid, session, budget) for task in tasks)
             for tasks in grid.tables(session.communicator.rank, session.communicator.size)
         )
         return report(tables, session.communicator.rank, json)
+
+
+def _check_memory(grid: Grid, session: Session) -> None:
+    """Raise `UsageError` on all ranks if the largest buffers do not fit. **Collective.**"""
+    largest = max(grid.sizes)
+    # Registered buffers are those of each backend; the right answer is there, too.
+    copies = 2 * (len(session.backends) if grid.memory.is_registered else 1) + 1
+    what = f"buffers of {largest} bytes, {copies} of them,"
+    check_node_memory(what, copies * largest, "pass fewer --bytes", session.communicator)
 
 
 def _row(task: Task, grid: Grid, session: Session, budget: Budget) -> Row:

@@ -24,7 +24,7 @@ from mpistrat.bench.options import (
     Peers,
     Rounds,
     Seconds,
-    split,
+    parse_backends,
     told_to_the_user,
 )
 from mpistrat.bench.peers import parse_peers
@@ -50,7 +50,7 @@ def command(
     for most of the 161; NUMPY_MADVISE_HUGEPAGE=0 gives both sides small ones.
     """
     with told_to_the_user():
-        names = split(backends, "backends"), parse_peers(peers)
+        names = parse_backends(backends), parse_peers(peers)
     budget = Budget(rounds, seconds)
     with open_session(*names) as session:
         rank = session.communicator.rank

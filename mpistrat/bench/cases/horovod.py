@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from rich.table import Table
 from mpistrat import Communicator
 from mpistrat.bench.harness.json_lines import write_lines
 from mpistrat.bench.harness.timing import Plan, Timing, measure
+from mpistrat.bench.options import Json
 from mpistrat.errors import MpistratError
 
 __all__ = ["command"]
@@ -25,7 +25,7 @@ _OURS, _DIRECT = "mpistrat over Horovod", "Horovod"
 
 def command(
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each side.")] = 9,
-    json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
+    json: Json = None,
 ) -> None:
     """Time all-reduces of float32 by Horovod, called directly and by a strategy, in turn."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from time import sleep
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ import mpistrat
 from mpistrat.bench.harness.import_time import Import, measure_imports
 from mpistrat.bench.harness.json_lines import write_lines
 from mpistrat.bench.harness.timing import Plan, Timing, measure
+from mpistrat.bench.options import Json
 from mpistrat.cluster import mpi
 from mpistrat.errors import MpistratError
 
@@ -32,7 +32,7 @@ def command(
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each side.")] = 31,
     repeats: Annotated[int, typer.Option(min=1, help="Calls in a turn.")] = 500,
     import_rounds: Annotated[int, typer.Option(min=1, help="Starts of each program.")] = 15,
-    json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
+    json: Json = None,
 ) -> None:
     """Time strategy.reduce of one float64 against mpi4py, and import mpistrat against numpy."""
     strategy = mpistrat.MirroredStrategy()

@@ -12,7 +12,14 @@ from mpistrat import Communicator
 from mpistrat.bench.harness.calibration import Budget
 from mpistrat.bench.harness.json_lines import write_lines
 from mpistrat.bench.harness.session import Session, open_session
-from mpistrat.bench.options import Backends, Json, Rounds, Seconds, split, told_to_the_user
+from mpistrat.bench.options import (
+    Backends,
+    Json,
+    Rounds,
+    Seconds,
+    parse_backends,
+    told_to_the_user,
+)
 from mpistrat.bench.timeline_replay.buffers import check_memory, make_calls
 from mpistrat.bench.timeline_replay.playback import Playback, play, why_wrong
 from mpistrat.bench.timeline_replay.recorded_call import Recording
@@ -50,7 +57,7 @@ def command(
     Every kind of call is checked first; if an answer is wrong, nothing is timed and the exit
     status is 1. A list of arrays is one array of as many bytes, and the root is rank 0.
     """
-    with told_to_the_user(), open_session(split(backends, "backends"), []) as session:
+    with told_to_the_user(), open_session(parse_backends(backends), []) as session:
         recording = _read(timeline, gaps, session.communicator)
         check_memory({call.kind for call in recording.calls}, session.communicator)
         is_right = _run(recording, gaps, session, Budget(rounds, seconds), json)

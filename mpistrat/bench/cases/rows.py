@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import cycle
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from rich.table import Table
 import mpistrat
 from mpistrat.bench.harness.json_lines import write_lines
 from mpistrat.bench.harness.timing import Plan, Timing, measure
+from mpistrat.bench.options import Json
 from mpistrat.errors import MpistratError
 from mpistrat.ps.storage.shard import Shard
 from mpistrat.tables import rows as row_functions
@@ -41,7 +41,7 @@ def command(
     columns: Annotated[int, typer.Option(min=1, help="float32 in a row.")] = 64,
     rows: Annotated[int, typer.Option(min=1, help="Random rows of a call.")] = 100_000,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each side.")] = 15,
-    json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
+    json: Json = None,
 ) -> None:
     """Time random rows and all of a table: NumPy, the kernels, and rank 0's shard in place."""
     communicator = mpistrat.MirroredStrategy().extended.communicator

@@ -16,7 +16,14 @@ from mpistrat.bench.harness.calibration import Budget, measure_within
 from mpistrat.bench.harness.json_lines import write_lines
 from mpistrat.bench.harness.session import Session, open_session
 from mpistrat.bench.models.catalogue import MODELS, gradient_set
-from mpistrat.bench.options import Backends, Json, Rounds, Seconds, split, told_to_the_user
+from mpistrat.bench.options import (
+    Backends,
+    Json,
+    Rounds,
+    Seconds,
+    parse_backends,
+    told_to_the_user,
+)
 from mpistrat.bench.training_step.buckets import gathered_bytes
 from mpistrat.bench.training_step.figures import Figures, Traffic, figures_of
 from mpistrat.bench.training_step.memory import check_memory
@@ -58,7 +65,7 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     The rows of dlrm's tables are gathered; the gradients of the other networks are dense.
     """
     with told_to_the_user():
-        names = split(backends, "backends"), ["mpi4py"] if mpi4py else []
+        names = parse_backends(backends), ["mpi4py"] if mpi4py else []
         nbytes = parse_bucket_bytes(bucket_bytes)
         plan = StepPlan(gradient_set(model, scale), nbytes, compute_ms, overlap)
         with open_session(*names) as session:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 import mpistrat
+from mpistrat.errors import UsageError
 
-__all__ = ["facts", "write_lines"]
+__all__ = ["check_can_append", "facts", "write_lines"]
 
 
 @cache
@@ -33,6 +34,19 @@ def facts() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "host": _processor(),
     }
+
+
+def check_can_append(path: Path) -> None:
+    """Raise `UsageError` if a file cannot be appended to. **Local.**"""
+    reason = ""
+    if not path.absolute().parent.is_dir():
+        reason = f"there is no folder {path.parent}; make it first"
+    elif path.is_dir():
+        reason = "it is a folder; expected a file"
+    elif not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        reason = "it cannot be written here; give another name"
+    if reason:
+        raise UsageError(f"cannot write {path}: {reason}")
 
 
 def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:

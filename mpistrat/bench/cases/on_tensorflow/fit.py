@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from rich.console import Console
 from mpistrat import Communicator
 from mpistrat.bench.harness.json_lines import write_lines
 from mpistrat.bench.harness.timing import Plan, measure
+from mpistrat.bench.options import Json
 
 __all__ = ["command"]
 
@@ -27,7 +27,7 @@ def command(
     steps: Annotated[int, typer.Option(min=1, help="Steps in an epoch.")] = 20,
     batch: Annotated[int, typer.Option(min=1, help="Images of a rank in a step.")] = 64,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs in a turn.")] = 1,
-    json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
+    json: Json = None,
 ) -> None:
     """Time fit of a small convolutional network, one thread a rank, weak scaling."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +14,7 @@ from mpistrat import Communicator
 from mpistrat.bench.harness.json_lines import write_lines
 from mpistrat.bench.harness.resnet50_shapes import gradient_shapes
 from mpistrat.bench.harness.timing import Plan, Timing, measure
+from mpistrat.bench.options import Json
 from mpistrat.bench.peers import parse_peers
 from mpistrat.bench.peers.horovod import HorovodPeer
 from mpistrat.bench.peers.tensorflow import TensorFlowPeer
@@ -30,7 +30,7 @@ _HOROVOD = "161 gradients, Horovod"
 def command(
     peers: Annotated[str, typer.Option(help="Of tensorflow and horovod.")] = "all",
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each side.")] = 15,
-    json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
+    json: Json = None,
 ) -> None:
     """Time ResNet-50's 161 gradients (102 MB), and one of 1 KiB, against other libraries.
 

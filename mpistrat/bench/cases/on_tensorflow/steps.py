@@ -18,6 +18,7 @@ from rich.console import Console
 
 from mpistrat.bench.harness.json_lines import write_lines
 from mpistrat.bench.harness.timing import Plan, Timing, measure
+from mpistrat.bench.options import Json
 
 __all__ = ["command"]
 
@@ -36,7 +37,7 @@ def command(
     network: Annotated[Network, typer.Option(help="What is trained.")] = Network.CNN,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each side.")] = 7,
     steps: Annotated[int, typer.Option(min=1, help="Steps in a turn.")] = 100,
-    json: Annotated[Path | None, typer.Option(help="Append JSON lines to this file.")] = None,
+    json: Json = None,
 ) -> None:
     """Time steps of fit on batches of 64 rows over all ranks, at the default settings."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
