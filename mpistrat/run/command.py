@@ -6,13 +6,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import CodeType
 
-from mpistrat.cluster import mpi
+from mpistrat.cluster import mpi, report_once
 from mpistrat.cluster.core_shares import share_of_cores
 from mpistrat.cluster.resolvers.tf_config_of_ranks import VARIABLE, JobRoles, set_current
 from mpistrat.cluster.topology import Topology, host_name
-from mpistrat.errors import MpistratError
+from mpistrat.errors import MpistratError, UsageError
 from mpistrat.run import downloads, explanation, folders, tensorflow_import
 from mpistrat.run.program import (
     NoProgramError,
@@ -21,7 +22,7 @@ from mpistrat.run.program import (
     file_program,
     module_program,
 )
-from mpistrat.run.roles import names_servers, needed_roles
+from mpistrat.run.roles import check_servers, names_servers, needed_roles
 from mpistrat.system import log
 
 __all__ = ["main"]
@@ -43,9 +44,14 @@ def main(arguments: Sequence[str]) -> None:
     options = _parser().parse_args(_split(arguments))
     try:
         program, rest = _program(options)
+    except NoProgramError as error:
+        report_once.leave(_NO_PROGRAM, partial(_say, error))
+    try:
         prepare(program, options.ps, options.evaluators)
-    except (NoProgramError, MpistratError) as error:
-        sys.stderr.write(f"mpistrat run: {error}\n")
+    except MpistratError as error:
+        is_of_all = isinstance(error, UsageError)  # all ranks have the same options
+        if report_once.is_reporter() or not is_of_all:
+            _say(error)
         sys.exit(_NO_PROGRAM)
     try:
         program.run(rest)
@@ -55,11 +61,17 @@ def main(arguments: Sequence[str]) -> None:
             explanation.show()
 
 
+def _say(error: Exception) -> bool:
+    sys.stderr.write(f"mpistrat run: {error}\n")
+    return True
+
+
 def prepare(program: Program, num_ps: int | None, num_evaluators: int) -> None:
     """Start MPI, tell the program its role, and exchange what it gets. **Collective.**"""
     comm = mpi.world()  # it starts MPI, without which nothing says which rank may log
     rank, size = mpi.world_place() or (0, 1)
     log.configure(rank, size, host_name())
+    check_servers(num_ps, num_evaluators, size)
     text = None if isinstance(program.source, CodeType) else program.source
     counts, is_told = needed_roles(num_ps, num_evaluators, text)
     given = os.environ.get(VARIABLE)

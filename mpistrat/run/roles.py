@@ -6,9 +6,10 @@ import ast
 import os
 
 from mpistrat.cluster.resolvers.tf_config_of_ranks import VARIABLE, describe, told_counts
+from mpistrat.errors import UsageError
 from mpistrat.system.log import get_logger
 
-__all__ = ["Counts", "names_servers", "needed_roles"]
+__all__ = ["Counts", "check_servers", "names_servers", "needed_roles"]
 
 _LOG = get_logger(__name__)
 _SERVERS = "ParameterServerStrategy"
@@ -61,6 +62,27 @@ def needed_roles(
         )
         return (1, num_evaluators), False
     return (0, num_evaluators), False
+
+
+def check_servers(num_ps: int | None, num_evaluators: int, size: int) -> None:
+    """Refuse an option ``--ps`` that the job has too few ranks for. **Local.**
+
+    One rank has all roles, by threads, and so has the first of two, with one parameter server.
+
+    Raises
+    ------
+    UsageError
+        There are too few.
+    """
+    least = (num_ps or 0) + num_evaluators + 2
+    has_all_roles = size == 1 or (size == 2 and num_ps == 1 and not num_evaluators)
+    if not num_ps or size >= least or has_all_roles:
+        return
+    besides = f" and {num_evaluators} evaluators" if num_evaluators else ""
+    raise UsageError(
+        f"--ps {num_ps} needs {least} ranks or more (a chief, a worker, {num_ps} ps{besides}), the"
+        f" job has {size}; start it with mpirun -n {least} or more, or ask for fewer ps"
+    )
 
 
 def names_servers(source: bytes | str) -> bool:

@@ -1,6 +1,8 @@
 """Exchange ``tf.distribute`` at the moment when a program imports TensorFlow.
 
-Not before: a program may set variables that TensorFlow and Keras read when they are imported.
+Not before: a program may set variables that TensorFlow and Keras read when they are imported. A
+program that imports `mpistrat.tensorflow` first gets TensorFlow by that; the exchange then comes
+after it, since its own modules need what TensorFlow's names mean.
 """
 
 from __future__ import annotations
@@ -20,41 +22,65 @@ _OURS = "mpistrat.tensorflow"
 
 
 class _Finder:
-    """Find TensorFlow where Python would, with a loader that exchanges names in it."""
+    """Find TensorFlow and `mpistrat.tensorflow` where Python would; exchange names then."""
 
     def __init__(self, share: CoreShare | None) -> None:
         self._share = share
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the spec of TensorFlow; None of other modules, and where it is not installed."""
-        found = PathFinder.find_spec(name, path, target) if name == _NAME else None
+        """Return the spec of one of the two; None of others, and where it is not installed."""
+        found = PathFinder.find_spec(name, path, target) if name in (_NAME, _OURS) else None
         if found is not None:
-            found.loader = _Loader(self, self._share)  # type: ignore[assignment]
+            own = found.loader if name == _OURS else None
+            found.loader = _Loader(self, self._share, own)  # type: ignore[assignment]
         return found
 
 
 class _Loader:
-    """Load TensorFlow by another import, which is Python's own, and exchange names then."""
+    """Load one of the two, and exchange names then.
 
-    def __init__(self, finder: _Finder, share: CoreShare | None) -> None:
-        self._finder, self._share = finder, share
+    Parameters
+    ----------
+    finder
+        Which is not needed any more then.
+    share
+        The cores for TensorFlow's threads.
+    own
+        The loader of `mpistrat.tensorflow`; None for TensorFlow, which is loaded by another
+        import, Python's own.
+    """
+
+    def __init__(self, finder: _Finder, share: CoreShare | None, own: Any) -> None:
+        self._finder, self._share, self._own = finder, share, own
         self._spec: ModuleSpec | None = None
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return TensorFlow, loaded and with its names exchanged."""
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Return TensorFlow, loaded and with its names exchanged; None for a new module."""
         sys.meta_path.remove(self._finder)
-        # It imports TensorFlow itself, first of all, and quietly on ranks other than 0.
-        importlib.import_module(f"{_OURS}.unchanged_programs.stand_in_modules").install()
-        if self._share is not None:
-            # The program may be using TensorFlow before it makes a strategy, which is too late.
-            importlib.import_module(f"{_OURS}.thread_pools").set_pools(self._share)
+        if self._own is not None:
+            return None
+        self._exchange()
         module = sys.modules[_NAME]
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its own spec back, which Python has just replaced."""
-        module.__spec__ = self._spec
+        """Give TensorFlow its own spec back, which Python has just replaced; or load the other."""
+        if self._own is None:
+            module.__spec__ = self._spec
+            return
+        module.__loader__ = self._own
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._own
+        self._own.exec_module(module)
+        self._exchange()
+
+    def _exchange(self) -> None:
+        # It imports TensorFlow itself, first of all, and quietly on ranks other than 0.
+        importlib.import_module(f"{_OURS}.unchanged_programs.stand_in_modules").install()
+        if self._share is not None:
+            # The program may be using TensorFlow before it makes a strategy, which is too late.
+            importlib.import_module(f"{_OURS}.thread_pools").set_pools(self._share)
 
 
 def exchange_at_import(share: CoreShare | None) -> None:

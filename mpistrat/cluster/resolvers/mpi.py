@@ -13,9 +13,10 @@ from mpistrat.cluster.topology import Topology
 from mpistrat.errors import ArgumentTypeError, ClusterError, UsageError
 from mpistrat.system.log import get_logger
 
-__all__ = ["MPIClusterResolver", "resolver_of"]
+__all__ = ["MPIClusterResolver", "publish", "resolver_of"]
 
 _LOG = get_logger(__name__)
+_published: list[str] = []
 
 
 def resolver_of(topology: Topology, given: ClusterResolver | None) -> ClusterResolver:
@@ -30,7 +31,7 @@ def resolver_of(topology: Topology, given: ClusterResolver | None) -> ClusterRes
     ClusterError
         On all ranks: the one that was given asks for other ranks.
     """
-    has_config = "TF_CONFIG" in os.environ
+    config = os.environ.get("TF_CONFIG")
     if given is not None:
         if not hasattr(given, "cluster_spec"):
             raise ArgumentTypeError(
@@ -40,11 +41,17 @@ def resolver_of(topology: Topology, given: ClusterResolver | None) -> ClusterRes
         if isinstance(given, MPIClusterResolver):
             given.check(topology)
         return given
-    if topology.size == 1 and has_config:
+    if topology.size == 1 and config is not None:
         return TFConfigClusterResolver()
-    if has_config:
+    if config not in (None, *_published):
         _LOG.warning("TF_CONFIG is set but not used: MPI says who the workers are")
     return MPIClusterResolver(topology=topology)
+
+
+def publish(config: str) -> None:
+    """Set TF_CONFIG to what MPI says, which is no other cluster than that of the ranks."""
+    os.environ["TF_CONFIG"] = config
+    _published[:] = [config]
 
 
 class MPIClusterResolver(ClusterResolver):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
+from mpistrat.cluster.resolvers.mpi import MPIClusterResolver, publish
 from mpistrat.cluster.topology import Topology
 from mpistrat.errors import UsageError
 from mpistrat.system.log import get_logger, warn_once
@@ -128,7 +128,7 @@ class JobRoles:
 
     def publish(self) -> str:
         """Set TF_CONFIG in the environment of this process, and return it. **Local.**"""
-        os.environ[VARIABLE] = json.dumps(self.tf_config())
+        publish(json.dumps(self.tf_config()))
         return os.environ[VARIABLE]
 
     def replace_given(self) -> bool:

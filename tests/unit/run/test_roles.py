@@ -10,7 +10,7 @@ from mpistrat.cluster.resolvers import tf_config_of_ranks
 from mpistrat.cluster.resolvers.tf_config_of_ranks import JobRoles, describe
 from mpistrat.cluster.topology import Topology
 from mpistrat.errors import ClusterError, UsageError
-from mpistrat.run.roles import needed_roles
+from mpistrat.run.roles import check_servers, needed_roles
 
 SERVERS = b"import tensorflow as tf\ns = tf.distribute.ParameterServerStrategy(r)\n"
 CLUSTER = {"chief": ["a:1"], "worker": ["a:2", "b:1"], "ps": ["b:2", "b:3"]}
@@ -161,3 +161,17 @@ def test_other_configs_name_no_chief(text):
 
 def test_parameter_servers_have_a_chief_of_their_own():
     assert not roles(0, 5, 2).named_as_in(json.dumps({"cluster": CLUSTER})).has_chief
+
+
+@pytest.mark.parametrize(("counts", "size"), [((5, 0), 2), ((2, 0), 3), ((1, 1), 2), ((2, 1), 4)])
+def test_more_servers_than_the_job_has_ranks_for(counts, size):
+    least = sum(counts) + 2
+    with pytest.raises(UsageError, match=rf"--ps {counts[0]} needs {least} ranks .* has {size};"):
+        check_servers(*counts, size)
+
+
+@pytest.mark.parametrize(
+    ("counts", "size"), [((None, 0), 2), ((0, 0), 2), ((9, 0), 1), ((1, 0), 2), ((5, 0), 7)]
+)
+def test_servers_that_fit(counts, size):
+    check_servers(*counts, size)

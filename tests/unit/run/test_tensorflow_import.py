@@ -1,5 +1,6 @@
 """The hook at the import of TensorFlow: what it exchanges then, and when it does nothing."""
 
+import importlib
 import importlib.util
 import sys
 from importlib.machinery import PathFinder
@@ -54,6 +55,20 @@ def test_threads_are_left_alone_where_ranks_share_no_cores(tensorflow):
     import tensorflow as tf
 
     assert tf.told == [PARTS[0], ()]
+
+
+def test_names_are_exchanged_after_the_package_that_imports_it(tensorflow):
+    (tensorflow.parent / "ours" / "__init__.py").write_text(
+        "import tensorflow\ntensorflow.told.append('package')\n"
+    )
+    tensorflow_import.exchange_at_import("share")
+    hook = sys.meta_path[0]
+    ours = importlib.import_module("ours")
+    tf = sys.modules["tensorflow"]
+    assert tf.told == ["package", PARTS[0], (), PARTS[1], ("share",)]
+    for module in (ours, tf):
+        assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
+    assert hook not in sys.meta_path
 
 
 def test_without_tensorflow_python_says_so(tensorflow, monkeypatch):
