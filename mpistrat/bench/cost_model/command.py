@@ -15,7 +15,7 @@ from mpistrat.bench.cost_model.model_file import write_model
 from mpistrat.bench.cost_model.tables import print_model
 from mpistrat.bench.cost_model.validation import hold_out
 from mpistrat.bench.options import told_to_the_user
-from mpistrat.bench.results.file import read_points
+from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.bench.sizes import parse_sizes
 from mpistrat.errors import UsageError
 
@@ -80,7 +80,7 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
             _is_same(output, one) for one in [*files, *(validate or ())]
         ):
             raise UsageError(f"--output {output}: is a file of results; give another name")
-        points, left = hold_out(read_points(files), held or ())
+        points, left = hold_out(read_points(distinct(files)), held or ())
         left += read_points(validate or ())
         given = Assumptions(
             *(merge, _network_of(network), ranks_per_node),

@@ -13,7 +13,7 @@ from mpistrat.bench.export.extra_p_and_reframe import extra_p_lines, reframe_lin
 from mpistrat.bench.export.measurement import Measurement, measurements
 from mpistrat.bench.export.osu_and_nccl_tests import nccl_tests_lines, osu_lines
 from mpistrat.bench.options import told_to_the_user
-from mpistrat.bench.results.file import read_points
+from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.errors import UsageError
 
 __all__ = ["Format", "command"]
@@ -65,7 +65,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _found(files: list[Path], to: Format) -> list[Measurement]:
-    found = list(measurements(read_points(files)))
+    found = list(measurements(read_points(distinct(files))))
     if to in _ONLY_COLLECTIVES:
         found = [one for one in found if one.point.setup.case == "collectives"]
     if not found:

@@ -17,7 +17,7 @@ from mpistrat.bench.report.analysis.measurements import (
 )
 from mpistrat.bench.report.tables import last_line
 from mpistrat.bench.report.units import counted, plain
-from mpistrat.bench.results.file import read_points
+from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.errors import UsageError
 
@@ -81,9 +81,9 @@ def make_report(
     Parameters
     ----------
     files
-        Of results.
+        Of results; one that is named twice counts once.
     page
-        Is written; another file of that name is replaced.
+        Is written into a folder that exists; another file of that name is replaced.
     png_folder
         Where PNG files are written; default: beside the page, in a folder of its name.
     model
@@ -104,6 +104,8 @@ def make_report(
     from mpistrat.bench.report.projection_file import read_projection
     from mpistrat.bench.report.sections import sections_of
 
+    _check_folder(page)
+    files = distinct(files)
     points = read_results(files)
     projection = read_projection(model) if model else None
     _check_not_replaced(page, [*files, *([model] if model else [])])
@@ -114,6 +116,14 @@ def make_report(
         folder = page.with_name(f"{page.stem}-png") if png_folder is None else png_folder
         pngs = write_pngs(folder, sections)
     return Report(page, pngs, points, measurements)
+
+
+def _check_folder(page: Path) -> None:
+    """Raise `UsageError` if the page has no folder, before the results are read."""
+    if not page.absolute().parent.is_dir():
+        raise UsageError(f"-o {page}: there is no folder {page.parent}; make it first")
+    if page.is_dir():
+        raise UsageError(f"-o {page}: it is a folder; expected a file")
 
 
 def _check_not_replaced(page: Path, inputs: Sequence[Path]) -> None:

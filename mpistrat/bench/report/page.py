@@ -56,7 +56,7 @@ def page_text(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page to a file, whose folder is made.
+    """Write a page to a file.
 
     Raises
     ------
@@ -64,7 +64,6 @@ def write_page(path: Path, text: str) -> None:
         It cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"-o {path}: cannot be written: {error}") from error

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from mpistrat.bench.results.point import Point, Setup
 from mpistrat.errors import UsageError
 
-__all__ = ["FACTS", "append_point", "read_points"]
+__all__ = ["FACTS", "append_point", "distinct", "read_points"]
 
 FACTS = ("date", "mpistrat", "git", "python", "numpy", "mpi4py", "mpi", "machine", "cores", "host")
 
@@ -33,6 +33,19 @@ def append_point(path: Path, point: Point) -> None:
             if file.read() != b"\n":
                 line = b"\n" + line
         file.write(line)
+
+
+def distinct(paths: Iterable[Path]) -> list[Path]:
+    """Return files without those that are there before, by another name or link, too."""
+    found: list[Path] = []
+    for path in paths:
+        if path not in found and not any(_is_same(path, one) for one in found):
+            found.append(path)
+    return found
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def read_points(paths: Iterable[Path]) -> list[Point]:
@@ -70,8 +83,10 @@ def _parsed(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]] | 
         return None
     try:
         value = json.loads(line, parse_int=_integer)
-    except json.JSONDecodeError:
-        return None  # a crash cut it short; another run then began a new line
+    except json.JSONDecodeError as error:
+        if line.startswith("{"):
+            return None  # a crash cut it short; another run then began a new line
+        raise _no_result(path, number, line) from error
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{path}:{number}: {_told(error)}") from error
     if isinstance(value, (dict, list)) and _is_deeper(value, _DEEPEST):
@@ -79,11 +94,15 @@ def _parsed(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]] | 
     if _SURROGATE in line.lower():  # half of a character, which no file can hold
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     if not isinstance(value, dict) or not ("format" in value or "case" in value):
-        raise UsageError(
-            f"{path}:{number}: {line[:60]!r} is no result; expected a line of bench scale, or one"
-            " that a case wrote with --json"
-        )
+        raise _no_result(path, number, line)
     return number, value
+
+
+def _no_result(path: Path, number: int, line: str) -> UsageError:
+    return UsageError(
+        f"{path}:{number}: {line[:60]!r} is no result; expected a line of bench scale, or one"
+        " that a case wrote with --json"
+    )
 
 
 def _told(error: Exception) -> str:

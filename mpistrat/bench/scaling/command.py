@@ -175,11 +175,16 @@ def _results(file: Path, may_exist: bool, leaves_failed: bool) -> list[Point]:
     """Return the points of a file of results that are not to be done again."""
     if not file.parent.is_dir():
         raise UsageError(f"--output {file}: there is no folder {file.parent}; make it first")
+    if file.is_dir():
+        raise UsageError(f"--output {file}: it is a folder; expected a file")
     if not file.exists():
         return []
     if not may_exist:
         raise UsageError(
             f"--output {file} is there already: --resume goes on with it, or give another name"
         )
-    points = read_points([file])
+    try:
+        points = read_points([file])
+    except UsageError as error:
+        raise UsageError(f"{error}; choose another --output") from error
     return [one for one in points if one.status == "ok" or not leaves_failed]

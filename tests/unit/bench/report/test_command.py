@@ -44,6 +44,7 @@ def test_the_same_results_give_the_same_page(report, tmp_path):
     source = results(tmp_path / "results.jsonl", point(step("shm", 9000.0)))
     pages = []
     for name in ("a", "b"):
+        (tmp_path / name).mkdir()
         report(source, "-o", tmp_path / name / "report.html")
         pages.append((tmp_path / name / "report.html").read_bytes())
         assert (tmp_path / name / "report-png" / "overlap-resnet50-2-ranks.png").is_file(), (
@@ -154,7 +155,30 @@ def test_a_folder_that_cannot_be_written_is_a_message(report, tmp_path):
     source = results(tmp_path / "results.jsonl", point(collective(1.0)))
     said = report(source, "-o", source / "report.html")
     assert said.exit_code == 2
-    assert "cannot be written" in unframed(said.output)
+    assert "there is no folder" in unframed(said.output)
+
+
+def test_no_folder_is_made_for_the_page(report, tmp_path):
+    source = results(tmp_path / "results.jsonl", point(collective(1.0)))
+    for page, words in ((tmp_path / "no" / "r.html", "make it first"), (tmp_path, "a folder;")):
+        said = report(source, "-o", page)
+        assert said.exit_code == 2
+        assert words in unframed(said.output)
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_file_that_is_named_twice_counts_once(report, tmp_path):
+    source = results(tmp_path / "results.jsonl", point(collective(1.0)))
+    report(source, source, "-o", tmp_path / "report.html")
+    assert "1 run on 2 ranks" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_line_that_is_no_result_is_named(report, tmp_path):
+    source = results(tmp_path / "results.jsonl", point(collective(1.0)))
+    source.write_text("notes of mine\n" + source.read_text())
+    said = report(source, "-o", tmp_path / "report.html")
+    assert said.exit_code == 2
+    assert "results.jsonl:1: 'notes of mine' is no result" in unframed(said.output)
 
 
 def test_without_files_it_says_what_it_takes(report):

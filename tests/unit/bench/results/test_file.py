@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from mpistrat.bench.results.file import append_point, read_points
+from mpistrat.bench.results.file import append_point, distinct, read_points
 from mpistrat.bench.results.point import Placement, Point, Setup
 from mpistrat.errors import UsageError
 
@@ -57,6 +57,7 @@ def test_lines_of_a_case_become_a_point_for_each_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
+        ("notes of mine", "file:2: 'notes of mine' is no result"),
         ("[1]", r"file:2: '\[1\]' is no result"),
         ('{"a": 1}', "file:2: .* is no result"),
         ('{"format": "other"}', "file:2: format: .*mpistrat-results-1"),
@@ -74,6 +75,15 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, words: str) -> None:
     file.write_text(f"\n{line}\n")
     with pytest.raises(UsageError, match=words):
         read_points([file])
+
+
+def test_a_file_that_is_named_twice_is_one(tmp_path: Path) -> None:
+    first, other, link = (tmp_path / name for name in ("first", "other", "link"))
+    first.touch()
+    other.touch()
+    link.symlink_to(first)
+    missing = tmp_path / "none"
+    assert distinct([first, other, link, first, missing, missing]) == [first, other, missing]
 
 
 def test_half_of_a_character_is_replaced(tmp_path: Path) -> None:
