@@ -12,6 +12,7 @@ from mpistrat.checkpoint.checkpoint import Checkpoint
 from mpistrat.checkpoint.objects import graph
 from mpistrat.checkpoint.ranks.find_ranks import communicator_of
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.checking.raise_on_all import all_or_none
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ClosedError
 from mpistrat.preemption import outcome, program_end
@@ -132,11 +133,12 @@ class PreemptionHandler:
         self._ranks = _communicator(checkpoint_manager, comm)
         self._ranks.label = _LABEL
         is_first = self._ranks.rank == 0
+        # One file, of rank 0; all ranks raise what is wrong with it.
+        check = outcome.check if is_first else _no_check
+        all_or_none(self._ranks, check, "PreemptionHandler()")
         with self._ranks.checking():
             self._saves = Saves(checkpoint_manager, save_every_steps, save_every_s, is_first)
             leads = leads_of(lead_s)
-            if is_first:
-                outcome.check()
             self._notes = SignalNotes(checked_signals(signals))
             self._notes.install()
         self._agreement = Agreement(self._ranks, self._vote)
@@ -338,6 +340,10 @@ class PreemptionHandler:
 
 def _cause(said: Vote) -> str:
     return f"{name_of(said.signal)} came to rank {said.rank}"
+
+
+def _no_check() -> None:
+    """Check nothing: another rank does."""
 
 
 def _communicator(manager: Any, comm: Any) -> Communicator:
