@@ -242,6 +242,11 @@ def tuning_file() -> Path:
     return Path(_text("MPISTRAT_TUNING") or cache_folder() / "tuning.json")
 
 
+def names_tuning_file() -> bool:
+    """Tell whether the user has named a tuning table."""
+    return bool(_text("MPISTRAT_TUNING"))
+
+
 def compile_timeout_s() -> float:
     """Return how long the compiler may take, in seconds."""
     return _number("MPISTRAT_COMPILE_TIMEOUT", DEFAULT_COMPILE_TIMEOUT_S)

@@ -120,6 +120,23 @@ def test_a_wrong_wire_is_told_and_not_used(file, entry, why, caplog):
     assert f"{file} is no table of tunings" in caplog.text
 
 
+def test_a_table_that_is_named_and_missing_is_told_once(file, caplog, monkeypatch):
+    assert find(2) == find(3) == {}
+    assert caplog.text.count(f"MPISTRAT_TUNING='{file}' is not there") == 1
+    caplog.clear()
+    monkeypatch.delenv("MPISTRAT_TUNING")
+    monkeypatch.setenv("MPISTRAT_CACHE", str(file.parent))
+    assert find(2) == {}
+    assert caplog.text == ""
+
+
+def test_a_program_that_makes_the_table_is_not_told(file, caplog, monkeypatch):
+    monkeypatch.setattr(tuning_table, "_missing", tuning_table._Missing())
+    tuning_table.allow_missing()
+    assert find(2) == {}
+    assert caplog.text == ""
+
+
 def test_text_of_all_entries():
     every = {name + kind: Tuning(7, 6, 5, 4, 3) for name in CALLS for kind in ("", HALVES)}
     assert tuning.from_text(tuning.to_text(every)) == every

@@ -19,10 +19,28 @@ from mpistrat.collectives.backends.shared_memory.tuning import Sizes
 from mpistrat.system.atomic_files import beside
 from mpistrat.system.log import get_logger, warn_once
 
-__all__ = ["entry", "find", "node_key", "read", "try_to_write", "wire_key", "write"]
+__all__ = [
+    "allow_missing",
+    "entry",
+    "find",
+    "node_key",
+    "read",
+    "try_to_write",
+    "wire_key",
+    "write",
+]
 
 _LOG = get_logger(__name__)
 _Found = TypeVar("_Found")
+
+
+class _Missing:
+    """Whether a table that is named and missing is worth a warning."""
+
+    is_told = True
+
+
+_missing = _Missing()
 
 
 @lru_cache(maxsize=1)
@@ -115,11 +133,28 @@ def entry(file: Path, key: str, parse: Callable[[Any], _Found]) -> _Found:
     return parse(read(file).get(key, {}))
 
 
+def allow_missing() -> None:
+    """Warn of no missing table: this program makes it. **Local.**"""
+    _missing.is_told = False
+
+
+def _check_is_there(file: Path) -> None:
+    """Warn where the user names a table that is not there."""
+    if config.names_tuning_file() and not file.exists() and _missing.is_told:
+        warn_once(
+            _LOG,
+            f"no tuning {file}",
+            f"MPISTRAT_TUNING={str(file)!r} is not there, and nothing is tuned; run mpistrat bench"
+            " tune to make it, correct the name, or unset it",
+        )
+
+
 def find(key: str, parse: Callable[[Any], _Found]) -> _Found:
     """Return what `parse` makes of the entry `key` of this user's table, or of {}. **Local.**"""
     file: Path | str = "MPISTRAT_TUNING"
     try:
         file = config.tuning_file()
+        _check_is_there(file)
         return entry(file, key, parse)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: nobody's home folder
         warn_once(

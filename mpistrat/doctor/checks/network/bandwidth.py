@@ -99,7 +99,9 @@ def judge(facts: Mapping[int, Speed], job: Job) -> Verdict:
     nodes = len(job.nodes)
     where = f"between {nodes} nodes" if nodes > 1 else "within a node"
     mib = min(speed.nbytes for speed in facts.values()) >> 20
-    value = f"8 B {latency_us:.1f} us, {mib} MiB all-reduce {bandwidth:.2f} GB/s {where}"
+    value = (
+        f"MPI's own: 8 B {latency_us:.1f} us, {mib} MiB all-reduce {bandwidth:.2f} GB/s {where}"
+    )
     if job.site is None or nodes < 2 or job.site.node.gpus:
         return Verdict(value)  # nominal values of sites with GPUs are NCCL's: see nccl_transport
     nominal = job.site.nominal
