@@ -64,7 +64,7 @@ def made(report, tmp_path_factory):
     for one in every_kind(HOSTILE):
         append_point(folder / "results.jsonl", one)
     (folder / "model.json").write_text(json.dumps(MODEL))
-    page, pngs = folder / "new" / "report.html", folder / "png"
+    page, pngs = folder / "report.html", folder / "png"
     options = ["-o", page, "--png", pngs, "--model", folder / "model.json"]
     said = report(folder / "results.jsonl", *options)
     assert said.exit_code == 0, said.output
