@@ -73,10 +73,14 @@ def _checked(path: Path | None) -> Path | None:
     """Refuse a file for JSON that rank 0 cannot append to, before anything is measured."""
     size, here = expected_size(), local_size()
     is_one_node = size is None or (here is not None and here[1] == size[1])
-    # On other nodes there need not be such a folder.
-    if path is not None and (is_one_node or report_once.is_reporter()):
+    if path is not None and is_one_node:
         with told_to_the_user():
             check_can_append(path)
+    elif path is not None and report_once.is_reporter():  # other nodes need no such folder
+        try:
+            check_can_append(path)
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from error
     return path
 
 

@@ -33,7 +33,9 @@ def is_reporter() -> bool:
     return (expected_rank() or ("", 0))[1] == 0
 
 
-def leave(code: int, report: Callable[[], bool]) -> NoReturn:
+def leave(
+    code: int, report: Callable[[], bool], unheard: Callable[[], object] | None = None
+) -> NoReturn:
     """Report on rank 0, and end this process with an exit status, the same on all ranks.
 
     Before MPI has started, at a point to which all ranks come. The ranks of rank 0's node wait
@@ -45,6 +47,9 @@ def leave(code: int, report: Callable[[], bool]) -> NoReturn:
         The exit status.
     report
         Called on rank 0. It returns whether all was written; if not, the status of rank 0 is 2.
+    unheard
+        Called on another rank that has not heard rank 0 report, where rank 0 may not come here:
+        the rank says itself what is wrong, and ends the job.
     """
     if not was_launched():
         raise SystemExit(code if report() else NOT_WRITTEN)
@@ -52,8 +57,9 @@ def leave(code: int, report: Callable[[], bool]) -> NoReturn:
         with reporting(os.environ):
             code = code if report() else NOT_WRITTEN
             standard_output.wait_until_read()
-    else:
-        await_report(os.environ, _REPORT_S)
+    elif not await_report(os.environ, _REPORT_S) and unheard is not None:
+        unheard()
+        raise SystemExit(code)
     standard_output.wait_until_read()
     os._exit(code)
 
@@ -80,18 +86,25 @@ def _meet_others(listener: socket.socket) -> None:
             listener.accept()[0].close()
 
 
-def await_report(environment: Mapping[str, str], timeout_s: float) -> None:
-    """Wait until rank 0 has reported; on another node, for the whole time. **Local.**"""
+def await_report(environment: Mapping[str, str], timeout_s: float) -> bool:
+    """Wait until rank 0 has reported; on another node, for the whole time. **Local.**
+
+    Returns
+    -------
+    bool
+        Whether this rank has found rank 0, which reports.
+    """
     end = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX) as connection:
 
         def is_there() -> bool:
             return connection.connect_ex(_name(environment)) == 0
 
-        if wait_until(is_there, timeout_s, _NAP_S):
+        if found := wait_until(is_there, timeout_s, _NAP_S):
             connection.settimeout(max(_NAP_S, end - time.monotonic()))
             with contextlib.suppress(OSError):
                 connection.recv(1)  # it ends when the other side closes
+    return found
 
 
 def _name(environment: Mapping[str, str]) -> str:

@@ -45,7 +45,8 @@ def main(arguments: Sequence[str]) -> None:
     try:
         program, rest = _program(options)
     except NoProgramError as error:
-        report_once.leave(_NO_PROGRAM, partial(_say, error))
+        say = partial(_say, error)
+        report_once.leave(_NO_PROGRAM, say, unheard=say)  # another rank may have the file
     try:
         prepare(program, options.ps, options.evaluators)
     except MpistratError as error:

@@ -33,6 +33,20 @@ def test_a_missing_program_is_told_once(tmp_path: Path) -> None:
     assert "cannot open" in result.ranks[0].stderr
 
 
+def test_a_program_that_one_rank_lacks_is_told_by_that_one(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    code = (
+        "import sys\n"
+        "from mpistrat.cluster.launch import expected_rank\n"
+        "from mpistrat.run.command import main\n"
+        "main([sys.argv[1] + 'x' * expected_rank()[1]])"
+    )
+    result = run_job(["-c", code, str(file)], 2, timeout_s=30)
+    assert result.returncode != 0
+    assert "cannot open" in result.ranks[1].stderr
+
+
 @pytest.mark.parametrize("ps", ["1", "0"])
 def test_two_ranks_may_have_one_parameter_server(ps: str) -> None:
     run("--ps", ps, "-c", PROGRAM).check()
