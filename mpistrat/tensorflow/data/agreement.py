@@ -39,6 +39,12 @@ ADVICE = (
 )
 """The part of an error that says how ranks get the same data."""
 
+_GENERATORS = (
+    "One Python generator for several passes is another cause, if Dataset.from_generator gets a"
+    " function that returns the same one each time: TensorFlow reads ahead and drops what it has"
+    " read, on each rank another number of batches. Make a generator for each pass."
+)
+
 
 class DataAgreement:
     """The comparison of one data set over the ranks.
@@ -188,7 +194,7 @@ class DataAgreement:
         raise UsageError(
             f"ranks read different data: batch {batch} is not the same on rank {rank} as on rank 0"
             f" (the {batch} before it are). Each rank takes its share of one order of the rows, so"
-            f" that some are lost and others come twice. {ADVICE}"
+            f" that some are lost and others come twice. {_GENERATORS} {ADVICE}"
         )
 
 

@@ -35,7 +35,7 @@ from mpistrat.tensorflow.own_strategies import is_over_ranks
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
 
-__all__ = ["for_strategy", "own_rows"]
+__all__ = ["for_strategy", "own_rows", "strategy_of_data"]
 
 _SLICING = "keras.src.trainers.data_adapters.array_slicing"
 _strategy: ContextVar[Any] = ContextVar("strategy", default=None)
@@ -53,6 +53,11 @@ def for_strategy(original: Callable[..., Any]) -> Callable[..., Any]:
             agree_on_batches(self.data_adapter, distribute_strategy.communicator)
 
     return init
+
+
+def strategy_of_data() -> Any:
+    """Return the strategy that Keras is taking data for; None outside of `for_strategy`."""
+    return _strategy.get()
 
 
 @contextmanager

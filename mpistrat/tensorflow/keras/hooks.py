@@ -17,6 +17,7 @@ from mpistrat.tensorflow.graph.initial_values import made_alone
 from mpistrat.tensorflow.keras import (
     arrays,
     batch_order,
+    generators,
     gradients,
     layer_statistics,
     logs,
@@ -113,6 +114,9 @@ def _printed_once(trainer: Any, callbacks: Any) -> None:
 
 def _take_data(trainer: Any) -> None:
     _replace(trainer.TFEpochIterator, "__init__", arrays.for_strategy)
+    _replace(trainer.TFEpochIterator, "_get_iterator", generators.noted_passes)
+    # Before `resumed`, so as to run within it: steps that it leaves out are read, too.
+    _replace(trainer.TFEpochIterator, "_enumerate_iterator", generators.noted_steps)
     # Before `compared_now_and_then`, so as to run within it: what it leaves out is compared, too.
     _replace(trainer.TFEpochIterator, "_enumerate_iterator", resumed_epoch.resumed)
     _replace(trainer.TFEpochIterator, "_enumerate_iterator", compared_now_and_then)
@@ -120,6 +124,8 @@ def _take_data(trainer: Any) -> None:
     _replace(trainer.TensorFlowTrainer, "predict", in_data_order)
     adapters = sys.modules["keras.src.trainers.data_adapters.array_data_adapter"]
     _replace(adapters.ArrayDataAdapter, "get_tf_dataset", arrays.own_rows)
+    given = sys.modules["keras.src.trainers.data_adapters.generator_data_adapter"]
+    _replace(given.GeneratorDataAdapter, "__init__", generators.read_once)
     batches = sys.modules["keras.src.trainers.data_adapters.py_dataset_adapter"]
     batch_order.install()
     _replace(batches.PyDatasetAdapter, "_finite_generator", batch_order.shuffled_alike)
