@@ -14,7 +14,7 @@ from mpistrat.cluster.launch import expected_size
 from mpistrat.system import exit_hooks, standard_output
 from mpistrat.system.exit_hooks import Phase
 
-__all__ = ["end_job_on_early_failure", "leave_at_end"]
+__all__ = ["end_job_on_early_failure", "finalize_and_leave", "leave_at_end"]
 
 
 class _Leaving:
@@ -32,6 +32,20 @@ def leave_at_end() -> None:
     Its program runs to its end, with all that it has registered for that.
     """
     _leaving.is_wanted = True
+
+
+def finalize_and_leave() -> None:
+    """End this process after MPI_Finalize, but without the interpreter's own end. **Collective.**
+
+    For the last hooks of a program, where threads of a library would be waited for that cannot end
+    any more. Standard output and error are flushed, other files are not.
+    """
+    ending = exit_hooks.ending
+    if _mpi_is_started() and not sys.modules["mpi4py.MPI"].Is_finalized():
+        sys.modules["mpi4py.MPI"].Finalize()
+    standard_output.flush()
+    status = ending.statuses[-1] if ending.statuses else 0
+    os._exit(1 if ending.error is not None else status)
 
 
 def end_job_on_early_failure() -> None:

@@ -62,6 +62,7 @@ class Ending:
 
 
 ending = Ending()
+_NOTES_STATUS = "_mpistrat_notes_status"  # of a replacement of sys.exit
 
 
 # ------------------------------------------------------------------------------------ the hooks
@@ -145,14 +146,17 @@ def watch_errors(tell: Callable[[BaseException], object] | None = None) -> None:
 def watch_statuses() -> None:
     """Note in `ending` what ``sys.exit`` and ``exit`` are called with. **Local.**
 
-    At exit Python no longer tells. To be called once.
+    At exit Python no longer tells. Idempotent.
     """
     leave = sys.exit
+    if getattr(leave, _NOTES_STATUS, False):
+        return
 
     def note(code: Any = None) -> NoReturn:
         ending.statuses.append(code if isinstance(code, int) else int(code is not None))
         leave(code)
 
+    setattr(note, _NOTES_STATUS, True)
     sys.exit = note
     for name in ("exit", "quit"):  # which `python -S` has not
         if hasattr(builtins, name):

@@ -1,4 +1,4 @@
-"""Make input pipelines stop at once when their iterator is dropped."""
+"""Make input pipelines stop at once when their iterator is dropped, or with the program."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpistrat.tensorflow.data.pipeline_end import end_with_program
 from mpistrat.tensorflow.private import data as private_data
 
 __all__ = ["made_untuned", "untuned"]
@@ -49,3 +50,4 @@ private_data.wrap_device_datasets(untuned)  # these only hand on what has been m
 # in each `fit` and `evaluate`: one in about a thousand crashed on a busy machine.
 private_data.keep_datasets_of_iterators()
 private_data.tell_iterators_apart()
+end_with_program()

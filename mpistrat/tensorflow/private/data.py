@@ -21,11 +21,13 @@ __all__ = [
     "graph_of",
     "inputs_of",
     "keep_datasets_of_iterators",
+    "on_iterators",
     "on_passes",
     "original_dataset",
     "own_dataset",
     "replace_own_dataset",
     "seeds_of",
+    "taken_resources",
     "tell_iterators_apart",
     "variant_of",
     "wrap_dataset_seeds",
@@ -40,6 +42,7 @@ _modules = load(
             "_create_device_dataset",
             "gen_dataset_ops",
         ),
+        "data.ops.iterator_ops": ("OwnedIterator",),
         "data.ops.dataset_ops": ("UnaryUnchangedStructureDataset", "_VariantDataset"),
         "distribute.input_lib": (
             "DistributedDataset",
@@ -215,6 +218,34 @@ def on_passes(begin: Callable[[Any], Any]) -> None:
 
     inputs.DistributedDataset.__iter__ = beginning
     inputs.DistributedIteratorBase.__next__ = ending
+
+
+def on_iterators(note: Callable[[Any], object]) -> None:
+    """Call `note` with each iterator that Python makes of a dataset, and of a strategy's."""
+    found: Any = (
+        _modules["data.ops.iterator_ops"].OwnedIterator,
+        _modules["data.ops.multi_device_iterator_ops"].OwnedMultiDeviceIterator,
+    )
+    for kind in found:
+        kind.__init__ = _noting(kind.__init__, note)
+
+
+def _noting(init: Callable[..., None], note: Callable[[Any], object]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def noting(self: Any, dataset: Any = None, *args: Any, **kwargs: Any) -> None:
+        init(self, dataset, *args, **kwargs)
+        # Without a dataset it stands for another one in a function; in a graph nothing runs.
+        if dataset is not None and tf.executing_eagerly():
+            note(self)
+
+    return noting
+
+
+def taken_resources(iterator: Any) -> list[Any]:
+    """Take the tensors from an iterator that keep its pipeline alive; it cannot be used then."""
+    names = ("_device_iterators", "_multi_device_iterator_resource", "_iterator_resource")
+    found = [vars(iterator).pop(name) for name in names if name in vars(iterator)]
+    return [one for one in tf.nest.flatten(found) if isinstance(one, tf.Tensor)]
 
 
 class _Made(threading.local):
