@@ -58,12 +58,7 @@ def install() -> None:
     trainer._mpistrat = True  # type: ignore[attr-defined]
     _run_by_driver(trainer.TensorFlowTrainer)
     callbacks = sys.modules["keras.src.callbacks"]
-    # Losses and logs: means over the rows of all replicas.
-    loss = sys.modules["keras.src.losses.loss"]
-    _replace(loss, "scale_loss_for_distribution", losses.scaled_by_share)
-    _replace(loss, "unscale_loss_for_distribution", losses.unscaled)
-    compiled = sys.modules["keras.src.trainers.compile_utils"]
-    _replace(compiled.CompileLoss, "call", losses.loss_of_outputs)
+    _average_losses()
     _reduce_over_ranks(trainer)
     base = sys.modules["keras.src.trainers.trainer"].Trainer
     _replace(base, "compile", compiled_in_scope)
@@ -99,6 +94,17 @@ def install() -> None:
     # After `written_whole`, so as to run before it: ranks that wait write nothing at all.
     _written_by_driver(saving_lib, legacy)
     _printed_once(trainer, callbacks)
+
+
+def _average_losses() -> None:
+    # Means over the rows of all replicas.
+    loss = sys.modules["keras.src.losses.loss"]
+    _replace(loss, "scale_loss_for_distribution", losses.scaled_by_share)
+    _replace(loss, "unscale_loss_for_distribution", losses.unscaled)
+    _replace(loss.Loss, "__call__", losses.named)
+    _replace(loss, "reduce_values", losses.reduced)
+    compiled = sys.modules["keras.src.trainers.compile_utils"]
+    _replace(compiled.CompileLoss, "call", losses.loss_of_outputs)
 
 
 def _printed_once(trainer: Any, callbacks: Any) -> None:

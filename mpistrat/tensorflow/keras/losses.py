@@ -8,13 +8,18 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.keras import row_weights
 from mpistrat.tensorflow.own_strategies import our_replica
 
-__all__ = ["loss_of_outputs", "scaled_by_share", "unscaled"]
+__all__ = ["loss_of_outputs", "named", "reduced", "scaled_by_share", "unscaled"]
+
+_LOG = get_logger(__name__)
+_MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 
 # Whether the loss that Keras computes is an output's, which it averages over steps, not rows.
 _counts_steps: ContextVar[bool] = ContextVar("counts_steps", default=False)
+_name: ContextVar[str] = ContextVar("name", default="loss")
 
 
 def scaled_by_share(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,6 +61,47 @@ def loss_of_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
             _counts_steps.reset(token)
 
     return call
+
+
+def named(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Loss.__call__``: let `reduced` know the name of the loss."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        token = _name.set(self.name)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _name.reset(token)
+
+    return call
+
+
+def reduced(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``reduce_values``: warn of a loss that Keras does not divide between replicas."""
+
+    def reduce_values(
+        values: Any, sample_weight: Any = None, reduction: Any = "sum_over_batch_size"
+    ) -> Any:
+        if reduction in _MEANS and tuple(values.shape) == ():
+            _warn_of_scalar()
+        return original(values, sample_weight, reduction)
+
+    return reduce_values
+
+
+def _warn_of_scalar() -> None:
+    context = our_replica()
+    number = 1 if context is None else context.strategy.num_replicas_in_sync
+    if number > 1:
+        name = _name.get()
+        warn_once(
+            _LOG,
+            f"scalar of {name}",
+            f"loss {name!r} returns one number for a batch, which Keras does not divide between"
+            f" replicas: gradients and the logged loss are {number} times those of one process, as"
+            " under TensorFlow's strategies. Return one value per row, such as"
+            " tf.reduce_mean(..., axis=-1), or divide by strategy.num_replicas_in_sync",
+        )
 
 
 def _share() -> tf.Tensor | None:
