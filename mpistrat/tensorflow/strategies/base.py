@@ -14,6 +14,8 @@ from mpistrat.tensorflow import shared_files, thread_pools
 from mpistrat.tensorflow.data import seeds
 from mpistrat.tensorflow.graph import gpu_collectives
 from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.keras import hooks as keras_hooks
+from mpistrat.tensorflow.keras import legacy as keras_legacy
 from mpistrat.tensorflow.strategies import gpu_binding, gpus
 from mpistrat.tensorflow.strategies.extended import RankExtended
 from mpistrat.tensorflow.strategies.gpus import WhyNot
@@ -83,6 +85,9 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
                 bridge, names, cross_device_ops=local, cluster_resolver=cluster_resolver
             )
         )
+        # A program that never enters the scope is told so by `fit`.
+        keras_hooks.install()
+        keras_legacy.install()
 
     def _default_devices(self) -> list[str]:
         """Return this process's GPUs, or one CPU."""

@@ -18,6 +18,7 @@ from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import CommunicationError, MismatchError  # noqa: E402
 from mpistrat.tensorflow.keras import output  # noqa: E402
+from mpistrat.testing.launcher import run_job  # noqa: E402
 from mpistrat.testing.sets import repeats, takes_long, with_all  # noqa: E402
 
 pytestmark = takes_long()
@@ -235,3 +236,22 @@ def test_a_model_that_each_rank_trains_alone_is_told():
         run(alone, "fit", verbose=0)
         assert len(told) == 1
         assert "outside of strategy.scope(): each of 2 ranks" in told[0]
+
+
+NEVER_IN_SCOPE = """
+import mpistrat.tensorflow as distribute
+import keras, numpy as np
+
+strategy = distribute.MirroredStrategy(["CPU:0"])
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+for _ in range(2):
+    model.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
+"""
+
+
+@pytest.mark.deadline(90)
+def test_a_program_that_never_enters_the_scope_is_told_once():
+    result = run_job(["-c", NEVER_IN_SCOPE], 2, 60).check()
+    first, second = (rank.stderr.count("outside of strategy.scope()") for rank in result.ranks)
+    assert (first, second) == (1, 0), result.output
