@@ -141,9 +141,7 @@ def divided_again(data: Any, strategy: Any) -> Any:
 
 def _by_rows(dataset: Any, make: Make, communicator: Communicator) -> Any:
     if dataset_parts.shard_policy(dataset) != _POLICIES.DATA:
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = _POLICIES.DATA
-        dataset = dataset.with_options(options)
+        dataset = private_data.with_shard_policy(dataset, _POLICIES.DATA)
     check_order(dataset, communicator)
     agreement = None
     is_endless = dataset_parts.is_endless(dataset)  # so that no row is lost for good

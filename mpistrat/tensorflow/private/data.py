@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Callable
@@ -30,6 +31,7 @@ __all__ = [
     "taken_resources",
     "tell_iterators_apart",
     "variant_of",
+    "with_shard_policy",
     "wrap_dataset_seeds",
     "wrap_device_datasets",
     "wrapped",
@@ -81,6 +83,18 @@ def wrapped(dataset: Any, operation: Callable[..., Any], **attributes: Any) -> A
     variant = operation(dataset._variant_tensor, **attributes, **dataset._flat_structure)
     kind: Any = _modules["data.ops.dataset_ops"].UnaryUnchangedStructureDataset
     return kind(dataset, variant)
+
+
+def with_shard_policy(dataset: Any, policy: Any) -> Any:
+    """Return the dataset with another AutoShardPolicy, without Python's warning of that."""
+    options = copy.deepcopy(dataset.options())
+    options._set_mutable(True)  # all of it: parts are objects of their own
+    options.experimental_distribute.auto_shard_policy = policy
+    kind: Any = _modules["data.ops.dataset_ops"].UnaryUnchangedStructureDataset
+    same = kind(dataset, dataset._variant_tensor)
+    # TensorFlow warns if options that it merges differ: here it merges them with none.
+    same._options_attr = tf.data.Options()
+    return same.with_options(options)
 
 
 def replace_own_dataset(distributed: Any, dataset: Any) -> None:

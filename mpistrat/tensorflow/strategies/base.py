@@ -10,7 +10,7 @@ import tensorflow as tf
 from mpistrat.cluster.devices import named_devices
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow import shared_files, thread_pools
+from mpistrat.tensorflow import repeated_warnings, shared_files, thread_pools
 from mpistrat.tensorflow.data import seeds
 from mpistrat.tensorflow.graph import gpu_collectives
 from mpistrat.tensorflow.graph.bridge import Bridge
@@ -63,6 +63,7 @@ class RankStrategy(OlderMembers, RankMembers, tf.distribute.Strategy):  # type: 
             thread_pools.share_cores(communicator)
             bound = gpu_binding.bind_gpus(communicator, devices)
             gpu_binding.let_memory_grow()
+            repeated_warnings.leave_to_first_rank(communicator)
         else:
             bound = None
         with communicator.checking():

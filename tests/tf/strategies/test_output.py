@@ -255,3 +255,44 @@ def test_a_program_that_never_enters_the_scope_is_told_once():
     result = run_job(["-c", NEVER_IN_SCOPE], 2, 60).check()
     first, second = (rank.stderr.count("outside of strategy.scope()") for rank in result.ranks)
     assert (first, second) == (1, 0), result.output
+
+
+WARNED = """
+import tempfile
+import mpistrat.tensorflow as distribute
+import keras, numpy as np
+import tensorflow as tf
+
+def batches():
+    for _ in range(3):
+        yield np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
+
+strategy = distribute.MirroredStrategy(["CPU:0"])
+with strategy.scope():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+model.fit(batches(), steps_per_epoch=5, verbose=0)
+function = tf.function(lambda number: number)
+for number in range(7):
+    function(number)
+with tempfile.NamedTemporaryFile("w") as file:
+    file.write("1\\n2\\n")
+    file.flush()
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
+    lines = tf.data.TextLineDataset(file.name).batch(2).with_options(options)
+    print(len(list(strategy.experimental_distribute_dataset(lines))))
+"""
+OF_ALL = ("`shuffle=True` was passed", "Your input ran out", "triggered tf.function retracing")
+
+
+@pytest.mark.deadline(120)
+@pytest.mark.parametrize("ranks", ["0", "all"])
+def test_warnings_that_all_ranks_have_come_once(ranks):
+    result = run_job(["-c", WARNED], 2, 90, env={"MPISTRAT_LOG_RANKS": ranks}).check()
+    for text in OF_ALL:
+        seen = [text in rank.stderr for rank in result.ranks]
+        assert seen == [True, ranks == "all"], result.output
+    for rank in result.ranks:
+        assert rank.stdout.split() == ["1"]
+        assert "WARNING:absl" not in rank.stderr  # of an option that the program has not changed
