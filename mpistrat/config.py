@@ -170,7 +170,13 @@ def grace_s() -> float:
 
 def fusion_bytes() -> int:
     """Return the size of a fusion bucket, in bytes."""
-    return int(_number("MPISTRAT_FUSION_BYTES", DEFAULT_FUSION_BYTES))
+    number = _number("MPISTRAT_FUSION_BYTES", DEFAULT_FUSION_BYTES)
+    if number < 1:
+        text = _text("MPISTRAT_FUSION_BYTES")
+        raise UsageError(
+            f"MPISTRAT_FUSION_BYTES={text!r}: expected at least 1; unset it or fix it"
+        )
+    return int(number)
 
 
 def backend() -> str:
@@ -304,7 +310,10 @@ def node_size() -> int:
     """Return how many ranks are treated as one node (for tests), or 0 for real nodes."""
     text = _text("MPISTRAT_NODE_SIZE", "0")
     if not text.isdigit():
-        raise UsageError(f"MPISTRAT_NODE_SIZE={text!r}: expected a whole number, or 0 for none")
+        raise UsageError(
+            f"MPISTRAT_NODE_SIZE={text!r}: expected a whole number, or 0 for none; unset it or fix"
+            " it"
+        )
     return int(text)
 
 

@@ -26,7 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
     hypothesis.settings.register_profile("untimed", deadline=None)
     hypothesis.settings.load_profile("untimed")
-    os.environ["MPISTRAT_TUNING"] = str(Path(__file__).with_name("no_tunings.json"))
+    no_tunings = Path(__file__).parent / "helpers" / "empty_tuning_table.json"
+    os.environ["MPISTRAT_TUNING"] = str(no_tunings)
     here, paths = str(Path(__file__).parent), os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if here not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, *paths]))

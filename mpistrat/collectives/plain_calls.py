@@ -1,9 +1,9 @@
 """Answer what the kernels ask of calls that they begin themselves.
 
 They ask as kernels/bindings/fast_path/fast_calls.h says. Such a call has one plain array of the
-host, axis 0 and equal blocks. The kernels learn here, once for each kind of call, how it is shown
-to the other ranks and recorded; and where it does not end soon, or not well, the operation's own
-steps go on with it.
+host (which the kernels may have made of a number or a list), axis 0 and equal blocks. The kernels
+learn here, once for each kind of call, how it is shown to the other ranks and recorded; and where
+it does not end soon, or not well, the operation's own steps go on with it.
 """
 
 from __future__ import annotations

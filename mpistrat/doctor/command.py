@@ -19,8 +19,8 @@ from mpistrat.doctor import runner
 from mpistrat.doctor.checks import CHECKS
 from mpistrat.doctor.examination import Examination
 from mpistrat.doctor.here import Options
-from mpistrat.doctor.lint.command import show
 from mpistrat.doctor.lint.examining import examine
+from mpistrat.doctor.lint.output import show
 from mpistrat.doctor.lint.report import exit_code
 from mpistrat.doctor.report.json_report import as_json
 from mpistrat.doctor.report.junit import as_junit

@@ -16,7 +16,7 @@ from mpistrat.sites.command_options import given, job_options, with_job_options
 from mpistrat.sites.list_sites import print_sites
 from mpistrat.sites.lookup import find
 from mpistrat.sites.machine_here import here_of, notices_of_python
-from mpistrat.sites.program_here import notices_of_program
+from mpistrat.sites.missing_program import notices_of_program
 from mpistrat.sites.rendering.script import Script
 from mpistrat.sites.rendering.script import render as rendered
 from mpistrat.sites.submitting.follow import end_of, exit_code

@@ -26,10 +26,11 @@ bool take_array(PyObject* value, Arguments* parsed) {
   auto* array = reinterpret_cast<PyArrayObject*>(value);
   PyObject* made = nullptr;
   if (PyArray_CheckExact(value)) {
-    const bool is_other = !is_plain(array) && dtype_of(value) >= 0 && PyArray_ISNOTSWAPPED(array) &&
-                          PyArray_NDIM(array) <= kMaxDims && PyArray_NBYTES(array) <= kMostCopied;
-    if (is_other) made = PyArray_NewCopy(array, NPY_CORDER);
-    if (!is_other) parsed->array = array;
+    const bool is_copied = !is_plain(array) && dtype_of(value) >= 0 &&
+                           PyArray_ISNOTSWAPPED(array) && PyArray_NDIM(array) <= kMaxDims &&
+                           PyArray_NBYTES(array) <= kMostCopied;
+    if (is_copied) made = PyArray_NewCopy(array, NPY_CORDER);
+    if (!is_copied) parsed->array = array;
   } else if (is_number(value) || PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
     made = PyArray_FromAny(value, nullptr, 0, 0, 0, nullptr);
   }
@@ -186,7 +187,7 @@ bool is_from_gpu(const Method& method) {
 int find_op(PyObject* text) {
   for (int i = 0; i < 8; ++i)
     if (text == op_names[i]) return i;
-  if (PyUnicode_CheckExact(text))  // which a program has read somewhere
+  if (PyUnicode_CheckExact(text))  // equal, but another object: read from a file, say
     for (int i = 0; i < 8; ++i)
       if (PyUnicode_CompareWithASCIIString(text, kOpNames[i]) == 0) return i;
   return -1;

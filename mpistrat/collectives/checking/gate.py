@@ -30,8 +30,8 @@ from mpistrat.collectives.backends.base import (
 from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.call_site import caller
-from mpistrat.collectives.checking.call_texts import gather_texts
 from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.checking.gather_calls import gather_texts
 from mpistrat.collectives.checking.headers import Headers, with_length
 from mpistrat.collectives.checking.mismatch_message import mismatch_text
 from mpistrat.collectives.checking.reduction_check import ReductionCheck

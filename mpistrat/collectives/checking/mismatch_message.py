@@ -90,8 +90,9 @@ def _with_one(call: str, arrays: list[str], index: int | None) -> str:
     if len(arrays) <= _FEW:
         return call
     one = ""
-    if index is not None and index < len(arrays):
-        one = f", arrays[{index}] is {arrays[index]}"
+    if index is not None:
+        found = arrays[index] if index < len(arrays) else "none"
+        one = f", first difference at arrays[{index}]: {found}"
     return _LIST.sub(lambda match: f"{match[1]} arrays{one}", call, count=1)
 
 

@@ -29,10 +29,10 @@ from mpistrat.types import Array, Nest
 
 __all__ = ["compare_data"]
 
-_LABEL = "comparing the data that ranks distribute"
+_LABEL = "experimental_distribute_dataset, which compares some rows"
 _SPREAD, _FIRST = 32, 64  # rows that are looked at: all over the data, and at its beginning
-_LONGEST_ORDER = 1_000_000  # rows whose order takes a moment only
-_MOST_BYTES = 1 << 20  # of the rows that are looked at, but for the beginning of two of them
+_LONGEST_ORDER = 1_000_000  # rows; to shuffle more of them takes too long
+_MOST_BYTES = 1 << 20  # of each component that is read, though at least the beginning of two rows
 _TOLERANCE = 1e-5  # of floats, whose last bits differ between processors
 
 _ADVICE = (
@@ -73,14 +73,15 @@ def compare_data(communicator: Communicator, dataset: Any) -> None:
 
 def _difference(first: _Sample | None, other: _Sample | None) -> str | None:
     if first is None or other is None:
-        return None if first is other else "one is of arrays, the other one is not"
+        return None if first is other else "only one of them has arrays"
     if first.structure != other.structure:
-        return f"{other.structure} in place of {first.structure}"
+        return f"they are {other.structure}, in place of {first.structure}"
     if first.order != other.order:
-        return "their first rows come in another order"
+        return "the first rows come in another order"
     pairs = zip(first.sums, other.sums, strict=True)
     are_close = all(abs(a[0] - b[0]) <= _TOLERANCE * max(a[1], b[1]) for a, b in pairs)
-    return None if are_close and first.exact == other.exact else "some of their rows"
+    are_equal = are_close and first.exact == other.exact
+    return None if are_equal else "some rows have other values"
 
 
 def _sample(dataset: Any) -> _Sample | None:

@@ -18,25 +18,28 @@ def permuted(rank):
 
 
 DIFFERENT = {
-    "another order of floats": (lambda rank: X[permuted(rank)], "some of their rows"),
-    "another order of integers": (lambda rank: LABELS[permuted(rank)], "some of their rows"),
-    "one component": (lambda rank: (X, LABELS + rank), "some of their rows"),
-    "other numbers of rows": (lambda rank: X[: 100 - rank], r"99 rows of \*: float64 \(3,\) in"),
-    "other dtypes": (lambda rank: X.astype(("f8", "f4")[rank]), r"float32 \(3,\) in place of"),
+    "another order of floats": (lambda rank: X[permuted(rank)], "some rows have other values"),
+    "another order of integers": (
+        lambda rank: LABELS[permuted(rank)],
+        "some rows have other values",
+    ),
+    "one component": (lambda rank: (X, LABELS + rank), "some rows have other values"),
+    "other numbers of rows": (lambda rank: X[: 100 - rank], r"99 rows of \*: float64 \(3,\), in"),
+    "other dtypes": (lambda rank: X.astype(("f8", "f4")[rank]), r"float32 \(3,\), in place of"),
     "other nests": (lambda rank: ({"a": X}, {"b": X})[rank], "'b'"),
     "another seed": (
         lambda rank: Dataset.from_tensor_slices(X).shuffle(100, seed=rank).batch(10),
-        "their first rows come in another order",
+        "the first rows come in another order",
     ),
     "mapped": (
         lambda rank: Dataset.from_tensor_slices(X[permuted(rank)]).map(lambda x: 2 * x).batch(4),
-        "some of their rows",
+        "some rows have other values",
     ),
-    "lists of batches": (lambda rank: [X[:50], X[50:] + rank], "some of their rows"),
+    "lists of batches": (lambda rank: [X[:50], X[50:] + rank], "some rows have other values"),
     "shorter lists": (lambda rank: [X, X][rank:], "1 elements of"),
     "no arrays on one rank": (
         lambda rank: X if rank else Dataset.from_generator(lambda: iter(X)),
-        "one is of arrays",
+        "only one of them has arrays",
     ),
 }
 

@@ -157,8 +157,8 @@ def test_report_of_a_long_list_names_the_array_that_differs():
         with pytest.raises(MismatchError, match=r"^Shape mismatch") as caught:
             comm.allreduce_many(arrays)
         rows = str(caught.value).splitlines()[1:3]
-        assert "300 arrays, arrays[290] is float32 (2, 3)" in rows[0]
-        assert "300 arrays, arrays[290] is float32 (3, 2)" in rows[1]
+        assert "300 arrays, first difference at arrays[290]: float32 (2, 3)" in rows[0]
+        assert "300 arrays, first difference at arrays[290]: float32 (3, 2)" in rows[1]
         comm.close()
 
     run_ranks(2, rank)

@@ -122,13 +122,18 @@ TEN = lists_of([(1,)] * 10)
     [
         (
             lists_of([(1,)] * 6 + [(5, 5)] + [(2,)] * 3),
-            "[6] is float32 (1,)",
-            "[6] is float32 (5, 5)",
+            "[6]: float32 (1,)",
+            "[6]: float32 (5, 5)",
             True,
         ),
-        (lists_of([(1,)] * 6), "10 arrays, arrays[6] is float32 (1,)", "6 arrays, bucket", False),
-        (lists_of([(1,)] * 10, "int8"), "[0] is float32 (1,)", "[0] is int8 (1,)", False),
-        (lists_of([(1,)]), "[1] is float32 (1,)", "1 array [float32 (1,)], bucket", False),
+        (
+            lists_of([(1,)] * 6),
+            "10 arrays, first difference at arrays[6]: float32 (1,)",
+            "6 arrays, first difference at arrays[6]: none, bucket",
+            False,
+        ),
+        (lists_of([(1,)] * 10, "int8"), "[0]: float32 (1,)", "[0]: int8 (1,)", False),
+        (lists_of([(1,)]), "[1]: float32 (1,)", "1 array [float32 (1,)], bucket", False),
         ("barrier()", "10 arrays, bucket", "barrier()", False),
     ],
 )
@@ -142,4 +147,4 @@ def test_report_of_long_lists_shows_the_first_array_that_differs(
     assert mine in rows[0]
     assert rows[1].startswith("  rank 1, 2: ")
     assert theirs in rows[1]
-    assert all(len(row) < 100 for row in rows)
+    assert all(len(row) < 110 for row in rows)

@@ -13,8 +13,8 @@ from mpistrat.sites.rendering.lines import Line, by_default, by_option, by_site
 from mpistrat.sites.rendering.options import Options
 from mpistrat.sites.rendering.quoting import checked_line, directive_value, pbs_value
 from mpistrat.sites.rendering.scheduler import flag_rules
-from mpistrat.sites.rendering.scheduler.given import given_line
 from mpistrat.sites.rendering.scheduler.slurm_defaults import slurm_defaults
+from mpistrat.sites.rendering.scheduler.user_directives import given_line
 from mpistrat.sites.schema import Site
 from mpistrat.sites.sourced import Sourced
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from mpistrat.errors import UsageError
 from mpistrat.sites.flags import option_name
 from mpistrat.sites.rendering.lines import Line
-from mpistrat.sites.rendering.scheduler.given import own_option
+from mpistrat.sites.rendering.scheduler.user_directives import own_option
 from mpistrat.sites.schema import Site
 from mpistrat.sites.sourced import Sourced
 

@@ -1,4 +1,4 @@
-"""``mpistrat doctor --lint FILE ...``: show what Horovod does wrong in programs."""
+"""Write the report of ``mpistrat doctor --lint`` to standard output, or to a file."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mpistrat.sites.command import app
-from mpistrat.sites.program_here import notices_of_program
+from mpistrat.sites.missing_program import notices_of_program
 from mpistrat.sites.rendering.options import Options, Strategy
 
 ARGUMENTS = "; each of its arguments is a word of its own: -- train.py --epochs 3"

@@ -1,4 +1,4 @@
-"""Tell of a program whose file is not there: a job would find that out hours later."""
+"""Tell that the file of a job's program is missing, which the job would find out hours later."""
 
 from __future__ import annotations
 
