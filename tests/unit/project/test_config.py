@@ -50,6 +50,12 @@ def test_infinity_is_no_setting(monkeypatch):
         config.timeout_s()
 
 
+def test_a_bucket_has_a_byte(monkeypatch):
+    monkeypatch.setenv("MPISTRAT_FUSION_BYTES", "0.5")
+    with pytest.raises(UsageError, match=r"MPISTRAT_FUSION_BYTES='0\.5': expected at least 1"):
+        config.fusion_bytes()
+
+
 @pytest.mark.parametrize("text", ["0.5", "10000001", "999999999999"])
 def test_numbers_of_records_have_limits(monkeypatch, text):
     monkeypatch.setenv("MPISTRAT_RECORDS", text)
