@@ -190,7 +190,7 @@ class Checkpoint:
     def write(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
         """Save to the folder `file_prefix`, without a number; otherwise as :meth:`save`."""
         del options
-        prefix = _checked("write: file_prefix", file_prefix)
+        prefix = _checked("write: file_prefix", file_prefix, may_be_folder=True)
         self._write(Path(prefix).absolute())
         return prefix
 
@@ -255,12 +255,13 @@ class Checkpoint:
         return seen, SavingRanks(communicator_of(seen.nodes))
 
 
-def _checked(what: str, path: Any) -> str:
-    """Return a path as text, if it ends with a name."""
+def _checked(what: str, path: Any, may_be_folder: bool = False) -> str:
+    """Return a path as text, if it ends with a name, or perhaps one and a slash."""
     if not isinstance(path, (str, os.PathLike)):
         raise ArgumentTypeError(f"{what}={path!r} is a {type(path).__name__}; expected a path")
     text = str(os.fspath(path))
-    if os.path.basename(text) in ("", os.curdir, os.pardir):
+    name = os.path.basename(text.rstrip(os.sep) if may_be_folder else text)
+    if name in ("", os.curdir, os.pardir):
         example = os.path.join(text, "ckpt")
         raise UsageError(f"{what}={text!r} ends with no name; expected one, as in {example!r}")
     return text

@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -129,7 +130,7 @@ def _close_all(communicators: list[Communicator]) -> bool:
         # another one first.
         works = [(communicator, communicator.iclose()) for communicator in communicators]
         for communicator, work in works:
-            _wait_for_all(communicator, work)
+            _wait_for_all(communicator, work, [one for _, one in works])
     except CommunicationError as error:
         # Not by the log, which may be silent here: this may be all that the rank ever says.
         sys.stderr.write(f"[mpistrat] at the end of the program: {error}\n")
@@ -137,14 +138,18 @@ def _close_all(communicators: list[Communicator]) -> bool:
     return True
 
 
-def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
+def _wait_for_all(
+    communicator: Communicator, work: Work[None], works: Sequence[Work[None]]
+) -> None:
     """Wait as MPI_Finalize would: another rank may have long work to do alone.
+
+    The other `works` go on meanwhile: a rank may be in a call of their communicators.
 
     After ``MPISTRAT_TIMEOUT`` it says so, and ends only if a peer fails or the job does.
     """
     limit = config.timeout_s()
     wait_until(
-        work.test,
+        lambda: _is_over(work, works),
         math.inf,
         1e-3,
         look=lambda _: communicator.health.check_peers(),
@@ -155,6 +160,12 @@ def _wait_for_all(communicator: Communicator, work: Work[None]) -> None:
     )
     # `test` returns true for a failed call, too; this raises its error.
     work.wait()
+
+
+def _is_over(work: Work[None], works: Sequence[Work[None]]) -> bool:
+    for one in works:
+        one.test()
+    return work.done
 
 
 def leave(communicators: list[Communicator]) -> None:

@@ -36,8 +36,6 @@ __all__ = [
 
 Trained: TypeAlias = Variable | ShardedVariable
 
-_FEW = 4  # variables that are named, and not only numbered
-
 
 def pair_of(pair: Any) -> tuple[Any, Trained]:
     """Return what `apply_gradients` is given: a gradient, and its variable."""
@@ -128,14 +126,11 @@ def in_words(variables: Sequence[Trained]) -> str:
 
     All ranks have numbered their variables alike.
     """
-    numbered: Sequence[Any] = variables
-    numbers = [getattr(variable, "number", None) for variable in numbered]
+    numbers = tuple(getattr(variable, "number", None) for variable in variables)
     if None in numbers:
         return ""
-    told = f"variables {_ranges(tuple(numbers))}"
-    if len(variables) <= _FEW:
-        told = ", ".join(variable.in_words() for variable in numbered)
-    return sys.intern(f"gradients of {told}")  # one object, as merge_call wants equal arguments
+    # One object, as merge_call wants equal arguments.
+    return sys.intern(f"gradients of variables {_ranges(numbers)}")
 
 
 @lru_cache(maxsize=256)

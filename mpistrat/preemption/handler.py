@@ -15,7 +15,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.collectives.checking.raise_on_all import all_or_none
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ClosedError
-from mpistrat.preemption import outcome, program_end
+from mpistrat.preemption import outcome
 from mpistrat.preemption.agreement import Agreement, Vote
 from mpistrat.preemption.preempted import Preempted
 from mpistrat.preemption.saving import Saver, Saves
@@ -146,7 +146,6 @@ class PreemptionHandler:
         self._steps = 0
         self._is_active, self._is_closed, self._has_stopped = True, False, False
         self._begin_together()
-        program_end.watch(self)
 
     def _begin_together(self) -> None:
         """Wait for all ranks, of which one may have refused its arguments."""
@@ -279,8 +278,6 @@ class PreemptionHandler:
     def close(self) -> None:
         """End, once all ranks have: put the handlers of signals back, leave ``DONE``. Idempotent.
 
-        At the end of a program that ends well this is called if the program has not done so.
-
         Raises
         ------
         Preempted
@@ -312,7 +309,6 @@ class PreemptionHandler:
         if self._is_closed:
             return
         self._is_closed = True
-        program_end.forget(self)
         self._notes.put_back()
         self._watch.close()
         self._notes.close()

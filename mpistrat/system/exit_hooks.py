@@ -26,8 +26,6 @@ __all__ = ["Ending", "Phase", "ending", "register", "watch_errors", "watch_statu
 class Phase(IntEnum):
     """The parts of the end of a program, in their order."""
 
-    # A last save may need all that is ended below.
-    PREEMPTION = auto()
     # The chief ends its workers and servers, for which it needs connections and communicators.
     STRATEGIES = auto()
     # The job's folders of files that are being written: an abort below would leave them behind.

@@ -36,7 +36,7 @@ def caller(frame: FrameType | None = None) -> str:
         return found
     if exit_hooks.ending.has_begun:
         statuses = exit_hooks.ending.statuses
-        how = f", after sys.exit({statuses[-1]})" if any(statuses) else ""
+        how = f", after a call of sys.exit({statuses[-1]})" if statuses and statuses[-1] else ""
         return f"the end of the program{how}"
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     found = _line_of_user(main) if frame is None else None

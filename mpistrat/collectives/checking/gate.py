@@ -31,7 +31,7 @@ from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.call_site import caller
 from mpistrat.collectives.checking.fingerprint import Signature
-from mpistrat.collectives.checking.gather_calls import gather_texts
+from mpistrat.collectives.checking.gather_calls import gather_texts, most_bytes
 from mpistrat.collectives.checking.headers import Headers, with_length
 from mpistrat.collectives.checking.mismatch_message import mismatch_text
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
@@ -311,7 +311,9 @@ class Gate:
         self.call_log.is_crossing = False
         # Copies: these are views of the table, which goes on changing.
         failures, digests = self._headers.failures.copy(), self._headers.digests.copy()
-        text = f"{self.call_log.describe(is_whole=True)} at {caller()}"
+        # Room for the rest of the text, of which the line matters most.
+        most = most_bytes(self.size) // 2
+        text = f"{self.call_log.describe(most)} at {caller()}"
         failed = [rank for rank, count in enumerate(failures) if count > failures.min()]
         if self.rank in failed:  # what all ranks failed with alike has been mended
             text += f", after it failed with {self.health.peers.last_failure}"

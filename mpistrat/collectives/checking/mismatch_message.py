@@ -20,15 +20,16 @@ _SHAPE = re.compile(
 _LIST = re.compile(r"(\d+) arrays? \[(.*?)\]", re.DOTALL)  # what `describe` writes of all arrays
 
 
-def describe(signature: Signature, label: str | None = None, is_whole: bool = False) -> str:
+def describe(signature: Signature, label: str | None = None, most: int = 0) -> str:
     """Return the call as a user would write it; `label` says what it was made for.
 
-    Of a list of arrays it tells the number, and each array if they are few, or `is_whole`.
+    Of a list of arrays it tells the number, and each array if they are few, or in `most`
+    characters.
     """
     op, reduction, dtype, shape, *others = signature[:-1]
     arrays = [("dtype", dtype), ("shape", shape)]
     if isinstance(dtype, tuple):
-        arrays = [("", _list(dtype, shape, is_whole))]
+        arrays = [("", _list(dtype, shape, most))]
     rest = zip(("root", "axis", "bucket_bytes", "memory"), others, strict=True)
     named = [("op", reduction), *arrays, *rest]
     shown = (f"{n}={v}" if n else v for n, v in named if v is not None)
@@ -36,10 +37,12 @@ def describe(signature: Signature, label: str | None = None, is_whole: bool = Fa
     return f"{call} ({label})" if label else call
 
 
-def _list(dtypes: Sequence[object], shapes: Sequence[object], is_whole: bool) -> str:
-    if len(dtypes) > _FEW and not is_whole:
+def _list(dtypes: Sequence[object], shapes: Sequence[object], most: int) -> str:
+    if len(dtypes) > _FEW and not most:
         return f"{len(dtypes)} arrays"
     each = "; ".join(f"{dtype} {shape}" for dtype, shape in zip(dtypes, shapes, strict=True))
+    if most and len(each) > most:
+        each = f"{each[:most].rpartition('; ')[0]}; ..."
     return f"{len(dtypes)} array{'' if len(dtypes) == 1 else 's'} [{each}]"
 
 

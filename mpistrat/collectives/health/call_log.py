@@ -106,10 +106,10 @@ class CallLog:
 
     # ------------------------------------------------------------------------------ in words
 
-    def describe(self, is_whole: bool = False) -> str:
-        """Return the call under way as a user would write it; `is_whole` as of `describe`."""
+    def describe(self, most: int = 0) -> str:
+        """Return the call under way as a user would write it; `most` as of `describe`."""
         what = self._what
-        call = cut(what, 900) if isinstance(what, str) else describe(what, self.label, is_whole)
+        call = cut(what, 900) if isinstance(what, str) else describe(what, self.label, most)
         return call if self.remark is None else f"{call}, which {self.remark},"
 
     def in_words(self) -> str:

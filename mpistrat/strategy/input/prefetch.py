@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mpistrat.errors import MpistratError
+from mpistrat.system import exit_hooks
+from mpistrat.system.exit_hooks import Phase
 
 __all__ = ["AUTOTUNE", "Prefetcher"]
 
@@ -19,6 +22,8 @@ AUTOTUNE = -1
 
 LIVENESS_CHECK_S = 1.0
 """How often a waiting consumer looks whether its producer still lives."""
+
+_END_S = 10.0  # for the items that threads are making when the program ends
 
 
 class _Channel(Generic[T]):
@@ -62,6 +67,32 @@ class _Channel(Generic[T]):
             self.changed.notify_all()
 
 
+class _Threads:
+    """The threads that run. Python must not end under them: native code in them would abort it."""
+
+    def __init__(self) -> None:
+        self._running: dict[threading.Thread, _Channel[Any]] = {}
+        self._is_registered = False
+
+    def start(self, thread: threading.Thread, channel: _Channel[Any]) -> None:
+        if not self._is_registered:
+            self._is_registered = True
+            exit_hooks.register(Phase.FILES, self._end)
+        self._running = {t: c for t, c in self._running.items() if t.is_alive()}
+        thread.start()
+        self._running[thread] = channel
+
+    def _end(self) -> None:
+        for channel in self._running.values():
+            channel.close()
+        end = time.monotonic() + _END_S
+        for thread in self._running:
+            thread.join(max(0.0, end - time.monotonic()))
+
+
+_threads = _Threads()
+
+
 def _produce(source: Iterable[T], channel: _Channel[T]) -> None:
     error: BaseException | None = None
     try:
@@ -100,7 +131,7 @@ class Prefetcher(Iterator[T]):
             daemon=True,
         )
         self._finalizer = weakref.finalize(self, self._channel.close)
-        self._thread.start()
+        _threads.start(self._thread, self._channel)
 
     def __next__(self) -> T:
         channel = self._channel

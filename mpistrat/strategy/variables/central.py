@@ -60,8 +60,8 @@ class CentralVariable(Variable):
         self._set_options(**options)
 
     def in_words(self) -> str:
-        """Return what all ranks call this variable, for labels of calls."""
-        return f"variable {self.number} {self._name!r}"
+        """Return what all ranks call this variable, for labels of calls; names may differ."""
+        return f"variable {self.number}"
 
     def live(self) -> Array:
         """Return the memory itself, in the function that ``extended.update`` calls."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,12 +59,17 @@ def _create(strategy: Strategy, kwargs: dict[str, Any], own: Sequence[str]) -> V
         _check(kwargs, synchronization)
     # The ranks must agree on how it behaves, and which one it is; the value is rank 0's.
     options = {option: kwargs[option] for option in sorted(kwargs) if option not in own}
-    told = "".join(f", {option}={value}" for option, value in options.items())
+    told = "".join(f", {option}={_compared(option, value)}" for option, value in options.items())
     with extended.combiner.labelled_as(f"the first value of a Variable{told}"):
         value = _initial_value(strategy, kwargs)
         if synchronization is VariableSynchronization.ON_READ:
             return SyncOnReadVariable(strategy, copies(extended, value, kwargs))
         return extended.new_variable(value, kwargs)
+
+
+def _compared(option: str, value: Any) -> Any:
+    """Return what ranks compare of an argument: of names not what counts objects of one kind."""
+    return re.sub(r"_\d+\b", "", value) if option == "name" and isinstance(value, str) else value
 
 
 def copies(extended: StrategyExtended, value: Array, options: dict[str, Any]) -> list[Variable]:

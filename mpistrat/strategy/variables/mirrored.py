@@ -67,8 +67,8 @@ class DistributedVariable(DistributedValues, Variable):
         return self._primary.dtype
 
     def in_words(self) -> str:
-        """Return what all ranks call this variable, for labels of calls."""
-        return f"variable {self.number} {self._name!r}"
+        """Return what all ranks call this variable, for labels of calls; names may differ."""
+        return f"variable {self.number}"
 
     def _component(self) -> Variable:
         """Return the copy of the replica that runs or is updated."""

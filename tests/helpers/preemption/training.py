@@ -6,7 +6,6 @@ Started as ``python -m helpers.preemption.training FOLDER '{"pause_s": 0.1}'``, 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -49,8 +48,6 @@ class Options:
         How long a save takes, besides the writing.
     handler
         Arguments of `PreemptionHandler`.
-    closes
-        Whether the program closes its handler.
     """
 
     strikes: list[tuple[int, int, str, float]] = field(default_factory=list)
@@ -59,7 +56,6 @@ class Options:
     tells: int = -1
     save_s: float = 0.0
     handler: dict[str, Any] = field(default_factory=dict)
-    closes: bool = True
 
 
 class SlowManager(CheckpointManager):
@@ -109,8 +105,7 @@ class Training:
 
     def run(self) -> None:
         """Train to the end, or until a signal comes."""
-        handler = mpistrat.PreemptionHandler(self.manager, **self.options.handler)
-        with handler if self.options.closes else contextlib.nullcontext():
+        with mpistrat.PreemptionHandler(self.manager, **self.options.handler) as handler:
             for epoch in range(self.state.epoch, EPOCHS):
                 self.state.epoch = epoch
                 for batch in self.data:

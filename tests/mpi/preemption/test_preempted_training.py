@@ -78,15 +78,6 @@ def test_a_signal_to_one_rank_stops_all_and_the_rest_gives_the_same_bits(runs, d
     assert again == digest
 
 
-def test_a_handler_that_the_program_does_not_close_is_closed_at_its_end(runs, digest):
-    assert runs(strikes=[(7, 1, "SIGUSR1", 0)], pause_s=0.06, closes=False) == ["", ""]
-    assert runs.outcome == "REQUEUE"
-    printed = runs(closes=False)
-    assert len(printed) == 2
-    assert all(line.endswith(f"to {STEPS}: {digest}") for line in printed)
-    assert runs.outcome == "DONE"
-
-
 @takes_long()
 def test_many_stops_and_second_signals(runs, digest):
     """Signals to all ranks, twice, and in each part of the training."""

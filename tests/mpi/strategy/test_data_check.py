@@ -6,7 +6,7 @@ import pytest
 from helpers.mistakes import refused, usable_after
 from mpistrat import CentralStorageStrategy, InputOptions
 from mpistrat.data import AutoShardPolicy, Dataset
-from mpistrat.errors import UsageError
+from mpistrat.errors import MpistratError, UsageError
 
 pytestmark = pytest.mark.mpi(ranks=2)
 
@@ -31,6 +31,10 @@ DIFFERENT = {
         lambda rank: Dataset.from_tensor_slices(X).shuffle(100, seed=rank).batch(10),
         "the first rows come in another order",
     ),
+    "other batches": (
+        lambda rank: Dataset.from_tensor_slices(X).batch(4 + rank),
+        "the first rows come in another order",
+    ),
     "mapped": (
         lambda rank: Dataset.from_tensor_slices(X[permuted(rank)]).map(lambda x: 2 * x).batch(4),
         "some rows have other values",
@@ -53,10 +57,34 @@ def test_what_differs_is_an_error_on_all_ranks(name):
         assert "give what shuffles or splits a seed" in str(caught.value)
 
 
+class SomeRows:
+    """Has rows, which it gives by numbers and slices only, and no dtype."""
+
+    shape = (100, 2)
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, key):
+        if not isinstance(key, (int, slice)):
+            raise TypeError("only numbers and slices")
+        return np.ones((100, 2))[key]
+
+
+def _with_gaps(rank):
+    found = np.frombuffer(bytes([rank] * 32), np.dtype("i1,f8", align=True)).copy()
+    found["f0"], found["f1"] = 1, 2.0
+    return found
+
+
 ALIKE = {
     "arrays": lambda rank: (X, {"y": LABELS}),
     "the last bits of floats": lambda rank: X * (1 + 1e-9 * rank),
     "numbers that are none": lambda rank: np.where(X > 0.9, np.nan, np.where(X < -0.9, np.inf, X)),
+    "numbers whose sums have no end": lambda rank: np.full((20, 2), -1e308),
+    "objects": lambda rank: [np.array([[1], [2, 3]], dtype=object)] * 2,
+    "structures with gaps": lambda rank: [_with_gaps(rank)],
+    "what is an array in part": lambda rank: Dataset.from_tensor_slices(SomeRows()).batch(4),
     "no rows": lambda rank: X[:0],
     "one row": lambda rank: X[:1],
     "None": lambda rank: [(X, None)],
@@ -98,3 +126,14 @@ def test_central_storage():
         rank = strategy.communicator.rank
         with refused(UsageError, "rank 1 has other data than rank 0"):
             strategy.experimental_distribute_dataset(X[permuted(rank)])
+
+
+def test_an_error_of_one_rank_is_one_of_all():
+    class Fails(list):
+        def __getitem__(self, key):
+            raise OSError("the disk is gone")
+
+    with usable_after() as (strategy, rank, _):
+        data = Fails([X, X]) if rank else [X, X]
+        with refused((OSError, MpistratError), "the disk is gone"):
+            strategy.experimental_distribute_dataset(data)

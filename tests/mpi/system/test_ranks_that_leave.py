@@ -58,7 +58,19 @@ strategy.reduce("SUM", np.ones(4), axis=None)
 """
     result = run(body, 2)
     told = "rank 1: close() at the end of the program"
-    check_failed(result, f"{told}, after sys.exit(3)" if code else f"{told}\n", "allreduce(")
+    check_failed(
+        result, f"{told}, after a call of sys.exit(3)" if code else f"{told}\n", "allreduce("
+    )
+
+
+def test_a_rank_ends_while_another_calls_its_second_communicator() -> None:
+    body = """
+from mpistrat.collectives import Communicator
+first, second = Communicator(), Communicator()
+if rank == 0:
+    second.allreduce(np.ones(1))
+"""
+    check_failed(run(body, 2), "rank 1: close() at the end of the program", "allreduce(")
 
 
 @takes_long()

@@ -233,7 +233,7 @@ def test_what_could_not_be_found_again(tmp_path, given, message):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("prefix", ["", ".", "folder/", "folder/..", None, 3])
+@pytest.mark.parametrize("prefix", ["", ".", "/", "folder/..", None, 3])
 @pytest.mark.parametrize("method", ["save", "write"])
 def test_paths_without_a_name(tmp_path, monkeypatch, method, prefix):
     monkeypatch.chdir(tmp_path)
@@ -241,6 +241,15 @@ def test_paths_without_a_name(tmp_path, monkeypatch, method, prefix):
     with pytest.raises(UsageError, match=r"file_prefix=.*; expected"):
         getattr(checkpoint, method)(prefix)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_written_to_and_is_no_place_to_save_to(tmp_path):
+    checkpoint = Checkpoint(w=Variable(1.0))
+    folder = f"{tmp_path}/folder/"
+    assert checkpoint.write(folder) == folder
+    checkpoint.read(folder).assert_consumed()
+    with pytest.raises(UsageError, match=r"expected one, as in '.*/folder/ckpt'"):
+        checkpoint.save(folder)
 
 
 def test_an_object_of_which_nothing_is_saved_is_told_once(tmp_path, caplog):

@@ -98,19 +98,19 @@ def test_report_of_unequal_shapes_has_the_words_of_tensorflow(other, is_of_shape
     assert text.startswith("Shape mismatch: the ranks called"), text
 
 
-def lists_of(shapes, dtype="float32", is_whole=True):
+def lists_of(shapes, dtype="float32", most=1000):
     dtypes = (np.dtype(dtype),) * len(shapes)
     call = Signature("allreduce_many", "sum", dtypes, tuple(shapes), bucket_bytes=9)
-    return describe(call, is_whole=is_whole)
+    return describe(call, most=most)
 
 
 def test_a_long_list_is_described_by_its_number_of_arrays():
     shapes = [(1, 2), (), (3,)]
     few = "3 arrays [float32 (1, 2); float32 (); float32 (3,)]"
     assert lists_of(shapes) == f"allreduce_many(op=sum, {few}, bucket_bytes=9)"
-    assert lists_of(shapes, is_whole=False) == lists_of(shapes)
+    assert lists_of(shapes, most=0) == lists_of(shapes)
     many = "allreduce_many(op=sum, 6 arrays, bucket_bytes=9)"
-    assert lists_of(shapes * 2, is_whole=False) == many
+    assert lists_of(shapes * 2, most=0) == many
     assert lists_of([]) == "allreduce_many(op=sum, 0 arrays [], bucket_bytes=9)"
 
 
@@ -148,3 +148,11 @@ def test_report_of_long_lists_shows_the_first_array_that_differs(
     assert rows[1].startswith("  rank 1, 2: ")
     assert theirs in rows[1]
     assert all(len(row) < 110 for row in rows)
+
+
+def test_a_list_that_is_too_long_is_cut_between_its_arrays():
+    lists = [lists_of([(1,)] * 90 + [(rank,)] * 9_000, most=3000) for rank in (1, 2)]
+    assert all(len(one) < 3100 for one in lists)
+    assert all(one.endswith("; ...], bucket_bytes=9)") for one in lists)
+    text = mismatch_text(dict(enumerate(lists)), 0)
+    assert "9090 arrays, first difference at arrays[90]: float32 (2,)" in text

@@ -48,7 +48,7 @@ def test_phases_come_in_their_order(order):
 
 def test_the_order_is_that_of_what_the_phases_need():
     assert [phase.name for phase in sorted(Phase)] == [
-        *("PREEMPTION", "STRATEGIES", "FILES", "COMMUNICATORS", "TIMELINE", "ABORT", "PROCESS"),
+        *("STRATEGIES", "FILES", "COMMUNICATORS", "TIMELINE", "ABORT", "PROCESS"),
     ]
 
 

@@ -124,12 +124,13 @@ def _problems(limits: Limits, who: str, job: Job) -> Iterator[Problem]:
     is_srun = job.launcher.kind == "srun"
     if limits.core:
         size = "any size" if limits.core == _UNLIMITED else f"{limits.core >> 20} MiB"
+        with_limits = srun_line(job, "--propagate=CORE,NOFILE,STACK")
         yield warning(
             f"{who} may write core dumps of {size} (ulimit -c)",
             "none: each rank of a job that fails would write all of its memory",
             "turn them off in the job's script"
             + (", and have srun pass that on: this Slurm need not" if is_srun else ""),
-            f"ulimit -c 0; {srun_line(job, '--propagate=CORE,NOFILE,STACK')}" if is_srun else "ulimit -c 0",
+            f"ulimit -c 0; {with_limits}" if is_srun else "ulimit -c 0",
         )
     if limits.memory and limits.asked and limits.memory < limits.asked:
         yield warning(

@@ -37,7 +37,9 @@ def test_limits_that_are_well():
 def test_slurm_need_not_pass_a_limit_on():
     bad = Limits(**{**vars(WELL), "core": -1})
     verdict = judged(resource_limits.CHECK, [bad] * 2, job(kind="srun", mpi_type="pmi2"))
-    expected = "ulimit -c 0; srun --mpi=pmi2 --propagate=CORE,NOFILE,STACK -N 1 -n 2 mpistrat doctor"
+    expected = (
+        "ulimit -c 0; srun --mpi=pmi2 --propagate=CORE,NOFILE,STACK -N 1 -n 2 mpistrat doctor"
+    )
     assert verdict.problems[0].command == expected
 
 
