@@ -28,6 +28,10 @@ __all__ = [
     "world_place",
 ]
 
+_NOT_INITIALIZED = (
+    "MPI is not initialized, since mpi4py.rc.initialize is False: leave that out, or call"
+    " MPI.Init_thread() first"
+)
 _FAULT_TOLERANT = "OMPI_MCA_mpi_ft_enable"  # set by mpirun --with-ft ulfm for its ranks
 
 
@@ -52,6 +56,7 @@ def world() -> Any:
         return None
     child_processes.check_no_child()
     expected = expected_size()
+    _check_starts()
     is_first = "mpi4py.MPI" not in sys.modules and not config.allows_singleton()
     if is_first and expected is not None and expected[1] > 1:
         # Before the import, which would wait for a rank that has ended without MPI.
@@ -85,11 +90,18 @@ def why_unusable(module: Any) -> str | None:
             " which calls it at the end of the program"
         )
     if not module.Is_initialized():
-        return (
-            "MPI is not initialized, since mpi4py.rc.initialize is False: leave that out, or call"
-            " MPI.Init_thread() first"
-        )
+        return _NOT_INITIALIZED
     return None
+
+
+def _check_starts() -> None:
+    """Refuse a program in which the import of MPI would not start it, before ranks wait for it."""
+    try:
+        import mpi4py
+    except ImportError:
+        return  # which is told where MPI is needed
+    if "mpi4py.MPI" not in sys.modules and not getattr(mpi4py.rc, "initialize", True):
+        raise ClusterError(_NOT_INITIALIZED)
 
 
 def is_over() -> bool:

@@ -160,8 +160,8 @@ def summed(
     gathered: Any = []
     if rows:
         parts = [[one.values, one.indices] for one in rows]
-        # Rows of all replicas one after the other: those that come twice are added by summed(),
-        # later.
+        # Rows of all replicas one after the other: those that come twice are added later, by
+        # IndexedSlices.summed().
         gathered = replica.merge_call(_all_gather, (parts, what))
     all_rows = iter([IndexedSlices(values, indices) for values, indices in gathered])
     sums = iter(sums)
