@@ -113,8 +113,7 @@ def is_over() -> bool:
 def world_place() -> tuple[int, int] | None:
     """Return this rank in COMM_WORLD and its size; None if MPI has not started. **Local.**"""
     module = sys.modules.get("mpi4py.MPI")
-    has_started = module is not None and module.Is_initialized() and not module.Is_finalized()
-    if module is None or not has_started:
+    if module is None or why_unusable(module):
         return None
     return int(module.COMM_WORLD.rank), int(module.COMM_WORLD.size)
 
@@ -146,8 +145,7 @@ def _note_allocation() -> None:
 
 def _is_started() -> bool:
     module = sys.modules.get("mpi4py.MPI")
-    has_started = module is not None and module.Is_initialized() and not module.Is_finalized()
-    return module is not None and has_started and module.COMM_WORLD.size > 1
+    return module is not None and not why_unusable(module) and module.COMM_WORLD.size > 1
 
 
 def _check_size(module: Any, expected: tuple[str, int] | None) -> None:

@@ -28,6 +28,7 @@ from mpistrat.doctor.report.table import print_table
 from mpistrat.errors import UsageError
 from mpistrat.system import standard_output
 from mpistrat.system.atomic_files import replace_whole
+from mpistrat.system.output_paths import why_no_file
 
 if TYPE_CHECKING:
     from mpistrat.sites.schema import Site
@@ -172,10 +173,8 @@ def _targets(json: str | None, junit: str | None) -> dict[Callable[[Examination]
 
 def _check_can_be(file: Path) -> None:
     """Refuse what can be no file of a report, before the checks take their time."""
-    if not file.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {file}: there is no folder {file.parent}")
-    if file.is_dir():
-        raise UsageError(f"cannot write {file}: it is a folder; expected a file")
+    if why := why_no_file(file):
+        raise UsageError(f"cannot write {file}: {why}")
 
 
 def _reporter(

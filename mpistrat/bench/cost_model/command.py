@@ -18,6 +18,7 @@ from mpistrat.bench.options import told_to_the_user
 from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.bench.sizes import parse_sizes
 from mpistrat.errors import UsageError
+from mpistrat.system.output_paths import is_same
 
 __all__ = ["command"]
 
@@ -76,9 +77,7 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     with told_to_the_user():
         if merge not in OVER_REPEATS:
             raise UsageError(f"--merge {merge!r}: expected {' or '.join(OVER_REPEATS)}")
-        if output is not None and any(
-            _is_same(output, one) for one in [*files, *(validate or ())]
-        ):
+        if output is not None and any(is_same(output, one) for one in [*files, *(validate or ())]):
             raise UsageError(f"--output {output}: is a file of results; give another name")
         points, left = hold_out(read_points(distinct(files)), held or ())
         left += read_points(validate or ())
@@ -91,10 +90,6 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     if output is not None:
         with told_to_the_user():
             write_model(output, model)
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _network_of(text: str) -> tuple[float, float] | None:

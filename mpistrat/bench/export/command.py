@@ -15,6 +15,7 @@ from mpistrat.bench.export.osu_and_nccl_tests import nccl_tests_lines, osu_lines
 from mpistrat.bench.options import told_to_the_user
 from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.errors import UsageError
+from mpistrat.system.output_paths import is_same
 
 __all__ = ["Format", "command"]
 
@@ -48,7 +49,7 @@ def command(
 ) -> None:
     """Write results in the format of another program."""
     with told_to_the_user():
-        if output is not None and any(_is_same(output, file) for file in files):
+        if output is not None and any(is_same(output, file) for file in files):
             raise UsageError(f"--output {output}: is a file of results; give another name")
         lines = list(_WRITERS[to](_found(files, to)))
         if output is None:
@@ -58,10 +59,6 @@ def command(
             output.write_text("\n".join(lines) + "\n", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"--output {output}: {error}") from error
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _found(files: list[Path], to: Format) -> list[Measurement]:

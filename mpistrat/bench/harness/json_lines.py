@@ -16,6 +16,7 @@ import numpy as np
 
 import mpistrat
 from mpistrat.errors import UsageError
+from mpistrat.system.output_paths import why_no_file
 
 __all__ = ["check_can_append", "facts", "write_lines"]
 
@@ -38,12 +39,10 @@ def facts() -> dict[str, Any]:
 
 def check_can_append(path: Path) -> None:
     """Raise `UsageError` if a file cannot be appended to. **Local.**"""
-    reason = ""
-    if not path.absolute().parent.is_dir():
-        reason = f"there is no folder {path.parent}; make it first"
-    elif path.is_dir():
-        reason = "it is a folder; expected a file"
-    elif not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+    reason = why_no_file(path)
+    if reason is None and not os.access(
+        path if path.exists() else path.absolute().parent, os.W_OK
+    ):
         reason = "it cannot be written here; give another name"
     if reason:
         raise UsageError(f"cannot write {path}: {reason}")

@@ -20,6 +20,7 @@ from mpistrat.bench.report.units import counted, plain
 from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.errors import UsageError
+from mpistrat.system.output_paths import why_no_file
 
 __all__ = ["Report", "make_report", "read_results"]
 
@@ -120,10 +121,8 @@ def make_report(
 
 def _check_folder(page: Path) -> None:
     """Raise `UsageError` if the page has no folder, before the results are read."""
-    if not page.absolute().parent.is_dir():
-        raise UsageError(f"-o {page}: there is no folder {page.parent}; make it first")
-    if page.is_dir():
-        raise UsageError(f"-o {page}: it is a folder; expected a file")
+    if why := why_no_file(page):
+        raise UsageError(f"-o {page}: {why}")
 
 
 def _check_not_replaced(page: Path, inputs: Sequence[Path]) -> None:

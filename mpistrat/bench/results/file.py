@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from mpistrat.bench.results.point import Point, Setup
 from mpistrat.errors import UsageError
+from mpistrat.system.output_paths import is_same
 
 __all__ = ["FACTS", "append_point", "distinct", "read_points"]
 
@@ -39,13 +40,9 @@ def distinct(paths: Iterable[Path]) -> list[Path]:
     """Return files without those that are there before, by another name or link, too."""
     found: list[Path] = []
     for path in paths:
-        if path not in found and not any(_is_same(path, one) for one in found):
+        if path not in found and not any(is_same(path, one) for one in found):
             found.append(path)
     return found
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
 
 
 def read_points(paths: Iterable[Path]) -> list[Point]:

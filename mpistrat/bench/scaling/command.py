@@ -24,6 +24,7 @@ from mpistrat.bench.scaling.runner import run_suite
 from mpistrat.bench.scaling.suite import Suite, read_suite, shipped_suites
 from mpistrat.cluster.launch import was_launched
 from mpistrat.errors import ClusterError, UsageError
+from mpistrat.system.output_paths import why_no_file
 
 __all__ = ["command"]
 
@@ -173,10 +174,8 @@ def _counts(text: str | None) -> tuple[int, ...] | None:
 
 def _results(file: Path, may_exist: bool, leaves_failed: bool) -> list[Point]:
     """Return the points of a file of results that are not to be done again."""
-    if not file.parent.is_dir():
-        raise UsageError(f"--output {file}: there is no folder {file.parent}; make it first")
-    if file.is_dir():
-        raise UsageError(f"--output {file}: it is a folder; expected a file")
+    if why := why_no_file(file):
+        raise UsageError(f"--output {file}: {why}")
     if not file.exists():
         return []
     if not may_exist:

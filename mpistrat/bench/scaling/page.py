@@ -9,6 +9,7 @@ from rich.console import Console
 
 from mpistrat.bench.results.file import read_points
 from mpistrat.errors import UsageError
+from mpistrat.system.output_paths import is_same, why_no_file
 
 __all__ = ["check_page", "make_page"]
 
@@ -21,12 +22,10 @@ def check_page(page: Path, results: Path) -> None:
         )
     beside = _model_file(page)
     for file in (page, beside):
-        if file.absolute() == results.absolute() or (
-            file.exists() and results.exists() and file.samefile(results)
-        ):
+        if file.absolute() == results.absolute() or is_same(file, results):
             raise UsageError(f"--report {page}: {file} is the result file; give another name")
-    if not page.parent.is_dir():
-        raise UsageError(f"--report {page}: there is no folder {page.parent}; make it first")
+    if why := why_no_file(page):
+        raise UsageError(f"--report {page}: {why}")
 
 
 def _model_file(page: Path) -> Path:

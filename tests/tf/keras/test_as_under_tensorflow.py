@@ -1,4 +1,4 @@
-"""What differs from one process under Keras on ranks just as under TensorFlow's strategies."""
+"""Keras on ranks differs from one process where it does so under TensorFlow's strategies."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which rank is what: by option, by TF_CONFIG of the environment, or by the program's text."""
+"""Ranks get roles by options, by TF_CONFIG of the environment, or by the program's text."""
 
 import json
 import logging
