@@ -20,7 +20,7 @@ from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods import CollectiveMethods
-from mpistrat.collectives.native_calls import NativeCalls
+from mpistrat.collectives.fast_path.ending import FastPath
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Communicator"]
 
 
-class Communicator(NativeCalls, CollectiveMethods):
+class Communicator(FastPath, CollectiveMethods):
     """Ordered, checked and timed collectives over the ranks of a job.
 
     All methods but the properties are **Collective**: every rank makes the same calls in the same
@@ -105,7 +105,7 @@ class Communicator(NativeCalls, CollectiveMethods):
         self._gate.has_digests = config.checks()
         if not config.checks():
             self.call_log.recorder.stop()
-        self._allow_native_calls()
+        self._allow_fast_calls()
         self._topology = Topology.from_hosts(self.rank, [fact.host for fact in facts])
         if is_job:
             log.configure(self.rank, self.size, facts[self.rank].host)

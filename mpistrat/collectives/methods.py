@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mpistrat.collectives import operations
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.movement_methods import MovementMethods
-from mpistrat.collectives.native_methods import made_natively
+from mpistrat.collectives.fast_path.decorator import with_fast_path
 from mpistrat.collectives.object_methods import ObjectMethods
 from mpistrat.collectives.outside_call import OutsideCall
 from mpistrat.collectives.reduction_methods import ReductionMethods
@@ -41,12 +41,12 @@ class CollectiveMethods(ReductionMethods, MovementMethods, ObjectMethods):
         call = OutsideCall()
         return call.follow(self._engine, self._start(operations.outside, signature, call))
 
-    @made_natively
+    @with_fast_path
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until all ranks are here."""
         self._call(timeout, operations.barrier)
 
-    @made_natively
+    @with_fast_path
     def ibarrier(self) -> Work[None]:
         """Start :meth:`barrier`."""
         return self._start_behind(operations.barrier)

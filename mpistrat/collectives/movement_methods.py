@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpistrat.collectives import operations
-from mpistrat.collectives.native_methods import made_natively
+from mpistrat.collectives.fast_path.decorator import with_fast_path
 from mpistrat.collectives.starting import Starts
 from mpistrat.collectives.work import Work
 from mpistrat.types import Array, ArrayLike
@@ -16,7 +16,7 @@ __all__ = ["MovementMethods"]
 class MovementMethods(Starts):
     """The methods of a `Communicator` that move arrays; see there for what they share."""
 
-    @made_natively
+    @with_fast_path
     def bcast(
         self,
         array: ArrayLike,
@@ -42,12 +42,12 @@ class MovementMethods(Starts):
         found: Array = self._call(timeout, operations.bcast, array, root, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def ibcast(self, array: ArrayLike, root: int = 0, *, out: Array | None = None) -> Work[Array]:
         """Start :meth:`bcast`."""
         return self._start_behind(operations.bcast, array, root, out)
 
-    @made_natively
+    @with_fast_path
     def allgather(
         self,
         array: ArrayLike,
@@ -81,14 +81,14 @@ class MovementMethods(Starts):
         found: Array = self._call(timeout, operations.allgather, array, axis, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def iallgather(
         self, array: ArrayLike, axis: int = 0, *, out: Array | None = None
     ) -> Work[Array]:
         """Start :meth:`allgather`."""
         return self._start_behind(operations.allgather, array, axis, out)
 
-    @made_natively
+    @with_fast_path
     def gather(
         self,
         array: ArrayLike,
@@ -105,14 +105,14 @@ class MovementMethods(Starts):
         found: Array | None = self._call(timeout, operations.gather, array, root, axis, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def igather(
         self, array: ArrayLike, root: int = 0, axis: int = 0, *, out: Array | None = None
     ) -> Work[Array | None]:
         """Start :meth:`gather`."""
         return self._start_behind(operations.gather, array, root, axis, out)
 
-    @made_natively
+    @with_fast_path
     def scatter(
         self,
         array: ArrayLike | None,
@@ -130,14 +130,14 @@ class MovementMethods(Starts):
         found: Array = self._call(timeout, operations.scatter, array, root, axis, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def iscatter(
         self, array: ArrayLike | None, root: int = 0, axis: int = 0, *, out: Array | None = None
     ) -> Work[Array]:
         """Start :meth:`scatter`."""
         return self._start_behind(operations.scatter, array, root, axis, out)
 
-    @made_natively
+    @with_fast_path
     def alltoall(
         self,
         array: ArrayLike,
@@ -165,7 +165,7 @@ class MovementMethods(Starts):
         found: Array = self._call(timeout, operations.alltoall, array, splits, axis, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def ialltoall(
         self,
         array: ArrayLike,

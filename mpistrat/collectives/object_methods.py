@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mpistrat.collectives.native_methods import made_natively
+from mpistrat.collectives.fast_path.decorator import with_fast_path
 from mpistrat.collectives.operations import objects
 from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.collectives.pickling import pack
@@ -74,14 +74,14 @@ class ObjectMethods(Starts):
             found = list(found.reshape(-1, nbytes))
         return [objects.unpack(packed) for packed in found]
 
-    @made_natively
+    @with_fast_path
     def _bcast_packed(
         self, array: Array, root: int, *, out: Array | None = None, timeout: float | None = None
     ) -> Array:
         found: Array = self._call(timeout, objects.bcast_packed, array, root, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def _allgather_packed(
         self, array: Array, *, out: Array | None = None, timeout: float | None = None
     ) -> Array | list[Array]:

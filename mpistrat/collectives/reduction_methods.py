@@ -8,7 +8,7 @@ import numpy as np
 
 from mpistrat.collectives import operations
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.native_methods import made_natively
+from mpistrat.collectives.fast_path.decorator import with_fast_path
 from mpistrat.collectives.operations import fusion
 from mpistrat.collectives.starting import Starts
 from mpistrat.collectives.work import Work
@@ -22,7 +22,7 @@ class ReductionMethods(Starts):
 
     _gate: Gate
 
-    @made_natively
+    @with_fast_path
     def allreduce(
         self,
         array: ArrayLike,
@@ -61,7 +61,7 @@ class ReductionMethods(Starts):
         found: Array = self._call(timeout, operations.allreduce, array, op, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def _allreduce_from_gpu(
         self, array: Array, op: str, gpu: int, *, out: Array | None = None
     ) -> Array:
@@ -69,7 +69,7 @@ class ReductionMethods(Starts):
         found: Array = self._call(None, operations.allreduce_from_gpu, array, op, gpu, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def iallreduce(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
     ) -> Work[Array]:
@@ -84,7 +84,7 @@ class ReductionMethods(Starts):
         # Which way an array on a GPU goes is known once the calls before this one are over.
         return self._start(operations.allreduce, array, op, out)
 
-    @made_natively
+    @with_fast_path
     def allreduce_soon(
         self, array: ArrayLike, op: str = "sum", *, out: Array | None = None
     ) -> Array | Work[Array]:
@@ -140,7 +140,7 @@ class ReductionMethods(Starts):
         """Start :meth:`allreduce_many`."""
         return self._start_behind(fusion.allreduce_many, arrays, op, bucket_bytes, out)
 
-    @made_natively
+    @with_fast_path
     def reduce(
         self,
         array: ArrayLike,
@@ -157,14 +157,14 @@ class ReductionMethods(Starts):
         found: Array | None = self._call(timeout, operations.reduce, array, op, root, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def ireduce(
         self, array: ArrayLike, op: str = "sum", root: int = 0, *, out: Array | None = None
     ) -> Work[Array | None]:
         """Start :meth:`reduce`."""
         return self._start_behind(operations.reduce, array, op, root, out)
 
-    @made_natively
+    @with_fast_path
     def reduce_scatter(
         self,
         array: ArrayLike,
@@ -182,7 +182,7 @@ class ReductionMethods(Starts):
         found: Array = self._call(timeout, operations.reduce_scatter, array, op, axis, out)
         return found
 
-    @made_natively
+    @with_fast_path
     def ireduce_scatter(
         self, array: ArrayLike, op: str = "sum", axis: int = 0, *, out: Array | None = None
     ) -> Work[Array]:

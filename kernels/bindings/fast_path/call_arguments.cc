@@ -16,6 +16,8 @@ PyObject *array_name, *op_name, *root_name, *gpu_name, *axis_name, *splits_name,
 
 constexpr npy_intp kMostCopied = 64 << 10;  // bytes; the general way lets other threads run
 
+constexpr double kLeastTimeout = 0.5;  // seconds
+
 bool is_number(PyObject* value) {
   return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value) ||
          PyComplex_CheckExact(value) || PyArray_IsScalar(value, Generic);
@@ -42,6 +44,13 @@ bool take_array(PyObject* value, Arguments* parsed) {
   return parsed->array != nullptr;
 }
 
+// Whether it is some time after the moment that a call stays here before its deadline counts.
+bool is_long_timeout(PyObject* value) {
+  if (PyFloat_CheckExact(value)) return PyFloat_AS_DOUBLE(value) >= kLeastTimeout;
+  int overflow = 0;
+  return PyLong_CheckExact(value) && PyLong_AsLongAndOverflow(value, &overflow) > 0;
+}
+
 // What `name` says is `value`; returns false if that is not the common case.
 bool take(PyObject* name, PyObject* value, Arguments* parsed) {
   if (name == array_name) {
@@ -65,7 +74,11 @@ bool take(PyObject* name, PyObject* value, Arguments* parsed) {
     parsed->out = value;
     return true;
   }
-  return (name == splits_name || name == timeout_name) && value == Py_None;
+  if (name == timeout_name) {
+    parsed->timeout = value;
+    return value == Py_None || is_long_timeout(value);
+  }
+  return name == splits_name && value == Py_None;
 }
 
 constexpr int kMostMethods = 32;

@@ -40,6 +40,7 @@ struct Arguments {
   PyArrayObject* array = nullptr;  // null for barriers, and for who only receives of a scatter
   Owned made;  // the array, where it was made of a number, a list, or an array in another order
   PyObject* out = Py_None;
+  PyObject* timeout = Py_None;  // seconds, or None
   PyObject* op_text = nullptr;  // null where nothing is reduced
   int op = 0, root = 0;
   bool has_array = false;  // whether it was given, be it None

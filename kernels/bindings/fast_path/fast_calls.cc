@@ -160,8 +160,9 @@ PyObject* finish(FastCalls* self, const Arguments& call, int status, int64_t seq
                  PyObject* out) {
   PyObject* array = or_none(call.array);
   PyObject* is_given = call.out == Py_None ? Py_False : Py_True;
-  PyObject* result = PyObject_CallFunction(self->finish, "i(sOOi)OO", status, call.method->name,
-                                           array, or_none(call.op_text), call.root, out, is_given);
+  PyObject* result =
+      PyObject_CallFunction(self->finish, "i(sOOiO)OO", status, call.method->name, array,
+                            or_none(call.op_text), call.root, call.timeout, out, is_given);
   if (result) return result;
   nanobind::python_error error;
   for (int i = 0; i < kLoseTries; ++i) {

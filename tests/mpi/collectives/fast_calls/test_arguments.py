@@ -28,6 +28,8 @@ def test_forms_of_the_call():
             ((x, "sum"), {}),
             ((x,), {"op": "max"}),
             ((x,), {"out": None, "timeout": None}),
+            ((x,), {"timeout": 10}),
+            ((x,), {"timeout": 0.5}),
             ((x, "mean"), {"timeout": None}),
             ((), {"array": x}),
             ((), {"op": "max", "array": x}),
@@ -35,7 +37,8 @@ def test_forms_of_the_call():
         ]:
             check(comm, *arguments, is_fast=True, **options)
         for arguments, options in [
-            ((x,), {"timeout": 10}),
+            ((x,), {"timeout": 0.4}),  # soon over, for a call that is waited for at first
+            ((x,), {"timeout": np.float64(10)}),
             ((x, np.str_("sum")), {}),
         ]:
             check(comm, *arguments, is_fast=False, **options)

@@ -38,6 +38,22 @@ def test_deadline_of_a_call_that_names_none():
 
 
 @pytest.mark.mpi(ranks=2)
+@pytest.mark.parametrize("call", ["allreduce", "bcast", "allgather"])
+def test_deadline_of_a_call_that_names_one(call):
+    comm = open_communicator()
+    if comm.rank == 0:
+        begin = time.monotonic()
+        with pytest.raises(CommunicationTimeoutError, match=r"waited 0\.5 s|within 0\.5 s"):
+            getattr(comm, call)(np.ones(2), timeout=0.5)
+        assert time.monotonic() - begin < 30, "not MPISTRAT_TIMEOUT"
+    else:
+        time.sleep(2)  # the other one asks for a second who else waits
+        with pytest.raises(CommunicationError, match=r"rank 0 gave up|waited 0\.\d s"):
+            comm.barrier()
+    drop(comm)
+
+
+@pytest.mark.mpi(ranks=2)
 def test_a_peer_that_fails_while_it_waits():
     comm = open_communicator()
     if comm.rank == 0:

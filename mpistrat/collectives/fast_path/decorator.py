@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from mpistrat.system.kernels import compiled_module
 
-__all__ = ["made_natively"]
+__all__ = ["with_fast_path"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def made_natively(method: F) -> F:
+def with_fast_path(method: F) -> F:
     """Let the kernels make the calls of a method of `CollectiveMethods` in the common case.
 
     What they do not take goes to the method itself, which is the ``__wrapped__`` of what is

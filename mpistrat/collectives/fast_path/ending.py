@@ -1,6 +1,6 @@
 """The calls of a communicator that native code begins, and Python ends where they do not end soon.
 
-Methods of the communicator begin so (native_methods.py), TensorFlow's operations, and the queue of
+Methods of the communicator begin so (decorator.py), TensorFlow's operations, and the queue of
 calls that go on by themselves.
 """
 
@@ -11,15 +11,15 @@ from typing import Any
 
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.plain_calls import PlainCall
+from mpistrat.collectives.fast_path.fast_call import FastCall
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.types import Array
 
-__all__ = ["NativeCalls"]
+__all__ = ["FastPath"]
 
 
-class NativeCalls:
+class FastPath:
     """A base of the communicator, which sets what is declared here.
 
     Attributes
@@ -35,7 +35,7 @@ class NativeCalls:
     _label: str | None
     _at_risk: tuple[Array | None, Array | None] | None = None
 
-    def _allow_native_calls(self) -> None:
+    def _allow_fast_calls(self) -> None:
         """Let the backend make the calls of methods itself in the common case, sooner."""
         fast = self._backend.fast
         # Native code reduces exactly; where the backend does not, calls widen dtypes in Python.
@@ -110,23 +110,23 @@ class NativeCalls:
         return work
 
     def _ticket(self, *call: Any) -> tuple[int, int, int, int, int, int]:
-        return PlainCall(*call).ticket(self._gate, self._label)
+        return FastCall(*call).ticket(self._gate, self._label)
 
     def _finish(
         self, status: int, call: tuple[Any, ...], out: Array | None, is_given: bool
     ) -> Any:
         """End a native call as any other one: with a deadline, and with errors in words."""
-        plain = PlainCall(*call)
-        self._at_risk = (plain.array, out)  # if this fails, the kernels may still write to them
-        steps = plain.steps(self._gate, out, is_given)
+        fast_call = FastCall(*call)
+        self._at_risk = (fast_call.array, out)  # if this fails, the kernels may still write to them
+        steps = fast_call.steps(self._gate, out, is_given)
         fast = self._backend.fast
-        begun = fast.adopt() if fast is not None and plain.is_started else None
+        begun = fast.adopt() if fast is not None and fast_call.is_started else None
         if begun is not None:  # it is under way, and others can be queued behind it
             return self._engine.take_over(self._until(steps), self._label, begun)
         resumed = self._until(self._gate.resume(status, steps))
         # The kernels have counted this call (`fast_calls`), so that the engine must not.
         work = self._engine.start(resumed, self._label, is_counted=False)
-        return work if plain.is_started else work.wait()
+        return work if fast_call.is_started else work.wait(fast_call.timeout)
 
     def _until(self, steps: Steps) -> Steps:
         result = yield from steps

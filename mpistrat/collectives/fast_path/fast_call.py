@@ -40,10 +40,10 @@ from mpistrat.collectives.operations.reduce_scatter import reduce_scatter_signat
 from mpistrat.collectives.operations.scatter import scatter_length, scatter_signature
 from mpistrat.types import Array
 
-__all__ = ["PlainCall"]
+__all__ = ["FastCall"]
 
 
-class PlainCall(NamedTuple):
+class FastCall(NamedTuple):
     """One call, as the kernels name it.
 
     Attributes
@@ -56,12 +56,15 @@ class PlainCall(NamedTuple):
         A reduction; None for calls that have none.
     root
         A rank, where there is a root; of an array that was copied from a GPU, the GPU's index.
+    timeout
+        Seconds to wait, where the call has to be ended; None for the default.
     """
 
     method: str
     array: Any
     op: Any
     root: int
+    timeout: float | None = None
 
     @property
     def is_started(self) -> bool:
@@ -108,8 +111,8 @@ class PlainCall(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    signature: Callable[[PlainCall], Signature]
-    steps: Callable[[Gate, PlainCall, Any], Steps]
+    signature: Callable[[FastCall], Signature]
+    steps: Callable[[Gate, FastCall, Any], Steps]
 
 
 _OF_ROWS = ("allgather", "gather", "scatter", "alltoall")  # whose results have guessed lengths
