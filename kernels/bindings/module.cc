@@ -20,6 +20,7 @@
 #include "flight_recorder.h"
 #include "mpistrat/shm.h"
 #include "store.h"
+#include "updates.h"
 #include "wire.h"
 
 namespace nb = nanobind;
@@ -98,6 +99,7 @@ NB_MODULE(_kernels, m) {
   mpistrat::bind_records(m);
   mpistrat::bind_calls(m);
   mpistrat::bind_array_lists(m);
+  mpistrat::bind_updates(m);
   nb::class_<Node, Calls>(m, "Node")
       .def(nb::init<nb::object, size_t, int, int, int>())
       .def_prop_ro("address", [](Node& self) { return reinterpret_cast<size_t>(self.node); })

@@ -15,8 +15,10 @@ namespace {
 // clang-format off: the order matters.
 #include "impl_codecs.h"
 #include "impl_half_codecs.h"
+#include "impl_half_conversions.h"
 #include "impl_ops.h"
 #include "impl_results.h"
+#include "impl_updates.h"
 // clang-format on
 
 constexpr size_t kTileBytes = 4096;  // partial sums of many sources, in the first-level cache
@@ -152,6 +154,8 @@ constexpr ReduceKernel native() {
   return &Reduction<Native<T>, Op>::run;
 }
 
+#define MPISTRAT_UPDATES(rule) {&Updates<rule, float>::run, &Updates<rule, double>::run}
+
 }  // namespace
 
 // In the order of the dtypes. Where signs make no difference, both kinds of integers share a
@@ -184,7 +188,13 @@ const KernelTable kTable = {
         {reduction<Bool, And>(), MPISTRAT_SIGNLESS(And)},
         {reduction<Bool, Or>(), MPISTRAT_SIGNLESS(Or)},
         {reduction<Bool, Xor>(), MPISTRAT_SIGNLESS(Xor)},
-    }};
+    },
+    {MPISTRAT_UPDATES(Descent), MPISTRAT_UPDATES(Momentum), MPISTRAT_UPDATES(Nesterov),
+     MPISTRAT_UPDATES(Adagrad), MPISTRAT_UPDATES(Adam), MPISTRAT_UPDATES(AmsGrad)},
+    &widen_float16,
+    &widen_plainly<Bfloat16Bits>,
+    &narrow_float16,
+    &narrow_plainly<Bfloat16Bits>};
 
 }  // namespace MPISTRAT_ISA
 }  // namespace mpistrat

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mpistrat/updates.h"
+
 namespace mpistrat {
 
 constexpr int kNumDtypes = 15;
@@ -34,10 +36,29 @@ constexpr size_t kPastAlignment = 16;
 using ReduceKernel = void (*)(const Results& to, const Sources& sources, size_t begin,
                               size_t nbytes, int64_t divisor);
 
-// One reduction of one dtype; null where the op has no meaning.
+// A variable, its gradient, and what an optimizer keeps of it: all of one type, in which the rule
+// computes. The gradient may be the variable; else none overlap.
+struct UpdateArrays {
+  char* variable;
+  const char* gradient;
+  char* slots[MPISTRAT_MAX_SLOTS];
+};
+
+// Move `count` elements by a rule with these numbers.
+using UpdateKernel = void (*)(const UpdateArrays& arrays, size_t count, const double* numbers);
+
+// Convert `count` elements of a half type to the bits of float32, or back.
+using WidenKernel = void (*)(uint32_t* to, const uint16_t* from, size_t count);
+using NarrowKernel = void (*)(uint16_t* to, const uint32_t* from, size_t count);
+
+// One reduction of one dtype, null where the op has no meaning; the update rules, of float32 and of
+// float64; and conversions.
 struct KernelTable {
   const char* name;
   ReduceKernel kernels[kNumOps][kNumDtypes];
+  UpdateKernel updates[MPISTRAT_NUM_RULES][2];
+  WidenKernel widen_float16, widen_bfloat16;
+  NarrowKernel narrow_float16, narrow_bfloat16;
 };
 
 namespace baseline {

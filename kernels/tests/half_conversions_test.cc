@@ -43,9 +43,26 @@ void check_conversions(int dtype) {
   }
 }
 
+// Rounding the lowest bits of a NaN up would carry through all others.
+template <class Format>
+void check_nans(int dtype) {
+  const std::vector<uint32_t> bits = {0x7fffffffu, 0xffffffffu, 0x7f800001u,
+                                      0xff80ffffu, 0x7fffffffu, 0x7fc00000u,
+                                      0x7f808000u, 0x7fffffffu, 0x7fffffffu};
+  std::vector<uint16_t> halves(bits.size());
+  mpistrat_narrow(halves.data(), bits.data(), bits.size(), dtype);
+  for (size_t i = 0; i < bits.size(); ++i)
+    CHECK_AT(std::isnan(Format::load(reinterpret_cast<const char*>(&halves[i]))), "%x", bits[i]);
+}
+
 }  // namespace
 
 int main() {
-  check_conversions<Float16>(MPISTRAT_FLOAT16);
-  check_conversions<Bfloat16>(MPISTRAT_BFLOAT16);
+  for (const char* name : {"avx512", "avx2", "neon", "baseline"}) {
+    if (!mpistrat_simd_select(name)) continue;
+    check_conversions<Float16>(MPISTRAT_FLOAT16);
+    check_conversions<Bfloat16>(MPISTRAT_BFLOAT16);
+    check_nans<Float16>(MPISTRAT_FLOAT16);
+    check_nans<Bfloat16>(MPISTRAT_BFLOAT16);
+  }
 }

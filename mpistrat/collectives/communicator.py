@@ -14,13 +14,13 @@ from mpistrat.collectives.backends.base import Backend, HasRelease, Steps
 from mpistrat.collectives.backends.registry import open_backend
 from mpistrat.collectives.checking import settings_check
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.fast_path.ending import FastPath
 from mpistrat.collectives.health import stacks, timeline
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods import CollectiveMethods
-from mpistrat.collectives.fast_path.ending import FastPath
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError

@@ -8,6 +8,7 @@ float64 (as TensorFlow's is), summed as float64 so that it cannot overflow.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -166,9 +167,13 @@ def narrow(
     return total if total.dtype == dtype else total.astype(dtype)
 
 
-def combine(op: str, rows: Array) -> Array:
-    """Reduce axis 0 of `rows` in order, in their own dtype."""
-    total = np.array(rows[0])
-    for row in rows[1:]:  # not ufunc.reduce, which begins with a zero and so loses its sign
-        _UFUNCS[op](total, row, out=total)
+def combine(op: str, rows: Sequence[Array] | Array) -> Array:
+    """Reduce `rows`, arrays alike, in their order and dtype; return a new array in C order."""
+    first, *others = rows
+    total = np.empty(first.shape, first.dtype)
+    if not others:
+        total[...] = first
+    # Not ufunc.reduce, which begins with a zero and so loses its sign.
+    for index, row in enumerate(others):
+        _UFUNCS[op](total if index else first, row, out=total)
     return total

@@ -1,112 +1,20 @@
-"""The update rules of the optimizers: how a gradient changes an array and its slots.
+"""The update rules of the optimizers: gradient descent, Adagrad and Adam.
 
-A rule changes a variable and its *slots* (arrays of the same shape that it keeps with it) in
-place. It has no state of its own, so the same one serves mirrored copies and shards.
+Each says its arithmetic twice: `move` in NumPy, and by a recipe for the native code that has the
+same (kernels/cuda/update_rules.cuh), on the host and on GPUs.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mpistrat.tables.rows import replace, taken
+from mpistrat.tables.native_updates import Recipe
+from mpistrat.tables.rule import Rule, Slots
 from mpistrat.types import Array
 
 __all__ = ["AdagradRule", "AdamRule", "Rule", "SGDRule"]
-
-Slots = Mapping[str, Array]
-
-
-@dataclass(frozen=True)
-class Rule(ABC):
-    """Base of the rules that update an array, and its slots, with a gradient.
-
-    Attributes
-    ----------
-    lazy
-        Whether rows without a gradient stay as they are, and their slots too. Else a gradient of
-        some rows is one of all with zeros in the others, which still decays what is kept of them.
-    """
-
-    lazy: bool = False
-
-    def initial_slots(self) -> dict[str, float]:
-        """Return the slots' names and their initial values."""
-        return {}
-
-    @property
-    def leaves_rows(self) -> bool:
-        """Whether a zero gradient leaves a row and its slots unchanged."""
-        return self.lazy or not self.initial_slots()
-
-    @staticmethod
-    def slot_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the dtype of a variable's slots and of its updates: no half types."""
-        return np.dtype(np.float32) if dtype.itemsize < np.dtype(np.float32).itemsize else dtype
-
-    def apply(
-        self, variable: Array, slots: Slots, gradient: Array, step: int, learning_rate: float
-    ) -> None:
-        """Apply one update in place.
-
-        Parameters
-        ----------
-        variable
-            Of a floating type; changed in place.
-        slots
-            Arrays of its shape in `slot_dtype`, by name; changed in place.
-        gradient
-            Of its shape.
-        step
-            From 1.
-        learning_rate
-            A factor of the move.
-        """
-        dtype = self.slot_dtype(variable.dtype)
-        move = self.move(slots, gradient.astype(dtype, copy=False), step, learning_rate)
-        variable[...] = np.add(variable.astype(dtype, copy=False), move)
-
-    def apply_rows(
-        self,
-        variable: Array,
-        slots: Slots,
-        rows: Array,
-        gradient: Array,
-        step: int,
-        learning_rate: float,
-    ) -> None:
-        """Apply one update in place with a gradient of some rows along axis 0.
-
-        Parameters
-        ----------
-        variable, slots, step, learning_rate
-            As for `apply`.
-        rows
-            Indices of shape [n], each once.
-        gradient
-            Shape [n, ...].
-        """
-        if not self.leaves_rows:
-            # A zero gradient moves other rows, too (momentum), so all rows are updated.
-            whole = np.zeros_like(variable, gradient.dtype)
-            whole[rows] = gradient
-            self.apply(variable, slots, whole, step, learning_rate)
-            return
-        # Copies of the rows, then back: indexing with `rows` gives no view to change in place.
-        part = taken(variable, rows)
-        kept = {name: taken(slot, rows) for name, slot in slots.items()}
-        self.apply(part, kept, gradient, step, learning_rate)
-        replace(variable, rows, part)
-        for name, slot in slots.items():
-            replace(slot, rows, kept[name])
-
-    @abstractmethod
-    def move(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
-        """Return the change to add to the array, and update the slots."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +37,12 @@ class SGDRule(Rule):
         velocity *= self.momentum
         velocity += change
         return velocity * self.momentum + change if self.nesterov else velocity
+
+    def _recipe(self, step: int, learning_rate: float) -> Recipe:
+        if not self.momentum:
+            return Recipe("Descent", (), (-learning_rate,))
+        name = "Nesterov" if self.nesterov else "Momentum"
+        return Recipe(name, ("momentum",), (-learning_rate, self.momentum))
 
 
 @dataclass(frozen=True)
@@ -154,6 +68,9 @@ class AdagradRule(Rule):
         # Epsilon is within the root, as in Keras.
         return gradient * -learning_rate / np.sqrt(total + self.epsilon)
 
+    def _recipe(self, step: int, learning_rate: float) -> Recipe:
+        return Recipe("Adagrad", ("accumulator",), (-learning_rate, self.epsilon))
+
 
 @dataclass(frozen=True)
 class AdamRule(Rule):
@@ -178,6 +95,14 @@ class AdamRule(Rule):
             largest = slots["velocity_hat"]
             second = np.maximum(largest, second, out=largest)
         # As in Keras, epsilon is added to the root before the correction of its bias.
+        return first * self._factor(step, learning_rate) / (np.sqrt(second) + self.epsilon)
+
+    def _factor(self, step: int, learning_rate: float) -> float:
         scale = learning_rate * np.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-        # A Python float: a NumPy one of 64 bits would make float32 arrays float64.
-        return first * float(-scale) / (np.sqrt(second) + self.epsilon)
+        return float(-scale)  # of Python: a NumPy one of 64 bits would make float32 arrays float64
+
+    def _recipe(self, step: int, learning_rate: float) -> Recipe:
+        slots = ("momentum", "velocity", "velocity_hat")[: 3 if self.amsgrad else 2]
+        numbers = (1 - self.beta_1, 1 - self.beta_2, self.epsilon)
+        name = "AmsGrad" if self.amsgrad else "Adam"
+        return Recipe(name, slots, (self._factor(step, learning_rate), *numbers))

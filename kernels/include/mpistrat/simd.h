@@ -45,8 +45,9 @@ void mpistrat_reduce(void* const* destinations, int num_destinations, const void
 // Copy `nbytes` between two ranges that do not overlap, past the caches if `stream` is not 0.
 void mpistrat_copy(void* destination, const void* source, size_t nbytes, int stream);
 
-// Convert `count` float16 or bfloat16 to float32, or back, rounding to nearest even. Nothing is
-// done for other dtypes. Both ranges are aligned as their elements are, and do not overlap.
+// Convert `count` float16 or bfloat16 to float32, or back, rounding to nearest even; a NaN stays
+// one. Nothing is done for other dtypes. Both ranges are aligned as their elements are, and do not
+// overlap.
 void mpistrat_widen(void* to, const void* from, size_t count, int dtype);
 void mpistrat_narrow(void* to, const void* from, size_t count, int dtype);
 

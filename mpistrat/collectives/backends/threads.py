@@ -136,7 +136,7 @@ class ThreadsBackend:
     def allreduce(self, send: Array, recv: Array, op: str) -> Steps:
         """Reduce in rank order."""
         posts = yield from self._exchange(send.copy())
-        recv[:] = combine(op, np.stack(posts))
+        recv[:] = combine(op, posts)
 
     def allreduce_pieces(self, send: Sequence[Array], recv: Sequence[Array], op: str) -> Steps:
         """Reduce one by one."""
@@ -147,7 +147,7 @@ class ThreadsBackend:
         """Reduce in rank order at the root."""
         posts = yield from self._exchange(send.copy())
         if self.rank == root and recv is not None:
-            recv[:] = combine(op, np.stack(posts))
+            recv[:] = combine(op, posts)
 
     def bcast(self, buffer: Array, root: int) -> Steps:
         """Copy the root's post."""
@@ -179,7 +179,7 @@ class ThreadsBackend:
     def reduce_scatter(self, send: Array, recv: Array, counts: Sequence[int], op: str) -> Steps:
         """Reduce in rank order and cut out this rank's piece."""
         posts = yield from self._exchange(send.copy())
-        recv[:] = _piece(combine(op, np.stack(posts)), counts, self.rank)
+        recv[:] = _piece(combine(op, posts), counts, self.rank)
 
     def alltoall(
         self,

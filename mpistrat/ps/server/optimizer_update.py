@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from mpistrat.ps.server.context import ServerContext
-from mpistrat.tables.update_rules import Rule
+from mpistrat.tables.rule import Rule
 from mpistrat.types import Array
 
 __all__ = ["OptimizerUpdate"]

@@ -24,7 +24,7 @@ from mpistrat.system.liveness.process_tag import my_tag
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tables import rows as row_functions
 from mpistrat.tables.rows import check_result
-from mpistrat.tables.update_rules import Rule
+from mpistrat.tables.rule import Rule
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["Shard", "ShardReader"]

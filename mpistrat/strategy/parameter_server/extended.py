@@ -29,7 +29,7 @@ from mpistrat.strategy.variables.remote import ServedVariable, VariableSpec
 from mpistrat.strategy.variables.sharded.partitioning import partitioned
 from mpistrat.strategy.variables.sharded.variable import ShardedVariable
 from mpistrat.strategy.variables.updating import RuleMove
-from mpistrat.tables.update_rules import Rule
+from mpistrat.tables.rule import Rule
 
 if TYPE_CHECKING:
     from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy

@@ -197,7 +197,7 @@ class CollectiveAllReduce(CrossDeviceOps):
             return arrays[0]
         if not isinstance(arrays[0], np.ndarray):
             return summed(arrays)
-        return combine("sum", np.stack(arrays))
+        return combine("sum", arrays)
 
     def over_ranks(self, sums: list[Array], options: CommunicationOptions) -> list[Array]:
         """Sum over the ranks."""

@@ -183,6 +183,16 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
         return self._name
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape."""
+        return self._value.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type."""
+        return self._value.dtype
+
+    @property
     def sharded(self) -> Any:
         """The `ShardedVariable` that this is a part of, or None."""
         return None if self.part_in is None else self.part_in()

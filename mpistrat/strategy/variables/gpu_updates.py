@@ -11,7 +11,7 @@ import numpy as np
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.gpu.kernels.updates import Move, apply_rule, has_kernel
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.tables.update_rules import Rule
+from mpistrat.tables.rule import Rule
 
 __all__ = ["GpuMove", "move_all"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.strategy import context
@@ -15,7 +15,8 @@ from mpistrat.strategy.reduction.placement import ReplicaPlacement
 from mpistrat.strategy.values import DistributedValues, Mirrored, regroup, select_replica
 from mpistrat.strategy.variables.gpu import GpuVariable
 from mpistrat.strategy.variables.gpu_updates import GpuMove, move_all
-from mpistrat.tables.update_rules import Rule
+from mpistrat.strategy.variables.host_updates import RuleMove, copies, move_together
+from mpistrat.tables.rule import Rule
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from mpistrat.strategy.variables.base import Variable
 
 __all__ = ["RuleMove", "Updating"]
-
-RuleMove: TypeAlias = tuple[Any, Mapping[str, Any], Any]
-"""A variable, an optimizer's slots of it by name, and its gradient."""
 
 
 class Updating:
@@ -141,13 +139,21 @@ class Updating:
         """
         with self.changing(f"step {step} of an optimizer"):
             on_gpus = [move for move in moves if _is_on_gpus(move)]
-            for variable, slots, gradient in moves:
-                if not _is_on_gpus((variable, slots, gradient)):
-                    change = _changer(rule, list(slots), step, learning_rate)
-                    self.change_rows(variable, [*slots.values()], change, gradient)
+            on_host = [move for move in moves if not _is_on_gpus(move)] if on_gpus else moves
+            self._move_on_host(rule, on_host, step, learning_rate)
             self._move_on_gpus(rule, on_gpus, step, learning_rate)
             # In the same block, so that ranks meet once for the variables and their count.
             iterations.assign(step)
+
+    def _move_on_host(
+        self, rule: Rule, moves: Sequence[RuleMove], step: int, learning_rate: float
+    ) -> None:
+        """Move variables in this process's memory together, and others one after the other."""
+        self.require_cross_replica()
+        recipe = rule.recipe(step, learning_rate)
+        for variable, slots, gradient in moves if recipe is None else move_together(recipe, moves):
+            change = _changer(rule, list(slots), step, learning_rate)
+            self.change_rows(variable, [*slots.values()], change, gradient)
 
     def _move_on_gpus(
         self, rule: Rule, moves: Sequence[RuleMove], step: int, learning_rate: float
@@ -189,19 +195,18 @@ class Updating:
         return self._devices
 
 
-def _copies(variable: Any) -> Sequence[Any]:
-    return variable.values if isinstance(variable, DistributedValues) else (variable,)
-
-
 def _copy_of(variable: Any, index: int) -> Any:
-    return _copies(variable)[index]
+    return copies(variable)[index]
 
 
 def _is_on_gpus(move: RuleMove) -> bool:
     """Tell whether all copies of a variable, and of what an optimizer keeps of it, are on GPUs."""
     variable, slots, _ = move
-    every = [copy for one in (variable, *slots.values()) for copy in _copies(one)]
-    return all(isinstance(copy, GpuVariable) for copy in every)
+    return all(
+        isinstance(copy, GpuVariable)
+        for one in (variable, *slots.values())
+        for copy in copies(one)
+    )
 
 
 def _changer(rule: Rule, names: list[str], step: int, rate: float) -> Callable[..., None]:

@@ -18,7 +18,7 @@ from mpistrat.ps.server import staged_updates
 from mpistrat.ps.storage import shared_store
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.tables.partitioners import FixedShardsPartitioner
-from mpistrat.tables.update_rules import Rule
+from mpistrat.tables.rule import Rule
 from mpistrat.testing.sets import takes_long
 
 

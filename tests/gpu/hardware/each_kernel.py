@@ -154,7 +154,7 @@ def rules(generator: np.random.Generator, *, is_quick: bool) -> None:
             updates.apply_rule(rule, work, 1, 0.01)
             with np.errstate(all="ignore"):
                 for want, mine, gradient in zip(wants, slots, given, strict=True):
-                    rule.apply(want, mine, gradient, 1, 0.01)
+                    rule.apply_in_numpy(want, mine, gradient, 1, 0.01)
             got = [move.variable.get() for move in work]
             right(all(map(same_bits, got, wants)), f"{rule} of {name}")
 

@@ -142,7 +142,7 @@ def test_rules_are_applied(generator, rule):
         updates.apply_rule(rule, moves, step, 0.01)
         with np.errstate(all="ignore"):
             for (want, slots), gradient in zip(wants, given, strict=True):
-                rule.apply(want, slots, gradient, step, 0.01)
+                rule.apply_in_numpy(want, slots, gradient, step, 0.01)
     for move, (want, slots) in zip(moves, wants, strict=True):
         assert same_bits(move.variable.get(), want)
         for name, slot in slots.items():

@@ -195,7 +195,7 @@ def test_numbers_of_a_rule_are_not_kept(uploads):
         want = start.copy()
         slots = {s: np.full_like(start, v) for s, v in rule.initial_slots().items()}
         for step in (1, 2, 3):
-            rule.apply(want, slots, start * np.float32(n + 1), step, 0.1 / step)
+            rule.apply_in_numpy(want, slots, start * np.float32(n + 1), step, 0.1 / step)
         assert np.array_equal(move.variable.get(), want)
 
 

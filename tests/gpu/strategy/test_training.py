@@ -16,7 +16,7 @@ from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.gpu.kernels import updates
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.optimizers import SGD, Adam, Optimizer
-from mpistrat.tables.update_rules import Rule
+from mpistrat.tables.rule import Rule
 from mpistrat.testing.sets import takes_long
 from mpistrat.train import Checkpoint
 

@@ -11,7 +11,7 @@ from helpers.gpu_kernels.instances import UPDATES
 from helpers.gpu_kernels.library import Library, check, filled_on_host
 from mpistrat.collectives.backends.gpu.kernels.source import instance_name, type_name
 from mpistrat.collectives.backends.gpu.kernels.tables import NUM_INLINE
-from mpistrat.collectives.backends.gpu.kernels.updates import UPDATE_PIECE, recipe, update_dtype
+from mpistrat.collectives.backends.gpu.kernels.updates import UPDATE_PIECE, update_dtype
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
 from mpistrat.types import Array
 
@@ -68,7 +68,8 @@ def _check_one(
             )
             for i, size in enumerate(sizes)
         ]
-        found = recipe(rule, step, _RATE)
+        found = rule.recipe(step, _RATE)
+        assert found is not None
         check(found.name == name, f"{rule} is {found.name}; expected {name}")
         pieces = np.zeros(count, UPDATE_PIECE)
         pieces["variable"] = [one.ctypes.data for one in variables]
@@ -79,7 +80,7 @@ def _check_one(
         _run(library, found, (name, *types), pieces)
         with np.errstate(all="ignore"):
             for want, kept, gradient in zip(wants, want_slots, gradients, strict=True):
-                rule.apply(want, kept, gradient, step, _RATE)
+                rule.apply_in_numpy(want, kept, gradient, step, _RATE)
         what = f"{name} of {variable_type} and {gradient_type}, step {step}"
         check(all(map(same_bits, variables, wants)), what)
         for s in initial:

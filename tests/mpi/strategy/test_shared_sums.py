@@ -12,7 +12,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import MismatchError
 from mpistrat.optimizers import SGD, Optimizer
 from mpistrat.strategy.reduction.shared_sums import SharedSums
-from mpistrat.tables.update_rules import Rule
+from mpistrat.tables.rule import Rule
 
 pytestmark = pytest.mark.mpi(ranks=[1, 2, 3])
 

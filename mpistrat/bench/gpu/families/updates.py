@@ -79,7 +79,7 @@ def _make(name: str, variables: int) -> Comparison:
 def _expected(rule: Rule, start: Array, gradient: Array) -> Array:
     want = start.copy()
     slots = {name: np.full_like(start, value) for name, value in rule.initial_slots().items()}
-    rule.apply(want, slots, gradient, 1, _RATE)
+    rule.apply_in_numpy(want, slots, gradient, 1, _RATE)
     return want
 
 

@@ -24,17 +24,16 @@ from mpistrat.collectives.backends.gpu.kernels.table_cache import (
 )
 from mpistrat.collectives.backends.gpu.kernels.tables import table_dtype
 from mpistrat.errors import UsageError
-from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
+from mpistrat.tables.native_updates import Recipe
+from mpistrat.tables.rule import Rule
 from mpistrat.types import Array
 
 __all__ = [
     "UPDATE_PIECE",
     "Move",
-    "Recipe",
     "add_scaled",
     "apply_rule",
     "has_kernel",
-    "recipe",
     "update_dtype",
 ]
 
@@ -72,49 +71,15 @@ class Move(NamedTuple):
     gradient: Any
 
 
-class Recipe(NamedTuple):
-    """A rule for the kernel: its name there, the order of its slots, and its numbers."""
-
-    name: str
-    slots: tuple[str, ...]
-    numbers: tuple[float, ...]
-
-
 def update_dtype() -> np.dtype[Any]:
     """Return the layout of ``Update`` in updates.cu."""
     fields = [("table", table_dtype(UPDATE_PIECE)), ("numbers", np.float64, _MAX_NUMBERS)]
     return np.dtype(fields)
 
 
-def recipe(rule: Rule, step: int, learning_rate: float) -> Recipe:
-    """Return what the kernel has to know of a rule, with the numbers that `Rule.move` uses.
-
-    Raises
-    ------
-    UsageError
-        The rule is none of mpistrat's own, and there is no kernel for it.
-    """
-    if type(rule) is SGDRule:
-        if not rule.momentum:
-            return Recipe("Descent", (), (-learning_rate,))
-        name = "Nesterov" if rule.nesterov else "Momentum"
-        return Recipe(name, ("momentum",), (-learning_rate, rule.momentum))
-    if type(rule) is AdagradRule:
-        return Recipe("Adagrad", ("accumulator",), (-learning_rate, rule.epsilon))
-    if type(rule) is AdamRule:
-        slots = ("momentum", "velocity", "velocity_hat")[: 3 if rule.amsgrad else 2]
-        scale = learning_rate * np.sqrt(1 - rule.beta_2**step) / (1 - rule.beta_1**step)
-        numbers = (float(-scale), 1 - rule.beta_1, 1 - rule.beta_2, rule.epsilon)
-        return Recipe("AmsGrad" if rule.amsgrad else "Adam", slots, numbers)
-    raise UsageError(
-        f"no GPU kernel for the rule {type(rule).__name__}; expected SGDRule, AdagradRule or"
-        " AdamRule"
-    )
-
-
 def has_kernel(rule: Rule) -> bool:
     """Tell whether there is a kernel for a rule: mpistrat's own have one, subclasses none."""
-    return type(rule) in (SGDRule, AdagradRule, AdamRule)
+    return rule.recipe(1, 0.0) is not None
 
 
 def apply_rule(rule: Rule, moves: Sequence[Move], step: int, learning_rate: float) -> None:
@@ -122,7 +87,12 @@ def apply_rule(rule: Rule, moves: Sequence[Move], step: int, learning_rate: floa
 
     Launched on the current stream, and not waited for. The results have the bits of `Rule.apply`.
     """
-    found = recipe(rule, step, learning_rate)
+    found = rule.recipe(step, learning_rate)
+    if found is None:
+        raise UsageError(
+            f"no GPU kernel for the rule {type(rule).__name__}; expected SGDRule, AdagradRule or"
+            " AdamRule"
+        )
     slots = [[move.slots[name] for move in moves] for name in found.slots]
     _apply(found, [[move.variable for move in moves], [move.gradient for move in moves], *slots])
 

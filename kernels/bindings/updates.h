@@ -1,0 +1,14 @@
+#ifndef MPISTRAT_BINDINGS_UPDATES_H_
+#define MPISTRAT_BINDINGS_UPDATES_H_
+
+// The Python function `update`: move many arrays by an optimizer's rule (mpistrat/updates.h).
+
+#include <nanobind/nanobind.h>
+
+namespace mpistrat {
+
+void bind_updates(nanobind::module_& module);
+
+}  // namespace mpistrat
+
+#endif  // MPISTRAT_BINDINGS_UPDATES_H_

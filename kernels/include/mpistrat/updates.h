@@ -1,0 +1,59 @@
+#ifndef MPISTRAT_UPDATES_H_
+#define MPISTRAT_UPDATES_H_
+
+// The update rules of the optimizers, on arrays of the host: each value is read and written once.
+// Functions of their arguments alone, safe to call from many threads.
+//
+// Every instruction set gives the same bits (of a NaN only that it is one), which are those of
+// mpistrat/tables/update_rules.py and of the kernels for GPUs (kernels/cuda/updates.cu).
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// In the order of mpistrat/tables/native_updates.py; what each one's slots and numbers are is in
+// kernels/cuda/update_rules.cuh.
+enum MpistratRule {
+  MPISTRAT_DESCENT,
+  MPISTRAT_MOMENTUM,
+  MPISTRAT_NESTEROV,
+  MPISTRAT_ADAGRAD,
+  MPISTRAT_ADAM,
+  MPISTRAT_AMSGRAD,
+  MPISTRAT_NUM_RULES
+};
+
+enum { MPISTRAT_MAX_SLOTS = 3, MPISTRAT_MAX_NUMBERS = 4 };
+
+// A rule, and its numbers: all of them are read, also those that it does not have.
+typedef struct {
+  int rule;
+  double numbers[MPISTRAT_MAX_NUMBERS];
+} MpistratUpdate;
+
+// How many slots a rule keeps of each variable; -1 if it is no MpistratRule.
+int mpistrat_num_slots(int rule);
+
+// The dtype in which variables of `dtype` are moved, and which their slots have: float32 for half
+// types; -1 for what is not floating.
+int mpistrat_slot_dtype(int dtype);
+
+// Move `count` elements of a variable, and change its slots. Half types are rounded to nearest
+// even, once.
+//
+// variable, dtype           Of a floating dtype.
+// gradient, gradient_dtype  Of any floating dtype.
+// slots                     As many as the rule has, of mpistrat_slot_dtype(dtype).
+//
+// All arrays are aligned as their elements are. The gradient may be the variable; else none
+// overlap.
+void mpistrat_update(const MpistratUpdate* update, void* variable, int dtype, const void* gradient,
+                     int gradient_dtype, void* const* slots, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // MPISTRAT_UPDATES_H_

@@ -1,0 +1,124 @@
+// mpistrat_update: bring what is not in the dtype of the rule's arithmetic into it, a tile at a
+// time, which stays in the first-level cache.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "kernel_table.h"
+#include "mpistrat/simd.h"
+#include "mpistrat/types.h"
+#include "mpistrat/updates.h"
+
+namespace mpistrat {
+namespace {
+
+constexpr size_t kTile = 512;  // elements
+
+bool is_half(int dtype) { return dtype == MPISTRAT_FLOAT16 || dtype == MPISTRAT_BFLOAT16; }
+
+// Elements of any floating dtype as those of type W; themselves, if they have it.
+template <class W>
+class Widened {
+ public:
+  Widened(int from, int wanted) : from_(from), is_same_(from == wanted) {}
+
+  const char* tile(const char* elements, size_t count) {
+    if (is_same_) return elements;
+    if (is_half(from_) && std::is_same<W, float>::value) {
+      mpistrat_widen(wide_, elements, count, from_);
+    } else if (is_half(from_)) {
+      mpistrat_widen(floats_, elements, count, from_);
+      std::copy_n(floats_, count, wide_);
+    } else if (from_ == MPISTRAT_FLOAT32) {
+      std::copy_n(reinterpret_cast<const float*>(elements), count, wide_);
+    } else {
+      const auto* doubles = reinterpret_cast<const double*>(elements);
+      for (size_t i = 0; i < count; ++i) wide_[i] = static_cast<W>(doubles[i]);
+    }
+    return reinterpret_cast<const char*>(wide_);
+  }
+
+  char* tile() { return reinterpret_cast<char*>(wide_); }
+  const W* values() const { return wide_; }
+
+  // Back to a half type, whose variables are moved in float32.
+  void narrow(char* to, size_t count) const { mpistrat_narrow(to, wide_, count, from_); }
+
+ private:
+  int from_;
+  bool is_same_;
+  alignas(64) float floats_[kTile];
+  alignas(64) W wide_[kTile];
+};
+
+struct Call {
+  UpdateKernel kernel;
+  const double* numbers;
+  char* variable;
+  int dtype;
+  const char* gradient;
+  int gradient_dtype;
+  char* const* slots;
+  int num_slots;
+  size_t count;
+};
+
+UpdateArrays arrays_at(const Call& call, size_t at, size_t slot_bytes) {
+  UpdateArrays arrays = {call.variable + at * mpistrat_itemsize(call.dtype),
+                         call.gradient + at * mpistrat_itemsize(call.gradient_dtype),
+                         {}};
+  for (int s = 0; s < call.num_slots; ++s) arrays.slots[s] = call.slots[s] + at * slot_bytes;
+  return arrays;
+}
+
+template <class W>
+void move_by_tiles(const Call& call, int wanted) {
+  Widened<W> variables(call.dtype, wanted), gradients(call.gradient_dtype, wanted);
+  for (size_t at = 0; at < call.count; at += kTile) {
+    const size_t count = std::min(kTile, call.count - at);
+    UpdateArrays arrays = arrays_at(call, at, sizeof(W));
+    char* const variable = arrays.variable;
+    arrays.gradient = gradients.tile(arrays.gradient, count);
+    if (is_half(call.dtype)) {
+      variables.tile(variable, count);
+      arrays.variable = variables.tile();
+    }
+    call.kernel(arrays, count, call.numbers);
+    if (is_half(call.dtype)) variables.narrow(variable, count);
+  }
+}
+
+void move(const Call& call) {
+  const int wanted = mpistrat_slot_dtype(call.dtype);
+  if (call.dtype == wanted && call.gradient_dtype == wanted) {
+    call.kernel(arrays_at(call, 0, 0), call.count, call.numbers);
+  } else if (wanted == MPISTRAT_FLOAT32) {
+    move_by_tiles<float>(call, wanted);
+  } else {
+    move_by_tiles<double>(call, wanted);
+  }
+}
+
+}  // namespace
+}  // namespace mpistrat
+
+extern "C" int mpistrat_num_slots(int rule) {
+  static constexpr int kSlots[] = {0, 1, 1, 1, 2, 3};
+  static_assert(sizeof kSlots / sizeof kSlots[0] == MPISTRAT_NUM_RULES, "one for each rule");
+  return rule < 0 || rule >= MPISTRAT_NUM_RULES ? -1 : kSlots[rule];
+}
+
+extern "C" int mpistrat_slot_dtype(int dtype) {
+  if (dtype == MPISTRAT_FLOAT64) return dtype;
+  return dtype == MPISTRAT_FLOAT32 || mpistrat::is_half(dtype) ? MPISTRAT_FLOAT32 : -1;
+}
+
+extern "C" void mpistrat_update(const MpistratUpdate* update, void* variable, int dtype,
+                                const void* gradient, int gradient_dtype, void* const* slots,
+                                size_t count) {
+  const bool is_double = mpistrat_slot_dtype(dtype) == MPISTRAT_FLOAT64;
+  mpistrat::move({mpistrat::kernel_table().updates[update->rule][is_double], update->numbers,
+                  static_cast<char*>(variable), dtype, static_cast<const char*>(gradient),
+                  gradient_dtype, reinterpret_cast<char* const*>(slots),
+                  mpistrat_num_slots(update->rule), count});
+}

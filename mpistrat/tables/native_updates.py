@@ -1,0 +1,59 @@
+"""Apply the optimizers' update rules by native code, which reads and writes each value once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mpistrat.system.kernels import kernels, why_no_kernels
+
+__all__ = ["Recipe", "update_natively"]
+
+_RULES = ("Descent", "Momentum", "Nesterov", "Adagrad", "Adam", "AmsGrad")
+"""As ``MpistratRule`` of kernels/include/mpistrat/updates.h."""
+
+
+class Recipe(NamedTuple):
+    """A rule for native code: its name, the order of its slots, and its numbers.
+
+    Those of kernels/cuda/update_rules.cuh, on the host and on GPUs.
+    """
+
+    name: str
+    slots: tuple[str, ...]
+    numbers: tuple[float, ...]
+
+
+def update_natively(
+    recipe: Recipe,
+    variables: Sequence[Any],
+    gradients: Sequence[Any],
+    slots: Sequence[Sequence[Any]],
+) -> bool:
+    """Move variables and their slots in place, if native code can. **Local.**
+
+    Parameters
+    ----------
+    recipe
+        Of a rule and a step.
+    variables
+        Arrays of a floating dtype.
+    gradients
+        One for each variable, of its shape and of any floating dtype.
+    slots
+        A sequence for each of the recipe's slots, with one for each variable: of its shape, in
+        the rule's `slot_dtype`.
+
+    Returns
+    -------
+    bool
+        Whether they were moved, with the bits of the rule in NumPy. If not, nothing was changed:
+        an array is not one of NumPy, not in C order, of another dtype or shape, read-only, or
+        overlaps another; or there are no kernels.
+    """
+    if why_no_kernels() is not None:
+        return False
+    rule = _RULES.index(recipe.name)
+    each = [list(some) for some in slots]
+    moved: bool = kernels().update(rule, recipe.numbers, list(variables), list(gradients), each)
+    return moved
