@@ -117,10 +117,8 @@ class FastPath:
     ) -> Any:
         """End a native call as any other one: with a deadline, and with errors in words."""
         fast_call = FastCall(*call)
-        self._at_risk = (
-            fast_call.array,
-            out,
-        )  # if this fails, the kernels may still write to them
+        # If this fails, the kernels may still write to them.
+        self._at_risk = (fast_call.array, out)
         steps = fast_call.steps(self._gate, out, is_given)
         fast = self._backend.fast
         begun = fast.adopt() if fast is not None and fast_call.is_started else None
