@@ -24,7 +24,6 @@ from mpistrat.collectives.methods import CollectiveMethods
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
 from mpistrat.errors import CommunicationError
-from mpistrat.system import log
 
 if TYPE_CHECKING:
     from mpistrat.collectives.backends.gpu.backend import GpuBackend
@@ -59,7 +58,7 @@ class Communicator(FastPath, CollectiveMethods):
     Parameters
     ----------
     comm
-        An mpi4py intra-communicator, which is duplicated and never used itself; a `Communicator`,
+        An mpi4py intra-communicator, which is duplicated and used for nothing but that; a `Communicator`,
         for another one of its ranks; a `ThreadComm` (ranks as threads); None for COMM_WORLD, or
         for this process alone if no launcher started it.
     backend
@@ -78,8 +77,8 @@ class Communicator(FastPath, CollectiveMethods):
     Results are the same bits on every rank and in every run of the same job.
 
     Cost of making one for P ranks between nodes: an MPI_Comm_dup, an MPI_Comm_split, an
-    MPI_Allreduce of 32 bytes, two MPI all-gathers of 16 bytes a rank, and an all-gather of what
-    the ranks say of themselves, in at most 4 log2 P messages and 512 P bytes. On a node of L
+    MPI_Allreduce of 32 bytes, MPI all-gathers of 32, 16 and 16 bytes a rank, and an all-gather of
+    what the ranks say of themselves, in at most 4 log2 P messages and 512 P bytes. On a node of L
     ranks, five MPI all-gathers of 512 bytes a rank besides, two MPI_Bcast, and L - 1 open files a
     rank. Closing it is a gate. What calls cost: see `HierarchicalBackend`, `MpiBackend`.
     """
@@ -98,7 +97,9 @@ class Communicator(FastPath, CollectiveMethods):
             shutdown.watch(self)
         if refusal is not None:
             self.refuse(refusal)
-        facts = self.allgather_object(settings_check.facts(stacks.start() if is_job else ""))
+        with self.checking():
+            mine = settings_check.facts(stacks.start() if is_job else "")
+        facts = self.allgather_object(mine)
         settings_check.check(facts)
         self.health.uid = facts[0].uid
         # Only now is the setting known to be equal: were it not, every header would differ.
@@ -107,8 +108,6 @@ class Communicator(FastPath, CollectiveMethods):
             self.call_log.recorder.stop()
         self._allow_fast_calls()
         self._topology = Topology.from_hosts(self.rank, [fact.host for fact in facts])
-        if is_job:
-            log.configure(self.rank, self.size, facts[self.rank].host)
         timeline.follow(self, facts)
         if is_job:  # after the timeline: the thread of stacks.py flushes one only if it is on
             self.health.stacks = Stacks(self._gate, facts)

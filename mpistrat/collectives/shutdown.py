@@ -147,7 +147,7 @@ def _wait_for_all(
 
     After ``MPISTRAT_TIMEOUT`` it says so, and ends only if a peer fails or the job does.
     """
-    limit = config.timeout_s()
+    limit = config.valid_or(config.timeout_s, config.DEFAULT_TIMEOUT_S)
     wait_until(
         lambda: _is_over(work, works),
         math.inf,

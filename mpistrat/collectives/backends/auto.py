@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from mpistrat.cluster import mpi as cluster_mpi
-from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.hierarchical import HierarchicalBackend
 from mpistrat.collectives.backends.mpi import MpiBackend
@@ -13,7 +12,7 @@ from mpistrat.collectives.backends.mpi_support.nodes import Nodes
 from mpistrat.collectives.backends.shm import ShmBackend
 from mpistrat.collectives.backends.threads import ThreadsBackend
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.system.log import configure, get_logger, warn_once
+from mpistrat.system.log import get_logger, warn_once
 
 __all__ = ["Auto"]
 
@@ -53,6 +52,5 @@ class Auto:
                 return HierarchicalBackend.over(mpi, timeout, nodes)
             return ShmBackend.over(mpi, timeout)
         except BackendUnavailableError as error:
-            configure(mpi.rank, mpi.size, host_name())  # so that one rank says it, with its name
             warn_once(_LOG, "no shm", f"collectives use MPI alone: {error}")
             return mpi

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
 from mpistrat import config
 from mpistrat.cluster import mpi
+from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.control import Control, HasControl
 from mpistrat.errors import (
@@ -18,6 +20,7 @@ from mpistrat.errors import (
     MpistratError,
     UsageError,
 )
+from mpistrat.system import log
 
 __all__ = ["Opened", "available_backends", "open_backend", "register_backend"]
 
@@ -89,14 +92,49 @@ def open_backend(comm: Any, name: str) -> Opened:
     tell them.
     """
     comm = mpi.world() if comm is None else comm
+    _name_rank_in_log(comm)
+    chosen, refusal = _chosen(comm, name)
+    if refusal is not None and (_load("mpi").unavailable(comm) or comm.size == 1):
+        raise refusal
+    if not _can_all_open(comm, chosen):
+        return _over_mpi(comm, refusal)
     try:
-        backend = _class(comm, name).open(comm, _timeout_s())
-    except (BackendError, UsageError) as error:
+        backend = _load(chosen).open(comm, _timeout_s())
+    except (BackendError, UsageError) as error:  # of all ranks
         if _load("mpi").unavailable(comm) or comm.size == 1:
             raise
-        backend = _load("mpi").open(comm, _timeout_s())
-        return Opened(backend, _control(backend, comm), error)
+        return _over_mpi(comm, error)
     return Opened(backend, _control(backend, comm))
+
+
+def _name_rank_in_log(comm: Any) -> None:
+    """Let the log carry this rank of the job, of whichever ranks a communicator is made."""
+    place = mpi.world_place()
+    if mpi.is_mpi_comm(comm) and place is not None and place[1] > 1:
+        with contextlib.suppress(UsageError):  # told with the other settings (settings_check.py)
+            log.configure(*place, host_name())
+
+
+def _chosen(comm: Any, name: str) -> tuple[str, MpistratError | None]:
+    """Return the name of the backend that is meant, or none and why this rank refuses it."""
+    try:
+        return _usable_name(comm, name), None
+    except (BackendError, UsageError) as error:
+        return "", error
+
+
+def _can_all_open(comm: Any, chosen: str) -> bool:
+    """Tell whether no rank refuses what was asked for. **Collective.**"""
+    if not mpi.is_mpi_comm(comm) or comm.size == 1:
+        return True
+    from mpistrat.collectives.backends import agreement
+
+    return agreement.all_can_open(comm, chosen, _timeout_s())
+
+
+def _over_mpi(comm: Any, refusal: MpistratError | None) -> Opened:
+    backend = _load("mpi").open(comm, _timeout_s())
+    return Opened(backend, _control(backend, comm), refusal)
 
 
 def _timeout_s() -> float:
@@ -112,16 +150,16 @@ def _control(backend: Backend, comm: Any) -> Control:
     return _control(_load(name).open(comm, _timeout_s()), comm)
 
 
-def _class(comm: Any, name: str) -> BackendClass:
+def _usable_name(comm: Any, name: str) -> str:
+    """Return the name of the backend that `name` stands for here; raise if it cannot be used."""
     if not isinstance(name, str):
         raise ArgumentTypeError(f"backend={name!r} is a {type(name).__name__}; expected a str")
     if name == "auto":
         name = config.backend()
         _check_setting(name)
-    backend_class = _load(name)
-    if reason := backend_class.unavailable(comm):
+    if reason := _load(name).unavailable(comm):
         raise BackendUnavailableError(f"backend {name!r} cannot be used here: {reason}")
-    return backend_class
+    return name
 
 
 def _check_setting(name: str) -> None:

@@ -74,3 +74,48 @@ def test_a_rank_that_is_killed_ends_the_making_of_another_communicator() -> None
             assert "cannot finish: the process of rank 1 has ended" in job.outputs()[rank].stdout
     finally:
         job.close()
+
+
+# What the ranks ask for is put in the place of ASKS. They end well if all have an error at once.
+DIFFER = """
+import os
+from mpi4py import MPI
+from mpistrat.collectives import Communicator
+rank = MPI.COMM_WORLD.rank
+ASKS
+try:
+    Communicator(backend=backend)
+except Exception as error:
+    print(type(error).__name__, error, sep="|", flush=True)
+os.environ.pop("MPISTRAT_GRACE", None)
+with Communicator() as comm:
+    assert comm.allreduce(1) == comm.size
+"""
+
+
+def told(asks: str) -> list[str]:
+    """Return what each of three ranks is told when it makes a communicator."""
+    env = {"PYTHONPATH": PATH, "MPISTRAT_TIMEOUT": "30"}
+    result = run_job(["-c", DIFFER.replace("ASKS", asks)], 3, 25.0, env=env).check()
+    return [rank.stdout for rank in result.ranks]
+
+
+def test_ranks_that_ask_for_different_backends() -> None:
+    said = told("backend = 'mpi' if rank == 1 else 'auto'")
+    expected = "ClusterError|the ranks ask for different backends: 'auto' on ranks [0, 2]; 'mpi' on"
+    assert all(one.startswith(expected) for one in said), said
+
+
+def test_a_backend_that_one_rank_does_not_know() -> None:
+    said = told("backend = 'shmm' if rank == 1 else 'shm'")
+    assert said[1].startswith("BackendNotFoundError|backend='shmm' is not known"), said
+    for other in (said[0], said[2]):
+        assert "MismatchError|" in other
+        assert "rank 1: a call that it refused: BackendNotFoundError: backend='shmm'" in other
+
+
+def test_a_setting_that_is_wrong_on_one_rank() -> None:
+    said = told("backend = 'auto'\nif rank == 1: os.environ['MPISTRAT_GRACE'] = '-3'")
+    assert said[1].startswith("UsageError|MPISTRAT_GRACE='-3'"), said
+    for other in (said[0], said[2]):
+        assert "rank 1: a call that it refused: UsageError: MPISTRAT_GRACE='-3'" in other

@@ -92,7 +92,7 @@ def test_start_up(counted: Counted) -> None:
     start, size, steps = phases["start"], shape.ranks, (shape.ranks - 1).bit_length()
     texts = 5 * 512 * shape.lanes if shape.lanes > 1 else 0  # how a node's ranks share memory
     assert start.collectives() == {
-        "Allgather": (1, 16 * size),  # where each process can be asked after
+        "Allgather": (2, 48 * size),  # the names of backends, and where processes are asked after
         "Allgatherv": (1 + 5 * (shape.lanes > 1), 16 * size + texts),  # the nodes, and these
         "Allreduce": (1, 32),
         "Comm_dup": (1, 0),
