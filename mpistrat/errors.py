@@ -111,12 +111,14 @@ class PeerLostError(CommunicationError):
     Attributes
     ----------
     rank
-        The rank that was lost; -1 if it is not known.
+        The rank that was lost, of the communicator; -1 if it is not known.
+    world_rank
+        Its rank in COMM_WORLD; -1 if that is not known.
     """
 
-    def __init__(self, message: str, rank: int = -1) -> None:
+    def __init__(self, message: str, rank: int = -1, world_rank: int = -1) -> None:
         super().__init__(message)
-        self.rank = rank
+        self.rank, self.world_rank = rank, world_rank
 
 
 class MismatchError(CommunicationError, ValueError):

@@ -26,6 +26,7 @@ __all__ = [
     "why_unusable",
     "world",
     "world_place",
+    "world_ranks",
 ]
 
 _NOT_INITIALIZED = (
@@ -116,6 +117,21 @@ def world_place() -> tuple[int, int] | None:
     if module is None or why_unusable(module):
         return None
     return int(module.COMM_WORLD.rank), int(module.COMM_WORLD.size)
+
+
+def world_ranks(comm: Any) -> list[int] | None:
+    """Return the rank in COMM_WORLD of each rank of an mpi4py communicator. **Local.**
+
+    None if it has processes of another COMM_WORLD.
+    """
+    module = sys.modules["mpi4py.MPI"]
+    own, world = comm.Get_group(), module.COMM_WORLD.Get_group()
+    try:
+        found: list[int] = own.Translate_ranks(None, world)
+    finally:
+        own.Free()
+        world.Free()
+    return None if module.UNDEFINED in found else found
 
 
 def _check_step() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpistrat import config
-from mpistrat.cluster import process_end
+from mpistrat.cluster import process_end, rank_names
 from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import operations, shutdown
 from mpistrat.collectives.backends.base import Backend, HasRelease, Steps
@@ -87,7 +87,8 @@ class Communicator(FastPath, CollectiveMethods):
         # Of which another communicator of the same ranks can be made.
         self.origin: Any = comm.origin if isinstance(comm, Communicator) else comm
         self._backend, self._control, refusal = open_backend(self.origin, backend)
-        self._gate = Gate(self._backend, self._control)
+        names = rank_names.of_comm(self.origin, self._backend.rank, self._backend.size)
+        self._gate = Gate(self._backend, self._control, names)
         self._engine = Engine(self._gate)
         self._label: str | None = None
         self._closing: Work[None] | None = None

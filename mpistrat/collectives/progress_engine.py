@@ -195,7 +195,7 @@ class Engine:
             time.sleep(_NAP_S)
         gate = self.gate
         raise CommunicationError(
-            f"call {self.call_log.sequence} on rank {gate.rank}/{gate.size} ({gate.backend.name}),"
+            f"call {self.call_log.sequence} on rank {gate.names.here_by(gate.backend.name)},"
             " an allreduce of another thread, has neither ended nor taken its place in the queue:"
             " that thread was interrupted or stopped; look what it does"
         )
@@ -212,8 +212,8 @@ class Engine:
             return error
         if not isinstance(error, MpistratError):
             lost = CommunicationError(
-                f"call {self.call_log.sequence} on rank {gate.rank}/{gate.size}"
-                f" ({gate.backend.name}) failed with {type(error).__name__}: {error}"
+                f"call {self.call_log.sequence} on rank {gate.names.here_by(gate.backend.name)}"
+                f" failed with {type(error).__name__}: {error}"
             )
             lost.__cause__ = error
             error = lost

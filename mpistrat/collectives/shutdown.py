@@ -115,12 +115,13 @@ def forget(communicator: Communicator) -> None:
 
 def _tell_why(communicators: list[Communicator]) -> None:
     """Say why a program that ended well takes its job down all the same."""
-    broken = (c.health.broken.partition("\n") for c in communicators if c.health.broken)
-    for reason, _, _ in broken:  # the rest was told before
-        sys.stderr.write(
-            f"[mpistrat] a communicator of rank {communicators[0].rank} broke earlier ({reason});"
-            " the job ends by abort, since MPI_Finalize could hang\n"
-        )
+    for one in communicators:
+        reason, _, _ = (one.health.broken or "").partition("\n")  # the rest was told before
+        if reason:
+            sys.stderr.write(
+                f"[mpistrat] a communicator of rank {one.gate.names.of(one.rank)} broke earlier"
+                f" ({reason}); the job ends by abort, since MPI_Finalize could hang\n"
+            )
 
 
 def _close_all(communicators: list[Communicator]) -> bool:

@@ -124,7 +124,8 @@ class Work(Generic[T]):
         if error is not None and not self._is_told:
             gate = self._engine.gate
             sys.stderr.write(
-                f"[mpistrat] a call of rank {gate.rank} that nobody waited for: {error}\n"
+                f"[mpistrat] a call of rank {gate.names.of(gate.rank)} that nobody waited for:"
+                f" {error}\n"
             )
 
     def leave(self, begun: QueuedRequest | None = None) -> None:

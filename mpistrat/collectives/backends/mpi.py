@@ -16,6 +16,7 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
+from mpistrat.cluster import rank_names
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.base import Capabilities, Steps
 from mpistrat.collectives.backends.fast_path import FastCalls
@@ -66,7 +67,7 @@ def gather_before(comm: Any, mine: Array, table: Array, timeout: float) -> None:
         if not isinstance(error, MPI.Exception):
             raise
         raise CommunicationError(
-            f"MPI cannot bring the ranks of comm together on rank {comm.rank}/{comm.size}: {error}"
+            f"MPI cannot bring the ranks of comm together on rank {_here(comm)}: {error}"
         ) from error
 
 
@@ -85,9 +86,13 @@ def _wait_for_ranks(comm: Any, request: Any, timeout: float) -> None:
         are_all_here = wait_until(request.Test, timeout, deadlock.CREATION_PAUSE_S)
     if not are_all_here:
         raise CommunicationTimeoutError(
-            f"rank {comm.rank}/{comm.size} waited {timeout:.0f} s for all ranks to make"
+            f"rank {_here(comm)} waited {timeout:.0f} s for all ranks to make"
             " this strategy or communicator; make it on every rank of comm"
         )
+
+
+def _here(comm: Any) -> str:
+    return rank_names.of_comm(comm, comm.rank, comm.size).here
 
 
 class MpiBackend:
@@ -136,7 +141,7 @@ class MpiBackend:
             duplicate, request = comm.Idup()
         except MPI.Exception as error:
             raise CommunicationError(
-                f"MPI cannot make another communicator on rank {comm.rank}/{comm.size}: {error};"
+                f"MPI cannot make another communicator on rank {_here(comm)}: {error};"
                 " close() strategies that are not used any more"
             ) from error
         _wait_for_ranks(comm, request, timeout)

@@ -139,10 +139,12 @@ class Program:
             gate = engine.gate
             # A communicator in the making has no control yet that could notice it.
             for rank in engine.health.peers.lost() if gate.size == size else ():
+                names = gate.names
                 raise PeerLostError(
-                    f"{what} on rank {gate.rank}/{size} cannot finish: the process of rank {rank}"
-                    " has ended",
-                    rank=rank,
+                    f"{what} on rank {names.here} cannot finish: the process of rank"
+                    f" {names.of(rank)} has ended",
+                    rank,
+                    names.world_rank(rank),
                 )
 
     def _open(self) -> Iterator[Engine]:
@@ -207,12 +209,12 @@ def _unpack(notice: bytes) -> Place:
 def _tangled(engine: Engine, rank: int, theirs: str, mine: str) -> MismatchError:
     gate = engine.gate
     calls = {gate.rank: f"{mine} at {caller()}", rank: theirs}
-    rows = [f"  rank {r}: {calls[r]}" for r in sorted(calls)]
+    rows = [f"  rank {gate.names.of(r)}: {calls[r]}" for r in sorted(calls)]
     return MismatchError(
         "\n".join(
             [
                 "two ranks wait for each other in calls of different communicators (seen on rank"
-                f" {gate.rank}/{gate.size}):",
+                f" {gate.names.here}):",
                 *rows,
                 "all ranks must make and call their strategies and communicators in one order",
             ]

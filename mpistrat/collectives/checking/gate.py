@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NoReturn, TypeAlias
 
 from mpistrat import config
+from mpistrat.cluster.rank_names import RankNames
 from mpistrat.collectives.arrays.on_device import memory_problem
 from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import (
@@ -69,6 +70,8 @@ class Gate:
         What this rank has called, and what is known of the ranks.
     reductions
         What the backend can reduce.
+    names
+        How texts name the ranks.
     has_digests
         Whether the ranks compare what they call (``MPISTRAT_CHECKS``).
     carries_headers
@@ -83,10 +86,13 @@ class Gate:
         What that can reduce.
     """
 
-    def __init__(self, backend: Backend, control: Control) -> None:
+    def __init__(
+        self, backend: Backend, control: Control, names: RankNames | None = None
+    ) -> None:
         self.backend, self.control = backend, control
         self.host_backend = backend
         self.rank, self.size = backend.rank, backend.size
+        self.names = names = names or RankNames(self.rank, self.size)
         self.reductions = ReductionCheck(backend)
         self.has_digests = True
         self.carries_headers = backend.capabilities().carries_headers and self.size > 1
@@ -95,9 +101,9 @@ class Gate:
         self.inline_bytes = -1 if self.carries_headers else payload_bytes
         self._headers = headers = Headers(control.headers, max(self.inline_bytes, 0))
         self.extras, self.payloads = headers.extras, headers.payloads
-        recorder = Recorder(self.rank, self.size)
+        recorder = Recorder(self.rank, self.size, names.here)
         self.call_log = CallLog(headers, recorder, self.size, backend.fast)
-        self.health = Health(backend, control, headers, self.call_log)
+        self.health = Health(backend, control, headers, self.call_log, names)
         self.device_backend: Any = None
         self.device_reductions: Any = None
         self._begun: BegunHeader | None = None  # what `resume` goes on with
@@ -304,7 +310,7 @@ class Gate:
             On all ranks, with the problems of those that have one.
         """
         yield from self._finish(self._crossing(self._show(problem, _NO_MEMORY)))
-        error = BackendUnavailableError(f"rank {self.rank}: {problem}")  # and so have all
+        error = BackendUnavailableError(f"rank {self.names.of(self.rank)}: {problem}")  # and so have all
         raise self.call_log.mark_known(error)
 
     def _explain(self) -> Generator[Request, None, NoReturn]:
@@ -320,15 +326,15 @@ class Gate:
         # All ranks have compared the same table, so that all of them come to this gathering.
         calls = yield from gather_texts(self.backend, text)
         if fingerprint.NO_MEMORY in digests:
-            rows = [f"  rank {rank}: {call}" for rank, call in calls.items()]
+            rows = [f"  rank {self.names.of(rank)}: {call}" for rank, call in calls.items()]
             message = "\n".join(["not enough memory on GPUs for a call:", *rows])
             raise self.call_log.mark_known(BackendUnavailableError(message))
-        message = mismatch_text(calls, self.rank, failed)
+        message = mismatch_text(calls, self.rank, failed, self.names)
         worst = int(failures.argmax())
         if failures[worst] > self.health.peers.failures:  # so the calls differ because of it
-            raise self.call_log.mark_known(
-                PeerLostError(f"rank {worst} failed alone:\n{message}", rank=worst)
-            )
+            text = f"rank {self.names.of(worst)} failed alone:\n{message}"
+            lost = PeerLostError(text, worst, self.names.world_rank(worst))
+            raise self.call_log.mark_known(lost)
         raise self.call_log.mark_known(MismatchError(message, calls))
 
 

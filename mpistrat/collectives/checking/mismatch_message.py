@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+from mpistrat.cluster.rank_names import RankNames
 from mpistrat.collectives.checking.fingerprint import Signature
 
 __all__ = ["describe", "mismatch_text"]
@@ -46,7 +47,12 @@ def _list(dtypes: Sequence[object], shapes: Sequence[object], most: int) -> str:
     return f"{len(dtypes)} array{'' if len(dtypes) == 1 else 's'} [{each}]"
 
 
-def mismatch_text(calls: dict[int, str], rank: int, failed: Sequence[int] = ()) -> str:
+def mismatch_text(
+    calls: dict[int, str],
+    rank: int,
+    failed: Sequence[int] = (),
+    names: RankNames | None = None,
+) -> str:
     """Return the message of a mismatch: rank by rank, equal calls together.
 
     It begins with TensorFlow's words for it if the calls are the same but for their shapes. Of
@@ -60,24 +66,26 @@ def mismatch_text(calls: dict[int, str], rank: int, failed: Sequence[int] = ()) 
         This one.
     failed
         Those that failed alone and went on, which no call is carried out with any more.
+    names
+        How to name the ranks; default by their numbers.
     """
+    names = names or RankNames(rank, len(calls))
     groups: dict[str, list[int]] = {}
     for r, call in calls.items():
         groups.setdefault(call, []).append(r)
     shown = zip(_shortened(list(groups)), groups.values(), strict=True)
-    rows = [f"  rank {', '.join(map(str, ranks))}: {call}" for call, ranks in shown]
+    rows = [f"  rank {names.listed(ranks)}: {call}" for call, ranks in shown]
     title = "the ranks called different collectives"
     advice = "all ranks must make the same calls in the same order with matching arguments"
     if failed:
-        names = ", ".join(map(str, failed))
         title = "the ranks cannot go on together"
         advice = (
-            f"rank {names} went on after an error that the others do not know, and may have left"
-            " out calls that they have made; let such an error end the program"
+            f"rank {names.listed(failed)} went on after an error that the others do not know, and"
+            " may have left out calls that they have made; let such an error end the program"
         )
     elif _differ_in_shape(groups):
         title = f"Shape mismatch: {title}"
-    return "\n".join([f"{title} (seen on rank {rank}/{len(calls)}):", *rows, advice])
+    return "\n".join([f"{title} (seen on rank {names.here}):", *rows, advice])
 
 
 def _shortened(calls: list[str]) -> list[str]:

@@ -138,7 +138,8 @@ def all_or_none(
     if found.mine is not None:
         raise found.mine
     rank, error = next(iter(found.failures.items()))
-    cause = MpistratError(f"rank {rank}/{communicator.size} raised this in {what}")
+    name = communicator.gate.names.place(rank)
+    cause = MpistratError(f"rank {name} raised this in {what}")
     raise error.as_ours(ClusterError) from cause
 
 

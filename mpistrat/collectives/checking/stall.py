@@ -31,7 +31,7 @@ def error(
 
     wait_until(have_all_answered, _ANSWER_S, 1e-3)
     missing = tuple(peers.absent(sequence))
-    names = ", ".join(map(str, missing)) or "none: all ranks wait, but no data arrives"
+    names = gate.names.listed(missing) or "none: all ranks wait, but no data arrives"
     reason = f"ranks that did not come: {names}"
     doing = stacks.ask(missing) if missing and stacks is not None else ""
     if not missing and isinstance(request, LateRequest):
@@ -39,7 +39,7 @@ def error(
         reason = f"all ranks wait, but {what_is_late}"
     what = gate.call_log.in_words()
     return CommunicationTimeoutError(
-        f"{what} on rank {gate.rank}/{gate.size} ({gate.backend.name}) waited"
+        f"{what} on rank {gate.names.here_by(gate.backend.name)} waited"
         f" {waited_s:.1f} s; {reason}; look what these ranks do, or"
         f" raise the limit with MPISTRAT_TIMEOUT or timeout={doing}",
         missing,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mpistrat.cluster.rank_names import RankNames
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking.headers import Headers
@@ -39,12 +40,17 @@ class Health:
     """
 
     def __init__(
-        self, backend: Backend, control: Control, headers: Headers, call_log: CallLog
+        self,
+        backend: Backend,
+        control: Control,
+        headers: Headers,
+        call_log: CallLog,
+        names: RankNames,
     ) -> None:
-        self._rank, self._size = backend.rank, backend.size
+        self._size, self._names = backend.size, names
         self._headers, self._fast = headers, backend.fast
         self.call_log = call_log
-        self.peers = Peers(backend, control)
+        self.peers = Peers(backend, control, names)
         self.stacks: Stacks | None = None
         self.on_break: Callable[[], None] | None = None
         self.uid = 0
@@ -95,7 +101,7 @@ class Health:
             raise ClosedError("this communicator (or its strategy) was closed; make a new one")
         if self._broken is not None:
             raise CommunicationError(
-                f"the communicator is broken on rank {self._rank}/{self._size} since:"
+                f"the communicator is broken on rank {self._names.here} since:"
                 f" {self._broken}; make a new strategy on all ranks, or end the job (the last"
                 " calls are on standard error, and in communicator.records())"
             )

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mpistrat.cluster.rank_names import RankNames
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.control import Control
 from mpistrat.errors import CommunicationError, MismatchError, PeerLostError
@@ -62,9 +63,12 @@ class Peers:
         What a peer said last of a long wait, in whichever communicator (see deadlock.py), by rank.
     """
 
-    def __init__(self, backend: Backend, control: Control) -> None:
+    def __init__(
+        self, backend: Backend, control: Control, names: RankNames | None = None
+    ) -> None:
         self._backend, self._control = backend, control
         self.rank, self.size = backend.rank, backend.size
+        self._names = names or RankNames(self.rank, self.size)
         self.failures = self.announced = 0
         self.last_failure = ""
         self.stalled: dict[int, int] = {}
@@ -112,8 +116,16 @@ class Peers:
 
     def _origin(self, error: BaseException) -> int:
         """Return the rank where a failure began."""
-        is_peers = isinstance(error, PeerLostError) and error.rank >= 0
-        return error.rank if is_peers else self.rank  # type: ignore[attr-defined]
+        if not isinstance(error, PeerLostError) or error.rank < 0:
+            return self.rank
+        if error.world_rank < 0:
+            return error.rank
+        # The error may be of another communicator, which numbers its ranks in its own way.
+        found = self._names.rank_of(error.world_rank)
+        return self.rank if found is None else found
+
+    def _lost_error(self, text: str, rank: int) -> PeerLostError:
+        return PeerLostError(text, rank, self._names.world_rank(rank))
 
     # --------------------------------------------------------------------------------- hearing
 
@@ -152,10 +164,11 @@ class Peers:
         for rank in lost:
             self._note_end(rank)
         if lost:
-            which = f"process of rank {lost[0]} has ended"
+            which = f"process of rank {self._names.of(lost[0])} has ended"
             if len(lost) > 1:  # launchers end those beside a dead one
-                which = f"processes of ranks {', '.join(map(str, lost))} have ended"
-            raise PeerLostError(f"{self._call(sequence)} cannot finish: the {which}", rank=lost[0])
+                which = f"processes of ranks {self._names.listed(lost)} have ended"
+            text = f"{self._call(sequence)} cannot finish: the {which}"
+            raise self._lost_error(text, lost[0])
 
     def lost(self) -> Sequence[int]:
         """Return the ranks whose processes are known to have ended."""
@@ -184,27 +197,29 @@ class Peers:
                 raise self._lost(rank, trouble, sequence)
         for rank, number in sorted(self.leaving.items()):
             if sequence > number:
-                raise PeerLostError(
-                    f"{self._call(sequence)} cannot finish: the program of rank {rank} has ended"
-                    " with an error",
-                    rank=rank,
+                raise self._lost_error(
+                    f"{self._call(sequence)} cannot finish: the program of rank"
+                    f" {self._names.of(rank)} has ended with an error",
+                    rank,
                 )
 
     def _lost(self, rank: int, trouble: _Trouble, sequence: int) -> CommunicationError:
         if trouble.kind == _TANGLED:
             is_relayed = trouble.text.startswith("rank ")
-            found = trouble.text if is_relayed else f"rank {rank} found that {trouble.text}"
+            name = self._names.of(rank)
+            found = trouble.text if is_relayed else f"rank {name} found that {trouble.text}"
             if trouble.failures > self.failures:  # as Gate._explain finds
-                return PeerLostError(f"rank {rank} failed alone:\n{found}", rank=rank)
+                return self._lost_error(f"rank {name} failed alone:\n{found}", rank)
             return MismatchError(found)
         how = "failed" if trouble.kind == _FAILED else "gave up"
-        return PeerLostError(
-            f"{self._call(sequence)} cannot finish: rank {rank} {how} with {trouble.text}",
-            rank=trouble.origin,
+        return self._lost_error(
+            f"{self._call(sequence)} cannot finish: rank {self._names.of(rank)} {how} with"
+            f" {trouble.text}",
+            trouble.origin,
         )
 
     def _call(self, sequence: int) -> str:
-        return f"call {sequence} on rank {self.rank}/{self.size} ({self._backend.name})"
+        return f"call {sequence} on rank {self._names.here_by(self._backend.name)}"
 
     def is_asked(self, sequence: int) -> bool:
         """Tell whether a peer whose deadline passed in this same call asks who waits too."""

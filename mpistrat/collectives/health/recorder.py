@@ -248,10 +248,17 @@ class Recorder:
         The ring, or None if no records are kept.
     rank
         Of the communicator.
+
+    Parameters
+    ----------
+    rank, size
+        Of this process in the communicator.
+    place
+        The same in words, for texts.
     """
 
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank, self._size = rank, size
+    def __init__(self, rank: int, size: int, place: str | None = None) -> None:
+        self.rank, self._place = rank, place or f"{rank}/{size}"
         self._is_dumped = False
         self._next = 0
         self._sink: Sink | None = None
@@ -332,7 +339,7 @@ class Recorder:
         if not last:
             return ""
         self._is_dumped = True
-        who = f"[mpistrat {self.rank}/{self._size}]"
+        who = f"[mpistrat {self._place}]"
         rows = [f"{who}   {record}" for record in last]
         return "\n".join([f"{who} the last calls of this communicator:", *rows, ""])
 

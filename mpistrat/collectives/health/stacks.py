@@ -148,6 +148,7 @@ class Stacks:
 
     def __init__(self, gate: Gate, facts: Sequence[Facts]) -> None:
         self._rank, self._question = gate.rank, _QUESTION.pack(gate.health.uid)
+        self._names = gate.names
         self._addresses = [fact.address for fact in facts]
         self._hosts = [fact.host for fact in facts]
         self._questions = gate.control.questions if len(set(self._hosts)) > 1 else None
@@ -161,7 +162,7 @@ class Stacks:
         near = [rank for rank in asked if self._hosts[rank] == here]
         far = [rank for rank in asked if self._hosts[rank] != here]
         found = {**self._ask_near(near), **self._ask_far(far, missing)}
-        rows = [f"\nrank {rank} {found[rank].rstrip()}" for rank in asked]
+        rows = [f"\nrank {self._names.of(rank)} {found[rank].rstrip()}" for rank in asked]
         if len(missing) > len(asked):
             rows.append(f"\n(and {len(missing) - len(asked)} ranks more)")
         return "".join(rows)
@@ -196,7 +197,8 @@ class Stacks:
                 ranks, "is on another node; to ask, MPI_THREAD_MULTIPLE is needed"
             )
         if speaker != self._rank:
-            return dict.fromkeys(ranks, f"is on another node; see what rank {speaker} shows")
+            name = self._names.of(speaker)
+            return dict.fromkeys(ranks, f"is on another node; see what rank {name} shows")
         for rank in ranks:
             questions.ask(rank, self._question)
         found: dict[int, str] = {}

@@ -35,11 +35,14 @@ from mpistrat.errors import UsageError
 from mpistrat.system import exit_hooks
 from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.file_locks import try_to_lock
+from mpistrat.system.log import get_logger, warn_once
 
 if TYPE_CHECKING:
     from mpistrat.collectives.checking.settings_check import Facts
     from mpistrat.collectives.communicator import Communicator
     from mpistrat.collectives.health.recorder import CallRecord, Recorder
+
+_LOG = get_logger(__name__)
 
 __all__ = ["EPOCH_NS", "Timeline", "add", "clock", "finish", "flush", "follow", "is_on"]
 
@@ -233,7 +236,15 @@ def follow(communicator: Communicator, facts: Sequence[Facts]) -> None:
     """Take a new communicator's calls into the timeline, if there is to be one. **Collective.**"""
     global _timeline  # noqa: PLW0603 - a process has one
     path, recorder = config.timeline(), communicator.call_log.recorder
-    if not path or recorder.ring is None:
+    if not path:
+        return
+    if recorder.ring is None:
+        warn_once(
+            _LOG,
+            "no records",
+            "MPISTRAT_TIMELINE is not written with MPISTRAT_CHECKS=0, which records no calls;"
+            " unset one of them",
+        )
         return
     shift_ns = _shift_ns(communicator, facts)
     with _lock:

@@ -37,7 +37,8 @@ def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int, out: Out 
     if gate.rank != root:
         if array is not None:
             raise UsageError(
-                f"scatter: rank {gate.rank} gave an array, but the root is {root}; expected None"
+                f"scatter: rank {gate.names.of(gate.rank)} gave an array, but the root is"
+                f" {gate.names.of(root)}; expected None"
                 " on the other ranks"
             )
         check_axis(axis, _MAX_NDIM, "scatter")
