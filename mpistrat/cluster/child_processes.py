@@ -67,8 +67,19 @@ def check_no_child() -> None:
             f" {os.environ[_MARK].split()[0]}, and is no rank itself: if it started MPI, the"
             " launcher would end the job. Make strategies in the rank's own process; to let this"
             " one run alone, start it without the launcher's variables in its environment"
-            f" ({names})"
+            f" ({names}){_main_module()}"
         )
+
+
+def _main_module() -> str:
+    """Return what else to do where multiprocessing imports the rank's program again."""
+    module = sys.modules.get("multiprocessing.process")
+    if module is None or module.parent_process() is None:
+        return ""
+    return (
+        ". multiprocessing imports the program again here: put what makes strategies under `if"
+        ' __name__ == "__main__":`'
+    )
 
 
 def is_child() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,6 +18,7 @@ from mpistrat.system.log import get_logger, warn_once
 
 __all__ = [
     "abort",
+    "before_finalize",
     "expected_size",
     "is_mpi_comm",
     "is_null",
@@ -176,6 +178,18 @@ def _check_size(module: Any, expected: tuple[str, int] | None) -> None:
         f" together; {how_to_start(expected[1], library)}. To run alone on purpose, set"
         " MPISTRAT_ALLOW_SINGLETON=1"
     )
+
+
+def before_finalize(run: Callable[[], object]) -> None:
+    """Call `run` when the program calls MPI.Finalize(), while MPI still works. **Local.**
+
+    Not where mpi4py calls it, which is after the end of Python.
+    """
+    module = sys.modules.get("mpi4py.MPI")
+    if module is not None and why_unusable(module) is None:
+        # MPI deletes the attributes of this communicator first of all (MPI 5.0, section 11.2.4).
+        key = module.Comm.Create_keyval(delete_fn=lambda *_: run())
+        module.COMM_SELF.Set_attr(key, None)
 
 
 def is_mpi_comm(comm: Any) -> bool:

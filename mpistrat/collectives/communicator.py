@@ -23,7 +23,7 @@ from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods import CollectiveMethods
 from mpistrat.collectives.progress_engine import Engine
 from mpistrat.collectives.work import Work
-from mpistrat.errors import CommunicationError
+from mpistrat.errors import ArgumentTypeError, CommunicationError
 
 if TYPE_CHECKING:
     from mpistrat.collectives.backends.gpu.backend import GpuBackend
@@ -59,7 +59,7 @@ class Communicator(FastPath, CollectiveMethods):
     ----------
     comm
         An mpi4py intra-communicator, which is duplicated and used for nothing but that; a `Communicator`,
-        for another one of its ranks; a `ThreadComm` (ranks as threads); None for COMM_WORLD, or
+        for another one of its ranks (what that was made of must not be freed); a `ThreadComm` (ranks as threads); None for COMM_WORLD, or
         for this process alone if no launcher started it.
     backend
         A name of the registry; ``"auto"`` picks one.
@@ -295,6 +295,12 @@ class Communicator(FastPath, CollectiveMethods):
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size}, backend={self._backend.name!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "a Communicator can neither be pickled nor copied: it belongs to the process of this"
+            " rank; pass what is needed of it, such as comm.rank, or make one where it is used"
+        )
 
     def __enter__(self) -> Communicator:
         return self

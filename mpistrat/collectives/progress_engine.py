@@ -361,7 +361,7 @@ class Engine:
 
     def forget(self, reason: str) -> None:
         """Give up all calls, and tell no peer: this process is no rank of the job. **Local.**"""
-        self.health.broken = reason
+        self.health.give_up(reason)
         # Without the lock: in a forked child it may be held by a thread that exists no more.
         while self._queue:
             self._queue.popleft().give_up(CommunicationError(reason))

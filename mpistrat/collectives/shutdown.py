@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["forget", "install", "leave", "watch"]
 
 _LOG = get_logger(__name__)
+_CLOSE_FIRST = "close strategies and communicators before it, or leave it to mpi4py"
 _TURN_S = 0.5  # until an abort by another rank has ended this one
 
 
@@ -53,11 +54,18 @@ class _Watch:
             exit_hooks.register(Phase.TIMELINE, lambda: timeline.finish(self.is_well))
             exit_hooks.register(Phase.ABORT, self.abort_unless_well)
             os.register_at_fork(after_in_child=self.forget_all)
+            mpi.before_finalize(self.stop_all)
 
     def tell(self, error: BaseException) -> None:
         """Tell the peers about an exception that ends this program."""
         for communicator in self.open:
             communicator.fail(error, is_end=True)
+
+    def stop_all(self) -> None:
+        """Let no open communicator use MPI any more, which would end this process."""
+        stacks.stop()
+        for communicator in self.open:
+            communicator.forget(f"the program called MPI.Finalize(): {_CLOSE_FIRST}")
 
     def forget_all(self) -> None:
         """Have nothing to do with the job: this is a forked child, and no rank of it."""
@@ -82,9 +90,9 @@ class _Watch:
         self.is_well = True  # so that MPI is not asked for anything
         if self.ended:
             _LOG.warning(
-                "the program called MPI.Finalize() while %d communicators were open; close"
-                " strategies and communicators first, or leave it to mpi4py",
+                "the program called MPI.Finalize() while %d communicators were open; %s",
                 len(self.ended),
+                _CLOSE_FIRST,
             )
 
     def abort_unless_well(self) -> None:
@@ -144,7 +152,8 @@ def _wait_for_all(
 ) -> None:
     """Wait as MPI_Finalize would: another rank may have long work to do alone.
 
-    The other `works` go on meanwhile: a rank may be in a call of their communicators.
+    The other `works` go on meanwhile: a rank may be in a call of their communicators. If one of
+    them fails, this does: the rank that it failed with may wait for this one.
 
     After ``MPISTRAT_TIMEOUT`` it says so, and ends only if a peer fails or the job does.
     """
@@ -160,13 +169,18 @@ def _wait_for_all(
         complain_after_s=limit,
     )
     # `test` returns true for a failed call, too; this raises its error.
-    work.wait()
+    next(filter(_has_failed, works), work).wait()
 
 
 def _is_over(work: Work[None], works: Sequence[Work[None]]) -> bool:
+    """Advance all works; tell whether `work` is over, or one has failed, which ends the job."""
     for one in works:
         one.test()
-    return work.done
+    return work.done or any(map(_has_failed, works))
+
+
+def _has_failed(work: Work[None]) -> bool:
+    return work.done and work.error is not None
 
 
 def leave(communicators: list[Communicator]) -> None:

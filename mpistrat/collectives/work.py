@@ -109,7 +109,8 @@ class Work(Generic[T]):
         MismatchError
             The ranks called different things.
         """
-        if timeout is not None and not (isinstance(timeout, Real) and timeout > 0):
+        is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+        if timeout is not None and not (is_number and timeout > 0):
             raise UsageError(f"timeout={timeout!r}; expected seconds above 0, or None")
         if not self.done:
             self._engine.wait(self, timeout)
@@ -117,6 +118,11 @@ class Work(Generic[T]):
             self._is_told = True
             raise self._error
         return self._result  # type: ignore[return-value]
+
+    @property
+    def error(self) -> Exception | None:
+        """What :meth:`wait` will raise, if the call is over and has failed. **Local.**"""
+        return self._error
 
     def __del__(self) -> None:
         """Show an error that nobody waited for; not by the log, which may be silent here."""

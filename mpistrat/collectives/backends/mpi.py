@@ -125,7 +125,10 @@ class MpiBackend:
     def unavailable(cls, comm: Any) -> str | None:
         """Return why MPI cannot carry the data of `comm`."""
         if cluster_mpi.is_null(comm):
-            return "comm is MPI.COMM_NULL: this process is not in it; make one only on its ranks"
+            return (
+                "comm is MPI.COMM_NULL: this process is not in it, or it was freed; make one only"
+                " on its ranks, and before that"
+            )
         if cluster_mpi.is_mpi_comm(comm):
             return cluster_mpi.why_unusable(sys.modules["mpi4py.MPI"])
         if comm is not None:

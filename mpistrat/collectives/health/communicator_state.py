@@ -57,6 +57,7 @@ class Health:
         self.is_open = True  # asked in each call, and so not computed there
         self._closing = self._closed = False
         self._broken: str | None = None
+        self._is_given_up = False
 
     @property
     def broken(self) -> str | None:
@@ -88,6 +89,11 @@ class Health:
         self._closing = value
         self._shut()
 
+    def give_up(self, reason: str) -> None:
+        """Let no call begin any more, and tell nobody: this process is no rank of a job now."""
+        self._is_given_up = True
+        self.broken = reason
+
     def _shut(self) -> None:
         self.is_open = False
         if self._fast is not None:
@@ -99,6 +105,11 @@ class Health:
             return
         if self._closed:
             raise ClosedError("this communicator (or its strategy) was closed; make a new one")
+        if self._is_given_up:
+            raise CommunicationError(
+                f"a communicator of rank {self._names.here} cannot be used here any more:"
+                f" {self._broken}"
+            )
         if self._broken is not None:
             raise CommunicationError(
                 f"the communicator is broken on rank {self._names.here} since:"

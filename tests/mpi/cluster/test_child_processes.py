@@ -186,6 +186,7 @@ def test_a_forked_child_is_told(first: str, ranks: int) -> None:
 def test_a_process_of_multiprocessing_is_told() -> None:
     said = job("the strategy", 2)["multiprocessing"]
     assert said.count("by a rank of the job, pid ") == 3, said
+    assert said.count('under `if __name__ == "__main__":`') == 2, said  # of those not forked
 
 
 @pytest.mark.parametrize(

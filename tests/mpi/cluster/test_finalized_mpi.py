@@ -19,6 +19,21 @@ for comm, kind in ((None, ClusterError), (MPI.COMM_WORLD, BackendUnavailableErro
         print(error, flush=True)
 """
 
+USED_AFTER = """
+from mpi4py import MPI
+import mpistrat
+communicator = mpistrat.Communicator()
+work = communicator.iallreduce(1.0)
+work.wait()
+MPI.Finalize()
+for call in (lambda: communicator.allreduce(1.0), lambda: communicator.ibarrier().wait()):
+    try:
+        call()
+    except mpistrat.errors.CommunicationError as error:
+        print(error, flush=True)
+communicator.close()
+"""
+
 NOT_INITIALIZED = """
 import mpi4py
 mpi4py.rc.initialize = False
@@ -38,6 +53,13 @@ def test_finalized(closes):
     assert all(rank.stdout.count("MPI was finalized") == 2 for rank in job.ranks), job.output
     told = "called MPI.Finalize() while 1 communicators were open" in job.output
     assert told is not closes
+
+
+@pytest.mark.parametrize("backend", ["auto", "mpi"])
+def test_a_communicator_that_is_used_after_it(backend):
+    job = run_job(["-c", USED_AFTER], 2, 60, env={"MPISTRAT_BACKEND": backend}).check()
+    told = "/2 cannot be used here any more: the program called MPI.Finalize(): close strategies"
+    assert all(rank.stdout.count(told) == 2 for rank in job.ranks), job.output
 
 
 def test_not_initialized():

@@ -1,5 +1,8 @@
 """Arguments that cannot be right, on real ranks: an error on each that says what was meant."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -77,6 +80,31 @@ def test_a_communicator_of_another_one():
     with Communicator(mpi().COMM_WORLD, "mpi") as first, Communicator(first) as second:
         assert (second.rank, second.size) == (first.rank, first.size)
         assert second.allreduce(1) == second.size
+
+
+def test_a_communicator_of_what_was_freed():
+    user = mpi().COMM_WORLD.Dup()
+    with Communicator(user) as comm:
+        user.Free()
+        assert comm.allreduce(1) == comm.size
+        with pytest.raises(BackendUnavailableError, match="or it was freed"):
+            Communicator(comm)
+
+
+@pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_communicator_is_not_copied(take):
+    with Communicator() as comm:
+        with pytest.raises(TypeError, match="can neither be pickled nor copied"):
+            take(comm)
+        assert comm.allreduce(1) == comm.size
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5", True])
+def test_a_timeout_that_is_none(timeout):
+    with Communicator() as comm:
+        with pytest.raises(UsageError, match="expected seconds above 0, or None"):
+            comm.barrier(timeout=timeout)
+        assert comm.allreduce(1) == comm.size
 
 
 def test_the_array_of_a_list_that_cannot_be_sent_is_named():

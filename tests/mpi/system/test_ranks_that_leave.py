@@ -73,6 +73,23 @@ if rank == 0:
     check_failed(run(body, 2), "rank 1: close() at the end of the program", "allreduce(")
 
 
+def test_a_rank_ends_while_another_goes_on_after_an_error_in_its_second_communicator() -> None:
+    body = """
+from mpistrat.collectives import Communicator
+first, second = Communicator(), Communicator()
+if rank == 0:
+    try:
+        second.allreduce(np.ones(1))
+    except ms.errors.MismatchError as error:
+        print("caught", error, flush=True)
+    second.barrier()
+"""
+    result = run(body, 2, MPISTRAT_TIMEOUT="60")
+    check_failed(result)
+    assert "caught the ranks called different collectives" in result.ranks[0].stdout
+    assert "the program of rank 1 has ended with an error" in result.ranks[0].stderr
+
+
 @takes_long()
 def test_all_ranks_exit_with_a_code() -> None:
     result = run("sys.exit(3)", 2)
