@@ -257,9 +257,14 @@ class Communicator(FastPath, CollectiveMethods):
             self._backend.release()
 
     def iclose(self) -> Work[None]:
-        """Start :meth:`close`, the wait for all ranks; the same call if it was started before."""
+        """Start :meth:`close`, the wait for all ranks; the same call if it was started before.
+
+        No other call may follow.
+        """
         if self._closing is None:
             self._closing = self._start(operations.close)
+            # Ranks on which it is over already would refuse a call that the others begin.
+            self.health.end_calls()
         return self._closing
 
     @property

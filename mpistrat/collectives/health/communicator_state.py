@@ -57,7 +57,7 @@ class Health:
         self.is_open = True  # asked in each call, and so not computed there
         self._closing = self._closed = False
         self._broken: str | None = None
-        self._is_given_up = False
+        self._is_given_up = self._has_last_call = False
 
     @property
     def broken(self) -> str | None:
@@ -89,6 +89,11 @@ class Health:
         self._closing = value
         self._shut()
 
+    def end_calls(self) -> None:
+        """Let no call begin any more: the last one, which closes the communicator, has."""
+        self._has_last_call = True
+        self._shut()
+
     def give_up(self, reason: str) -> None:
         """Let no call begin any more, and tell nobody: this process is no rank of a job now."""
         self._is_given_up = True
@@ -103,7 +108,7 @@ class Health:
         """Raise if this communicator was closed or is broken."""
         if self.is_open:
             return
-        if self._closed:
+        if self._closed or (self._has_last_call and self._broken is None):
             raise ClosedError("this communicator (or its strategy) was closed; make a new one")
         if self._is_given_up:
             raise CommunicationError(

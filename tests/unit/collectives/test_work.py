@@ -7,7 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.errors import CommunicationError, CommunicationTimeoutError, PeerLostError
+from mpistrat.errors import (
+    ClosedError,
+    CommunicationError,
+    CommunicationTimeoutError,
+    PeerLostError,
+)
 from mpistrat.testing.sets import takes_long
 from mpistrat.testing.threads import run_ranks
 
@@ -258,5 +263,20 @@ def test_no_notice_is_sent_once_the_last_call_has_begun():
         has_failed.set()
         work.wait()
         assert comm.health.peers.announced == 0
+
+    run_ranks(2, rank)
+
+
+def test_no_call_begins_behind_the_last_one():
+    def rank(handle):
+        comm = Communicator(handle)
+        if comm.rank == 1:
+            time.sleep(0.2)  # the others' last call is not over yet
+        work = comm.iclose()
+        for call in (comm.barrier, lambda: comm.allreduce(1.0), lambda: comm.ibarrier().wait()):
+            with pytest.raises(ClosedError):
+                call()
+        work.wait()
+        comm.close()
 
     run_ranks(2, rank)
