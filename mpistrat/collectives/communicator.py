@@ -58,9 +58,10 @@ class Communicator(FastPath, CollectiveMethods):
     Parameters
     ----------
     comm
-        An mpi4py intra-communicator, which is duplicated and used for nothing but that; a `Communicator`,
-        for another one of its ranks (what that was made of must not be freed); a `ThreadComm` (ranks as threads); None for COMM_WORLD, or
-        for this process alone if no launcher started it.
+        An mpi4py intra-communicator, which is duplicated and used for nothing but that; a
+        `Communicator`, for another one of its ranks (what that was made of must not be freed); a
+        `ThreadComm` (ranks as threads); None for COMM_WORLD, or for this process alone if no
+        launcher started it.
     backend
         A name of the registry; ``"auto"`` picks one.
 

@@ -24,6 +24,7 @@ from mpistrat.collectives.backends.mpi_support import comm_split, symbols
 from mpistrat.collectives.backends.mpi_support.control import MpiWatch, mpi_control
 from mpistrat.collectives.backends.shared_memory.registered import private_memory
 from mpistrat.collectives.checking import deadlock
+from mpistrat.collectives.work import abandon
 from mpistrat.errors import (
     BackendUnavailableError,
     CommunicationError,

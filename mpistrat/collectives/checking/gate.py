@@ -86,9 +86,7 @@ class Gate:
         What that can reduce.
     """
 
-    def __init__(
-        self, backend: Backend, control: Control, names: RankNames | None = None
-    ) -> None:
+    def __init__(self, backend: Backend, control: Control, names: RankNames | None = None) -> None:
         self.backend, self.control = backend, control
         self.host_backend = backend
         self.rank, self.size = backend.rank, backend.size
@@ -310,7 +308,9 @@ class Gate:
             On all ranks, with the problems of those that have one.
         """
         yield from self._finish(self._crossing(self._show(problem, _NO_MEMORY)))
-        error = BackendUnavailableError(f"rank {self.names.of(self.rank)}: {problem}")  # and so have all
+        error = BackendUnavailableError(
+            f"rank {self.names.of(self.rank)}: {problem}"
+        )  # and so have all
         raise self.call_log.mark_known(error)
 
     def _explain(self) -> Generator[Request, None, NoReturn]:

@@ -63,9 +63,7 @@ class Peers:
         What a peer said last of a long wait, in whichever communicator (see deadlock.py), by rank.
     """
 
-    def __init__(
-        self, backend: Backend, control: Control, names: RankNames | None = None
-    ) -> None:
+    def __init__(self, backend: Backend, control: Control, names: RankNames | None = None) -> None:
         self._backend, self._control = backend, control
         self.rank, self.size = backend.rank, backend.size
         self._names = names or RankNames(self.rank, self.size)

@@ -102,7 +102,9 @@ def told(asks: str) -> list[str]:
 
 def test_ranks_that_ask_for_different_backends() -> None:
     said = told("backend = 'mpi' if rank == 1 else 'auto'")
-    expected = "ClusterError|the ranks ask for different backends: 'auto' on ranks [0, 2]; 'mpi' on"
+    expected = (
+        "ClusterError|the ranks ask for different backends: 'auto' on ranks [0, 2]; 'mpi' on"
+    )
     assert all(one.startswith(expected) for one in said), said
 
 

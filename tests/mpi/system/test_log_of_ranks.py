@@ -1,4 +1,4 @@
-"""The log speaks on the ranks of the job that were asked for, whichever communicators there are."""
+"""The log speaks on the ranks of the job it was asked for, whatever communicators there are."""
 
 from mpistrat.testing.launcher import run_job
 

@@ -1,4 +1,4 @@
-"""Texts name ranks as the communicator does, and where it differs from the job as that does, too."""
+"""Texts name ranks by the communicator, and where it numbers them otherwise by the job, too."""
 
 from mpistrat.cluster.rank_names import RankNames
 
