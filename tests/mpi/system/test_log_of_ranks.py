@@ -1,5 +1,7 @@
 """The log speaks on the ranks of the job it was asked for, whatever communicators there are."""
 
+from pathlib import Path
+
 from mpistrat.testing.launcher import run_job
 
 REVERSED = """
@@ -31,3 +33,13 @@ def test_a_name_that_looks_like_a_setting_is_told_once() -> None:
     line = result.ranks[0].stderr
     assert line.startswith("[mpistrat 0/2 "), line
     assert line.endswith("MPISTRAT_TIMOUT is no setting of mpistrat; is it MPISTRAT_TIMEOUT?\n")
+
+
+def test_a_timeline_without_records_is_told(tmp_path: Path) -> None:
+    program = "import mpistrat; mpistrat.MirroredStrategy()"
+    path = tmp_path / "timeline.json"
+    env = {"MPISTRAT_TIMELINE": str(path), "MPISTRAT_CHECKS": "0"}
+    result = run_job(["-c", program], 2, 40.0, env=env).check()
+    assert "MPISTRAT_TIMELINE is not written with MPISTRAT_CHECKS=0" in result.ranks[0].stderr
+    assert result.ranks[1].stderr == ""
+    assert not path.exists()
