@@ -1,5 +1,7 @@
 """Collectives of ranks that have a GPU each, share some, or change them from call to call."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -68,6 +70,16 @@ def test_arrays_on_a_gpu_that_is_not_the_current_one(carrier):
         assert total.device == mine.device
         assert (total.get() == comm.size).all()
         assert cupy.cuda.Device().id == 0
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+def test_processes_of_two_containers_have_the_same_number():
+    """An address of the other one's memory means nothing here, or other memory."""
+    with communicator_on_gpus("auto", 0) as (comm, cupy), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 7)
+        mine = cupy.full(300_000, comm.rank + 1.0)  # too long for the host
+        assert (comm.allreduce(mine).get() == 3).all()
+        assert (comm.bcast(mine, 1).get() == 2).all()
 
 
 @pytest.mark.mpi(ranks=4, timeout_s=60)

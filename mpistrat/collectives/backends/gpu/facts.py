@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,9 +15,10 @@ from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.errors import CommunicationError
 
-__all__ = ["Facts", "exchange", "exchange_bytes", "facts"]
+__all__ = ["Facts", "exchange", "exchange_bytes", "facts", "this_process"]
 
 _FACT_BYTES, _MODEL_CHARACTERS = 768, 60
+_TOKEN = secrets.token_hex(8)  # of this process and those forked from it
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Facts:
     Attributes
     ----------
     host, process
-        Where the rank runs.
+        Where the rank runs; see :func:`this_process`.
     bus
         The PCI address of the GPU, by which ranks find that they share it. CuPy on AMD GPUs
         knows no UUIDs.
@@ -45,7 +47,7 @@ class Facts:
     """
 
     host: str
-    process: int
+    process: str
     bus: str
     model: str
     is_amd: bool
@@ -55,6 +57,14 @@ class Facts:
     has_flags: bool
 
 
+def this_process() -> str:
+    """Return what no other process has; ranks that are threads of this one have the same.
+
+    Not its number alone: processes of two containers on one machine can have the same one.
+    """
+    return f"{os.getpid()}-{_TOKEN}"
+
+
 def facts(device: int) -> Facts:
     """Return this rank's facts about a GPU. **Local.**"""
     import cupy
@@ -62,7 +72,7 @@ def facts(device: int) -> Facts:
     runtime = cupy.cuda.runtime
     return Facts(
         host_name(),
-        os.getpid(),
+        this_process(),
         runtime.deviceGetPCIBusId(device),
         _model(runtime.getDeviceProperties(device)["name"]),
         bool(runtime.is_hip),

@@ -6,14 +6,13 @@ a handle of its own. It is exported once and freed after all peers have closed i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
-from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes
+from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes, this_process
 
 __all__ = ["Slabs"]
 
@@ -79,9 +78,10 @@ class Slabs:
 
     def _map(self, rows: list[bytes]) -> str | None:
         runtime = _runtime()
+        me = this_process()
         for rank, row in enumerate(rows):
             handle, is_exported = row[8 : 8 + _HANDLE_BYTES], row[-1]
-            if self._everyone[rank].process == os.getpid():  # this rank, or one of its threads
+            if self._everyone[rank].process == me:  # this rank, or one of its threads
                 self.pointers.append(int.from_bytes(row[:8], "little"))
                 continue
             if not is_exported:

@@ -50,7 +50,7 @@ def test_wrong_entries_are_refused(entry, words):
 
 def test_entries_are_of_a_model_and_its_places():
     def one(host, bus):
-        return Facts(host, 1, bus, "H200", False, 0, "auto", "auto", True)
+        return Facts(host, "1", bus, "H200", False, 0, "auto", "auto", True)
 
     assert gpu_key([one("a", "1"), one("a", "1")]) == "H200, 2 ranks on 1 GPUs"
     assert gpu_key([one("a", "1"), one("b", "1")]) == "H200, 2 ranks on 2 GPUs of 2 nodes"
