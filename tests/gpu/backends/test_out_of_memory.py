@@ -209,3 +209,31 @@ def test_one_rank_has_no_memory_in_the_middle_of_a_transfer():
         assert "GPU:0 is out of memory" in message
         assert "allocating 1,000 bytes" in message
         assert float(waited) < 10
+
+
+OWN_POOL = """
+import cupy
+from mpi4py import MPI
+from mpistrat.collectives import Communicator
+pool = cupy.cuda.MemoryPool()
+cupy.cuda.set_allocator(pool.malloc)
+comm = Communicator(MPI.COMM_WORLD)
+free, total = cupy.cuda.runtime.memGetInfo()
+cupy.empty(free * 3 // 4, "u1")  # the pool keeps it
+mine = comm.empty(free // 2, "u1", device="GPU:0")
+print("bytes:", mine.size == free // 2, flush=True)
+"""
+
+
+@pytest.mark.deadline(60)
+def test_registered_memory_takes_what_a_pool_of_the_users_own_keeps():
+    needs_gpus(1)
+    env = {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "MPISTRAT_GPU_CARRIER": "peer_memory",
+        "PRETEND_MIB": "256",
+    }
+    result = run_job(["-c", OWN_POOL], 2, timeout_s=50, env=env)
+    assert not result.timed_out, result
+    for one in result.ranks:
+        assert "bytes: True" in one.stdout, one.stderr

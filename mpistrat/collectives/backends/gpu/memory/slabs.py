@@ -118,15 +118,23 @@ class Slabs:
 
 
 def _allocated(nbytes: int) -> int:
-    """Return new memory of the driver; CuPy's pool gives back what it keeps, if that is needed."""
-    import cupy
-
+    """Return new memory of the driver; CuPy's pools give back what they keep, if that is needed."""
     runtime = _runtime()
     try:
         return int(runtime.malloc(nbytes))
     except runtime.CUDARuntimeError:
-        cupy.get_default_memory_pool().free_all_blocks()
+        _empty_pools()
         return int(runtime.malloc(nbytes))
+
+
+def _empty_pools() -> None:
+    """Free what CuPy's pool keeps, and the pool of the user's own that is in its place."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+    pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
+    if hasattr(pool, "free_all_blocks"):
+        pool.free_all_blocks()
 
 
 def _runtime() -> Any:
