@@ -35,6 +35,7 @@ _SUPPORTED: set[np.dtype[Any]] = {
     )
 }
 _BOOL = np.dtype(np.bool_)
+_TENSORFLOWS_OBJECTS = ("string", "resource", "variant")
 _NAMES = "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64, complex64 or complex128"
 
 
@@ -166,20 +167,28 @@ def _convert(value: ArrayLike) -> Array:
             "a masked array would lose its mask between ranks; send value.filled(...), or data"
             " and mask as two arrays"
         )
-    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray) and _has_bytes(value):
         try:
             return np.from_dlpack(value)
-        except (BufferError, RuntimeError, TypeError):
+        except Exception:  # noqa: BLE001 - each library has its own: TensorFlow's are no built-in ones
             pass  # e.g. a dtype or device that DLPack cannot hand over: __array__ may
         found = on_device.to_host(value)
         if found is not None:
             return found
     try:
         return np.asarray(value)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:  # torch's, of a tensor with gradients
         raise ArgumentTypeError(
             f"cannot make an array of a {type(value).__name__}: {error}; pass an array or a number"
         ) from error
+
+
+def _has_bytes(value: Any) -> bool:
+    """Tell whether the elements of another library's array are plain bytes, or may be.
+
+    TensorFlow ends the process where it is asked to hand over others by DLPack.
+    """
+    return getattr(getattr(value, "dtype", None), "name", None) not in _TENSORFLOWS_OBJECTS
 
 
 def _check_dtype(array: Array) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.arrays.cupy_installation import several, why_no_cupy, why_no_gpu
-from mpistrat.errors import BackendUnavailableError
+from mpistrat.errors import ArgumentTypeError, BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.types import Array
 
@@ -304,6 +304,11 @@ def as_gpu_array(value: Any) -> Any:
     ----------
     value
         An array of CuPy, or of a library that hands it over by DLPack (torch, JAX, TensorFlow).
+
+    Raises
+    ------
+    ArgumentTypeError
+        Its library refuses that, or CuPy cannot take it.
     """
     if type(value) is getattr(sys.modules.get("cupy"), "ndarray", None):
         return value
@@ -311,7 +316,15 @@ def as_gpu_array(value: Any) -> Any:
     if find is None or find()[0] not in _GPUS or not _has_cupy():
         return None
     cupy = _cupy()
-    return value if isinstance(value, cupy.ndarray) else cupy.from_dlpack(value)
+    if isinstance(value, cupy.ndarray):
+        return value
+    try:
+        return cupy.from_dlpack(value)
+    except Exception as error:
+        raise ArgumentTypeError(
+            f"a {type(value).__name__} on a GPU cannot be handed over by DLPack: {error}; pass"
+            " an array of CuPy, of a GPU that CuPy can see, or one that its library can hand over"
+        ) from error
 
 
 def plain_bools(array: Any) -> Any:

@@ -98,6 +98,13 @@ def _check_out_on_gpu(
             f"{what}: out has shape {out.shape}, dtype {out.dtype}; expected shape {shape}, dtype"
             f" {dtype}"
         )
+    # NumPy marks such views as read-only, CuPy does not.
+    steps = zip(out.strides, shape, strict=True)
+    if out.size and any(step == 0 for step, length in steps if length > 1):
+        raise UsageError(
+            f"{what}: out shows elements of memory more than once, as broadcast_to makes it;"
+            " expected memory for each element"
+        )
 
 
 def landing(out: Array | None, send: Array) -> Array:

@@ -51,6 +51,34 @@ def test_lists_of_two_places():
         assert_usable(comm, cupy)
 
 
+class OfOtherLibrary:
+    """As a tensor of torch that has gradients, or is on a GPU that CuPy cannot see."""
+
+    def __init__(self, array, device, error=None):
+        self.array, self.device, self.error = array, device, error
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()[0], self.device
+
+    def __dlpack__(self, **options):
+        if self.error is not None:
+            raise self.error
+        return self.array.__dlpack__()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=30)
+def test_arrays_that_their_library_cannot_hand_over():
+    with communicator_on_gpus("staged") as (comm, cupy):
+        mine = cupy.ones(3)
+        refused = OfOtherLibrary(mine, 0, BufferError("use tensor.detach()"))
+        for value in (refused, OfOtherLibrary(mine, 97)):
+            with pytest.raises(ArgumentTypeError, match="a OfOtherLibrary on a GPU cannot be"):
+                comm.allreduce(value)
+        with pytest.raises((ArgumentTypeError, MismatchError), match=r"use tensor.detach\(\)"):
+            comm.allreduce(refused if comm.rank else mine)
+        assert_usable(comm, cupy)
+
+
 @pytest.mark.mpi(ranks=2, timeout_s=30)
 def test_results_that_are_wanted_elsewhere():
     with communicator_on_gpus("staged") as (comm, cupy):
@@ -66,6 +94,8 @@ def test_results_that_are_wanted_elsewhere():
         for out in (cupy.ones(4), cupy.ones(3, np.float32)):
             with pytest.raises(UsageError, match="out has shape"):
                 comm.allreduce(there, out=out)
+        with pytest.raises(UsageError, match="out shows elements of memory more than once"):
+            comm.allreduce(there, out=cupy.broadcast_to(cupy.ones(1), (3,)))
         assert_usable(comm, cupy)
 
 

@@ -1,5 +1,8 @@
 """Taking arrays in, and where results go."""
 
+import os
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -109,6 +112,38 @@ def test_arrays_of_other_libraries_are_shared_not_copied():
     base = np.arange(3.0)
     assert np.shares_memory(as_array(Dlpack(base)), base)
     assert np.shares_memory(as_array(Dlpack(base, BufferError("on a GPU"))), base)
+
+
+class OfStrings(Dlpack):
+    """As TensorFlow's: to ask it for DLPack is the end of the process."""
+
+    dtype = SimpleNamespace(name="string")
+
+    def __dlpack__(self, **options):
+        os._exit(3)
+
+
+class LibrarysError(Exception):
+    """As TensorFlow's, which are none of Python's own."""
+
+
+def test_what_dlpack_cannot_hand_over():
+    with pytest.raises(ArgumentTypeError, match="dtype object cannot be sent"):
+        as_array(OfStrings(np.array([b"a"], object)))
+    base = np.arange(3.0)
+    assert np.shares_memory(as_array(Dlpack(base, LibrarysError("quantized"))), base)
+
+
+def test_a_tensor_with_gradients_is_refused(monkeypatch):
+    tensor = Dlpack(np.ones(2), BufferError("requires gradient"))
+    monkeypatch.setattr(Dlpack, "__array__", refuse_array)
+    with pytest.raises(ArgumentTypeError, match=r"array of a Dlpack: use tensor.detach\(\)"):
+        as_array(tensor)
+
+
+def refuse_array(self, dtype=None, copy=None):
+    """As torch does."""
+    raise RuntimeError("use tensor.detach()")
 
 
 def test_bfloat16_is_taken():
