@@ -41,6 +41,7 @@ __all__ = [
     "plain_bools",
     "require",
     "run_on",
+    "stream_for_all_threads",
     "to_host",
     "visible_buses",
     "why_not",
@@ -124,6 +125,24 @@ def on_gpu(index: int) -> AbstractContextManager[Any]:
     return device
 
 
+def stream_for_all_threads() -> Any:
+    """Return the current stream of this thread, or one in its order that all threads can use.
+
+    A thread's own default stream (CUPY_CUDA_PER_THREAD_DEFAULT_STREAM) is another one wherever
+    another thread names it. The default stream of all threads waits for each of these, and each
+    of them for that.
+    """
+    stream = _cupy().cuda.get_current_stream()
+    return _default_stream() if stream.ptr == _cupy().cuda.runtime.streamPerThread else stream
+
+
+@lru_cache(maxsize=1)
+def _default_stream() -> Any:
+    """Return the default stream of all threads."""
+    # Not `Stream.null`, which CuPy takes for the thread's own one with that setting.
+    return _cupy().cuda.ExternalStream(_cupy().cuda.runtime.streamLegacy)
+
+
 class StreamHere:
     """A GPU, and its stream that is the current one of the thread which makes this object.
 
@@ -136,7 +155,7 @@ class StreamHere:
     def __init__(self, index: int) -> None:
         self._device = _cupy().cuda.Device(index)
         with self._device:
-            self._stream = _cupy().cuda.get_current_stream()
+            self._stream = stream_for_all_threads()
 
     @contextmanager
     def current(self) -> Generator[None, None, None]:
@@ -356,7 +375,7 @@ def run_on(index: int, steps: Generator[Any, None, Any]) -> Generator[Any, None,
     """
     cupy = _cupy()
     with cupy.cuda.Device(index):
-        stream = cupy.cuda.get_current_stream()
+        stream = stream_for_all_threads()
     return _run_on(cupy.cuda.Device(index), stream, steps)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -94,6 +95,37 @@ def test_queued_calls_keep_the_stream_on_which_they_were_made(carrier):
             assert work.wait() is mine
             with stream:
                 assert (mine.get() == 2 * index + 1).all()
+
+
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+def test_calls_on_a_threads_own_stream_that_another_thread_carries_on():
+    with communicator_on_gpus("peer_memory") as (comm, cupy):
+        comm.allreduce(cupy.zeros(COUNT, np.float32))
+        works, found = [], []
+
+        def make():
+            with cupy.cuda.Stream(non_blocking=True):
+                first = cupy.zeros(COUNT, np.float32)
+                fill_late(first, 0)
+                works.append(comm.iallreduce(first))
+            with cupy.cuda.Stream.ptds:
+                mine = cupy.zeros(COUNT, np.float32)
+                threading.Timer(0.3, WaitingKernel(cupy.cuda.Stream.ptds).end).start()
+                fill_late(mine, 3 + comm.rank)
+                works.append(comm.iallreduce(mine))
+                is_made.set()
+                is_over.wait(30)
+                total = works[1].wait() + 0
+                found.append(total.get(cupy.cuda.Stream.ptds))
+
+        is_made, is_over = threading.Event(), threading.Event()
+        thread = threading.Thread(target=make)
+        thread.start()
+        assert is_made.wait(30)
+        comm.allreduce(np.ones(1))  # carries on what is before it
+        is_over.set()
+        thread.join()
+        assert (found[0] == 7).all()
 
 
 @takes_long()

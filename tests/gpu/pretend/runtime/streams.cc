@@ -142,6 +142,28 @@ void Stream::run() {
   delete this;
 }
 
+namespace {
+
+// The blocking streams that a thread has for itself, one for each device; they end with it.
+class OwnStreams {
+ public:
+  hipStream_t of(int index) {
+    hipStream_t& found = streams_[index];
+    if (!found) found = add_stream(0, 0);
+    return found;
+  }
+  ~OwnStreams() {
+    for (const auto& one : streams_) remove_stream(one.second);
+  }
+
+ private:
+  std::map<int, hipStream_t> streams_;
+};
+thread_local OwnStreams own_streams;
+constexpr uintptr_t kPerThread = 2;  // hipStreamPerThread
+
+}  // namespace
+
 Stream* default_stream(int index) {
   Device* const owner = device(index);
   if (!owner) return nullptr;
@@ -153,7 +175,9 @@ Stream* default_stream(int index) {
 
 Stream* stream_of(hipStream_t handle) {
   if (is_forked()) return nullptr;
-  if (reinterpret_cast<uintptr_t>(handle) <= 2) return default_stream(current_device());
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  if (number < kPerThread) return default_stream(current_device());
+  if (number == kPerThread) handle = own_streams.of(current_device());
   const std::lock_guard<std::mutex> lock(streams_mutex);
   Stream* const stream = reinterpret_cast<Stream*>(handle);
   return streams.count(stream) ? stream : nullptr;

@@ -80,8 +80,8 @@ class Stream {
   std::minstd_rand random_;  // how late work begins
 };
 
-// The stream behind a handle: the default stream of the current device for 0, 1 and 2. Null for a
-// handle of no stream, and where the device cannot be used.
+// The stream behind a handle: the default stream of the current device for 0 and 1, that of the
+// calling thread for 2. Null for a handle of no stream, and where the device cannot be used.
 Stream* stream_of(hipStream_t handle);
 Stream* default_stream(int device);
 

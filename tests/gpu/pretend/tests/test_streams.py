@@ -12,6 +12,7 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 def test_order():
     run("streams.blocking_streams_and_the_default_one,work_is_done_in_order")
+    run("streams.each_thread_has_a_stream_of_its_own")
 
 
 def test_events():

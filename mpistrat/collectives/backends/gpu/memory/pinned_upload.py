@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.on_device import memory_problem
+from mpistrat.collectives.arrays.on_device import memory_problem, stream_for_all_threads
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
@@ -196,7 +196,7 @@ class Upload:
 
         block = self._block
         with block.device:
-            stream = cupy.cuda.get_current_stream()
+            stream = stream_for_all_threads()  # of the one that drops the last array, too
             block.wait_copied(stream)
             loan = _Loan()
             # Not its __del__: in a cycle of garbage the block's events could be destroyed before.

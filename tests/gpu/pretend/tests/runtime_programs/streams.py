@@ -39,6 +39,23 @@ def blocking_streams_and_the_default_one() -> None:
         assert read_int(word) == 2
 
 
+def each_thread_has_a_stream_of_its_own() -> None:
+    """It is behind the same handle, and waits for the default stream, as that does for it."""
+    hold, found = Hold(), []
+    hold.begin(Stream.ptds)
+    thread = threading.Thread(target=lambda: found.append(is_done(Stream.ptds)))
+    thread.start()
+    thread.join()
+    assert found == [True]
+    assert not is_done(Stream.ptds)
+    event = Event()
+    event.record(Stream.null)
+    assert not event.done
+    hold.end()
+    event.synchronize()
+    assert hold.ended == 1
+
+
 def work_is_done_in_order() -> None:
     """Fills, kernels and host functions of one stream."""
     stream, found = Stream(non_blocking=True), []
