@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
-__all__ = ["several", "why_no_cupy", "why_no_gpu"]
+__all__ = ["chosen_gpus", "several", "why_no_cupy", "why_no_gpu"]
 
 _INSTALL = (
     "install mpistrat[cuda] (cupy-cuda13x) for NVIDIA's GPUs or mpistrat[rocm] (cupy-rocm-7-0) for"
@@ -15,6 +16,8 @@ _INSTALL = (
 )
 _BUILDS = re.compile(r"cupy(-cuda\w+|-rocm-[\w-]+)?", re.IGNORECASE)
 _OLD_DRIVER, _NO_DEVICE = 35, 100  # of CUDA and of HIP
+_CHOICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_CHOOSE_NONE = ("", "-1", "none", "void", "nodevfiles")  # the last is Slurm's
 
 
 @lru_cache(maxsize=1)
@@ -44,6 +47,15 @@ def why_no_cupy(error: ImportError) -> str:
     return f"CuPy cannot be imported ({_first_line(error)}); {hint}"
 
 
+def chosen_gpus() -> str | None:
+    """Return the setting that chooses this process's GPUs, with its value; None if none does."""
+    for name in _CHOICES:
+        value = os.environ.get(name, "")
+        if value.strip().lower() not in _CHOOSE_NONE:
+            return f"{name}={value}"
+    return None
+
+
 def why_no_gpu(error: Any) -> str:
     """Return why CuPy finds no GPU, and what to do; `error` is its CUDARuntimeError."""
     status = getattr(error, "status", None)
@@ -57,7 +69,8 @@ def why_no_gpu(error: Any) -> str:
             " shows"
         )
     elif status == _NO_DEVICE:
-        hint = "look at nvidia-smi or rocm-smi, and at CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES"
+        chosen = chosen_gpus() or "CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES"
+        hint = f"look at nvidia-smi or rocm-smi, and at {chosen}"
     else:
         hint = "look at nvidia-smi or rocm-smi"
     return f"CuPy finds no GPU ({error}); {hint}; or use CPU devices"

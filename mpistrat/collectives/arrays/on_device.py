@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.cupy_installation import several, why_no_cupy, why_no_gpu
+from mpistrat.collectives.arrays.cupy_installation import chosen_gpus, several, why_no_cupy, why_no_gpu
 from mpistrat.errors import ArgumentTypeError, BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.types import Array
@@ -237,7 +237,7 @@ def visible_buses() -> tuple[str, ...]:
     """Return the PCI addresses of the GPUs that this rank can see, by index. **Local.**
 
     There are none where CuPy is not installed or finds no GPU. A CuPy or a driver that cannot be
-    used is logged as a warning.
+    used is logged as a warning, as is a choice of GPUs (CUDA_VISIBLE_DEVICES) that are not there.
     """
     if importlib.util.find_spec("cupy") is None:
         return ()
@@ -249,7 +249,8 @@ def visible_buses() -> tuple[str, ...]:
     try:
         return tuple(map(runtime.deviceGetPCIBusId, range(runtime.getDeviceCount())))
     except runtime.CUDARuntimeError as error:
-        level = "INFO" if error.status == _NO_DEVICE else "WARNING"
+        is_as_usual = error.status == _NO_DEVICE and chosen_gpus() is None
+        level = "INFO" if is_as_usual else "WARNING"
         warn_once(_LOG, "no GPUs", f"replicas run on CPUs: {why_no_gpu(error)}", level)
         return ()
 

@@ -132,6 +132,18 @@ def test_a_half_set_environment_is_an_error_on_all_ranks(visible):
         assert "start all ranks of a node alike" in one
 
 
+@pytest.mark.deadline(90)
+@pytest.mark.parametrize(("visible", "is_said"), [("97", True), ("", False), ("NoDevFiles", False)])
+def test_a_choice_of_gpus_that_are_not_there_is_said(visible, is_said):
+    needs_gpus(1)
+    env = {"CUDA_VISIBLE_DEVICES": visible, "HIP_VISIBLE_DEVICES": visible}
+    job = run_job(["-c", "import mpistrat; mpistrat.MirroredStrategy()"], 1, 80, env=env)
+    assert job.returncode == 0, job.output
+    warning = "replicas run on CPUs: CuPy finds no GPU"
+    assert (warning in job.output) == is_said, job.output
+    assert (f"CUDA_VISIBLE_DEVICES={visible}" in job.output) == is_said, job.output
+
+
 @pytest.mark.mpi(ranks=2, timeout_s=60)
 def test_a_value_from_the_host_is_taken_there():
     needs_gpus(2)
