@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.arrays.cupy_installation import chosen_gpus, several, why_no_cupy, why_no_gpu
-from mpistrat.errors import ArgumentTypeError, BackendUnavailableError
+from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.types import Array
 
@@ -29,6 +29,7 @@ __all__ = [
     "current",
     "gpu_index",
     "index_of",
+    "is_captured",
     "is_elsewhere",
     "make_current",
     "memory_bytes",
@@ -39,6 +40,7 @@ __all__ = [
     "on_one_gpu",
     "placed",
     "plain_bools",
+    "refuse_capture",
     "require",
     "run_on",
     "stream_for_all_threads",
@@ -141,6 +143,33 @@ def _default_stream() -> Any:
     """Return the default stream of all threads."""
     # Not `Stream.null`, which CuPy takes for the thread's own one with that setting.
     return _cupy().cuda.ExternalStream(_cupy().cuda.runtime.streamLegacy)
+
+
+def is_captured(stream: Any) -> bool:
+    """Tell whether what is queued on a stream is recorded for a graph instead of being done.
+
+    A GPU that has failed is another matter, which the next call tells.
+    """
+    try:
+        return bool(stream.is_capturing())
+    except _cupy().cuda.runtime.CUDARuntimeError:
+        return False
+
+
+def refuse_capture() -> None:
+    """Raise if what is queued on the current stream is recorded for a graph. **Local.**
+
+    Raises
+    ------
+    UsageError
+        It is.
+    """
+    if is_captured(_cupy().cuda.get_current_stream()):
+        raise UsageError(
+            "a call on a stream that is being captured: a graph cannot hold communication between"
+            " ranks; make the call before begin_capture() or after end_capture(), or on another"
+            " stream"
+        )
 
 
 class StreamHere:

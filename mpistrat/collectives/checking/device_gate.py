@@ -193,4 +193,5 @@ def gate_for(gate: Gate, array: Any) -> GateOfCall:
     if isinstance(array, np.ndarray):
         return gate
     config.gpu_carrier(), config.gpu_one_shot()  # a wrong one is refused before the first message
+    on_device.refuse_capture()
     return DeviceGate.of(gate, on_device.index_of(array))

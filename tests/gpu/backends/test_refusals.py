@@ -99,6 +99,30 @@ def test_results_that_are_wanted_elsewhere():
         assert_usable(comm, cupy)
 
 
+@pytest.mark.mpi(ranks=2, timeout_s=40)
+@pytest.mark.parametrize("carrier", ["auto", "peer_memory"])
+def test_a_stream_that_is_being_captured(carrier):
+    with communicator_on_gpus(carrier) as (comm, cupy):
+
+        class Captured(cupy.cuda.Stream):
+            def is_capturing(self):
+                return True
+
+        mine = cupy.ones(6)
+        assert_usable(comm, cupy)  # short calls take another way from the second on
+        calls = (
+            comm.allreduce,
+            comm.bcast,
+            lambda x: comm.iallreduce(x).wait(),
+            lambda x: comm.allreduce_many([x]),
+        )
+        with Captured(non_blocking=True):
+            for call in calls:
+                with pytest.raises(UsageError, match="before begin_capture"):
+                    call(mine)
+        assert_usable(comm, cupy)
+
+
 @pytest.mark.mpi(ranks=2, timeout_s=30)
 def test_results_that_are_wanted_on_another_gpu():
     needs_gpus(2)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.arrays.conversion import can_be_sent
+from mpistrat.collectives.arrays.on_device import is_captured
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.streams import DONE, EventRequest
 from mpistrat.errors import MpistratError
@@ -133,19 +134,21 @@ class ShortArrays:
         index = array.data.device_id
         if index != cupy.cuda.runtime.getDevice() or not _fits(out, array, index):
             return None
-        slot = self._slot(index)
+        stream = cupy.cuda.get_current_stream()
+        slot = None if is_captured(stream) else self._slot(index)
         if slot is None:
             return None
         try:
-            return self._carried(communicator, slot, array, op, out)
+            return self._carried(communicator, slot, array, op, out, stream)
         finally:
             self._free[index].append(slot)
 
-    def _carried(self, communicator: Any, slot: _Slot, array: Any, op: str, out: Any) -> Any:
-        """Do what :meth:`allreduce` does, once it has a slot."""
+    def _carried(
+        self, communicator: Any, slot: _Slot, array: Any, op: str, out: Any, stream: Any
+    ) -> Any:
+        """Do what :meth:`allreduce` does, once it has a slot and the current stream."""
         import cupy
 
-        stream = cupy.cuda.get_current_stream()
         down, up = slot.views(array.dtype, array.shape)
         result = _begun(slot, array, down, out, stream)
         if result is None:
