@@ -5,7 +5,7 @@ Lists of values are of this rank's replicas, in their order; other ranks hold th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,13 @@ class Mirrored(DistributedValues, Delegate):
     def _read(self) -> Array:
         value: Array = self._values[local_index()]
         return value
+
+    @property
+    def __cupy_get_ndarray__(self) -> Callable[[], Array]:
+        """Hand the array to functions of CuPy; there is none where it is on the host."""
+        if not on_device.is_elsewhere(self._read()):
+            raise AttributeError("the value is on the host")
+        return self._read
 
 
 def local_index() -> int:

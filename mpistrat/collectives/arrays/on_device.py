@@ -16,7 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays.cupy_installation import chosen_gpus, several, why_no_cupy, why_no_gpu
+from mpistrat.collectives.arrays.cupy_installation import (
+    chosen_gpus,
+    several,
+    why_no_cupy,
+    why_no_gpu,
+)
 from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.types import Array

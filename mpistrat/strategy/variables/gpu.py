@@ -93,6 +93,10 @@ class GpuVariable(Variable):
         """Return a copy of the current value, on the host."""
         return self.__array__()
 
+    def __cupy_get_ndarray__(self) -> Array:
+        """Hand the array to functions of CuPy, which would read it on the host otherwise."""
+        return self._read()
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         with on_device.on_gpu(self._gpu):
             return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)

@@ -57,6 +57,13 @@ class DistributedVariable(DistributedValues, Variable):
         return variable
 
     @property
+    def __cupy_get_ndarray__(self) -> Callable[[], Array]:
+        """As of `GpuVariable`; there is none where the copies are on the host."""
+        if not hasattr(self._primary, "__cupy_get_ndarray__"):
+            raise AttributeError("the copies are on the host")
+        return self._read
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of each copy."""
         return self._primary.shape

@@ -133,7 +133,9 @@ def test_a_half_set_environment_is_an_error_on_all_ranks(visible):
 
 
 @pytest.mark.deadline(90)
-@pytest.mark.parametrize(("visible", "is_said"), [("97", True), ("", False), ("NoDevFiles", False)])
+@pytest.mark.parametrize(
+    ("visible", "is_said"), [("97", True), ("", False), ("NoDevFiles", False)]
+)
 def test_a_choice_of_gpus_that_are_not_there_is_said(visible, is_said):
     needs_gpus(1)
     env = {"CUDA_VISIBLE_DEVICES": visible, "HIP_VISIBLE_DEVICES": visible}

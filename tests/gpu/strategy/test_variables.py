@@ -38,6 +38,28 @@ def test_each_replica_has_a_copy_on_its_gpu(place):
         assert [float(one[0]) for one in seen] == [1.0] * len(gpus)
 
 
+def test_functions_of_cupy_take_variables_where_they_are():
+    import cupy
+
+    with mpistrat.MirroredStrategy(gpus_of("shared")) as strategy, strategy.scope():
+        v = Variable(np.arange(4.0))
+        on_read = VariableSynchronization.ON_READ
+        mean = VariableAggregation.MEAN
+        w = Variable(np.arange(4.0), synchronization=on_read, aggregation=mean)
+        for one in (v, v.values[0], mpistrat.Mirrored([v.value()]), w):
+            assert cupy.asarray(one).device == v.value().device
+            assert cupy.exp2(one).tolist() == [1, 2, 4, 8]
+            assert cupy.where(v.value() > 1, one, 0).tolist() == [0, 0, 2, 3]
+            assert (cupy.ones(4) + one).tolist() == [1, 2, 3, 4]
+        assert cupy.asarray(v).data.ptr == v.value().data.ptr  # without a copy
+    with mpistrat.MirroredStrategy(["CPU:0"]) as strategy, strategy.scope():
+        v = Variable(np.arange(4.0))
+        for one in (v, mpistrat.Mirrored([v.value()])):
+            assert cupy.asarray(one).tolist() == [0, 1, 2, 3]
+            with pytest.raises(TypeError, match="Unsupported type"):
+                cupy.exp2(one)
+
+
 @at_places
 def test_assignments_by_replicas_and_across_them(place):
     def program(bench):

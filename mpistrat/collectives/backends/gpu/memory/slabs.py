@@ -118,7 +118,7 @@ class Slabs:
 
 
 def _allocated(nbytes: int) -> int:
-    """Return new memory of the driver; CuPy's pools give back what they keep, if that is needed."""
+    """Return new memory of the driver; if needed, CuPy's pools give back what they keep."""
     runtime = _runtime()
     try:
         return int(runtime.malloc(nbytes))
@@ -132,7 +132,7 @@ def _empty_pools() -> None:
     import cupy
 
     cupy.get_default_memory_pool().free_all_blocks()
-    pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
+    pool: Any = getattr(cupy.cuda.get_allocator(), "__self__", None)
     if hasattr(pool, "free_all_blocks"):
         pool.free_all_blocks()
 

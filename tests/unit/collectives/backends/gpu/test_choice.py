@@ -18,7 +18,9 @@ def ranks(places, carrier="auto", nccl=(23000,), one_shot="auto", **others):
         "one_shot": one_shot,
     }
     return [
-        Facts(**{"host": host, "process": str(rank), "bus": bus, "nccl": version, **given, **others})
+        Facts(
+            **{"host": host, "process": str(rank), "bus": bus, "nccl": version, **given, **others}
+        )
         for rank, ((host, bus), version) in enumerate(zip(places, versions, strict=False))
     ]
 
