@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from mpistrat.coordinator.per_worker import PerWorkerValues
@@ -69,9 +70,14 @@ def pack_arguments(
         )
     what = f"an argument of {name}"
     if not any(isinstance(leaf, PerWorkerValues) for leaf in leaves):
-        return Arguments(pack((args, kwargs), what), needed)
+        return Arguments(_packed((args, kwargs), what), needed)
     of_each = [_own((args, kwargs), name, worker, num_workers) for worker in range(num_workers)]
-    return Arguments([pack(own, what) for own in of_each], needed)
+    return Arguments([_packed(own, what) for own in of_each], needed)
+
+
+def _packed(arguments: tuple[Any, ...], what: str) -> bytes:
+    args, kwargs = arguments
+    return pack(arguments, what, SimpleNamespace(args=args, kwargs=kwargs))
 
 
 def _own(arguments: Any, name: str, worker: int, num_workers: int) -> Any:

@@ -10,12 +10,17 @@ from typing import Any
 from mpistrat.coordinator.arguments import Arguments, pack_arguments
 from mpistrat.coordinator.chief.dispatcher import Dispatcher
 from mpistrat.coordinator.chief.scheduled_call import Call
+from mpistrat.coordinator.on_worker import arrive
 from mpistrat.coordinator.per_worker import PerWorkerDataset, Resource
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.coordinator.shipping import Functions
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.ps.transport.endpoint import Endpoint
+from mpistrat.strategy.input.distributed import (
+    DistributedDataset,
+    DistributedDatasetsFromFunction,
+)
 from mpistrat.strategy.nest import map_nest
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.types import Nest
@@ -44,8 +49,9 @@ class ClusterCoordinator:
     Notes
     -----
     A function travels to a worker once, with what it captures as it is then: a list that changes
-    later stays what it was, a variable of the strategy is always the one on its ps. Arguments
-    travel with every call.
+    later stays what it was, a variable of the strategy is always the one on its ps. A coordinator
+    that it captures, as the attribute of a method's object, refuses calls there. Arguments travel
+    with every call.
 
     If the strategy is synchronous, as many functions as there are workers make a round, in the
     order in which they are scheduled, one for each worker. Those of the next begin when the
@@ -88,6 +94,9 @@ class ClusterCoordinator:
                 f" with {found.max_staleness!r} already; expected the same, or none given"
             )
         return found
+
+    def __reduce__(self) -> Any:
+        return arrive, (self.strategy,)
 
     def _start(self, strategy: ParameterServerStrategy, max_staleness: int | None) -> None:
         if strategy.extended.client.endpoint.me.task_type != "chief":
@@ -158,6 +167,11 @@ class ClusterCoordinator:
                 f"schedule: args is a {type(args).__name__}; expected a list or tuple, args=(x,)"
                 " for one argument"
             )
+        if not isinstance(kwargs, (Mapping, type(None))):
+            raise ArgumentTypeError(
+                f"schedule: kwargs is a {type(kwargs).__name__}; expected a dict of the arguments"
+                " that are passed by name"
+            )
         function = self._functions.find(fn)
         value = RemoteValue(self._dispatcher.wait_for)
         given = (tuple(args), dict(kwargs or {}))
@@ -208,7 +222,18 @@ class ClusterCoordinator:
         PerWorkerDataset
             ``iter()`` of it makes an iterator on each worker, from the start; pass that as an
             argument to `schedule`, where ``next(iterator)`` gives the next of the worker's own.
+
+        Raises
+        ------
+        ArgumentTypeError
+            It is a dataset that was distributed on the chief, and so is the chief's.
         """
+        if isinstance(dataset_fn, (DistributedDataset, DistributedDatasetsFromFunction)):
+            raise ArgumentTypeError(
+                f"create_per_worker_dataset of a {type(dataset_fn).__name__}, which is the"
+                " chief's; expected a function that makes one on each worker: lambda:"
+                " strategy.experimental_distribute_dataset(dataset)"
+            )
         return PerWorkerDataset(self, dataset_fn)
 
     # ------------------------------------------------------------------------------- machinery

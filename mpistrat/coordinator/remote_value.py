@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mpistrat.coordinator.shipping import pack
-from mpistrat.errors import ArgumentTypeError
+from mpistrat.errors import ArgumentTypeError, CoordinatorError
 
 __all__ = ["RemoteValue"]
 
@@ -47,12 +47,15 @@ class RemoteValue:
         Exception
             What it raised; its cause shows the worker's traceback.
         CoordinatorError
-            It was given up since another one had failed.
+            It was given up since another one had failed; or it raised StopIteration, as ``next``
+            at the end of a dataset does: that would end a ``map`` over results without a word.
         CommunicationError
             A member of the job was lost, or did nothing for ``MPISTRAT_TIMEOUT``.
         """
         if not self._is_done:
             self._wait(self)
+        if isinstance(self._error, StopIteration):
+            raise CoordinatorError(f"StopIteration: {self._error}") from self._error
         self.raise_error()
         packed = self._packed  # another thread may fetch it, too
         if packed is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpistrat.collectives.pickling import PICKLING_ERRORS, pickled
+from mpistrat.coordinator.culprit import culprit
 from mpistrat.errors import ArgumentTypeError
 from mpistrat.ps.transport.stream import APART_BYTES
 
@@ -102,8 +103,15 @@ def _method_key(method: types.MethodType) -> tuple[int, Any]:
     return id(method.__self__), name if is_named else id(function)
 
 
-def pack(value: Any, what: str) -> bytes:
+def pack(value: Any, what: str, named: Any = None) -> bytes:
     """Return `value` as bytes for another member of the job.
+
+    Parameters
+    ----------
+    value, what
+        What to send, and what it is in messages.
+    named
+        The same in an object whose attributes have the names that users know; or None.
 
     Raises
     ------
@@ -113,10 +121,11 @@ def pack(value: Any, what: str) -> bytes:
     try:
         return pickled(value)
     except PICKLING_ERRORS as error:
+        part = culprit(value if named is None else named)
         raise ArgumentTypeError(
-            f"{what} cannot be sent to another rank: {error}; pass plain data, arrays, variables"
-            " of the strategy, or functions that capture such; open files, locks and threads are"
-            " to be made on the worker"
+            f"{what} cannot be sent to another rank{f', because of {part}' if part else ''}:"
+            f" {error}; pass plain data, arrays, variables of the strategy, or functions that"
+            " capture such; open files, locks and threads are to be made on the worker"
         ) from error
 
 

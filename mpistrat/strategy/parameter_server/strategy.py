@@ -141,6 +141,7 @@ class ParameterServerStrategy(Strategy):
         # Without __init__, which is collective: a worker has its connections already.
         strategy = cls.__new__(cls)
         strategy._resolver, strategy.embedded = resolver, None
+        strategy.coordinator = None
         strategy.synchronous = False  # a chief that is says so later
         strategy._extended = ParameterServerExtended(strategy, endpoint)
         return strategy

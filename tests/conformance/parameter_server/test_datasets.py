@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from helpers.coordination import on_chief, on_jobs
-from mpistrat.coordinator import PerWorkerValues, experimental_get_current_worker_index
+from mpistrat.coordinator import (
+    PerWorkerValues,
+    RemoteValue,
+    experimental_get_current_worker_index,
+)
 from mpistrat.data import Dataset
 from mpistrat.errors import ContextError, CoordinatorError, UsageError
 
@@ -49,6 +53,21 @@ def test_an_iterators_end_is_an_error_of_the_function(layout):
 
         coordinator.schedule(take_all, args=(iterator,))
         with pytest.raises(StopIteration, match="no more elements; repeat"):
+            coordinator.join()
+
+
+@on_jobs
+def test_results_that_an_iterators_end_left_out_do_not_end_a_map(layout):
+    """`map` takes a StopIteration of `fetch` for its own end, and gives fewer results."""
+
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        iterator = iter(coordinator.create_per_worker_dataset([1]))
+        work = coordinator.schedule(lambda: [next(iterator), next(iterator)])
+        for fetch in (coordinator.fetch, RemoteValue.fetch, RemoteValue.get):
+            with pytest.raises(CoordinatorError, match=r"StopIteration: .*no more elements"):
+                list(map(fetch, [work]))
+        with pytest.raises(StopIteration):
             coordinator.join()
 
 

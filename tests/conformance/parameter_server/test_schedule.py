@@ -144,6 +144,8 @@ def test_only_functions_can_be_scheduled(layout, wrong):
             coordinator.schedule(wrong)
         with pytest.raises(TypeError, match="list or tuple"):
             coordinator.schedule(abs, args=1)
+        with pytest.raises(TypeError, match="kwargs is a list; expected a dict"):
+            coordinator.schedule(abs, kwargs=["x"])
         with pytest.raises(TypeError, match="cannot be sent"):
             coordinator.schedule(print, args=(threading.Lock(),))
         assert coordinator.done()

@@ -1,0 +1,68 @@
+"""Find the part of a function or an object that cannot be pickled, for messages."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from mpistrat.collectives.pickling import pickled
+
+__all__ = ["culprit"]
+
+_DEEPEST = 5
+
+
+def culprit(value: Any) -> str:
+    """Return the path to what cannot be pickled in `value`, or nothing if it is `value` itself."""
+    path = ""
+    for _ in range(_DEEPEST):
+        found = next((part for part in _parts(value) if not _can_travel(part[1])), None)
+        if found is None:
+            break
+        path, value = path + found[0], found[1]
+    if path.startswith("["):
+        path = f"its {path}"
+    return path and f"{path.removeprefix('.')}, of type {type(value).__name__}"
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what `value` consists of, each part with the words that lead to it."""
+    if isinstance(value, types.MethodType):
+        yield ".self", value.__self__
+        value = value.__func__
+    if isinstance(value, functools.partial):
+        yield from ((f".{name}", getattr(value, name)) for name in ("func", "args", "keywords"))
+    elif isinstance(value, types.FunctionType):
+        yield from _captured(value)
+    elif isinstance(value, dict):
+        yield from ((f"[{key!r}]", one) for key, one in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{index}]", one) for index, one in enumerate(value))
+    elif not isinstance(value, (type, types.ModuleType)) and not _is_ours(value):
+        held = getattr(value, "__dict__", {})
+        yield from ((f".{name}", one) for name, one in held.items())
+
+
+def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the variables around a function, then the globals that it names."""
+    code, known = function.__code__, function.__globals__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            yield f".{name}", cell.cell_contents
+    yield from ((f".{name}", known[name]) for name in code.co_names if name in known)
+
+
+def _is_ours(value: Any) -> bool:
+    """Tell whether a user does not know what `value` consists of."""
+    return type(value).__module__.partition(".")[0] == "mpistrat"
+
+
+def _can_travel(value: Any) -> bool:
+    try:
+        pickled(value)
+    except Exception:  # noqa: BLE001 - whatever the program's objects raise; this words an error
+        return False
+    return True
