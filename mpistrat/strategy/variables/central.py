@@ -11,7 +11,7 @@ from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.values import Delegate, DistributedValues
 from mpistrat.strategy.variables import creation
 from mpistrat.strategy.variables.base import CHANGES, Variable
-from mpistrat.strategy.variables.options import VariableAggregation, reduce_op_of
+from mpistrat.strategy.variables.options import VariableAggregation, check_mean, reduce_op_of
 from mpistrat.strategy.variables.scatter import check_slices, scatter
 from mpistrat.types import Array, ArrayLike
 
@@ -136,6 +136,7 @@ class CentralVariable(Variable):
         extended = self.distribute_strategy.extended
         what = f"{method} to {self.title}"
         with extended.communicator.checking():
+            check_mean(self)
             mine = extended.combiner.of_each_replica(value)
             for one in mine.values if isinstance(mine, DistributedValues) else (mine,):
                 self._check_shape(as_operand(one), method)

@@ -10,11 +10,10 @@ import numpy as np
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.indexed_slices import IndexedSlices
-from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.replicas.replica_context import check_equal
 from mpistrat.strategy.values import Delegate, DistributedValues, local_index
 from mpistrat.strategy.variables.base import Variable
-from mpistrat.strategy.variables.options import VariableAggregation, reduce_op_of
+from mpistrat.strategy.variables.options import VariableAggregation, check_mean, reduce_op_of
 from mpistrat.strategy.variables.scatter import check_slices
 from mpistrat.types import Array, ArrayLike
 
@@ -177,18 +176,9 @@ def _assign_merged(
         op = reduce_op_of(variable.aggregation)
         combiner = extended.combiner
         with combiner.communicator.checking():
-            _check_mean(op, variable)
+            check_mean(variable)
         combined = combiner.reduce_one(op, combiner.of_each_replica(value), label)
     extended.update_components(variable, _call(method), (combined,), {})
-
-
-def _check_mean(op: ReduceOp, variable: MirroredVariable) -> None:
-    if op is ReduceOp.MEAN and variable.dtype.kind in "iu":
-        raise UsageError(
-            f"variable {variable.name!r} of dtype {variable.dtype} cannot be assigned to in a"
-            " replica: the MEAN of integers is float64. Make it with aggregation=SUM or"
-            " ONLY_FIRST_REPLICA, or of a floating-point dtype"
-        )
 
 
 class SyncOnReadVariable(DistributedVariable):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 from mpistrat.errors import UsageError
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 
+if TYPE_CHECKING:
+    from mpistrat.strategy.variables.base import Variable
+
 __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
+    "check_mean",
     "check_options",
     "reduce_op_of",
 ]
@@ -46,6 +51,16 @@ class VariableAggregation(enum.Enum):
 def reduce_op_of(aggregation: VariableAggregation) -> ReduceOp:
     """Return the operation that combines the replicas' values: SUM for SUM, else MEAN."""
     return ReduceOp.SUM if aggregation is VariableAggregation.SUM else ReduceOp.MEAN
+
+
+def check_mean(variable: Variable) -> None:
+    """Raise if the replicas' values for a variable of integers are to be averaged."""
+    if variable.aggregation is VariableAggregation.MEAN and variable.dtype.kind in "iu":
+        raise UsageError(
+            f"variable {variable.name!r} of dtype {variable.dtype} cannot be assigned to in a"
+            " replica: the MEAN of integers is float64. Make it with aggregation=SUM or"
+            " ONLY_FIRST_REPLICA, or of a floating-point dtype"
+        )
 
 
 def check_options(

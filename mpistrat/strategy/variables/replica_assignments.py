@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mpistrat.errors import UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.values import DistributedValues
-from mpistrat.strategy.variables.options import VariableAggregation, reduce_op_of
+from mpistrat.strategy.variables.options import VariableAggregation, check_mean, reduce_op_of
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def check_rule(variable: Any, method: str) -> None:
             " needs a rule for their values; pass aggregation=VariableAggregation.MEAN (or SUM,"
             " ONLY_FIRST_REPLICA) to Variable, or assign outside of run"
         )
+    check_mean(variable)
 
 
 def combined(strategy: Strategy, aggregation: VariableAggregation, value: Any) -> Array:

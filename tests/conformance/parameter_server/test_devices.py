@@ -135,6 +135,7 @@ def test_what_replicas_assign_becomes_one_by_the_rule_of_the_variable(layout, pa
                 Variable(np.zeros(3), aggregation=one)
                 for one in (rules.SUM, rules.MEAN, rules.ONLY_FIRST_REPLICA, rules.NONE)
             )
+            whole = Variable(np.zeros(3, int), aggregation=rules.MEAN)
 
         def replica_fn():
             mine = mpistrat.get_replica_context().replica_id_in_sync_group + 1.0
@@ -152,14 +153,17 @@ def test_what_replicas_assign_becomes_one_by_the_rule_of_the_variable(layout, pa
         def of_rows():
             strategy.run(lambda: total.scatter_add(IndexedSlices([1.0], [0])))
 
+        def mean_of_integers():
+            strategy.run(lambda: whole.assign([1, 1, 1]))
+
         for _ in range(10):
             coordinator.schedule(worker_fn)
         coordinator.join()
         found = [one.numpy().tolist() for one in (total, mean, first, none)]
         assert found == [[30.0] * 3, [1.5] * 3, [-10.0] * 3, [10.0] * 3]
-        for refused in (without_a_rule, of_rows):
+        for refused in (without_a_rule, of_rows, mean_of_integers):
             coordinator.schedule(refused)
-            with pytest.raises(UsageError, match=r"no rule|needs a rule"):
+            with pytest.raises(UsageError, match=r"no rule|needs a rule|MEAN of integers"):
                 coordinator.join()
         coordinator.schedule(worker_fn)  # the worker goes on
         coordinator.join()

@@ -109,6 +109,15 @@ def test_without_a_rule_not_in_replicas():
         assert float(variable) == 1.0
 
 
+def test_integers_have_no_mean_in_replicas():
+    with tried() as (strategy, _, _):
+        count = made(strategy, 0, aggregation=MEAN)
+        with refused(UsageError, "the MEAN of integers is float64"):
+            strategy.run(lambda: count.assign(4))
+        count.assign(4)
+        assert int(count) == 4
+
+
 def test_ranks_that_change_different_variables():
     with tried() as (strategy, variable, is_last):
         other = made(strategy, np.arange(4.0))

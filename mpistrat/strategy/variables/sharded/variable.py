@@ -69,7 +69,6 @@ class ShardedVariable(Scattered, Delegate):
 
     is_sharded_variable = True
     __hash__ = object.__hash__
-    __len__ = None  # type: ignore[assignment]
 
     def __init__(self, variables: Sequence[Variable], name: str = "ShardedVariable") -> None:
         _check(variables)
@@ -84,6 +83,12 @@ class ShardedVariable(Scattered, Delegate):
 
     def __reduce__(self) -> Any:
         return _again, (self._variables, self._name)
+
+    def __len__(self) -> int:
+        raise ArgumentTypeError(
+            f"len() of the variable {self._name!r} in {len(self._variables)} parts could be their"
+            " number or that of rows; expected len(w.variables) or w.shape[0]"
+        )
 
     @property
     def variables(self) -> list[Variable]:

@@ -80,7 +80,7 @@ def test_parts_that_do_not_fit():
 
 
 def test_there_is_no_length(w):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"expected len\(w.variables\) or w.shape\[0\]"):
         len(w)
     assert list(w) == w.variables
 
