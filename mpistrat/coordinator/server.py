@@ -14,12 +14,12 @@ from mpistrat.cluster import mpi
 from mpistrat.cluster.cluster_spec import ClusterSpec
 from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.resolvers.simple import SimpleClusterResolver
-from mpistrat.collectives import Communicator
 from mpistrat.coordinator.evaluator import EvaluatorRole
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ClosedError, ContextError, PeerLostError, UsageError
 from mpistrat.ps.server.shard_server import ShardServer
 from mpistrat.ps.transport.connect_ranks import connect_ranks
+from mpistrat.ps.transport.open_job import open_job
 from mpistrat.strategy.parameter_server.worker_context import refuse_collective
 
 __all__ = ["Server"]
@@ -68,7 +68,7 @@ class Server:
         del protocol, config, start
         refuse_collective("a Server", comm)
         self._resolver = _resolver(server_or_cluster_def, job_name, task_index)
-        self._job = Communicator(comm, backend)
+        self._job = open_job(comm, backend)
         if self._job.size == 1:
             raise ContextError(
                 f"Server of {self._resolver.task_type} {self._resolver.task_id} in a job of one"

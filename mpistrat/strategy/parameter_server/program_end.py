@@ -13,7 +13,7 @@ from mpistrat.system.log import get_logger
 if TYPE_CHECKING:
     from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 
-__all__ = ["forget", "watch"]
+__all__ = ["forget", "has_open", "watch"]
 
 _LOG = get_logger(__name__)
 
@@ -45,6 +45,9 @@ class _Open:
                 _LOG.warning("at the end of the program: %s", error)
                 strategy.abandon(str(error))
 
+    def has_any(self) -> bool:
+        return self.owner == os.getpid() and any(one.job.size > 1 for one in self.strategies)
+
     def forget(self, strategy: ParameterServerStrategy) -> None:
         self.strategies.discard(strategy)
 
@@ -60,6 +63,11 @@ def watch(strategy: ParameterServerStrategy) -> None:
 def forget(strategy: ParameterServerStrategy) -> None:
     """Drop a strategy that was closed. **Local.**"""
     _open.forget(strategy)
+
+
+def has_open() -> bool:
+    """Tell whether this process has a strategy over several ranks that was not closed."""
+    return _open.has_any()
 
 
 def _failure(strategy: ParameterServerStrategy) -> str:

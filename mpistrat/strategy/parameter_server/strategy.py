@@ -17,6 +17,7 @@ from mpistrat.ps.transport.connect_ranks import connect_ranks
 from mpistrat.ps.transport.encoding import encoded
 from mpistrat.ps.transport.endpoint import Endpoint
 from mpistrat.ps.transport.one_process import Embedded
+from mpistrat.ps.transport.open_job import open_job
 from mpistrat.ps.transport.stream import Stream
 from mpistrat.ps.transport.worker_devices import embedded_roster
 from mpistrat.strategy.base import Strategy
@@ -109,7 +110,7 @@ class ParameterServerStrategy(Strategy):
             )
         self.synchronous = synchronous
         self._resolver: ClusterResolver | None = cluster_resolver
-        self.job = Communicator(comm, backend)
+        self.job = open_job(comm, backend, program_end.has_open())
         self.embedded: Embedded | None = None
         if self.job.size == 1:
             self.embedded = Embedded(embedded_roster(cluster_resolver, worker_devices))

@@ -9,6 +9,7 @@ from typing import Any
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ClusterError, PeerLostError, UsageError
+from mpistrat.ps.transport.open_job import open_job
 from mpistrat.system.addresses import reachable_host
 
 __all__ = ["Tasks"]
@@ -60,7 +61,7 @@ class Tasks:
         role: tuple[str | None, int | None] = (None, None),
     ) -> None:
         given = comm if comm is not None else getattr(resolver, "comm", None)
-        self.communicator = Communicator(given, backend)
+        self.communicator = open_job(given, backend)
         # Not raised yet: the other ranks wait in `_agree`, and raise it as well.
         wrong = _complaint(resolver, self.communicator, makes, role)
         counts = (0, 0) if wrong is not None else (resolver.num_ps, resolver.num_evaluators)

@@ -96,6 +96,38 @@ def test_a_worker_that_does_not_end_is_named_and_nobody_waits_for_it():
 
 
 @takes_long()
+def test_a_second_strategy_beside_an_open_one_says_what_nobody_comes_to():
+    body = """
+try:
+    ms.ParameterServerStrategy(resolver)
+except ms.errors.CommunicationTimeoutError as error:
+    print(error)
+os._exit(1)  # MPI has a communicator that only this rank has begun to make
+"""
+    result = run(body, MPISTRAT_TIMEOUT="7")
+    words = "is still open, and the other ranks may be serving it: close() it before"
+    assert words in result.ranks[0].stdout, result.output
+    assert words in result.ranks[0].stderr, result.output  # a warning, long before the deadline
+
+
+@takes_long()
+def test_without_servers_the_chief_says_what_others_have_to_call():
+    program = """
+import mpistrat as ms
+resolver = ms.cluster_resolver.MPIClusterResolver(num_ps=1)
+if resolver.task_type == "chief":
+    ms.ParameterServerStrategy(resolver)
+elif resolver.task_type == "ps":
+    ms.Server(resolver).join()
+"""
+    root = str(Path(mpistrat.__file__).parents[1])
+    environment = {"PYTHONPATH": root, "MPISTRAT_TIMEOUT": "2"}
+    result = run_job(["-c", program], 3, 40.0, env=environment)
+    assert not result.timed_out, result.output
+    check_failed(result, "while each other rank calls Server(resolver).join()", silent=(1,))
+
+
+@takes_long()
 def test_the_chief_need_not_join():
     run("print('over')").check()
 
