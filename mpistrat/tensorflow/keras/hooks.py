@@ -70,6 +70,7 @@ def install() -> None:
     _replace(
         trainer.TensorFlowTrainer, "make_predict_function", worker_hooks.predictions_on_workers
     )
+    _replace(trainer.TFEpochIterator, "__init__", worker_hooks.data_given)
     _replace(trainer.TFEpochIterator, "_get_iterator", worker_hooks.worker_data)
     _replace(trainer.TFEpochIterator, "tf_sync", worker_hooks.settled)
     _replace(trainer, "potentially_ragged_concat", worker_hooks.all_predictions)

@@ -21,6 +21,8 @@ __all__ = [
     "functions_of",
     "graph_of",
     "inputs_of",
+    "is_distributed",
+    "is_of_function",
     "keep_datasets_of_iterators",
     "on_iterators",
     "on_passes",
@@ -49,10 +51,15 @@ _modules = load(
         "distribute.input_lib": (
             "DistributedDataset",
             "DistributedDatasetAndIteratorSpec",
+            "DistributedDatasetsFromFunction",
             "DistributedIteratorBase",
             "_should_use_multi_device_iterator",
         ),
         "data.util.random_seed": ("get_seed",),
+        "distribute.coordinator.values": (
+            "PerWorkerDatasetFromDatasetFunction",
+            "PerWorkerDistributedIterator",
+        ),
     }
 )
 
@@ -266,6 +273,22 @@ class _Made(threading.local):
     """The dataset of the iterator that this thread has just made."""
 
     dataset: Any = None
+
+
+def is_distributed(data: Any) -> bool:
+    """Tell whether `data` is what ``experimental_distribute_dataset`` returned."""
+    return isinstance(data, _modules["distribute.input_lib"].DistributedDataset)
+
+
+def is_of_function(data: Any) -> bool:
+    """Tell whether only workers have the data set: a function of the program makes it there."""
+    of_workers = _modules["distribute.coordinator.values"]
+    kinds = (
+        _modules["distribute.input_lib"].DistributedDatasetsFromFunction,
+        of_workers.PerWorkerDatasetFromDatasetFunction,
+        of_workers.PerWorkerDistributedIterator,
+    )
+    return isinstance(data, kinds)
 
 
 def original_dataset(distributed: Any) -> Any:

@@ -206,6 +206,33 @@ def test_generators_and_other_arguments():
 
 
 @takes_long()
+def test_data_that_the_program_has_distributed():
+    """As under TensorFlow's other strategies; here all workers have the whole data set."""
+
+    def chief(s, coordinator):
+        def distributed(data):
+            data = tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
+            return s.experimental_distribute_dataset(data)
+
+        model = compiled(s.scope(), sgd, metrics=[Seen(0)])
+        both = {"validation_data": distributed((X[:77], Y[:77])), "verbose": 0}
+        logs = model.fit(distributed((X, Y)), epochs=2, **both).history
+        assert (logs["power0"], logs["val_power0"]) == ([ROWS] * 2, [77.0] * 2)
+        found = model.predict(distributed(X), verbose=0)
+        np.testing.assert_allclose(found, model.predict(X, verbose=0), atol=1e-6)
+
+        def dataset_fn(*_):
+            return tf.data.Dataset.from_tensor_slices((X, Y)).batch(BATCH)
+
+        of_workers = coordinator.create_per_worker_dataset(dataset_fn)
+        for data in (s.distribute_datasets_from_function(dataset_fn), of_workers):
+            with refused(UsageError, "expected the tf.data.Dataset itself"):
+                model.fit(data, steps_per_epoch=2, verbose=0)
+
+    on_chief(chief)
+
+
+@takes_long()
 def test_predictions_are_in_order():
     def chief(s, _):
         with s.scope():

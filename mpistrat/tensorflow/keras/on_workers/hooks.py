@@ -15,6 +15,7 @@ from mpistrat.tensorflow.private import data as private_data
 
 __all__ = [
     "all_predictions",
+    "data_given",
     "predictions_on_workers",
     "settled",
     "steps_on_workers",
@@ -77,6 +78,28 @@ def _check_whole(model: Any) -> None:
             f"variable_partitioner divides {', '.join(parts)}; fit trains whole weights only:"
             " leave the partitioner out, or write a loop with gradients of .variables"
         )
+
+
+def data_given(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Take a data set that the program has distributed for the one that it was made of."""
+
+    def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+        if has_servers(distribute_strategy) and "x" in kwargs:
+            kwargs["x"] = _undistributed(kwargs["x"])
+        original(self, distribute_strategy, *args, **kwargs)
+
+    return init
+
+
+def _undistributed(data: Any) -> Any:
+    """Return the data set behind a distributed one, which is only divided over ranks."""
+    if private_data.is_of_function(data):
+        raise UsageError(
+            f"fit, evaluate or predict with a {type(data).__name__} under"
+            " ParameterServerStrategy; expected the tf.data.Dataset itself, of which workers read"
+            " the batches of their steps"
+        )
+    return private_data.original_dataset(data) if private_data.is_distributed(data) else data
 
 
 def worker_data(original: Callable[..., Any]) -> Callable[..., Any]:
