@@ -32,7 +32,8 @@ class _Pipelines:
 
     def end(self) -> None:
         """End those with Python code, as far as they can be; note whether some are left."""
-        found = [one for one in self.iterators if dataset_parts.has_python(one._dataset)]
+        source_of = private_data.source_of
+        found = [one for one in self.iterators if dataset_parts.has_python(source_of(one))]
         if not found:
             return
         resources = [one for each in found for one in private_data.taken_resources(each)]

@@ -30,6 +30,7 @@ __all__ = [
     "own_dataset",
     "replace_own_dataset",
     "seeds_of",
+    "source_of",
     "taken_resources",
     "tell_iterators_apart",
     "variant_of",
@@ -257,9 +258,15 @@ def _noting(init: Callable[..., None], note: Callable[[Any], object]) -> Callabl
         init(self, dataset, *args, **kwargs)
         # Without a dataset it stands for another one in a function; in a graph nothing runs.
         if dataset is not None and tf.executing_eagerly():
+            self._mpistrat_source = dataset  # those for several devices keep it nowhere
             note(self)
 
     return noting
+
+
+def source_of(iterator: Any) -> Any:
+    """Return the dataset of an iterator that `on_iterators` has told of."""
+    return iterator._mpistrat_source
 
 
 def taken_resources(iterator: Any) -> list[Any]:

@@ -71,3 +71,30 @@ def test_a_generator_that_never_gives_its_next_batch_is_not_waited_for(num_ranks
     assert not result.timed_out, result.output
     assert result.returncode == 3
     assert LEFT in result.output
+
+
+TWO_DEVICES = """
+import sys, time
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import mpistrat.tensorflow as distribute
+
+def numbers():
+    for number in range(1000):
+        time.sleep(0.01)
+        yield number
+
+data = {data}
+strategy = distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+iterator = iter(strategy.experimental_distribute_dataset(data.batch(4)))
+next(iterator)
+"""
+
+
+@pytest.mark.parametrize(
+    "data", ["tf.data.Dataset.range(100)", "tf.data.Dataset.from_generator(numbers, tf.int64)"]
+)
+def test_a_program_ends_well_with_an_iterator_for_two_devices(data):
+    result = run_job(["-c", TWO_DEVICES.format(data=data)], 1, 90).check()
+    assert "Traceback" not in result.output, result.output
