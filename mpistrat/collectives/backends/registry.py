@@ -127,9 +127,9 @@ def _can_all_open(comm: Any, chosen: str) -> bool:
     """Tell whether no rank refuses what was asked for. **Collective.**"""
     if not mpi.is_mpi_comm(comm) or comm.size == 1:
         return True
-    from mpistrat.collectives.backends import agreement
+    from mpistrat.collectives.backends import same_backend
 
-    return agreement.all_can_open(comm, chosen, _timeout_s())
+    return same_backend.all_can_open(comm, chosen, _timeout_s())
 
 
 def _over_mpi(comm: Any, refusal: MpistratError | None) -> Opened:
