@@ -16,16 +16,7 @@ namespace nb = nanobind;
 namespace mpistrat {
 namespace {
 
-constexpr int64_t kHoldGil = 16 << 10;  // elements that are moved before another thread would run
-
-// One variable with what belongs to it.
-struct Move {
-  void* variable;
-  const void* gradient;
-  void* slots[MPISTRAT_MAX_SLOTS];
-  int dtype, gradient_dtype;
-  int64_t count;
-};
+constexpr size_t kHoldGil = 16 << 10;  // elements that are moved before another thread would run
 
 struct Memory {
   const char *begin, *end;
@@ -59,58 +50,106 @@ PyArrayObject* writable(nb::handle object) {
 
 int number_of(PyArrayObject* array) { return dtype_of(reinterpret_cast<PyObject*>(array)); }
 
-// What is moved, if these are arrays that the kernels take.
-std::optional<Move> move_of(nb::handle variable_object, nb::handle gradient_object,
-                            const std::vector<nb::list>& slots, size_t index) {
-  PyArrayObject* variable = writable(variable_object);
-  PyArrayObject* gradient = plain(gradient_object);
-  if (!variable || !gradient || !PyArray_SAMESHAPE(variable, gradient)) return {};
-  const int dtype = number_of(variable), wanted = mpistrat_slot_dtype(dtype);
-  if (wanted < 0 || mpistrat_slot_dtype(number_of(gradient)) < 0) return {};
-  if (!are_apart(gradient, variable) && !are_same(gradient, variable)) return {};
-  Move move = {PyArray_DATA(variable), PyArray_DATA(gradient), {}, dtype,
-               number_of(gradient),    PyArray_SIZE(variable)};
-  PyArrayObject* written[MPISTRAT_MAX_SLOTS + 1] = {variable};
-  for (size_t s = 0; s < slots.size(); ++s) {
-    PyArrayObject* slot = writable(slots[s][index]);
-    if (!slot || number_of(slot) != wanted || !PyArray_SAMESHAPE(variable, slot)) return {};
-    if (!are_apart(gradient, slot)) return {};
-    for (size_t other = 0; other <= s; ++other)
-      if (!are_apart(slot, written[other])) return {};
-    written[s + 1] = slot;
-    move.slots[s] = PyArray_DATA(slot);
+// The arrays of one variable: those that are written, and those that are read in their places.
+struct Arrays {
+  PyArrayObject* gradient;
+  std::vector<PyArrayObject*> written, read;  // the variable, then the slots
+};
+
+// Whether no array is written that another one is read from, or written to, too.
+bool may_be_written(const Arrays& arrays) {
+  for (size_t i = 0; i < arrays.written.size(); ++i) {
+    PyArrayObject* const to = arrays.written[i];
+    const auto is_free = [to](PyArrayObject* other, bool may_be_same) {
+      return are_apart(other, to) || (may_be_same && are_same(other, to));
+    };
+    if (!is_free(arrays.gradient, i == 0)) return false;
+    for (size_t k = 0; k < arrays.written.size(); ++k)
+      if (!is_free(arrays.written[k], k == i) || !is_free(arrays.read[k], k == i)) return false;
+  }
+  return true;
+}
+
+// A variable, or one of its slots, if the kernels take it: of a dtype, and of the gradient's shape.
+bool add(nb::handle written, nb::handle read, int dtype, Arrays* arrays) {
+  for (PyArrayObject* one : {writable(written), plain(read)})
+    if (!one || number_of(one) != dtype || !PyArray_SAMESHAPE(one, arrays->gradient)) return false;
+  arrays->written.push_back(plain(written));
+  arrays->read.push_back(plain(read));
+  return true;
+}
+
+// Variables, and their slots: a list for each slot.
+struct Lists {
+  const nb::list& variables;
+  const std::vector<nb::list>& slots;
+};
+
+std::optional<Arrays> arrays_of(const Lists& written, const Lists& read, nb::handle gradient,
+                                size_t index) {
+  const nb::handle variable = written.variables[index];
+  Arrays arrays = {plain(gradient), {}, {}};
+  if (!arrays.gradient || !plain(variable)) return {};
+  const int dtype = number_of(plain(variable)), wanted = mpistrat_slot_dtype(dtype);
+  if (wanted < 0 || mpistrat_slot_dtype(number_of(arrays.gradient)) < 0) return {};
+  if (!add(variable, read.variables[index], dtype, &arrays)) return {};
+  for (size_t s = 0; s < written.slots.size(); ++s)
+    if (!add(written.slots[s][index], read.slots[s][index], wanted, &arrays)) return {};
+  if (!may_be_written(arrays)) return {};
+  return arrays;
+}
+
+MpistratMove move_of(const Arrays& arrays) {
+  PyArrayObject* const variable = arrays.written[0];
+  MpistratMove move = {PyArray_DATA(variable),
+                       PyArray_DATA(arrays.read[0]),
+                       number_of(variable),
+                       PyArray_DATA(arrays.gradient),
+                       number_of(arrays.gradient),
+                       {},
+                       {},
+                       static_cast<size_t>(PyArray_SIZE(variable))};
+  for (size_t s = 1; s < arrays.written.size(); ++s) {
+    move.slots[s - 1] = PyArray_DATA(arrays.written[s]);
+    move.old_slots[s - 1] = PyArray_DATA(arrays.read[s]);
   }
   return move;
 }
 
-void check(int rule, const std::vector<double>& numbers, size_t count, const nb::list& gradients,
-           const std::vector<nb::list>& slots) {
-  const int num_slots = mpistrat_num_slots(rule);
-  if (num_slots < 0 || numbers.size() > MPISTRAT_MAX_NUMBERS) throw nb::value_error("no such rule");
-  bool are_equal = gradients.size() == count && slots.size() == static_cast<size_t>(num_slots);
-  for (const nb::list& some : slots) are_equal &= some.size() == count;
+void check_rule(int rule, const std::vector<double>& numbers) {
+  if (mpistrat_num_slots(rule) < 0 || numbers.size() > MPISTRAT_MAX_NUMBERS)
+    throw nb::value_error("no such rule");
+}
+
+void check_lists(int rule, size_t count, const Lists& lists) {
+  bool are_equal = lists.variables.size() == count &&
+                   lists.slots.size() == static_cast<size_t>(mpistrat_num_slots(rule));
+  for (const nb::list& some : lists.slots) are_equal &= some.size() == count;
   if (!are_equal) throw nb::value_error("expected a gradient and each slot for each variable");
 }
 
-void carry_out(const MpistratUpdate& call, const std::vector<Move>& moves) {
-  for (const Move& one : moves)
-    mpistrat_update(&call, one.variable, one.dtype, one.gradient, one.gradient_dtype, one.slots,
-                    static_cast<size_t>(one.count));
+void carry_out(const MpistratUpdate& call, const std::vector<MpistratMove>& moves) {
+  for (const MpistratMove& one : moves) mpistrat_update(&call, &one);
 }
 
-// Returns whether it was done; if not, nothing was changed. `slots` has a list for each slot.
-bool update(int rule, const std::vector<double>& numbers, const nb::list& variables,
-            const nb::list& gradients, const std::vector<nb::list>& slots) {
-  check(rule, numbers, variables.size(), gradients, slots);
+// Returns whether it was done; if not, nothing was changed. The lists of what is read may be those
+// of what is written.
+bool update(int rule, const std::vector<double>& numbers, const nb::list& gradients,
+            const nb::list& variables, const std::vector<nb::list>& slots,
+            const nb::list& old_variables, const std::vector<nb::list>& old_slots) {
+  const Lists written = {variables, slots}, read = {old_variables, old_slots};
+  check_rule(rule, numbers);
+  check_lists(rule, gradients.size(), written);
+  check_lists(rule, gradients.size(), read);
   MpistratUpdate call = {rule, {}};
   std::copy(numbers.begin(), numbers.end(), call.numbers);
-  std::vector<Move> moves;
-  int64_t elements = 0;
-  for (size_t i = 0; i < variables.size(); ++i) {
-    const std::optional<Move> move = move_of(variables[i], gradients[i], slots, i);
-    if (!move) return false;
-    moves.push_back(*move);
-    elements += move->count;
+  std::vector<MpistratMove> moves;
+  size_t elements = 0;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const std::optional<Arrays> arrays = arrays_of(written, read, gradients[i], i);
+    if (!arrays) return false;
+    moves.push_back(move_of(*arrays));
+    elements += moves.back().count;
   }
   if (elements <= kHoldGil) {
     carry_out(call, moves);

@@ -37,11 +37,12 @@ using ReduceKernel = void (*)(const Results& to, const Sources& sources, size_t 
                               size_t nbytes, int64_t divisor);
 
 // A variable, its gradient, and what an optimizer keeps of it: all of one type, in which the rule
-// computes. The gradient may be the variable; else none overlap.
+// computes; the same arrays as in MpistratMove.
 struct UpdateArrays {
   char* variable;
-  const char* gradient;
+  const char *old_variable, *gradient;
   char* slots[MPISTRAT_MAX_SLOTS];
+  const char* old_slots[MPISTRAT_MAX_SLOTS];
 };
 
 // Move `count` elements by a rule with these numbers.

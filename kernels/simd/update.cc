@@ -39,7 +39,6 @@ class Widened {
   }
 
   char* tile() { return reinterpret_cast<char*>(wide_); }
-  const W* values() const { return wide_; }
 
   // Back to a half type, whose variables are moved in float32.
   void narrow(char* to, size_t count) const { mpistrat_narrow(to, wide_, count, from_); }
@@ -54,44 +53,48 @@ class Widened {
 struct Call {
   UpdateKernel kernel;
   const double* numbers;
-  char* variable;
-  int dtype;
-  const char* gradient;
-  int gradient_dtype;
-  char* const* slots;
+  const MpistratMove& move;
   int num_slots;
-  size_t count;
 };
 
 UpdateArrays arrays_at(const Call& call, size_t at, size_t slot_bytes) {
-  UpdateArrays arrays = {call.variable + at * mpistrat_itemsize(call.dtype),
-                         call.gradient + at * mpistrat_itemsize(call.gradient_dtype),
+  const MpistratMove& move = call.move;
+  const size_t where = at * mpistrat_itemsize(move.dtype);
+  const size_t gradient_where = at * mpistrat_itemsize(move.gradient_dtype);
+  UpdateArrays arrays = {static_cast<char*>(move.variable) + where,
+                         static_cast<const char*>(move.old_variable) + where,
+                         static_cast<const char*>(move.gradient) + gradient_where,
+                         {},
                          {}};
-  for (int s = 0; s < call.num_slots; ++s) arrays.slots[s] = call.slots[s] + at * slot_bytes;
+  for (int s = 0; s < call.num_slots; ++s) {
+    arrays.slots[s] = static_cast<char*>(move.slots[s]) + at * slot_bytes;
+    arrays.old_slots[s] = static_cast<const char*>(move.old_slots[s]) + at * slot_bytes;
+  }
   return arrays;
 }
 
 template <class W>
 void move_by_tiles(const Call& call, int wanted) {
-  Widened<W> variables(call.dtype, wanted), gradients(call.gradient_dtype, wanted);
-  for (size_t at = 0; at < call.count; at += kTile) {
-    const size_t count = std::min(kTile, call.count - at);
+  const MpistratMove& move = call.move;
+  Widened<W> variables(move.dtype, wanted), gradients(move.gradient_dtype, wanted);
+  for (size_t at = 0; at < move.count; at += kTile) {
+    const size_t count = std::min(kTile, move.count - at);
     UpdateArrays arrays = arrays_at(call, at, sizeof(W));
     char* const variable = arrays.variable;
     arrays.gradient = gradients.tile(arrays.gradient, count);
-    if (is_half(call.dtype)) {
-      variables.tile(variable, count);
+    if (is_half(move.dtype)) {
+      arrays.old_variable = variables.tile(arrays.old_variable, count);
       arrays.variable = variables.tile();
     }
     call.kernel(arrays, count, call.numbers);
-    if (is_half(call.dtype)) variables.narrow(variable, count);
+    if (is_half(move.dtype)) variables.narrow(variable, count);
   }
 }
 
-void move(const Call& call) {
-  const int wanted = mpistrat_slot_dtype(call.dtype);
-  if (call.dtype == wanted && call.gradient_dtype == wanted) {
-    call.kernel(arrays_at(call, 0, 0), call.count, call.numbers);
+void carry_out(const Call& call) {
+  const int wanted = mpistrat_slot_dtype(call.move.dtype);
+  if (call.move.dtype == wanted && call.move.gradient_dtype == wanted) {
+    call.kernel(arrays_at(call, 0, 0), call.move.count, call.numbers);
   } else if (wanted == MPISTRAT_FLOAT32) {
     move_by_tiles<float>(call, wanted);
   } else {
@@ -113,12 +116,8 @@ extern "C" int mpistrat_slot_dtype(int dtype) {
   return dtype == MPISTRAT_FLOAT32 || mpistrat::is_half(dtype) ? MPISTRAT_FLOAT32 : -1;
 }
 
-extern "C" void mpistrat_update(const MpistratUpdate* update, void* variable, int dtype,
-                                const void* gradient, int gradient_dtype, void* const* slots,
-                                size_t count) {
-  const bool is_double = mpistrat_slot_dtype(dtype) == MPISTRAT_FLOAT64;
-  mpistrat::move({mpistrat::kernel_table().updates[update->rule][is_double], update->numbers,
-                  static_cast<char*>(variable), dtype, static_cast<const char*>(gradient),
-                  gradient_dtype, reinterpret_cast<char* const*>(slots),
-                  mpistrat_num_slots(update->rule), count});
+extern "C" void mpistrat_update(const MpistratUpdate* update, const MpistratMove* move) {
+  const bool is_double = mpistrat_slot_dtype(move->dtype) == MPISTRAT_FLOAT64;
+  mpistrat::carry_out({mpistrat::kernel_table().updates[update->rule][is_double], update->numbers,
+                       *move, mpistrat_num_slots(update->rule)});
 }

@@ -67,7 +67,7 @@ struct Array {
     Format::store(data() + i * Format::kBytes, static_cast<typename Format::Value>(value));
   }
   void fill(std::mt19937* random, double least) {
-    std::uniform_real_distribution<double> any(least, 4);
+    std::uniform_real_distribution<double> any(least, least + 8);
     for (size_t i = 0; i < count; ++i) set(i, any(*random));
   }
 };
@@ -89,9 +89,22 @@ void check_case(int rule, int dtype, int gradient_dtype, size_t count, size_t of
   auto want_slots = slots;
   MpistratUpdate update = {rule, {kNumbers[0], kNumbers[1], kNumbers[2], kNumbers[3]}};
   for (int step = 0; step < kNumSteps; ++step) {
-    void* all[MPISTRAT_MAX_SLOTS] = {};
-    for (size_t s = 0; s < slots.size(); ++s) all[s] = slots[s].data();
-    mpistrat_update(&update, variable.data(), dtype, gradient.data(), gradient_dtype, all, count);
+    // In place at first, then from other memory.
+    auto old_variable = variable;
+    auto old_slots = slots;
+    MpistratMove all = {
+        variable.data(), variable.data(), dtype, gradient.data(), gradient_dtype, {}, {}, count};
+    for (size_t s = 0; s < slots.size(); ++s) all.slots[s] = slots[s].data();
+    for (size_t s = 0; s < slots.size(); ++s) all.old_slots[s] = slots[s].data();
+    if (step > 0) {
+      all.old_variable = old_variable.data();
+      variable.fill(&random, 100);
+      for (size_t s = 0; s < slots.size(); ++s) {
+        all.old_slots[s] = old_slots[s].data();
+        slots[s].fill(&random, 100);
+      }
+    }
+    mpistrat_update(&update, &all);
     for (size_t i = 0; i < count; ++i) {
       W kept[MPISTRAT_MAX_SLOTS] = {};
       for (size_t s = 0; s < slots.size(); ++s) kept[s] = want_slots[s].get(i);

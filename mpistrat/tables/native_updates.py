@@ -29,8 +29,9 @@ def update_natively(
     variables: Sequence[Any],
     gradients: Sequence[Any],
     slots: Sequence[Sequence[Any]],
+    old: tuple[Sequence[Any], Sequence[Sequence[Any]]] | None = None,
 ) -> bool:
-    """Move variables and their slots in place, if native code can. **Local.**
+    """Move variables and their slots, if native code can. **Local.**
 
     Parameters
     ----------
@@ -43,6 +44,9 @@ def update_natively(
     slots
         A sequence for each of the recipe's slots, with one for each variable: of its shape, in
         the rule's `slot_dtype`.
+    old
+        Variables and slots as they are, if not in place: other arrays, which are only read, while
+        `variables` and `slots` are only written.
 
     Returns
     -------
@@ -54,6 +58,7 @@ def update_natively(
     if why_no_kernels() is not None:
         return False
     rule = _RULES.index(recipe.name)
-    each = [list(some) for some in slots]
-    moved: bool = kernels().update(rule, recipe.numbers, list(variables), list(gradients), each)
+    written = list(variables), [list(some) for some in slots]
+    read = written if old is None else (list(old[0]), [list(some) for some in old[1]])
+    moved: bool = kernels().update(rule, recipe.numbers, list(gradients), *written, *read)
     return moved

@@ -74,6 +74,35 @@ class Rule(ABC):
                 return
         self.apply_in_numpy(variable, slots, gradient, step, learning_rate)
 
+    def apply_apart(
+        self,
+        variable: tuple[Array, Array],
+        slots: Mapping[str, tuple[Array, Array]],
+        gradient: Array,
+        step: int,
+        learning_rate: float,
+    ) -> None:
+        """Apply one update, and write the results to other memory.
+
+        Parameters
+        ----------
+        variable, slots
+            As for `apply`, pairs of what is read and what is written: the same array, or apart.
+        gradient, step, learning_rate
+            As for `apply`.
+        """
+        recipe = self.recipe(step, learning_rate)
+        if recipe is not None:
+            old, new = zip(variable, *(slots[name] for name in recipe.slots), strict=True)
+            columns = [[one] for one in new[1:]]
+            read = [old[0]], [[one] for one in old[1:]]
+            if update_natively(recipe, [new[0]], [gradient], columns, read):
+                return
+        for before, after in (variable, *slots.values()):
+            np.copyto(after, before)
+        kept = {name: after for name, (_, after) in slots.items()}
+        self.apply(variable[1], kept, gradient, step, learning_rate)
+
     def apply_in_numpy(
         self, variable: Array, slots: Slots, gradient: Array, step: int, learning_rate: float
     ) -> None:

@@ -40,17 +40,23 @@ int mpistrat_num_slots(int rule);
 // types; -1 for what is not floating.
 int mpistrat_slot_dtype(int dtype);
 
-// Move `count` elements of a variable, and change its slots. Half types are rounded to nearest
-// even, once.
-//
-// variable, dtype           Of a floating dtype.
-// gradient, gradient_dtype  Of any floating dtype.
-// slots                     As many as the rule has, of mpistrat_slot_dtype(dtype).
-//
-// All arrays are aligned as their elements are. The gradient may be the variable; else none
-// overlap.
-void mpistrat_update(const MpistratUpdate* update, void* variable, int dtype, const void* gradient,
-                     int gradient_dtype, void* const* slots, size_t count);
+// One variable with what belongs to it: arrays of `count` elements, aligned as these are.
+typedef struct {
+  void* variable;            // written
+  const void* old_variable;  // read; may be `variable`
+  int dtype;                 // of both, a floating one
+  const void* gradient;      // may be `old_variable`
+  int gradient_dtype;        // any floating one
+  // As many as the rule has, of mpistrat_slot_dtype(dtype): written, and read. Each old one may be
+  // the one that is written in its place.
+  void* slots[MPISTRAT_MAX_SLOTS];
+  const void* old_slots[MPISTRAT_MAX_SLOTS];
+  size_t count;
+} MpistratMove;
+
+// Move a variable, and change its slots. Half types are rounded to nearest even, once. No arrays
+// overlap but those that may be the same.
+void mpistrat_update(const MpistratUpdate* update, const MpistratMove* move);
 
 #ifdef __cplusplus
 }

@@ -49,11 +49,11 @@ class OptimizerUpdate:
             for name, slot in slots.items():
                 slot.assign_rows(self.rows, kept[name])
             return
+        if self.rows is None:
+            shard.apply(self.rule, slots, self.gradient, *step)
+            return
         # If the rule raises, none of these changes ends: readers keep the old variable and slots,
         # unless there was no memory for a copy of one (see `OwnedStore`).
         with ExitStack() as stack:
             arrays = {n: stack.enter_context(slot.rewriting()) for n, slot in slots.items()}
-            if self.rows is None:
-                shard.apply(self.rule, arrays, self.gradient, *step)
-            else:
-                shard.apply_rows(self.rule, arrays, self.rows, self.gradient, *step)
+            shard.apply_rows(self.rule, arrays, self.rows, self.gradient, *step)

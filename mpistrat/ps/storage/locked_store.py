@@ -95,6 +95,12 @@ class LockedStore:
             yield array
 
     @contextmanager
+    def replacing(self) -> Iterator[tuple[Array, Array]]:
+        """Give the array, to be read, and memory for a new one, all of which is to be written."""
+        with self._changing(is_apart=True) as array:
+            yield self._current, array
+
+    @contextmanager
     def _changing(self, is_apart: bool = False) -> Iterator[Array]:
         """Give memory to change, which holds the current value unless it is to be apart."""
         with self.lock:

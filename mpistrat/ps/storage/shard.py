@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -151,15 +151,21 @@ class Shard(ShardReader):
     def apply(
         self,
         rule: Rule,
-        slots: Mapping[str, Array],
+        slots: Mapping[str, Shard],
         gradient: ArrayLike,
         step: int,
         learning_rate: float,
     ) -> None:
-        """Make one move of an optimizer's rule; the arguments are those of `Rule.apply`."""
+        """Make one move of an optimizer's rule; the arguments are those of `Rule.apply`.
+
+        If the rule raises, nothing is changed: readers keep the old variable and slots, unless
+        there was no memory for another one (see `OwnedStore`).
+        """
         gradient = _checked_shape(gradient, self.shape, "apply")
-        with self.rewriting() as array:
-            rule.apply(array, slots, gradient, step, learning_rate)
+        with ExitStack() as stack:
+            changed = {n: stack.enter_context(slot.replacing()) for n, slot in slots.items()}
+            variable = stack.enter_context(self.replacing())
+            rule.apply_apart(variable, changed, gradient, step, learning_rate)
 
     def apply_rows(
         self,
@@ -205,6 +211,16 @@ class Shard(ShardReader):
         self._check("rewriting")
         with self._store.rewriting() as array:
             yield array
+
+    @contextmanager
+    def replacing(self) -> Iterator[tuple[Array, Array]]:
+        """Give the array, to be read, and one that replaces it when the block ends.
+
+        All of the latter is to be written; it may be the same one. Otherwise as `rewriting`.
+        """
+        self._check("replacing")
+        with self._store.replacing() as arrays:
+            yield arrays
 
     def _change_rows(self, rows: ArrayLike, values: ArrayLike, change: Any, what: str) -> None:
         self._check(what)

@@ -166,6 +166,17 @@ class OwnedStore(StoreReader):
         with self.lock, self._rewriting(keeps=True) as buffer:
             yield self.array(buffer)
 
+    @contextmanager
+    def replacing(self) -> Iterator[tuple[Array, Array]]:
+        """Give the array, to be read, and memory for a new one, all of which is to be written.
+
+        Both are the same where there is no memory for another one.
+        """
+        with self.lock:
+            old = self.native.current
+            with self._rewriting(keeps=False) as buffer:
+                yield self.array(old), self.array(buffer)
+
     def _change_rows(self, write: Callable[[int], int]) -> int:
         native = self.native
         with self.lock:

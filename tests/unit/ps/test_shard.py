@@ -121,6 +121,41 @@ def test_rules_move_it(make):
     np.testing.assert_array_equal(one.read_rows([1]), table()[[1]] - 0.5)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16], ids=str)
+def test_rules_move_all_of_it_and_its_slots_into_other_memory(make, dtype):
+    one, rule = make(table(dtype)), AdamRule(amsgrad=True)
+    wide = rule.slot_dtype(np.dtype(dtype))
+    slots = {n: make(np.zeros((4, 3), wide)) for n in rule.initial_slots()}
+    want, kept = table(dtype), {n: np.zeros((4, 3), wide) for n in slots}
+    for step in (1, 2, 3):
+        gradient = table(np.float32) - step
+        with one.view() as before, slots["velocity"].view() as velocity:
+            seen = before.copy(), velocity.copy()
+            one.apply(rule, slots, gradient, step, 0.1)
+            np.testing.assert_array_equal(before, seen[0])
+            np.testing.assert_array_equal(velocity, seen[1])
+        rule.apply_in_numpy(want, kept, gradient, step, 0.1)
+        np.testing.assert_array_equal(one.read(), want)
+        for name, slot in slots.items():
+            np.testing.assert_array_equal(slot.read(), kept[name])
+            assert slot.version == step
+
+
+def test_a_rule_that_raises_changes_nothing(make):
+    one, slots = make(table()), {"momentum": make(table())}
+
+    class Wrong(SGDRule):
+        def move(self, slots, gradient, step, learning_rate):
+            slots["momentum"] += 1
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        one.apply(Wrong(momentum=0.5), slots, np.ones((4, 3), np.float32), 1, 0.5)
+    for each in (one, slots["momentum"]):
+        np.testing.assert_array_equal(each.read(), table())
+        assert each.version == 0
+
+
 @pytest.mark.parametrize("rows", [[4], [-1], [0, 1, 9]])
 def test_rows_out_of_range_change_nothing(rows, make):
     one, values = make(table()), np.ones((len(rows), 3), np.float32)
