@@ -19,8 +19,8 @@
 #include "fast_path/result_memory.h"
 #include "flight_recorder.h"
 #include "mpistrat/shm.h"
+#include "optimizer_updates.h"
 #include "store.h"
-#include "updates.h"
 #include "wire.h"
 
 namespace nb = nanobind;

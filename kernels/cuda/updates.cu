@@ -16,7 +16,7 @@ struct UpdatePiece {
   MPISTRAT_DEVICE u64 size() const { return count; }
 };
 
-// The numbers of a rule, rounded to the type of the slots.
+// One launch: its table of arrays, and the numbers of its rule, not rounded yet.
 struct Update {
   Table<UpdatePiece> table;
   double numbers[kMaxNumbers];

@@ -18,7 +18,7 @@ namespace {
 #include "impl_half_conversions.h"
 #include "impl_ops.h"
 #include "impl_results.h"
-#include "impl_updates.h"
+#include "impl_optimizer_updates.h"
 // clang-format on
 
 constexpr size_t kTileBytes = 4096;  // partial sums of many sources, in the first-level cache

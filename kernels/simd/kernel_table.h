@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mpistrat/updates.h"
+#include "mpistrat/optimizer_updates.h"
 
 namespace mpistrat {
 

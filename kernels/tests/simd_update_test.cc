@@ -8,8 +8,8 @@
 
 #include "helpers/check.h"
 #include "helpers/reference.h"
+#include "mpistrat/optimizer_updates.h"
 #include "mpistrat/simd.h"
-#include "mpistrat/updates.h"
 
 namespace {
 

@@ -183,7 +183,7 @@ def _check_size(module: Any, expected: tuple[str, int] | None) -> None:
 def before_finalize(run: Callable[[], object]) -> None:
     """Call `run` when the program calls MPI.Finalize(), while MPI still works. **Local.**
 
-    Not where mpi4py calls it, which is after the end of Python.
+    Without effect where mpi4py itself ends MPI, after Python has ended.
     """
     module = sys.modules.get("mpi4py.MPI")
     if module is not None and why_unusable(module) is None:

@@ -58,10 +58,10 @@ class Communicator(FastPath, CollectiveMethods):
     Parameters
     ----------
     comm
-        An mpi4py intra-communicator, which is duplicated and used for nothing but that; a
-        `Communicator`, for another one of its ranks (what that was made of must not be freed); a
-        `ThreadComm` (ranks as threads); None for COMM_WORLD, or for this process alone if no
-        launcher started it.
+        An mpi4py intra-communicator, over which the ranks gather 32 bytes each before it is
+        duplicated, and which is not used afterwards; a `Communicator`, for another one of its
+        ranks (what that was made of must not be freed); a `ThreadComm` (ranks as threads); None
+        for COMM_WORLD, or for this process alone if no launcher started it.
     backend
         A name of the registry; ``"auto"`` picks one.
 
@@ -264,7 +264,7 @@ class Communicator(FastPath, CollectiveMethods):
         """
         if self._closing is None:
             self._closing = self._start(operations.close)
-            # Ranks on which it is over already would refuse a call that the others begin.
+            # Else ranks that have closed refuse a call in which the others wait.
             self.health.end_calls()
         return self._closing
 

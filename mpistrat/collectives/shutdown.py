@@ -153,7 +153,7 @@ def _wait_for_all(
     """Wait as MPI_Finalize would: another rank may have long work to do alone.
 
     The other `works` go on meanwhile: a rank may be in a call of their communicators. If one of
-    them fails, this does: the rank that it failed with may wait for this one.
+    them fails, its error is raised here: its peer may be waiting for this rank.
 
     After ``MPISTRAT_TIMEOUT`` it says so, and ends only if a peer fails or the job does.
     """

@@ -10,7 +10,7 @@ from typing import Any
 from mpistrat.coordinator.arguments import Arguments, pack_arguments
 from mpistrat.coordinator.chief.dispatcher import Dispatcher
 from mpistrat.coordinator.chief.scheduled_call import Call
-from mpistrat.coordinator.on_worker import arrive
+from mpistrat.coordinator.on_worker import coordinator_here
 from mpistrat.coordinator.per_worker import PerWorkerDataset, Resource
 from mpistrat.coordinator.remote_value import RemoteValue
 from mpistrat.coordinator.shipping import Functions
@@ -96,7 +96,7 @@ class ClusterCoordinator:
         return found
 
     def __reduce__(self) -> Any:
-        return arrive, (self.strategy,)
+        return coordinator_here, (self.strategy,)
 
     def _start(self, strategy: ParameterServerStrategy, max_staleness: int | None) -> None:
         if strategy.extended.client.endpoint.me.task_type != "chief":

@@ -7,7 +7,7 @@ from typing import Any
 from mpistrat.errors import ContextError
 from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 
-__all__ = ["CoordinatorOnWorker", "arrive"]
+__all__ = ["CoordinatorOnWorker", "coordinator_here"]
 
 
 class CoordinatorOnWorker:
@@ -23,7 +23,7 @@ class CoordinatorOnWorker:
         self.strategy = strategy
 
     def __reduce__(self) -> Any:
-        return arrive, (self.strategy,)
+        return coordinator_here, (self.strategy,)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # what Python looks for by itself
@@ -35,7 +35,7 @@ class CoordinatorOnWorker:
         )
 
 
-def arrive(strategy: ParameterServerStrategy) -> Any:
-    """Return the coordinator as the member has it where a reference to it has arrived."""
+def coordinator_here(strategy: ParameterServerStrategy) -> Any:
+    """Return this member's coordinator: the real one on the chief, or what stands for it."""
     found = strategy.coordinator
     return CoordinatorOnWorker(strategy) if found is None else found

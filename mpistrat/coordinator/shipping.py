@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpistrat.collectives.pickling import PICKLING_ERRORS, pickled
-from mpistrat.coordinator.culprit import culprit
+from mpistrat.coordinator.unpicklable import unpicklable_part
 from mpistrat.errors import ArgumentTypeError
 from mpistrat.ps.transport.stream import APART_BYTES
 
@@ -111,7 +111,8 @@ def pack(value: Any, what: str, named: Any = None) -> bytes:
     value, what
         What to send, and what it is in messages.
     named
-        The same in an object whose attributes have the names that users know; or None.
+        An object whose attributes (``args``, ``kwargs``) have the names that messages show; None
+        for `value` itself.
 
     Raises
     ------
@@ -121,7 +122,7 @@ def pack(value: Any, what: str, named: Any = None) -> bytes:
     try:
         return pickled(value)
     except PICKLING_ERRORS as error:
-        part = culprit(value if named is None else named)
+        part = unpicklable_part(value if named is None else named)
         raise ArgumentTypeError(
             f"{what} cannot be sent to another rank{f', because of {part}' if part else ''}:"
             f" {error}; pass plain data, arrays, variables of the strategy, or functions that"

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from mpistrat.system.kernels import kernels, why_no_kernels
 
-__all__ = ["Recipe", "update_natively"]
+__all__ = ["NativeRule", "update_natively"]
 
 _RULES = ("Descent", "Momentum", "Nesterov", "Adagrad", "Adam", "AmsGrad")
-"""As ``MpistratRule`` of kernels/include/mpistrat/updates.h."""
+"""As ``MpistratRule`` of kernels/include/mpistrat/optimizer_updates.h."""
 
 
-class Recipe(NamedTuple):
+class NativeRule(NamedTuple):
     """A rule for native code: its name, the order of its slots, and its numbers.
 
     Those of kernels/cuda/update_rules.cuh, on the host and on GPUs.
@@ -25,7 +25,7 @@ class Recipe(NamedTuple):
 
 
 def update_natively(
-    recipe: Recipe,
+    native: NativeRule,
     variables: Sequence[Any],
     gradients: Sequence[Any],
     slots: Sequence[Sequence[Any]],
@@ -35,14 +35,14 @@ def update_natively(
 
     Parameters
     ----------
-    recipe
-        Of a rule and a step.
+    native
+        The rule, with the numbers of this step.
     variables
         Arrays of a floating dtype.
     gradients
         One for each variable, of its shape and of any floating dtype.
     slots
-        A sequence for each of the recipe's slots, with one for each variable: of its shape, in
+        A sequence for each of the rule's slots, with one for each variable: of its shape, in
         the rule's `slot_dtype`.
     old
         Variables and slots as they are, if not in place: other arrays, which are only read, while
@@ -57,8 +57,8 @@ def update_natively(
     """
     if why_no_kernels() is not None:
         return False
-    rule = _RULES.index(recipe.name)
+    rule = _RULES.index(native.name)
     written = list(variables), [list(some) for some in slots]
     read = written if old is None else (list(old[0]), [list(some) for some in old[1]])
-    moved: bool = kernels().update(rule, recipe.numbers, list(gradients), *written, *read)
+    moved: bool = kernels().update(rule, native.numbers, list(gradients), *written, *read)
     return moved

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.tables.native_updates import Recipe, update_natively
+from mpistrat.tables.native_updates import NativeRule, update_natively
 from mpistrat.tables.rows import replace, taken
 from mpistrat.types import Array
 
@@ -67,10 +67,10 @@ class Rule(ABC):
         learning_rate
             A factor of the move.
         """
-        recipe = self.recipe(step, learning_rate)
-        if recipe is not None:
-            kept = [[slots[name]] for name in recipe.slots]
-            if update_natively(recipe, [variable], [gradient], kept):
+        native = self.native_rule(step, learning_rate)
+        if native is not None:
+            kept = [[slots[name]] for name in native.slots]
+            if update_natively(native, [variable], [gradient], kept):
                 return
         self.apply_in_numpy(variable, slots, gradient, step, learning_rate)
 
@@ -91,12 +91,12 @@ class Rule(ABC):
         gradient, step, learning_rate
             As for `apply`.
         """
-        recipe = self.recipe(step, learning_rate)
-        if recipe is not None:
-            old, new = zip(variable, *(slots[name] for name in recipe.slots), strict=True)
+        native = self.native_rule(step, learning_rate)
+        if native is not None:
+            old, new = zip(variable, *(slots[name] for name in native.slots), strict=True)
             columns = [[one] for one in new[1:]]
             read = [old[0]], [[one] for one in old[1:]]
-            if update_natively(recipe, [new[0]], [gradient], columns, read):
+            if update_natively(native, [new[0]], [gradient], columns, read):
                 return
         for before, after in (variable, *slots.values()):
             np.copyto(after, before)
@@ -145,17 +145,13 @@ class Rule(ABC):
         for name, slot in slots.items():
             replace(slot, rows, kept[name])
 
-    def recipe(self, step: int, learning_rate: float) -> Recipe | None:
-        """Return what native code has to know of a step of this rule.
+    def native_rule(self, step: int, learning_rate: float) -> NativeRule | None:
+        """Return what native code has to know of a step of this rule; None if it has no such rule.
 
-        None if its class has no recipe: a subclass of one that has may have a `move` of its own.
+        A subclass of one that has must not inherit it, since its `move` may be another.
         """
-        if "_recipe" not in vars(type(self)):
-            return None
-        return self._recipe(step, learning_rate)
-
-    def _recipe(self, step: int, learning_rate: float) -> Recipe:
-        raise AssertionError("only classes with a recipe are asked for it")
+        del step, learning_rate
+        return None
 
     @abstractmethod
     def move(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:

@@ -1,7 +1,7 @@
 """The update rules of the optimizers: gradient descent, Adagrad and Adam.
 
-Each says its arithmetic twice: `move` in NumPy, and by a recipe for the native code that has the
-same (kernels/cuda/update_rules.cuh), on the host and on GPUs.
+Each says its arithmetic twice: `move` in NumPy, and by a `NativeRule` for the native code that has
+the same (kernels/cuda/update_rules.cuh), on the host and on GPUs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpistrat.tables.native_updates import Recipe
+from mpistrat.tables.native_updates import NativeRule
 from mpistrat.tables.rule import Rule, Slots
 from mpistrat.types import Array
 
@@ -38,11 +38,14 @@ class SGDRule(Rule):
         velocity += change
         return velocity * self.momentum + change if self.nesterov else velocity
 
-    def _recipe(self, step: int, learning_rate: float) -> Recipe:
+    def native_rule(self, step: int, learning_rate: float) -> NativeRule | None:
+        """Return it, of this class itself."""
+        if type(self) is not SGDRule:
+            return None
         if not self.momentum:
-            return Recipe("Descent", (), (-learning_rate,))
+            return NativeRule("Descent", (), (-learning_rate,))
         name = "Nesterov" if self.nesterov else "Momentum"
-        return Recipe(name, ("momentum",), (-learning_rate, self.momentum))
+        return NativeRule(name, ("momentum",), (-learning_rate, self.momentum))
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,11 @@ class AdagradRule(Rule):
         # Epsilon is within the root, as in Keras.
         return gradient * -learning_rate / np.sqrt(total + self.epsilon)
 
-    def _recipe(self, step: int, learning_rate: float) -> Recipe:
-        return Recipe("Adagrad", ("accumulator",), (-learning_rate, self.epsilon))
+    def native_rule(self, step: int, learning_rate: float) -> NativeRule | None:
+        """Return it, of this class itself."""
+        if type(self) is not AdagradRule:
+            return None
+        return NativeRule("Adagrad", ("accumulator",), (-learning_rate, self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -101,8 +107,11 @@ class AdamRule(Rule):
         scale = learning_rate * np.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
         return float(-scale)  # of Python: a NumPy one of 64 bits would make float32 arrays float64
 
-    def _recipe(self, step: int, learning_rate: float) -> Recipe:
+    def native_rule(self, step: int, learning_rate: float) -> NativeRule | None:
+        """Return it, of this class itself."""
+        if type(self) is not AdamRule:
+            return None
         slots = ("momentum", "velocity", "velocity_hat")[: 3 if self.amsgrad else 2]
         numbers = (1 - self.beta_1, 1 - self.beta_2, self.epsilon)
         name = "AmsGrad" if self.amsgrad else "Adam"
-        return Recipe(name, slots, (self._factor(step, learning_rate), *numbers))
+        return NativeRule(name, slots, (self._factor(step, learning_rate), *numbers))

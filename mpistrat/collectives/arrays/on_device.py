@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -22,19 +22,18 @@ from mpistrat.collectives.arrays.cupy_installation import (
     why_no_cupy,
     why_no_gpu,
 )
-from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
+from mpistrat.collectives.arrays.gpu_streams import recorded
+from mpistrat.errors import ArgumentTypeError, BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.types import Array
 
 __all__ = [
-    "StreamHere",
     "as_gpu_array",
     "contiguous",
     "count",
     "current",
     "gpu_index",
     "index_of",
-    "is_captured",
     "is_elsewhere",
     "make_current",
     "memory_bytes",
@@ -45,10 +44,7 @@ __all__ = [
     "on_one_gpu",
     "placed",
     "plain_bools",
-    "refuse_capture",
     "require",
-    "run_on",
-    "stream_for_all_threads",
     "to_host",
     "visible_buses",
     "why_not",
@@ -132,88 +128,6 @@ def on_gpu(index: int) -> AbstractContextManager[Any]:
     return device
 
 
-def stream_for_all_threads() -> Any:
-    """Return the current stream of this thread, or one in its order that all threads can use.
-
-    A thread's own default stream (CUPY_CUDA_PER_THREAD_DEFAULT_STREAM) is another one wherever
-    another thread names it. The default stream of all threads waits for each of these, and each
-    of them for that.
-    """
-    stream = _cupy().cuda.get_current_stream()
-    return _default_stream() if stream.ptr == _cupy().cuda.runtime.streamPerThread else stream
-
-
-@lru_cache(maxsize=1)
-def _default_stream() -> Any:
-    """Return the default stream of all threads."""
-    # Not `Stream.null`, which CuPy takes for the thread's own one with that setting.
-    return _cupy().cuda.ExternalStream(_cupy().cuda.runtime.streamLegacy)
-
-
-def is_captured(stream: Any) -> bool:
-    """Tell whether what is queued on a stream is recorded for a graph instead of being done.
-
-    A GPU that has failed is another matter, which the next call tells.
-    """
-    try:
-        return bool(stream.is_capturing())
-    except _cupy().cuda.runtime.CUDARuntimeError:
-        return False
-
-
-def refuse_capture() -> None:
-    """Raise if what is queued on the current stream is recorded for a graph. **Local.**
-
-    Raises
-    ------
-    UsageError
-        It is.
-    """
-    if is_captured(_cupy().cuda.get_current_stream()):
-        raise UsageError(
-            "a call on a stream that is being captured: a graph cannot hold communication between"
-            " ranks; make the call before begin_capture() or after end_capture(), or on another"
-            " stream"
-        )
-
-
-class StreamHere:
-    """A GPU, and its stream that is the current one of the thread which makes this object.
-
-    Parameters
-    ----------
-    index
-        Of the GPU.
-    """
-
-    def __init__(self, index: int) -> None:
-        self._device = _cupy().cuda.Device(index)
-        with self._device:
-            self._stream = stream_for_all_threads()
-
-    @contextmanager
-    def current(self) -> Generator[None, None, None]:
-        """Make both the current ones of the calling thread in a block."""
-        with self._device, self._stream:
-            yield
-
-    @contextmanager
-    def between(self) -> Generator[None, None, None]:
-        """Order what others queue on the stream in a block with this thread's current stream.
-
-        It is behind what this thread has queued before, and what it queues later is behind that.
-        """
-        cupy = _cupy()
-        with self._device:
-            mine = cupy.cuda.get_current_stream()
-            if mine.ptr != self._stream.ptr:
-                self._stream.wait_event(_recorded(cupy, mine))
-        yield
-        with self._device:
-            if mine.ptr != self._stream.ptr:
-                mine.wait_event(_recorded(cupy, self._stream))
-
-
 def make_current(index: int) -> None:
     """Make a GPU the current one of this thread, from now on."""
     _cupy().cuda.Device(index).use()
@@ -241,7 +155,7 @@ def moved(array: Any, index: int) -> Any:
     cupy = _cupy()
     with array.device as source_device:
         source, source_stream = contiguous(array), cupy.cuda.get_current_stream()
-        written = _recorded(cupy, source_stream)
+        written = recorded(cupy, source_stream)
     with cupy.cuda.Device(index):
         stream = cupy.cuda.get_current_stream()
         stream.wait_event(written)
@@ -249,16 +163,10 @@ def moved(array: Any, index: int) -> Any:
         if source.nbytes:
             places = (copy.data.ptr, index, source.data.ptr, source_device.id)
             cupy.cuda.runtime.memcpyPeerAsync(*places, source.nbytes, stream.ptr)
-        read = _recorded(cupy, stream)
+        read = recorded(cupy, stream)
     with array.device:
         source_stream.wait_event(read)  # the memory may be used again after that
     return copy
-
-
-def _recorded(cupy: Any, stream: Any) -> Any:
-    event = cupy.cuda.Event(disable_timing=True)
-    event.record(stream)
-    return event
 
 
 def current() -> int | None:
@@ -401,29 +309,6 @@ def on_one_gpu(values: Sequence[Any]) -> int | None:
         return None
     indices = set(map(_DEVICE, values))
     return int(indices.pop()) if len(indices) == 1 else None
-
-
-def run_on(index: int, steps: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
-    """Return `steps`, run with the GPU as the current one and on the stream that is current now.
-
-    Each step may be run by another thread, which has a current GPU and stream of its own.
-    """
-    cupy = _cupy()
-    with cupy.cuda.Device(index):
-        stream = stream_for_all_threads()
-    return _run_on(cupy.cuda.Device(index), stream, steps)
-
-
-def _run_on(
-    device: Any, stream: Any, steps: Generator[Any, None, Any]
-) -> Generator[Any, None, Any]:
-    while True:
-        try:
-            with device, stream:
-                request = next(steps)
-        except StopIteration as stop:
-            return stop.value
-        yield request
 
 
 @lru_cache(maxsize=1)

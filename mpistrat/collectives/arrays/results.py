@@ -102,7 +102,7 @@ def _check_out_on_gpu(
     steps = zip(out.strides, shape, strict=True)
     if out.size and any(step == 0 for step, length in steps if length > 1):
         raise UsageError(
-            f"{what}: out shows elements of memory more than once, as broadcast_to makes it;"
+            f"{what}: out has several elements in one place (a stride of 0, as of broadcast_to);"
             " expected memory for each element"
         )
 

@@ -128,7 +128,7 @@ class MpiBackend:
         if cluster_mpi.is_null(comm):
             return (
                 "comm is MPI.COMM_NULL: this process is not in it, or it was freed; make one only"
-                " on its ranks, and before that"
+                " on its ranks, and before comm.Free()"
             )
         if cluster_mpi.is_mpi_comm(comm):
             return cluster_mpi.why_unusable(sys.modules["mpi4py.MPI"])

@@ -92,44 +92,44 @@ def open_backend(comm: Any, name: str) -> Opened:
     tell them.
     """
     comm = mpi.world() if comm is None else comm
-    _name_rank_in_log(comm)
+    _set_rank_of_log(comm)
     chosen, refusal = _chosen(comm, name)
     if refusal is not None and (_load("mpi").unavailable(comm) or comm.size == 1):
         raise refusal
-    if not _can_all_open(comm, chosen):
+    if not _compare_names(comm, chosen) or chosen is None:
         return _over_mpi(comm, refusal)
     try:
         backend = _load(chosen).open(comm, _timeout_s())
-    except (BackendError, UsageError) as error:  # of all ranks
+    except (BackendError, UsageError) as error:  # it fails on all ranks or on none
         if _load("mpi").unavailable(comm) or comm.size == 1:
             raise
         return _over_mpi(comm, error)
     return Opened(backend, _control(backend, comm))
 
 
-def _name_rank_in_log(comm: Any) -> None:
-    """Let the log carry this rank of the job, of whichever ranks a communicator is made."""
+def _set_rank_of_log(comm: Any) -> None:
+    """Show this process's rank in COMM_WORLD in the log, whichever ranks `comm` has."""
     place = mpi.world_place()
     if mpi.is_mpi_comm(comm) and place is not None and place[1] > 1:
         with contextlib.suppress(UsageError):  # told with the other settings (settings_check.py)
             log.configure(*place, host_name())
 
 
-def _chosen(comm: Any, name: str) -> tuple[str, MpistratError | None]:
+def _chosen(comm: Any, name: str) -> tuple[str | None, MpistratError | None]:
     """Return the name of the backend that is meant, or none and why this rank refuses it."""
     try:
         return _usable_name(comm, name), None
     except (BackendError, UsageError) as error:
-        return "", error
+        return None, error
 
 
-def _can_all_open(comm: Any, chosen: str) -> bool:
-    """Tell whether no rank refuses what was asked for. **Collective.**"""
+def _compare_names(comm: Any, chosen: str | None) -> bool:
+    """Return whether all ranks can open the same backend, `chosen`. **Collective.**"""
     if not mpi.is_mpi_comm(comm) or comm.size == 1:
         return True
     from mpistrat.collectives.backends import same_backend
 
-    return same_backend.all_can_open(comm, chosen, _timeout_s())
+    return same_backend.compare_names(comm, chosen, _timeout_s())
 
 
 def _over_mpi(comm: Any, refusal: MpistratError | None) -> Opened:

@@ -13,23 +13,21 @@ import numpy as np
 from mpistrat.collectives.backends.mpi import gather_before
 from mpistrat.errors import ClusterError
 
-__all__ = ["NONE", "all_can_open"]
-
-NONE = ""
-"""The name of a rank that refuses the backend it was asked for."""
+__all__ = ["compare_names"]
 
 _NAME_BYTES = 32
+_REFUSED = ""
 
 
-def all_can_open(comm: Any, name: str, timeout: float) -> bool:
-    """Tell whether all ranks of an MPI communicator can open the backend `name`. **Collective.**
+def compare_names(comm: Any, name: str | None, timeout: float) -> bool:
+    """Return whether all ranks of an MPI communicator can open the backend `name`. **Collective.**
 
     Parameters
     ----------
     comm
         The mpi4py communicator; 32 bytes a rank are gathered over it.
     name
-        What this rank opens; `NONE` if it refuses to.
+        What this rank opens; None if it refuses to.
     timeout
         Seconds to wait for the others.
 
@@ -38,13 +36,15 @@ def all_can_open(comm: Any, name: str, timeout: float) -> bool:
     ClusterError
         On all ranks: they ask for different backends.
     """
-    mine = np.frombuffer(name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"), np.uint8)
+    mine = np.frombuffer(
+        (name or _REFUSED).encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"), np.uint8
+    )
     table = np.empty((comm.size, _NAME_BYTES), np.uint8)
     gather_before(comm, mine, table, timeout)
     if (table == mine).all():
-        return name != NONE
+        return name is not None
     names = [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in table]
-    if NONE not in names:
+    if _REFUSED not in names:
         raise ClusterError(_differences(names))
     return False
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mpistrat import config
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_streams, on_device
 from mpistrat.collectives.backends.base import Request, Steps
 from mpistrat.collectives.backends.gpu.backend import GpuBackend
 from mpistrat.collectives.checking.fingerprint import Signature
@@ -83,7 +83,7 @@ class DeviceGate:
 
     def run(self, steps: Steps) -> Steps:
         """Return `steps`, carried out with the GPU and the stream of now as the current ones."""
-        return on_device.run_on(self.device, self._known(steps))
+        return gpu_streams.run_on(self.device, self._known(steps))
 
     def _known(self, steps: Steps) -> Steps:
         try:
@@ -193,5 +193,5 @@ def gate_for(gate: Gate, array: Any) -> GateOfCall:
     if isinstance(array, np.ndarray):
         return gate
     config.gpu_carrier(), config.gpu_one_shot()  # a wrong one is refused before the first message
-    on_device.refuse_capture()
+    gpu_streams.refuse_capture()
     return DeviceGate.of(gate, on_device.index_of(array))

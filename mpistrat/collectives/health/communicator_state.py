@@ -90,12 +90,12 @@ class Health:
         self._shut()
 
     def end_calls(self) -> None:
-        """Let no call begin any more: the last one, which closes the communicator, has."""
+        """Refuse new calls: the one that closes the communicator was the last."""
         self._has_last_call = True
         self._shut()
 
     def give_up(self, reason: str) -> None:
-        """Let no call begin any more, and tell nobody: this process is no rank of a job now."""
+        """Refuse new calls, and tell nobody: this process has left the job."""
         self._is_given_up = True
         self.broken = reason
 

@@ -1,4 +1,4 @@
-"""Make the communicator of a job with parameter servers; say who has to come if not all do."""
+"""Make the communicator of a job with parameter servers; say what ranks must call for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STILL_OPEN = (
     "a ParameterServerStrategy of this program is still open, and the other ranks may be serving"
     " it: close() it before the next one is made"
 )
-_SILENT_S = 5.0  # servers that make theirs at the same time are there by then
+_WARN_AFTER_S = 5.0  # servers that make theirs at the same time are there by then
 
 
 def open_job(comm: Any, backend: str, has_open: bool = False) -> Communicator:
@@ -51,7 +51,7 @@ def open_job(comm: Any, backend: str, has_open: bool = False) -> Communicator:
 @contextmanager
 def _warning_later() -> Iterator[None]:
     """Warn of the job that is open, if the block takes long."""
-    timer = threading.Timer(_SILENT_S, _LOG.warning, (_STILL_OPEN,))
+    timer = threading.Timer(_WARN_AFTER_S, _LOG.warning, (_STILL_OPEN,))
     timer.daemon = True
     timer.start()
     try:

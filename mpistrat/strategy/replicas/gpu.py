@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-from mpistrat.collectives.arrays.on_device import StreamHere
+from mpistrat.collectives.arrays.gpu_streams import StreamHere
 from mpistrat.strategy import context
 
 __all__ = ["handing_over", "on_its_gpu"]

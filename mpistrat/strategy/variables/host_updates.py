@@ -11,7 +11,7 @@ from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.strategy.variables.base import Variable
-from mpistrat.tables.native_updates import Recipe, update_natively
+from mpistrat.tables.native_updates import NativeRule, update_natively
 from mpistrat.types import Array
 
 __all__ = ["RuleMove", "copies", "move_together"]
@@ -25,31 +25,36 @@ def copies(variable: Any) -> Sequence[Any]:
     return variable.values if isinstance(variable, DistributedValues) else (variable,)
 
 
-def move_together(recipe: Recipe, moves: Sequence[RuleMove]) -> list[RuleMove]:
-    """Move what native code can; return the other moves. **Local.**
+def move_together(native: NativeRule, moves: Sequence[RuleMove]) -> list[RuleMove]:
+    """Make the moves that native code can make; return the others. **Local.**
 
     Parameters
     ----------
-    recipe
-        Of an optimizer's rule and a step.
+    native
+        An optimizer's rule, with the numbers of this step.
     moves
-        Those are made of variables whose copies are in this process's own memory, and of
-        gradients of all their elements.
+        Of any kind.
+
+    Returns
+    -------
+    list
+        Those of variables on GPUs, servers or in memory shared with other ranks, and of gradients
+        of some rows; and all, if native code refuses one array.
     """
-    columns: list[list[Any]] = [[] for _ in range(2 + len(recipe.slots))]
+    columns: list[list[Any]] = [[] for _ in range(2 + len(native.slots))]
     rest = []
     for move in moves:
-        arrays = _arrays(recipe, move)
+        arrays = _arrays(native, move)
         if arrays is None:
             rest.append(move)
             continue
         for column, some in zip(columns, arrays, strict=True):
             column.extend(some)
     variables, gradients, *slots = columns
-    return rest if update_natively(recipe, variables, gradients, slots) else list(moves)
+    return rest if update_natively(native, variables, gradients, slots) else list(moves)
 
 
-def _arrays(recipe: Recipe, move: RuleMove) -> list[list[Array]] | None:
+def _arrays(native: NativeRule, move: RuleMove) -> list[list[Array]] | None:
     """Return lists with an array for each copy: of the variable, its gradient and its slots."""
     variable, slots, gradient = move
     memory = _memory(variable)
@@ -59,7 +64,7 @@ def _arrays(recipe: Recipe, move: RuleMove) -> list[list[Array]] | None:
     if gradients is None:
         return None
     found = [memory, gradients]
-    for name in recipe.slots:
+    for name in native.slots:
         kept = _memory(slots[name])
         if kept is None or len(kept) != len(memory):
             return None

@@ -150,8 +150,8 @@ class Updating:
     ) -> None:
         """Move variables in this process's memory together, and others one after the other."""
         self.require_cross_replica()
-        recipe = rule.recipe(step, learning_rate)
-        for variable, slots, gradient in moves if recipe is None else move_together(recipe, moves):
+        native = rule.native_rule(step, learning_rate)
+        for variable, slots, gradient in moves if native is None else move_together(native, moves):
             change = _changer(rule, list(slots), step, learning_rate)
             self.change_rows(variable, [*slots.values()], change, gradient)
 

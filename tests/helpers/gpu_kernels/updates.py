@@ -68,7 +68,7 @@ def _check_one(
             )
             for i, size in enumerate(sizes)
         ]
-        found = rule.recipe(step, _RATE)
+        found = rule.native_rule(step, _RATE)
         assert found is not None
         check(found.name == name, f"{rule} is {found.name}; expected {name}")
         pieces = np.zeros(count, UPDATE_PIECE)

@@ -68,9 +68,9 @@ def test_native_code_has_the_bits_of_numpy(one, dtype, gradient_dtype):
         want = copied(*mine)
         for step in range(1, STEPS + 1):
             gradient, rate = numbers(rng, shape, gradient_dtype), 0.1 / step
-            recipe = one.recipe(step, rate)
-            kept = [[mine[1][name]] for name in recipe.slots]
-            assert update_natively(recipe, [mine[0]], [gradient], kept)
+            native = one.native_rule(step, rate)
+            kept = [[mine[1][name]] for name in native.slots]
+            assert update_natively(native, [mine[0]], [gradient], kept)
             with np.errstate(all="ignore"):
                 one.apply_in_numpy(*want, gradient, step, rate)
             assert_alike(mine, want)
@@ -120,7 +120,7 @@ LEFT_TO_NUMPY = {
 @pytest.mark.parametrize("make", LEFT_TO_NUMPY.values(), ids=LEFT_TO_NUMPY)
 def test_what_native_code_does_not_take(make):
     (variable, gradient), one = make(), SGDRule()
-    assert not update_natively(one.recipe(1, 0.5), [variable], [gradient], [])
+    assert not update_natively(one.native_rule(1, 0.5), [variable], [gradient], [])
     one.apply(variable, {}, gradient, 1, 0.5)
     assert np.all(variable == -0.5)
 
@@ -129,10 +129,10 @@ def test_what_native_code_does_not_take(make):
 def test_nothing_is_moved_where_one_is_not_taken():
     variables = [np.zeros(4), np.zeros(4)]
     gradients = [np.ones(4), np.ones(5)]
-    assert not update_natively(SGDRule().recipe(1, 0.5), variables, gradients, [])
+    assert not update_natively(SGDRule().native_rule(1, 0.5), variables, gradients, [])
     assert np.all(variables[0] == 0)
     with pytest.raises(ValueError, match="a gradient and each slot for each variable"):
-        update_natively(SGDRule().recipe(1, 0.5), variables, gradients[:1], [])
+        update_natively(SGDRule().native_rule(1, 0.5), variables, gradients[:1], [])
 
 
 def test_a_read_only_variable_is_refused():
@@ -163,14 +163,14 @@ def test_arrays_that_overlap_in_part():
         SGDRule().apply_in_numpy(want[shift : shift + 10], {}, want[:10].copy(), 1, 0.5)
         np.testing.assert_array_equal(memory, want)
     slot = np.ones(4)
-    recipe = SGDRule(momentum=0.5).recipe(1, 0.5)
-    assert not update_natively(recipe, [np.zeros(4)], [slot], [[slot]])
-    assert not update_natively(recipe, [slot], [np.ones(4)], [[slot]])
+    native = SGDRule(momentum=0.5).native_rule(1, 0.5)
+    assert not update_natively(native, [np.zeros(4)], [slot], [[slot]])
+    assert not update_natively(native, [slot], [np.ones(4)], [[slot]])
 
 
 @dataclass(frozen=True)
 class Twice(SGDRule):
-    """A rule of a user's own, which inherits the recipe of another."""
+    """A rule of a user's own, which inherits the native of another."""
 
     def move(self, slots, gradient, step, learning_rate):
         return gradient * (-2 * learning_rate)
@@ -178,7 +178,7 @@ class Twice(SGDRule):
 
 def test_a_subclass_has_its_own_arithmetic():
     variable = np.zeros(3)
-    assert Twice().recipe(1, 0.5) is None
+    assert Twice().native_rule(1, 0.5) is None
     Twice().apply(variable, {}, np.ones(3), 1, 0.5)
     assert variable.tolist() == [-1.0] * 3
 

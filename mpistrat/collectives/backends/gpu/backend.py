@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from mpistrat import config
-from mpistrat.collectives.arrays.on_device import on_gpu, run_on
+from mpistrat.collectives.arrays.gpu_streams import run_on
+from mpistrat.collectives.arrays.on_device import on_gpu
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier

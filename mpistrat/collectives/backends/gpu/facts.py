@@ -15,7 +15,7 @@ from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.errors import CommunicationError
 
-__all__ = ["Facts", "exchange", "exchange_bytes", "facts", "this_process"]
+__all__ = ["Facts", "exchange", "exchange_bytes", "facts", "process_token"]
 
 _FACT_BYTES, _MODEL_CHARACTERS = 768, 60
 _TOKEN = secrets.token_hex(8)  # of this process and those forked from it
@@ -28,7 +28,7 @@ class Facts:
     Attributes
     ----------
     host, process
-        Where the rank runs; see :func:`this_process`.
+        Where the rank runs; see :func:`process_token`.
     bus
         The PCI address of the GPU, by which ranks find that they share it. CuPy on AMD GPUs
         knows no UUIDs.
@@ -57,10 +57,10 @@ class Facts:
     has_flags: bool
 
 
-def this_process() -> str:
-    """Return what no other process has; ranks that are threads of this one have the same.
+def process_token() -> str:
+    """Return a text that no other process has, in other containers neither; threads share it.
 
-    Not its number alone: processes of two containers on one machine can have the same one.
+    Two containers on one machine can have processes of the same number.
     """
     return f"{os.getpid()}-{_TOKEN}"
 
@@ -72,7 +72,7 @@ def facts(device: int) -> Facts:
     runtime = cupy.cuda.runtime
     return Facts(
         host_name(),
-        this_process(),
+        process_token(),
         runtime.deviceGetPCIBusId(device),
         _model(runtime.getDeviceProperties(device)["name"]),
         bool(runtime.is_hip),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.arrays.conversion import can_be_sent
-from mpistrat.collectives.arrays.on_device import is_captured
+from mpistrat.collectives.arrays.gpu_streams import is_captured
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.streams import DONE, EventRequest
 from mpistrat.errors import MpistratError

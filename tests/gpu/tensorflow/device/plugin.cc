@@ -7,7 +7,7 @@
 
 #include "memory.h"
 #include "streams.h"
-#include "updates.h"
+#include "optimizer_updates.h"
 
 namespace device {
 namespace {

@@ -24,7 +24,7 @@ from mpistrat.collectives.backends.gpu.kernels.table_cache import (
 )
 from mpistrat.collectives.backends.gpu.kernels.tables import table_dtype
 from mpistrat.errors import UsageError
-from mpistrat.tables.native_updates import Recipe
+from mpistrat.tables.native_updates import NativeRule
 from mpistrat.tables.rule import Rule
 from mpistrat.types import Array
 
@@ -79,7 +79,7 @@ def update_dtype() -> np.dtype[Any]:
 
 def has_kernel(rule: Rule) -> bool:
     """Tell whether there is a kernel for a rule: mpistrat's own have one, subclasses none."""
-    return rule.recipe(1, 0.0) is not None
+    return rule.native_rule(1, 0.0) is not None
 
 
 def apply_rule(rule: Rule, moves: Sequence[Move], step: int, learning_rate: float) -> None:
@@ -87,7 +87,7 @@ def apply_rule(rule: Rule, moves: Sequence[Move], step: int, learning_rate: floa
 
     Launched on the current stream, and not waited for. The results have the bits of `Rule.apply`.
     """
-    found = rule.recipe(step, learning_rate)
+    found = rule.native_rule(step, learning_rate)
     if found is None:
         raise UsageError(
             f"no GPU kernel for the rule {type(rule).__name__}; expected SGDRule, AdagradRule or"
@@ -102,12 +102,11 @@ def add_scaled(pairs: Sequence[tuple[Any, Any]], factor: float) -> None:
 
     Product and sum are rounded each, in float32 for half types, which are rounded once more.
     """
-    _apply(
-        Recipe("Descent", (), (factor,)), [[to for to, _ in pairs], [what for _, what in pairs]]
-    )
+    rule = NativeRule("Descent", (), (factor,))
+    _apply(rule, [[to for to, _ in pairs], [what for _, what in pairs]])
 
 
-def _apply(found: Recipe, arrays: list[list[Any]]) -> None:
+def _apply(found: NativeRule, arrays: list[list[Any]]) -> None:
     """Update variables; `arrays` has lists of them, of their gradients, and of each slot."""
     groups = [(tuple(map(source.type_name, kind)), some) for kind, some in _by_dtypes(arrays)]
     for types, alike in groups:
@@ -134,7 +133,7 @@ def _pieces(variables: list[Any], gradients: list[Any], *slots: list[Any]) -> Ar
     return pieces
 
 
-def _launch(found: Recipe, types: tuple[str, ...], pieces: Array) -> None:
+def _launch(found: NativeRule, types: tuple[str, ...], pieces: Array) -> None:
     table = table_for(_UPDATED, pieces)
     if table.chunks == 0:
         return

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
-from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes, this_process
+from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes, process_token
 
 __all__ = ["Slabs"]
 
@@ -78,7 +78,7 @@ class Slabs:
 
     def _map(self, rows: list[bytes]) -> str | None:
         runtime = _runtime()
-        me = this_process()
+        me = process_token()
         for rank, row in enumerate(rows):
             handle, is_exported = row[8 : 8 + _HANDLE_BYTES], row[-1]
             if self._everyone[rank].process == me:  # this rank, or one of its threads

@@ -1,4 +1,4 @@
-#include "updates.h"
+#include "optimizer_updates.h"
 
 #include <nanobind/stl/vector.h>
 
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "dtypes.h"
+#include "mpistrat/optimizer_updates.h"
 #include "mpistrat/simd.h"
-#include "mpistrat/updates.h"
 #include "numpy_api.h"
 
 namespace nb = nanobind;
@@ -16,7 +16,7 @@ namespace nb = nanobind;
 namespace mpistrat {
 namespace {
 
-constexpr size_t kHoldGil = 16 << 10;  // elements that are moved before another thread would run
+constexpr size_t kHoldGil = 16 << 10;  // elements; to release the GIL for fewer costs more
 
 struct Memory {
   const char *begin, *end;
@@ -30,7 +30,7 @@ bool are_apart(PyArrayObject* first, PyArrayObject* second) {
   return a.begin >= b.end || b.begin >= a.end;
 }
 
-// Arrays of one shape.
+// Whether two arrays of one shape are the same memory and dtype.
 bool are_same(PyArrayObject* first, PyArrayObject* second) {
   return PyArray_DATA(first) == PyArray_DATA(second) && PyArray_TYPE(first) == PyArray_TYPE(second);
 }
@@ -42,13 +42,13 @@ PyArrayObject* plain(nb::handle object) {
   return PyArray_ISCARRAY_RO(array) ? array : nullptr;
 }
 
-// One that may be written to, too.
+// Likewise, of one that may be written to.
 PyArrayObject* writable(nb::handle object) {
   PyArrayObject* array = plain(object);
   return array && PyArray_ISWRITEABLE(array) ? array : nullptr;
 }
 
-int number_of(PyArrayObject* array) { return dtype_of(reinterpret_cast<PyObject*>(array)); }
+int dtype_number(PyArrayObject* array) { return dtype_of(reinterpret_cast<PyObject*>(array)); }
 
 // The arrays of one variable: those that are written, and those that are read in their places.
 struct Arrays {
@@ -73,7 +73,8 @@ bool may_be_written(const Arrays& arrays) {
 // A variable, or one of its slots, if the kernels take it: of a dtype, and of the gradient's shape.
 bool add(nb::handle written, nb::handle read, int dtype, Arrays* arrays) {
   for (PyArrayObject* one : {writable(written), plain(read)})
-    if (!one || number_of(one) != dtype || !PyArray_SAMESHAPE(one, arrays->gradient)) return false;
+    if (!one || dtype_number(one) != dtype || !PyArray_SAMESHAPE(one, arrays->gradient))
+      return false;
   arrays->written.push_back(plain(written));
   arrays->read.push_back(plain(read));
   return true;
@@ -90,8 +91,8 @@ std::optional<Arrays> arrays_of(const Lists& written, const Lists& read, nb::han
   const nb::handle variable = written.variables[index];
   Arrays arrays = {plain(gradient), {}, {}};
   if (!arrays.gradient || !plain(variable)) return {};
-  const int dtype = number_of(plain(variable)), wanted = mpistrat_slot_dtype(dtype);
-  if (wanted < 0 || mpistrat_slot_dtype(number_of(arrays.gradient)) < 0) return {};
+  const int dtype = dtype_number(plain(variable)), wanted = mpistrat_slot_dtype(dtype);
+  if (wanted < 0 || mpistrat_slot_dtype(dtype_number(arrays.gradient)) < 0) return {};
   if (!add(variable, read.variables[index], dtype, &arrays)) return {};
   for (size_t s = 0; s < written.slots.size(); ++s)
     if (!add(written.slots[s][index], read.slots[s][index], wanted, &arrays)) return {};
@@ -103,9 +104,9 @@ MpistratMove move_of(const Arrays& arrays) {
   PyArrayObject* const variable = arrays.written[0];
   MpistratMove move = {PyArray_DATA(variable),
                        PyArray_DATA(arrays.read[0]),
-                       number_of(variable),
+                       dtype_number(variable),
                        PyArray_DATA(arrays.gradient),
-                       number_of(arrays.gradient),
+                       dtype_number(arrays.gradient),
                        {},
                        {},
                        static_cast<size_t>(PyArray_SIZE(variable))};

@@ -8,7 +8,7 @@ import pytest
 from mpistrat import config
 from mpistrat.collectives.backends.registry import available_backends
 
-PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "settings.md").read_text()
 ROW = re.compile(r"^\| `(\w+)`( \*)? \| (\S*) ?\| (.+) \|$", re.MULTILINE)
 ROWS = {name: (bool(star), default) for name, star, default, _ in ROW.findall(PAGE)}
 TABLE = re.findall(r"^(MPISTRAT_.{15}) (.{11})", config.__doc__, re.MULTILINE)

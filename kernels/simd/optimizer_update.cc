@@ -1,13 +1,13 @@
-// mpistrat_update: bring what is not in the dtype of the rule's arithmetic into it, a tile at a
-// time, which stays in the first-level cache.
+// mpistrat_update: convert variables and gradients to the dtype of the rule's arithmetic where they
+// have another one, a tile at a time, which stays in the first-level cache.
 
 #include <algorithm>
 #include <type_traits>
 
 #include "kernel_table.h"
+#include "mpistrat/optimizer_updates.h"
 #include "mpistrat/simd.h"
 #include "mpistrat/types.h"
-#include "mpistrat/updates.h"
 
 namespace mpistrat {
 namespace {
@@ -18,11 +18,11 @@ bool is_half(int dtype) { return dtype == MPISTRAT_FLOAT16 || dtype == MPISTRAT_
 
 // Elements of any floating dtype as those of type W; themselves, if they have it.
 template <class W>
-class Widened {
+class ConvertedTile {
  public:
-  Widened(int from, int wanted) : from_(from), is_same_(from == wanted) {}
+  ConvertedTile(int from, int wanted) : from_(from), is_same_(from == wanted) {}
 
-  const char* tile(const char* elements, size_t count) {
+  const char* load(const char* elements, size_t count) {
     if (is_same_) return elements;
     if (is_half(from_) && std::is_same<W, float>::value) {
       mpistrat_widen(wide_, elements, count, from_);
@@ -38,10 +38,10 @@ class Widened {
     return reinterpret_cast<const char*>(wide_);
   }
 
-  char* tile() { return reinterpret_cast<char*>(wide_); }
+  char* data() { return reinterpret_cast<char*>(wide_); }
 
   // Back to a half type, whose variables are moved in float32.
-  void narrow(char* to, size_t count) const { mpistrat_narrow(to, wide_, count, from_); }
+  void store_half(char* to, size_t count) const { mpistrat_narrow(to, wide_, count, from_); }
 
  private:
   int from_;
@@ -76,18 +76,18 @@ UpdateArrays arrays_at(const Call& call, size_t at, size_t slot_bytes) {
 template <class W>
 void move_by_tiles(const Call& call, int wanted) {
   const MpistratMove& move = call.move;
-  Widened<W> variables(move.dtype, wanted), gradients(move.gradient_dtype, wanted);
+  ConvertedTile<W> variables(move.dtype, wanted), gradients(move.gradient_dtype, wanted);
   for (size_t at = 0; at < move.count; at += kTile) {
     const size_t count = std::min(kTile, move.count - at);
     UpdateArrays arrays = arrays_at(call, at, sizeof(W));
     char* const variable = arrays.variable;
-    arrays.gradient = gradients.tile(arrays.gradient, count);
+    arrays.gradient = gradients.load(arrays.gradient, count);
     if (is_half(move.dtype)) {
-      arrays.old_variable = variables.tile(arrays.old_variable, count);
-      arrays.variable = variables.tile();
+      arrays.old_variable = variables.load(arrays.old_variable, count);
+      arrays.variable = variables.data();
     }
     call.kernel(arrays, count, call.numbers);
-    if (is_half(move.dtype)) variables.narrow(variable, count);
+    if (is_half(move.dtype)) variables.store_half(variable, count);
   }
 }
 

@@ -1,5 +1,5 @@
-#ifndef MPISTRAT_UPDATES_H_
-#define MPISTRAT_UPDATES_H_
+#ifndef MPISTRAT_OPTIMIZER_UPDATES_H_
+#define MPISTRAT_OPTIMIZER_UPDATES_H_
 
 // The update rules of the optimizers, on arrays of the host: each value is read and written once.
 // Functions of their arguments alone, safe to call from many threads.
@@ -62,4 +62,4 @@ void mpistrat_update(const MpistratUpdate* update, const MpistratMove* move);
 }
 #endif
 
-#endif  // MPISTRAT_UPDATES_H_
+#endif  // MPISTRAT_OPTIMIZER_UPDATES_H_

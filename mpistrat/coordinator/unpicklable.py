@@ -10,12 +10,12 @@ from typing import Any
 
 from mpistrat.collectives.pickling import pickled
 
-__all__ = ["culprit"]
+__all__ = ["unpicklable_part"]
 
 _DEEPEST = 5
 
 
-def culprit(value: Any) -> str:
+def unpicklable_part(value: Any) -> str:
     """Return the path to what cannot be pickled in `value`, or nothing if it is `value` itself."""
     path = ""
     for _ in range(_DEEPEST):
@@ -56,7 +56,7 @@ def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _is_ours(value: Any) -> bool:
-    """Tell whether a user does not know what `value` consists of."""
+    """Tell whether `value` is of a class of mpistrat, whose attributes users do not know."""
     return type(value).__module__.partition(".")[0] == "mpistrat"
 
 
