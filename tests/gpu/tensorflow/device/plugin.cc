@@ -7,7 +7,7 @@
 
 #include "memory.h"
 #include "streams.h"
-#include "optimizer_updates.h"
+#include "updates.h"
 
 namespace device {
 namespace {
