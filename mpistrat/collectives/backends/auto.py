@@ -38,12 +38,17 @@ class Auto:
         """Open the best backend; the same on all ranks. **Collective.**"""
         if not cluster_mpi.is_mpi_comm(comm):
             return ThreadsBackend.open(comm, timeout)
-        backend = cls._over(MpiBackend.open(comm, timeout), timeout)
+        return cls.over(MpiBackend.open(comm, timeout), timeout)
+
+    @classmethod
+    def over(cls, mpi: MpiBackend, timeout: float) -> Backend:
+        """Make the best backend of ranks that MPI has brought together. **Collective.**"""
+        backend = cls._best(mpi, timeout)
         warn_once(_LOG, f"choice of {backend.name}", f"backend 'auto' is {backend.name!r}", "INFO")
         return backend
 
     @classmethod
-    def _over(cls, mpi: MpiBackend, timeout: float) -> Backend:
+    def _best(cls, mpi: MpiBackend, timeout: float) -> Backend:
         if mpi.size == 1:
             return mpi
         try:

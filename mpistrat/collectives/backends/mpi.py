@@ -24,7 +24,6 @@ from mpistrat.collectives.backends.mpi_support import comm_split, symbols
 from mpistrat.collectives.backends.mpi_support.control import MpiWatch, mpi_control
 from mpistrat.collectives.backends.shared_memory.registered import private_memory
 from mpistrat.collectives.checking import deadlock
-from mpistrat.collectives.work import abandon
 from mpistrat.errors import (
     BackendUnavailableError,
     CommunicationError,
@@ -34,7 +33,7 @@ from mpistrat.system.waiting import wait_until
 from mpistrat.tables.reduction_ops import DTYPES
 from mpistrat.types import Array
 
-__all__ = ["MpiBackend", "gather_before"]
+__all__ = ["MpiBackend"]
 
 _OPS = {
     "sum": "SUM",
@@ -48,48 +47,6 @@ _OPS = {
 # Bools travel as bytes of 0 and 1: BOR and BAND keep them so, where a sum would not.
 _BOOL_OPS = {**_OPS, "sum": "BOR", "max": "BOR", "prod": "BAND", "min": "BAND"}
 _DATA_TAG = 2  # 1 is of the notices (mpi_support/control.py), 16 and more of the kernels
-
-
-def gather_before(comm: Any, mine: Array, table: Array, timeout: float) -> None:
-    """Gather `mine` of all ranks of `comm` in `table`, before there is a backend. **Collective.**
-
-    Raises
-    ------
-    CommunicationError
-        As of :meth:`MpiBackend.open`.
-    """
-    from mpi4py import MPI
-
-    try:
-        request = comm.Iallgather(mine, table)
-        _wait_for_ranks(comm, request, timeout)
-    except BaseException as error:
-        abandon((mine, table))  # MPI writes to them once the others come
-        if not isinstance(error, MPI.Exception):
-            raise
-        raise CommunicationError(
-            f"MPI cannot bring the ranks of comm together on rank {_here(comm)}: {error}"
-        ) from error
-
-
-def _wait_for_ranks(comm: Any, request: Any, timeout: float) -> None:
-    """Wait for an MPI request in which all ranks of `comm` make a communicator."""
-    from mpi4py import MPI
-
-    # Before the first wait: a rank whose program ends in it must take the job with it.
-    if MPI.COMM_WORLD.size > 1:
-        shutdown.install()
-    # Ranks compare how many waits of creations each has begun (deadlock.py), which works only
-    # where all ranks of the job take part in each.
-    if comm.size == MPI.COMM_WORLD.size:
-        are_all_here = deadlock.Creation(comm.size).wait_until(request.Test, timeout)
-    else:
-        are_all_here = wait_until(request.Test, timeout, deadlock.CREATION_PAUSE_S)
-    if not are_all_here:
-        raise CommunicationTimeoutError(
-            f"rank {_here(comm)} waited {timeout:.0f} s for all ranks to make"
-            " this strategy or communicator; make it on every rank of comm"
-        )
 
 
 def _here(comm: Any) -> str:
@@ -141,6 +98,9 @@ class MpiBackend:
         """Duplicate `comm`, with a deadline: another rank may never come here."""
         from mpi4py import MPI
 
+        # Before the first wait: a rank whose program ends in it must take the job with it.
+        if MPI.COMM_WORLD.size > 1:
+            shutdown.install()
         try:
             duplicate, request = comm.Idup()
         except MPI.Exception as error:
@@ -148,10 +108,26 @@ class MpiBackend:
                 f"MPI cannot make another communicator on rank {_here(comm)}: {error};"
                 " close() strategies that are not used any more"
             ) from error
-        _wait_for_ranks(comm, request, timeout)
+        # Ranks compare how many creations each has begun (deadlock.py), which works only where all
+        # ranks of the job take part in each.
+        if comm.size == MPI.COMM_WORLD.size:
+            are_all_here = deadlock.Creation(comm.size).wait_until(request.Test, timeout)
+        else:
+            are_all_here = wait_until(request.Test, timeout, deadlock.CREATION_PAUSE_S)
+        if not are_all_here:
+            raise CommunicationTimeoutError(
+                f"rank {_here(comm)} waited {timeout:.0f} s for all ranks to make"
+                " this strategy or communicator; make it on every rank of comm"
+            )
         # Whatever handler `comm` has: MPI's default one ends the job without an exception.
         duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         return cls(duplicate)
+
+    @classmethod
+    def over(cls, mpi: MpiBackend, timeout: float) -> MpiBackend:
+        """Return `mpi` itself. **Local.**"""
+        del timeout
+        return mpi
 
     def split(self, color: int | None, timeout: float) -> MpiBackend | None:
         """Make a backend of the ranks that give the same `color`; None for those without one.

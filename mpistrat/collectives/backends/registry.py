@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from mpistrat import config
 from mpistrat.cluster import mpi
@@ -21,6 +21,9 @@ from mpistrat.errors import (
     UsageError,
 )
 from mpistrat.system import log
+
+if TYPE_CHECKING:
+    from mpistrat.collectives.backends.mpi import MpiBackend
 
 __all__ = ["Opened", "available_backends", "open_backend", "register_backend"]
 
@@ -94,17 +97,45 @@ def open_backend(comm: Any, name: str) -> Opened:
     comm = mpi.world() if comm is None else comm
     _set_rank_of_log(comm)
     chosen, refusal = _chosen(comm, name)
-    if refusal is not None and (_load("mpi").unavailable(comm) or comm.size == 1):
-        raise refusal
-    if not _compare_names(comm, chosen) or chosen is None:
-        return _over_mpi(comm, refusal)
-    try:
-        backend = _load(chosen).open(comm, _timeout_s())
-    except (BackendError, UsageError) as error:  # it fails on all ranks or on none
-        if _load("mpi").unavailable(comm) or comm.size == 1:
-            raise
-        return _over_mpi(comm, error)
+    if _load("mpi").unavailable(comm) or comm.size == 1:
+        if refusal is not None:
+            raise refusal
+        return _opened(comm, chosen)
+    return _opened_by_all(comm, chosen, refusal)
+
+
+def _opened(comm: Any, chosen: str) -> Opened:
+    backend = _load(chosen).open(comm, _timeout_s())
     return Opened(backend, _control(backend, comm))
+
+
+def _opened_by_all(comm: Any, chosen: str, refusal: MpistratError | None) -> Opened:
+    """Open a backend on several ranks of MPI, of which each may have `chosen` another one.
+
+    Before that all ranks duplicate `comm`, whatever they have chosen: whoever gives up and comes
+    again finds the others in a call of the same kind.
+    """
+    from mpistrat.collectives.backends import same_backend
+    from mpistrat.collectives.backends.mpi import MpiBackend
+
+    over_mpi = MpiBackend.open(comm, _timeout_s())
+    if not same_backend.compare_names(over_mpi, chosen, _timeout_s()):
+        return Opened(over_mpi, over_mpi.control, refusal)
+    try:
+        backend = _over(_load(chosen), over_mpi, comm)
+    except (BackendError, UsageError) as error:  # it fails on all ranks or on none
+        return Opened(over_mpi, over_mpi.control, error)
+    return Opened(backend, _control(backend, comm))
+
+
+def _over(chosen: Any, over_mpi: MpiBackend, comm: Any) -> Backend:
+    """Make a backend of ranks that have met; one of another's brings them together by itself."""
+    if "over" in vars(chosen):  # not inherited: a subclass may open in another way
+        made: Backend = chosen.over(over_mpi, _timeout_s())
+        return made
+    made = chosen.open(comm, _timeout_s())
+    over_mpi.control.close()
+    return made
 
 
 def _set_rank_of_log(comm: Any) -> None:
@@ -115,26 +146,12 @@ def _set_rank_of_log(comm: Any) -> None:
             log.configure(*place, host_name())
 
 
-def _chosen(comm: Any, name: str) -> tuple[str | None, MpistratError | None]:
-    """Return the name of the backend that is meant, or none and why this rank refuses it."""
+def _chosen(comm: Any, name: str) -> tuple[str, MpistratError | None]:
+    """Return the name of the backend that is meant, and why this rank refuses it, if it does."""
     try:
         return _usable_name(comm, name), None
     except (BackendError, UsageError) as error:
-        return None, error
-
-
-def _compare_names(comm: Any, chosen: str | None) -> bool:
-    """Return whether all ranks can open the same backend, `chosen`. **Collective.**"""
-    if not mpi.is_mpi_comm(comm) or comm.size == 1:
-        return True
-    from mpistrat.collectives.backends import same_backend
-
-    return same_backend.compare_names(comm, chosen, _timeout_s())
-
-
-def _over_mpi(comm: Any, refusal: MpistratError | None) -> Opened:
-    backend = _load("mpi").open(comm, _timeout_s())
-    return Opened(backend, _control(backend, comm), refusal)
+        return "", error
 
 
 def _timeout_s() -> float:

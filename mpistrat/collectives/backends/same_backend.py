@@ -6,11 +6,10 @@ for each other until a deadline, and could not say why.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from mpistrat.collectives.backends.mpi import gather_before
+from mpistrat.collectives.backends.mpi import MpiBackend
+from mpistrat.collectives.backends.shared_memory import bootstrap
 from mpistrat.errors import ClusterError
 
 __all__ = ["compare_names"]
@@ -19,32 +18,33 @@ _NAME_BYTES = 32
 _REFUSED = ""
 
 
-def compare_names(comm: Any, name: str | None, timeout: float) -> bool:
-    """Return whether all ranks of an MPI communicator can open the backend `name`. **Collective.**
+def compare_names(mpi: MpiBackend, name: str, timeout: float) -> bool:
+    """Return whether all ranks can make the backend `name`. **Collective.**
 
     Parameters
     ----------
-    comm
-        The mpi4py communicator; 32 bytes a rank are gathered over it.
+    mpi
+        What has brought the ranks together; 32 bytes a rank are gathered by it.
     name
-        What this rank opens; None if it refuses to.
+        What this rank asks for; "" if it refuses that.
     timeout
         Seconds to wait for the others.
 
     Raises
     ------
     ClusterError
-        On all ranks: they ask for different backends.
+        On all ranks, with `mpi` closed: they ask for different backends.
     """
-    mine = np.frombuffer(
-        (name or _REFUSED).encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"), np.uint8
-    )
-    table = np.empty((comm.size, _NAME_BYTES), np.uint8)
-    gather_before(comm, mine, table, timeout)
-    if (table == mine).all():
-        return name is not None
-    names = [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in table]
+    mine = np.frombuffer(name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"), np.uint8)
+    table = np.empty(mpi.size * _NAME_BYTES, np.uint8)
+    with bootstrap.kept(mine, table):
+        bootstrap.run(mpi.allgather(mine, table, [_NAME_BYTES] * mpi.size), timeout, mpi)
+    rows = table.reshape(mpi.size, _NAME_BYTES)
+    if (rows == mine).all():
+        return name != _REFUSED
+    names = [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows]
     if _REFUSED not in names:
+        mpi.control.close()
         raise ClusterError(_differences(names))
     return False
 

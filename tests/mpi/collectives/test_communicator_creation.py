@@ -76,6 +76,31 @@ def test_a_rank_that_is_killed_ends_the_making_of_another_communicator() -> None
         job.close()
 
 
+RETRY = """
+import sys, time
+from mpi4py import MPI
+from mpistrat.collectives import Communicator
+from mpistrat.errors import CommunicationTimeoutError
+rank, begin = MPI.COMM_WORLD.rank, time.monotonic()
+time.sleep(0 if rank == 0 else 2.5)
+try:
+    Communicator()
+except CommunicationTimeoutError:
+    print("gave up", flush=True)
+time.sleep(max(0, begin + 5.5 - time.monotonic()))
+again = Communicator()
+print(again.allreduce(1), flush=True)
+again.close()
+"""
+
+
+def test_after_one_that_timed_out_the_next_is_made() -> None:
+    env = {"PYTHONPATH": PATH, "MPISTRAT_TIMEOUT": "1.5"}
+    result = run_job(["-c", RETRY], 3, 40.0, env=env)
+    said = [rank.stdout.split("\n") for rank in result.ranks]
+    assert all(lines[:2] == ["gave up", "3"] for lines in said), result
+
+
 # What the ranks ask for is put in the place of ASKS. They end well if all have an error at once.
 DIFFER = """
 import os

@@ -92,8 +92,9 @@ def test_start_up(counted: Counted) -> None:
     start, size, steps = phases["start"], shape.ranks, (shape.ranks - 1).bit_length()
     texts = 5 * 512 * shape.lanes if shape.lanes > 1 else 0  # how a node's ranks share memory
     assert start.collectives() == {
-        "Allgather": (2, 48 * size),  # the names of backends, and where processes are asked after
-        "Allgatherv": (1 + 5 * (shape.lanes > 1), 16 * size + texts),  # the nodes, and these
+        "Allgather": (1, 16 * size),  # where each process can be asked after
+        # The names of backends, the nodes, and these.
+        "Allgatherv": (2 + 5 * (shape.lanes > 1), 48 * size + texts),
         "Allreduce": (1, 32),
         "Comm_dup": (1, 0),
         "Comm_split": (1, 0),
