@@ -93,6 +93,7 @@ def check_same_strategy(replica: ReplicaContext, variables: Sequence[Trained]) -
 def as_gradient(gradient: Any, variable: Trained) -> Any:
     """Return `gradient` as an array or `IndexedSlices` that fits `variable`, where it is."""
     if isinstance(gradient, DistributedValues):  # outside of `run`: one for each copy
+        _check_count(gradient, variable)
         return DistributedValues([as_gradient(value, variable) for value in gradient.values])
     if isinstance(gradient, IndexedSlices):
         shape = (variable.shape[0] if variable.shape else 0, *gradient.values.shape[1:])
@@ -107,6 +108,15 @@ def as_gradient(gradient: Any, variable: Trained) -> Any:
             f" {variable.shape}; expected equal shapes"
         )
     return gradient
+
+
+def _check_count(gradient: DistributedValues, variable: Trained) -> None:
+    number, expected = len(gradient.values), len(getattr(variable, "values", gradient.values))
+    if number != expected:
+        raise UsageError(
+            f"a gradient of {number} values for variable {variable.name!r} of {expected} copies on"
+            " this rank; expected one for each, as a replica function of the same strategy returns"
+        )
 
 
 def parts_of(gradient: Any, variable: Trained) -> list[tuple[Any, Variable]]:

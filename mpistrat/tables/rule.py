@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,12 @@ class Rule(ABC):
     """
 
     lazy: bool = False
+
+    def __post_init__(self) -> None:
+        # NumPy would compute in float64 with numbers of its own, native code does not.
+        for field in fields(self):
+            if field.type == "float":
+                object.__setattr__(self, field.name, float(getattr(self, field.name)))
 
     def initial_slots(self) -> dict[str, float]:
         """Return the slots' names and their initial values."""
@@ -108,7 +114,8 @@ class Rule(ABC):
     ) -> None:
         """Do :meth:`apply` by :meth:`move`, for arrays that native code does not take."""
         dtype = self.slot_dtype(variable.dtype)
-        move = self.move(slots, gradient.astype(dtype, copy=False), step, learning_rate)
+        rate = float(learning_rate)  # as in __post_init__
+        move = self.move(slots, gradient.astype(dtype, copy=False), step, rate)
         variable[...] = np.add(variable.astype(dtype, copy=False), move)
 
     def apply_rows(

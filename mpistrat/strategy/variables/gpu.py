@@ -94,8 +94,12 @@ class GpuVariable(Variable):
         return self.__array__()
 
     def __cupy_get_ndarray__(self) -> Array:
-        """Hand the array to functions of CuPy, which would read it on the host otherwise."""
-        return self._read()
+        """Hand a copy to functions of CuPy, which would read it on the host otherwise.
+
+        Not the memory itself: ``cupy.asarray(v)`` may be written to.
+        """
+        with on_device.on_gpu(self._gpu):
+            return self._read().copy()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         with on_device.on_gpu(self._gpu):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,73 +25,104 @@ def copies(variable: Any) -> Sequence[Any]:
     return variable.values if isinstance(variable, DistributedValues) else (variable,)
 
 
-def move_together(native: NativeRule, moves: Sequence[RuleMove]) -> list[RuleMove]:
-    """Make the moves that native code can make; return the others. **Local.**
+def move_together(
+    native: NativeRule, moves: Sequence[RuleMove], move_alone: Callable[[RuleMove], None]
+) -> None:
+    """Make moves in their order, as many as can be by one call of native code. **Local.**
 
     Parameters
     ----------
     native
         An optimizer's rule, with the numbers of this step.
     moves
-        Of any kind.
-
-    Returns
-    -------
-    list
-        Those of variables on GPUs, servers or in memory shared with other ranks, and of gradients
-        of some rows; and all, if native code refuses one array.
+        Of variables in this process's own memory native code makes those with gradients of all
+        elements.
+    move_alone
+        Makes any other one.
     """
-    columns: list[list[Any]] = [[] for _ in range(2 + len(native.slots))]
-    rest = []
+    batch = _Batch(native, move_alone)
     for move in moves:
-        arrays = _arrays(native, move)
-        if arrays is None:
-            rest.append(move)
-            continue
-        for column, some in zip(columns, arrays, strict=True):
+        memory = _memory_of_all(native, move)
+        if memory is None:
+            batch.carry_out()
+            move_alone(move)
+        else:
+            batch.add(move, memory)
+    batch.carry_out()
+
+
+class _Batch:
+    """Moves that wait to be made by one call.
+
+    Parameters
+    ----------
+    native, move_alone
+        As of `move_together`.
+    """
+
+    def __init__(self, native: NativeRule, move_alone: Callable[[RuleMove], None]) -> None:
+        self._native, self._move_alone = native, move_alone
+        self._begin()
+
+    def _begin(self) -> None:
+        self._moves: list[RuleMove] = []
+        self._gradients: list[Array] = []
+        self._columns: list[list[Array]] = [[] for _ in range(1 + len(self._native.slots))]
+
+    def add(self, move: RuleMove, memory: list[list[Array]]) -> None:
+        """Put a move behind the others; `memory` is that of its variable, and of each slot."""
+        gradients = _of_each(move[2], len(memory[0]))
+        if not all(map(_is_plain, gradients)):
+            # A copy is made of it, which has to be of what it is once the others are made.
+            self.carry_out()
+            gradients = [_in_c_order(one) for one in gradients]
+        self._moves.append(move)
+        self._gradients.extend(gradients)
+        for column, some in zip(self._columns, memory, strict=True):
             column.extend(some)
-    variables, gradients, *slots = columns
-    return rest if update_natively(native, variables, gradients, slots) else list(moves)
+
+    def carry_out(self) -> None:
+        """Make all."""
+        variables, *slots = self._columns
+        if not update_natively(self._native, variables, self._gradients, slots):
+            for move in self._moves:
+                self._move_alone(move)
+        self._begin()
 
 
-def _arrays(native: NativeRule, move: RuleMove) -> list[list[Array]] | None:
-    """Return lists with an array for each copy: of the variable, its gradient and its slots."""
+def _memory_of_all(native: NativeRule, move: RuleMove) -> list[list[Array]] | None:
+    """Return the memory of a variable's copies, and that of each slot's.
+
+    None if there is a gradient of some rows, or some of it is not in this process's own memory.
+    """
     variable, slots, gradient = move
-    memory = _memory(variable)
-    if memory is None:
+    first = gradient.values[0] if isinstance(gradient, DistributedValues) else gradient
+    if isinstance(first, IndexedSlices):
         return None
-    gradients = _of_each(gradient, len(memory))
-    if gradients is None:
-        return None
-    found = [memory, gradients]
-    for name in native.slots:
-        kept = _memory(slots[name])
-        if kept is None or len(kept) != len(memory):
+    found = []
+    for one in (variable, *(slots[name] for name in native.slots)):
+        each = copies(one)
+        if len(each) != len(copies(variable)):
             return None
-        found.append(kept)
+        for copy in each:
+            if type(copy) is not Variable:
+                return None
+        found.append([copy.live() for copy in each])
     return found
 
 
-def _memory(variable: Any) -> list[Array] | None:
-    """Return the memory of all copies, or None if one is not in this process's own."""
-    each = copies(variable)
-    for one in each:
-        if type(one) is not Variable:
-            return None
-    return [one.live() for one in each]
+def _of_each(gradient: Any, number: int) -> list[Any]:
+    """Return the gradient of each copy."""
+    if isinstance(gradient, DistributedValues):
+        return [gradient.values[index] for index in range(number)]
+    return [gradient] * number
 
 
-def _of_each(gradient: Any, number: int) -> list[Array] | None:
-    """Return the gradient of each copy, or None if it is one of some rows."""
-    each = gradient.values if isinstance(gradient, DistributedValues) else (gradient,) * number
-    if isinstance(each[0], IndexedSlices):
-        return None
-    return [_in_c_order(one) for one in each]
+def _is_plain(gradient: Any) -> bool:
+    return type(gradient) is np.ndarray and gradient.flags.c_contiguous and gradient.dtype.isnative
 
 
 def _in_c_order(gradient: Any) -> Array:
-    """Return a gradient as NumPy's array of native byte order, without a copy if it is one."""
-    array = gradient if type(gradient) is np.ndarray else as_array(gradient)
-    if array.flags.c_contiguous and array.dtype.isnative:
-        return array
+    """Return a gradient as NumPy's array in native byte order."""
+    array = as_array(gradient)
     return np.asarray(array, array.dtype.newbyteorder("="), order="C")

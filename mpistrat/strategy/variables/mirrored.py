@@ -60,7 +60,7 @@ class DistributedVariable(DistributedValues, Variable):
         """As of `GpuVariable`; there is none where the copies are on the host."""
         if not hasattr(self._primary, "__cupy_get_ndarray__"):
             raise AttributeError("the copies are on the host")
-        return self._read
+        return lambda: self._read().copy()
 
     @property
     def shape(self) -> tuple[int, ...]:

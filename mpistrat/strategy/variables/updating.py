@@ -150,10 +150,18 @@ class Updating:
     ) -> None:
         """Move variables in this process's memory together, and others one after the other."""
         self.require_cross_replica()
-        native = rule.native_rule(step, learning_rate)
-        for variable, slots, gradient in moves if native is None else move_together(native, moves):
+
+        def move_alone(move: RuleMove) -> None:
+            variable, slots, gradient = move
             change = _changer(rule, list(slots), step, learning_rate)
             self.change_rows(variable, [*slots.values()], change, gradient)
+
+        native = rule.native_rule(step, learning_rate)
+        if native is not None:
+            move_together(native, moves, move_alone)
+            return
+        for move in moves:
+            move_alone(move)
 
     def _move_on_gpus(
         self, rule: Rule, moves: Sequence[RuleMove], step: int, learning_rate: float

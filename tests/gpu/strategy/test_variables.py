@@ -7,6 +7,7 @@ import pytest
 
 import mpistrat
 from helpers.gpu_strategies import PLACES, at_places, gpus_of, same_on_gpus
+from helpers.one_gpu import nothing_is_carried
 from mpistrat import IndexedSlices, Variable, VariableAggregation, VariableSynchronization
 from mpistrat.collectives.arrays import on_device
 from mpistrat.testing.sets import takes_long
@@ -51,7 +52,11 @@ def test_functions_of_cupy_take_variables_where_they_are():
             assert cupy.exp2(one).tolist() == [1, 2, 4, 8]
             assert cupy.where(v.value() > 1, one, 0).tolist() == [0, 0, 2, 3]
             assert (cupy.ones(4) + one).tolist() == [1, 2, 3, 4]
-        assert cupy.asarray(v).data.ptr == v.value().data.ptr  # without a copy
+        for one in (v, v.values[0], w):  # copies, on the GPU
+            with nothing_is_carried():
+                got = cupy.asarray(one)
+            got *= 2
+            assert one.numpy().tolist() == [0, 1, 2, 3]
     with mpistrat.MirroredStrategy(["CPU:0"]) as strategy, strategy.scope():
         v = Variable(np.arange(4.0))
         for one in (v, mpistrat.Mirrored([v.value()])):

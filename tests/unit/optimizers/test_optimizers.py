@@ -9,6 +9,7 @@ from ml_dtypes import bfloat16
 import mpistrat
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.optimizers import SGD, Adagrad, Adam
+from mpistrat.tables import native_updates
 from mpistrat.testing.sets import takes_long
 
 MAKERS = {
@@ -191,6 +192,56 @@ def test_nothing_moves_if_one_gradient_does_not_fit():
 def test_what_cannot_be_right(call, error, text):
     with pytest.raises(error, match=text):
         call(variable())
+
+
+def test_moves_are_made_in_their_order():
+    """A variable that comes twice, rows first; and gradients that are views of other variables."""
+
+    def trained(kernels, monkeypatch):
+        with monkeypatch.context() as patched:
+            if not kernels:
+                patched.setattr(native_updates, "why_no_kernels", lambda: "no compiler")
+            v, w, optimizer = variable(), variable(name="w"), Adagrad(0.5)
+            rows = mpistrat.IndexedSlices(np.ones((1, 2)), [3])
+            pairs = [(rows, v), (np.full((5, 2), 3.0), v), (v.value()[::-1], w), (w.value(), v)]
+            optimizer.apply_gradients(pairs)
+            return v.numpy(), w.numpy()
+
+    with pytest.MonkeyPatch.context() as patch:
+        for got, want in zip(trained(True, patch), trained(False, patch), strict=True):
+            assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("make", [float, np.float64, np.float32, np.longdouble])
+def test_hyperparameters_of_any_kind_are_numbers_of_python(make):
+    w, reference = variable(dtype=np.float32), variable(dtype=np.float32)
+    number = float(make(0.9))
+    for one, other in [
+        (SGD(make(0.1), make(0.9), nesterov=True), SGD(float(make(0.1)), number, nesterov=True)),
+        (Adagrad(0.1, make(0.9), make(0.9)), Adagrad(0.1, number, number)),
+        (Adam(0.1, make(0.9), make(0.9), make(0.9)), Adam(0.1, number, number, number)),
+    ]:
+        one.apply_gradients([(np.full((5, 2), 0.3, np.float32), w)])
+        other.apply_gradients([(np.full((5, 2), 0.3, np.float32), reference)])
+        assert w.numpy().tobytes() == reference.numpy().tobytes()
+        rule, want, slots = one.rule, np.ones(3, np.float32), {}
+        slots = {n: np.full(3, v, np.float32) for n, v in rule.initial_slots().items()}
+        got, kept = want.copy(), {n: slot.copy() for n, slot in slots.items()}
+        rule.apply(got, kept, np.full(3, 0.3, np.float32), 1, make(0.1))
+        rule.apply_in_numpy(want, slots, np.full(3, 0.3, np.float32), 1, make(0.1))
+        assert got.tobytes() == want.tobytes()
+
+
+def test_a_gradient_for_another_number_of_copies():
+    devices = ["CPU:0", "CPU:1"]
+    with mpistrat.MirroredStrategy(devices) as strategy, strategy.scope():
+        v, other = variable(), variable(name="other")
+        before = v.numpy()
+        ones, none = np.ones((5, 2)), -5 * np.ones((5, 2))
+        pairs = [(mpistrat.Mirrored([ones] * 3), v), (mpistrat.Mirrored([none]), other)]
+        with pytest.raises(UsageError, match="of 3 values for variable 'w:0' of 2 copies"):
+            SGD(1.0).apply_gradients(pairs)
+        np.testing.assert_array_equal(v.numpy(), before)
 
 
 def test_variables_of_another_strategy():
