@@ -58,10 +58,10 @@ class Communicator(FastPath, CollectiveMethods):
     Parameters
     ----------
     comm
-        An mpi4py intra-communicator, over which the ranks gather 32 bytes each before it is
-        duplicated, and which is not used afterwards; a `Communicator`, for another one of its
-        ranks (what that was made of must not be freed); a `ThreadComm` (ranks as threads); None
-        for COMM_WORLD, or for this process alone if no launcher started it.
+        An mpi4py intra-communicator, which is duplicated and used for nothing but that; a
+        `Communicator`, for another one of its ranks (what that was made of must not be freed); a
+        `ThreadComm` (ranks as threads); None for COMM_WORLD, or for this process alone if no
+        launcher started it.
     backend
         A name of the registry; ``"auto"`` picks one.
 
@@ -304,8 +304,10 @@ class Communicator(FastPath, CollectiveMethods):
 
     def __reduce__(self) -> NoReturn:
         raise ArgumentTypeError(
-            "a Communicator can neither be pickled nor copied: it belongs to the process of this"
-            " rank; pass what is needed of it, such as comm.rank, or make one where it is used"
+            "a Communicator can neither be pickled nor copied, nor can a strategy and its"
+            " variables, which have one: it belongs to the process of this rank; pass what is"
+            " needed of it, such as comm.rank or v.numpy(), save variables by a Checkpoint, or"
+            " make one where it is used"
         )
 
     def __enter__(self) -> Communicator:

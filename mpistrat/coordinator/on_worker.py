@@ -10,6 +10,10 @@ from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 __all__ = ["CoordinatorOnWorker", "coordinator_here"]
 
 
+class _CallOnWorkerError(ContextError, AttributeError):
+    """Both, so that ``hasattr`` answers no."""
+
+
 class CoordinatorOnWorker:
     """Stand for the chief's coordinator in what a function captures, such as its ``self``.
 
@@ -28,7 +32,7 @@ class CoordinatorOnWorker:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # what Python looks for by itself
             raise AttributeError(name)
-        raise ContextError(
+        raise _CallOnWorkerError(
             f"ClusterCoordinator.{name} in a function on"
             f" {self.strategy.extended.client.endpoint.me}; only the chief sends out work: call"
             " it there, and pass results to functions as arguments of schedule"

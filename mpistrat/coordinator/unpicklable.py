@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
+import inspect
+import reprlib
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -17,15 +20,25 @@ _DEEPEST = 5
 
 def unpicklable_part(value: Any) -> str:
     """Return the path to what cannot be pickled in `value`, or nothing if it is `value` itself."""
-    path = ""
+    path, seen = "", {id(value)}
     for _ in range(_DEEPEST):
-        found = next((part for part in _parts(value) if not _can_travel(part[1])), None)
+        found = _first_that_stays(value, seen)
         if found is None:
             break
         path, value = path + found[0], found[1]
+        seen.add(id(value))
     if path.startswith("["):
         path = f"its {path}"
     return path and f"{path.removeprefix('.')}, of type {type(value).__name__}"
+
+
+def _first_that_stays(value: Any, seen: set[int]) -> tuple[str, Any] | None:
+    """Return the first part that cannot be pickled and was not seen, if that can be told."""
+    try:
+        parts = (part for part in _parts(value) if id(part[1]) not in seen)
+        return next((part for part in parts if not _can_travel(part[1])), None)
+    except Exception:  # noqa: BLE001 - of the program's objects, which may do anything when asked
+        return None
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -38,7 +51,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, types.FunctionType):
         yield from _captured(value)
     elif isinstance(value, dict):
-        yield from ((f"[{key!r}]", one) for key, one in value.items())
+        yield from ((f"[{reprlib.repr(key)}]", one) for key, one in value.items())
     elif isinstance(value, (list, tuple)):
         yield from ((f"[{index}]", one) for index, one in enumerate(value))
     elif not isinstance(value, (type, types.ModuleType)) and not _is_ours(value):
@@ -47,12 +60,18 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the variables around a function, then the globals that it names."""
-    code, known = function.__code__, function.__globals__
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+    """Yield a function's defaults, the variables around it, and the globals that it reads."""
+    parameters = inspect.signature(function).parameters.values()
+    yield from (
+        (f".{one.name}", one.default) for one in parameters if one.default is not one.empty
+    )
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not assigned yet
             yield f".{name}", cell.cell_contents
-    yield from ((f".{name}", known[name]) for name in code.co_names if name in known)
+    # Not co_names, which has attributes, too.
+    read = {one.argval for one in dis.get_instructions(function) if one.opname == "LOAD_GLOBAL"}
+    known = function.__globals__
+    yield from ((f".{name}", known[name]) for name in sorted(read & known.keys()))
 
 
 def _is_ours(value: Any) -> bool:

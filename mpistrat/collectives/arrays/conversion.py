@@ -177,7 +177,7 @@ def _convert(value: ArrayLike) -> Array:
             return found
     try:
         return np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:  # torch's, of a tensor with gradients
+    except Exception as error:  # each library has its own, as for tensors with gradients
         raise ArgumentTypeError(
             f"cannot make an array of a {type(value).__name__}: {error}; pass an array or a number"
         ) from error

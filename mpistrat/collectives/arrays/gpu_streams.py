@@ -12,6 +12,8 @@ from typing import Any
 
 from mpistrat.errors import UsageError
 
+_CAPTURE_IMPLICIT = 906  # cudaErrorStreamCaptureImplicit, and HIP's
+
 __all__ = [
     "StreamHere",
     "is_captured",
@@ -42,12 +44,13 @@ def _default_stream() -> Any:
 def is_captured(stream: Any) -> bool:
     """Tell whether what is queued on a stream is recorded for a graph instead of being done.
 
-    False for a GPU that has failed; the next call raises its error.
+    True also where the driver refuses to tell, since another stream is captured that waits for
+    this one. False for a GPU that has failed; the next call raises its error.
     """
     try:
         return bool(stream.is_capturing())
-    except _cupy().cuda.runtime.CUDARuntimeError:
-        return False
+    except _cupy().cuda.runtime.CUDARuntimeError as error:
+        return bool(error.status == _CAPTURE_IMPLICIT)
 
 
 def refuse_capture() -> None:

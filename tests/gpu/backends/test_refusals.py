@@ -101,11 +101,14 @@ def test_results_that_are_wanted_elsewhere():
 
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 @pytest.mark.parametrize("carrier", ["auto", "peer_memory"])
-def test_a_stream_that_is_being_captured(carrier):
+@pytest.mark.parametrize("status", [0, 906], ids=["", "of another stream that waits for this"])
+def test_a_stream_that_is_being_captured(carrier, status):
     with communicator_on_gpus(carrier) as (comm, cupy):
 
         class Captured(cupy.cuda.Stream):
             def is_capturing(self):
+                if status:
+                    raise cupy.cuda.runtime.CUDARuntimeError(status)
                 return True
 
         mine = cupy.ones(6)
