@@ -92,7 +92,7 @@ class CheckpointStatus:
         return self
 
     def assert_nontrivial_match(self) -> CheckpointStatus:
-        """Raise unless something was restored.
+        """Raise unless something was restored; ``save_counter`` alone is nothing.
 
         Raises
         ------

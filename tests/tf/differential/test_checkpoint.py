@@ -1,6 +1,8 @@
 """The same checkpoint calls under tf.train and under mpistrat.train, outcomes compared.
 
-What is otherwise: ``read`` does not miss the counter of a file that ``save`` wrote.
+What is otherwise: ``read`` does not miss the counter of a file that ``save`` wrote; and a restored
+counter alone is no match of a program and a checkpoint, as it is for TensorFlow, where
+``assert_nontrivial_match`` passes for any checkpoint of ``save``.
 """
 
 import os
@@ -44,7 +46,8 @@ def outcomes(variable, module, folder):
         lambda: made(**zeros).restore(saved).assert_consumed(),
         lambda: made(**zeros).restore(written).assert_consumed(),
         lambda: made(**zeros, x=0.0).restore(saved).assert_existing_objects_matched(),
-        lambda: made(z=0.0).restore(saved).assert_nontrivial_match(),
+        lambda: made(z=0.0).read(saved).assert_nontrivial_match(),
+        lambda: made(a=[0.0, 0.0], z=0.0).restore(saved).assert_nontrivial_match(),
         lambda: made(a=[0.0, 0.0, 0.0]).restore(saved).expect_partial(),
         lambda: both.restore(None).expect_partial(),
         lambda: both.restore(None).assert_consumed(),
@@ -71,3 +74,13 @@ def test_the_same_calls(tmp_path):
         (tmp_path / str(index)).mkdir()
     want, found = (outcomes(*side, str(tmp_path / str(i))) for i, side in enumerate(SIDES))
     assert found == want
+
+
+@takes_long()
+def test_a_counter_alone_is_no_match(tmp_path):
+    found = []
+    for index, (variable, module) in enumerate(SIDES):
+        saved = module.Checkpoint(a=variable(1.0)).save(f"{tmp_path}/{index}/ckpt")
+        other = module.Checkpoint(z=variable(0.0))
+        found.append(outcome(lambda: other.restore(saved).assert_nontrivial_match(), tmp_path))  # noqa: B023
+    assert found == ["status", AssertionError]
