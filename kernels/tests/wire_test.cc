@@ -20,6 +20,7 @@
 
 namespace {
 
+using mpistrat_test::adopt;
 using mpistrat_test::append;
 using mpistrat_test::check_dtypes;
 using mpistrat_test::cut;
@@ -30,6 +31,7 @@ using mpistrat_test::Rank;
 using mpistrat_test::Setting;
 using mpistrat_test::show;
 using mpistrat_test::Values;
+using mpistrat_test::wait_for;
 using Counts = std::vector<int64_t>;
 
 constexpr int64_t kFloat = sizeof(float);

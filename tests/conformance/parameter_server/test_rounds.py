@@ -219,7 +219,7 @@ class Lacking:
         return lambda variable, *rest: self(rule, variable, *rest)
 
     def __call__(self, rule, variable, *rest):
-        if variable.shape == (5,) and self.left:
+        if variable[0].shape == (5,) and self.left:
             self.left -= 1
             raise MemoryError("not for this")
         return self.function(rule, variable, *rest)
@@ -229,7 +229,7 @@ class Lacking:
 @pytest.mark.parametrize("times", [2, 99])
 def test_a_round_that_lacks_memory_on_one_ps_is_applied_on_all_or_ends_the_job(layout, times):
     with (
-        patch.object(Rule, "apply", Lacking(Rule.apply, times)),
+        patch.object(Rule, "apply_apart", Lacking(Rule.apply_apart, times)),
         patch.object(round_end, "_PAUSES_S", (0.0, 0.01, 0.02)),
     ):
 
@@ -262,7 +262,7 @@ def test_a_round_that_lacks_memory_on_one_ps_is_applied_on_all_or_ends_the_job(l
 def test_a_variable_that_has_moved_by_half_is_not_moved_again(layout):
     nothing = shared_store._NoMemoryError("no memory for another buffer")
     with (
-        patch.object(Rule, "apply", Lacking(Rule.apply, 1)),
+        patch.object(Rule, "apply_apart", Lacking(Rule.apply_apart, 1)),
         patch.object(shared_store.OwnedStore, "_other_buffer", side_effect=nothing),
     ):
 

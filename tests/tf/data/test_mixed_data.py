@@ -16,6 +16,7 @@ import mpistrat.tensorflow as distribute  # noqa: E402
 from helpers.mistakes import refused  # noqa: E402
 from helpers.tf.cases import drop  # noqa: E402
 from helpers.tf.process import four_cpus  # noqa: E402
+from mpistrat.tensorflow.graph import native_op  # noqa: E402
 from mpistrat.testing.sets import takes_long, with_all  # noqa: E402
 
 four_cpus()
@@ -239,6 +240,7 @@ def test_an_error_of_one_ranks_pydataset_is_told_on_all(call, workers, index):
     # What a failed call leaves is freed at once, not within a later test's time: TensorFlow's
     # iterators may take as long to end as they have lived (see `steady`), with Python's lock held.
     gc.collect()
+    native_op.load()  # compiled before the time counts
     with refused(Exception, "image 77 is broken"), distribute.MirroredStrategy(["CPU:0"]) as s:
         is_last = s.communicator.rank == s.communicator.size - 1
         data = Unreadable(index if is_last else -1, workers=workers)
