@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpistrat import config
-from mpistrat.cluster import process_end, rank_names
+from mpistrat.cluster import process_end
 from mpistrat.cluster.topology import Topology
 from mpistrat.collectives import operations, shutdown
 from mpistrat.collectives.backends.base import Backend, HasRelease, Steps
@@ -15,7 +15,7 @@ from mpistrat.collectives.backends.registry import open_backend
 from mpistrat.collectives.checking import settings_check
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.fast_path.ending import FastPath
-from mpistrat.collectives.health import stacks, timeline
+from mpistrat.collectives.health import rank_names, stacks, timeline
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.recorder import CallRecord, text_number

@@ -16,7 +16,6 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.cluster import mpi as cluster_mpi
-from mpistrat.cluster import rank_names
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.base import Capabilities, Steps
 from mpistrat.collectives.backends.fast_path import FastCalls
@@ -24,6 +23,7 @@ from mpistrat.collectives.backends.mpi_support import comm_split, symbols
 from mpistrat.collectives.backends.mpi_support.control import MpiWatch, mpi_control
 from mpistrat.collectives.backends.shared_memory.registered import private_memory
 from mpistrat.collectives.checking import deadlock
+from mpistrat.collectives.health import rank_names
 from mpistrat.errors import (
     BackendUnavailableError,
     CommunicationError,

@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator
 from typing import Any, NoReturn, TypeAlias
 
 from mpistrat import config
-from mpistrat.cluster.rank_names import RankNames
 from mpistrat.collectives.arrays.on_device import memory_problem
 from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import (
@@ -38,6 +37,7 @@ from mpistrat.collectives.checking.mismatch_message import mismatch_text
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.communicator_state import Health
+from mpistrat.collectives.health.rank_names import RankNames
 from mpistrat.collectives.health.recorder import Kind, Recorder, kind_of, text_number
 from mpistrat.errors import BackendUnavailableError, MismatchError, PeerLostError
 from mpistrat.types import Array

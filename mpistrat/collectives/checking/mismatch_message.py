@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from mpistrat.cluster.rank_names import RankNames
 from mpistrat.collectives.checking.fingerprint import Signature
+from mpistrat.collectives.health.rank_names import RankNames
 
 __all__ = ["describe", "mismatch_text"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mpistrat.cluster.rank_names import RankNames
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking.headers import Headers
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.peers import Peers, short
+from mpistrat.collectives.health.rank_names import RankNames
 from mpistrat.errors import ClosedError, CommunicationError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mpistrat.cluster.rank_names import RankNames
 from mpistrat.collectives.backends.base import Backend
 from mpistrat.collectives.backends.control import Control
+from mpistrat.collectives.health.rank_names import RankNames
 from mpistrat.errors import CommunicationError, MismatchError, PeerLostError
 
 __all__ = ["Peers", "cut", "decode", "short"]

@@ -184,12 +184,12 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape."""
+        """Shape of the value."""
         return self._value.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Data type."""
+        """Data type of the value."""
         return self._value.dtype
 
     @property

@@ -68,16 +68,6 @@ class GpuVariable(Variable):
             # A copy in C order: kernels change rows in place.
             self._value = on_device.placed(value).astype(dtype or value.dtype, "C", copy=True)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the value."""
-        return self._value.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the value."""
-        return self._value.dtype
-
     # -------------------------------------------------------------------------------- reading
 
     def _read(self) -> Array:

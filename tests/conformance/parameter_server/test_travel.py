@@ -1,4 +1,4 @@
-"""What functions capture and are given: the coordinator travels, and errors name what cannot."""
+"""Functions take what they capture along: the coordinator travels; errors name what cannot."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""What cannot be sent to a worker is named, and nothing else is accused or run into."""
+"""Messages name the part that cannot be sent to a worker, accuse no other, and raise nothing."""
 
 import functools
 import threading

@@ -1,4 +1,4 @@
-"""What a variable in parts is to Python: its parts, copies, pickles and text."""
+"""A variable in parts as a Python object: its parts, copies, pickles and text."""
 
 import copy
 import io

@@ -1,6 +1,6 @@
 """Texts name ranks by the communicator, and where it numbers them otherwise by the job, too."""
 
-from mpistrat.cluster.rank_names import RankNames
+from mpistrat.collectives.health.rank_names import RankNames
 
 
 def test_ranks_of_the_job_have_their_numbers_alone():
