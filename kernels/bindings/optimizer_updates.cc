@@ -100,21 +100,21 @@ std::optional<Arrays> arrays_of(const Lists& written, const Lists& read, nb::han
   return arrays;
 }
 
-MpistratMove move_of(const Arrays& arrays) {
+MpistratUpdateArrays pointers_of(const Arrays& arrays) {
   PyArrayObject* const variable = arrays.written[0];
-  MpistratMove move = {PyArray_DATA(variable),
-                       PyArray_DATA(arrays.read[0]),
-                       dtype_number(variable),
-                       PyArray_DATA(arrays.gradient),
-                       dtype_number(arrays.gradient),
-                       {},
-                       {},
-                       static_cast<size_t>(PyArray_SIZE(variable))};
+  MpistratUpdateArrays all = {PyArray_DATA(variable),
+                              PyArray_DATA(arrays.read[0]),
+                              dtype_number(variable),
+                              PyArray_DATA(arrays.gradient),
+                              dtype_number(arrays.gradient),
+                              {},
+                              {},
+                              static_cast<size_t>(PyArray_SIZE(variable))};
   for (size_t s = 1; s < arrays.written.size(); ++s) {
-    move.slots[s - 1] = PyArray_DATA(arrays.written[s]);
-    move.old_slots[s - 1] = PyArray_DATA(arrays.read[s]);
+    all.slots[s - 1] = PyArray_DATA(arrays.written[s]);
+    all.old_slots[s - 1] = PyArray_DATA(arrays.read[s]);
   }
-  return move;
+  return all;
 }
 
 void check_rule(int rule, const std::vector<double>& numbers) {
@@ -129,8 +129,8 @@ void check_lists(int rule, size_t count, const Lists& lists) {
   if (!are_equal) throw nb::value_error("expected a gradient and each slot for each variable");
 }
 
-void carry_out(const MpistratUpdate& call, const std::vector<MpistratMove>& moves) {
-  for (const MpistratMove& one : moves) mpistrat_update(&call, &one);
+void carry_out(const MpistratUpdate& call, const std::vector<MpistratUpdateArrays>& updates) {
+  for (const MpistratUpdateArrays& one : updates) mpistrat_update(&call, &one);
 }
 
 // Returns whether it was done; if not, nothing was changed. The lists of what is read may be those
@@ -144,19 +144,19 @@ bool update(int rule, const std::vector<double>& numbers, const nb::list& gradie
   check_lists(rule, gradients.size(), read);
   MpistratUpdate call = {rule, {}};
   std::copy(numbers.begin(), numbers.end(), call.numbers);
-  std::vector<MpistratMove> moves;
+  std::vector<MpistratUpdateArrays> updates;
   size_t elements = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {
     const std::optional<Arrays> arrays = arrays_of(written, read, gradients[i], i);
     if (!arrays) return false;
-    moves.push_back(move_of(*arrays));
-    elements += moves.back().count;
+    updates.push_back(pointers_of(*arrays));
+    elements += updates.back().count;
   }
   if (elements <= kHoldGil) {
-    carry_out(call, moves);
+    carry_out(call, updates);
   } else {
     nb::gil_scoped_release others;
-    carry_out(call, moves);
+    carry_out(call, updates);
   }
   return true;
 }

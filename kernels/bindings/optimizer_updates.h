@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_BINDINGS_OPTIMIZER_UPDATES_H_
 #define MPISTRAT_BINDINGS_OPTIMIZER_UPDATES_H_
 
-// The Python function `update`: move many arrays by an optimizer's rule
+// The Python function `update`: update many arrays by an optimizer's rule
 // (mpistrat/optimizer_updates.h).
 
 #include <nanobind/nanobind.h>

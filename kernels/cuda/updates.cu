@@ -47,8 +47,8 @@ struct UpdatePack {
       W mine[kMaxSlots];
       MPISTRAT_UNROLL
       for (int s = 0; s < Rule::kSlots; ++s) mine[s] = kept[s].of[i];
-      const W move = Rule::move(static_cast<W>(widen(gradients.of[i])), mine, numbers);
-      values.of[i] = narrow<V>(widen(values.of[i]) + move);
+      const W change = Rule::update(static_cast<W>(widen(gradients.of[i])), mine, numbers);
+      values.of[i] = narrow<V>(widen(values.of[i]) + change);
       MPISTRAT_UNROLL
       for (int s = 0; s < Rule::kSlots; ++s) kept[s].of[i] = mine[s];
     }

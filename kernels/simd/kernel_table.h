@@ -37,7 +37,7 @@ using ReduceKernel = void (*)(const Results& to, const Sources& sources, size_t 
                               size_t nbytes, int64_t divisor);
 
 // A variable, its gradient, and what an optimizer keeps of it: all of one type, in which the rule
-// computes; the same arrays as in MpistratMove.
+// computes; the same arrays as in MpistratUpdateArrays.
 struct UpdateArrays {
   char* variable;
   const char *old_variable, *gradient;
@@ -45,7 +45,7 @@ struct UpdateArrays {
   const char* old_slots[MPISTRAT_MAX_SLOTS];
 };
 
-// Move `count` elements by a rule with these numbers.
+// Update `count` elements by a rule with these numbers.
 using UpdateKernel = void (*)(const UpdateArrays& arrays, size_t count, const double* numbers);
 
 // Convert `count` elements of a half type to the bits of float32, or back.

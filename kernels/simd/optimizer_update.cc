@@ -40,7 +40,7 @@ class ConvertedTile {
 
   char* data() { return reinterpret_cast<char*>(wide_); }
 
-  // Back to a half type, whose variables are moved in float32.
+  // Back to a half type, whose variables are updated in float32.
   void store_half(char* to, size_t count) const { mpistrat_narrow(to, wide_, count, from_); }
 
  private:
@@ -53,52 +53,52 @@ class ConvertedTile {
 struct Call {
   UpdateKernel kernel;
   const double* numbers;
-  const MpistratMove& move;
+  const MpistratUpdateArrays& all;
   int num_slots;
 };
 
 UpdateArrays arrays_at(const Call& call, size_t at, size_t slot_bytes) {
-  const MpistratMove& move = call.move;
-  const size_t where = at * mpistrat_itemsize(move.dtype);
-  const size_t gradient_where = at * mpistrat_itemsize(move.gradient_dtype);
-  UpdateArrays arrays = {static_cast<char*>(move.variable) + where,
-                         static_cast<const char*>(move.old_variable) + where,
-                         static_cast<const char*>(move.gradient) + gradient_where,
+  const MpistratUpdateArrays& all = call.all;
+  const size_t where = at * mpistrat_itemsize(all.dtype);
+  const size_t gradient_where = at * mpistrat_itemsize(all.gradient_dtype);
+  UpdateArrays arrays = {static_cast<char*>(all.variable) + where,
+                         static_cast<const char*>(all.old_variable) + where,
+                         static_cast<const char*>(all.gradient) + gradient_where,
                          {},
                          {}};
   for (int s = 0; s < call.num_slots; ++s) {
-    arrays.slots[s] = static_cast<char*>(move.slots[s]) + at * slot_bytes;
-    arrays.old_slots[s] = static_cast<const char*>(move.old_slots[s]) + at * slot_bytes;
+    arrays.slots[s] = static_cast<char*>(all.slots[s]) + at * slot_bytes;
+    arrays.old_slots[s] = static_cast<const char*>(all.old_slots[s]) + at * slot_bytes;
   }
   return arrays;
 }
 
 template <class W>
-void move_by_tiles(const Call& call, int wanted) {
-  const MpistratMove& move = call.move;
-  ConvertedTile<W> variables(move.dtype, wanted), gradients(move.gradient_dtype, wanted);
-  for (size_t at = 0; at < move.count; at += kTile) {
-    const size_t count = std::min(kTile, move.count - at);
+void update_by_tiles(const Call& call, int wanted) {
+  const MpistratUpdateArrays& all = call.all;
+  ConvertedTile<W> variables(all.dtype, wanted), gradients(all.gradient_dtype, wanted);
+  for (size_t at = 0; at < all.count; at += kTile) {
+    const size_t count = std::min(kTile, all.count - at);
     UpdateArrays arrays = arrays_at(call, at, sizeof(W));
     char* const variable = arrays.variable;
     arrays.gradient = gradients.load(arrays.gradient, count);
-    if (is_half(move.dtype)) {
+    if (is_half(all.dtype)) {
       arrays.old_variable = variables.load(arrays.old_variable, count);
       arrays.variable = variables.data();
     }
     call.kernel(arrays, count, call.numbers);
-    if (is_half(move.dtype)) variables.store_half(variable, count);
+    if (is_half(all.dtype)) variables.store_half(variable, count);
   }
 }
 
 void carry_out(const Call& call) {
-  const int wanted = mpistrat_slot_dtype(call.move.dtype);
-  if (call.move.dtype == wanted && call.move.gradient_dtype == wanted) {
-    call.kernel(arrays_at(call, 0, 0), call.move.count, call.numbers);
+  const int wanted = mpistrat_slot_dtype(call.all.dtype);
+  if (call.all.dtype == wanted && call.all.gradient_dtype == wanted) {
+    call.kernel(arrays_at(call, 0, 0), call.all.count, call.numbers);
   } else if (wanted == MPISTRAT_FLOAT32) {
-    move_by_tiles<float>(call, wanted);
+    update_by_tiles<float>(call, wanted);
   } else {
-    move_by_tiles<double>(call, wanted);
+    update_by_tiles<double>(call, wanted);
   }
 }
 
@@ -116,8 +116,8 @@ extern "C" int mpistrat_slot_dtype(int dtype) {
   return dtype == MPISTRAT_FLOAT32 || mpistrat::is_half(dtype) ? MPISTRAT_FLOAT32 : -1;
 }
 
-extern "C" void mpistrat_update(const MpistratUpdate* update, const MpistratMove* move) {
-  const bool is_double = mpistrat_slot_dtype(move->dtype) == MPISTRAT_FLOAT64;
+extern "C" void mpistrat_update(const MpistratUpdate* update, const MpistratUpdateArrays* all) {
+  const bool is_double = mpistrat_slot_dtype(all->dtype) == MPISTRAT_FLOAT64;
   mpistrat::carry_out({mpistrat::kernel_table().updates[update->rule][is_double], update->numbers,
-                       *move, mpistrat_num_slots(update->rule)});
+                       *all, mpistrat_num_slots(update->rule)});
 }

@@ -24,17 +24,17 @@ constexpr int kNumSteps = 2;
 // ------------------------------------------------------------------------------- the reference
 
 template <class W>
-W move(int rule, W gradient, W* slots) {
+W change(int rule, W gradient, W* slots) {
   const W a = static_cast<W>(kNumbers[0]), b = static_cast<W>(kNumbers[1]),
           c = static_cast<W>(kNumbers[2]), d = static_cast<W>(kNumbers[3]);
   if (rule == MPISTRAT_DESCENT) return gradient * a;
   if (rule == MPISTRAT_MOMENTUM || rule == MPISTRAT_NESTEROV) {
-    const W change = gradient * a;
+    const W scaled = gradient * a;
     slots[0] *= b;
-    slots[0] += change;
+    slots[0] += scaled;
     if (rule == MPISTRAT_MOMENTUM) return slots[0];
     const W ahead = slots[0] * b;
-    return ahead + change;
+    return ahead + scaled;
   }
   const W square = gradient * gradient;
   if (rule == MPISTRAT_ADAGRAD) {
@@ -92,7 +92,7 @@ void check_case(int rule, int dtype, int gradient_dtype, size_t count, size_t of
     // In place at first, then from other memory.
     auto old_variable = variable;
     auto old_slots = slots;
-    MpistratMove all = {
+    MpistratUpdateArrays all = {
         variable.data(), variable.data(), dtype, gradient.data(), gradient_dtype, {}, {}, count};
     for (size_t s = 0; s < slots.size(); ++s) all.slots[s] = slots[s].data();
     for (size_t s = 0; s < slots.size(); ++s) all.old_slots[s] = slots[s].data();
@@ -108,10 +108,10 @@ void check_case(int rule, int dtype, int gradient_dtype, size_t count, size_t of
     for (size_t i = 0; i < count; ++i) {
       W kept[MPISTRAT_MAX_SLOTS] = {};
       for (size_t s = 0; s < slots.size(); ++s) kept[s] = want_slots[s].get(i);
-      const W moved = static_cast<W>(want_variable.get(i)) +
-                      move<W>(rule, static_cast<W>(gradient.get(i)), kept);
+      const W updated = static_cast<W>(want_variable.get(i)) +
+                        change<W>(rule, static_cast<W>(gradient.get(i)), kept);
       Variable::store(want_variable.data() + i * Variable::kBytes,
-                      static_cast<typename Variable::Value>(moved));
+                      static_cast<typename Variable::Value>(updated));
       for (size_t s = 0; s < slots.size(); ++s)
         Slot::store(want_slots[s].data() + i * Slot::kBytes, kept[s]);
     }

@@ -221,12 +221,12 @@ class Optimizer:
         rate = _as_rate(rate(number) if callable(rate) else rate, number)
         self._compare(strategy, number + 1, rate)
         with strategy.extended.placement.current():  # where sums of gradients are
-            moves = [
+            updates = [
                 (variable, self._slots_of(variable), gradient)
                 for pair in zip(gradients, variables, strict=True)
                 for gradient, variable in parts_of(*pair)
             ]
-        strategy.extended.apply_rule(self.rule, moves, number + 1, rate, self._iterations)
+        strategy.extended.apply_rule(self.rule, updates, number + 1, rate, self._iterations)
 
     def _compare(self, strategy: Strategy, step: int, rate: float) -> None:
         """Raise on all ranks, in some steps, if their rates differ."""

@@ -59,7 +59,7 @@ def check_variable(variable: Any) -> None:
     """Raise unless `variable` is a variable of a floating-point dtype."""
     if not isinstance(variable, (Variable, ShardedVariable)):
         raise ArgumentTypeError(
-            f"an optimizer moves variables; got a {type(variable).__name__}; expected pairs of a"
+            f"an optimizer updates variables; got a {type(variable).__name__}; expected pairs of a"
             " gradient and a Variable"
         )
     if variable.dtype.kind != "f" and variable.dtype.name != "bfloat16":

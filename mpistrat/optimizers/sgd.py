@@ -17,9 +17,9 @@ class SGD(Optimizer):
     learning_rate
         A number, or a function of the number of steps done.
     momentum
-        The share of the last move that is made again, from 0 to 1.
+        The share of the last update that is added again, from 0 to 1.
     nesterov
-        Whether a move looks ahead by its momentum.
+        Whether an update looks ahead by its momentum.
     lazy
         Whether a gradient of some rows (`IndexedSlices`) leaves the velocity of the others as it
         is, which is faster. By default it means zeros there, so that they coast on.

@@ -31,7 +31,7 @@ def update_natively(
     slots: Sequence[Sequence[Any]],
     old: tuple[Sequence[Any], Sequence[Sequence[Any]]] | None = None,
 ) -> bool:
-    """Move variables and their slots, if native code can. **Local.**
+    """Update variables and their slots, if native code can. **Local.**
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def update_natively(
     Returns
     -------
     bool
-        Whether they were moved, with the bits of the rule in NumPy. If not, nothing was changed:
+        Whether they were updated, with the bits of the rule in NumPy. If not, nothing was changed:
         an array is not one of NumPy, not in C order, of another dtype or shape, read-only, or
         overlaps another; or there are no kernels.
     """
@@ -60,5 +60,5 @@ def update_natively(
     rule = _RULES.index(native.name)
     written = list(variables), [list(some) for some in slots]
     read = written if old is None else (list(old[0]), [list(some) for some in old[1]])
-    moved: bool = kernels().update(rule, native.numbers, list(gradients), *written, *read)
-    return moved
+    updated: bool = kernels().update(rule, native.numbers, list(gradients), *written, *read)
+    return updated

@@ -71,7 +71,7 @@ class Rule(ABC):
         step
             From 1.
         learning_rate
-            A factor of the move.
+            A factor of the update.
         """
         native = self.native_rule(step, learning_rate)
         if native is not None:
@@ -112,11 +112,11 @@ class Rule(ABC):
     def apply_in_numpy(
         self, variable: Array, slots: Slots, gradient: Array, step: int, learning_rate: float
     ) -> None:
-        """Do :meth:`apply` by :meth:`move`, for arrays that native code does not take."""
+        """Do :meth:`apply` by :meth:`update`, for arrays that native code does not take."""
         dtype = self.slot_dtype(variable.dtype)
         rate = float(learning_rate)  # as in __post_init__
-        move = self.move(slots, gradient.astype(dtype, copy=False), step, rate)
-        variable[...] = np.add(variable.astype(dtype, copy=False), move)
+        change = self.update(slots, gradient.astype(dtype, copy=False), step, rate)
+        variable[...] = np.add(variable.astype(dtype, copy=False), change)
 
     def apply_rows(
         self,
@@ -139,7 +139,7 @@ class Rule(ABC):
             Shape [n, ...].
         """
         if not self.leaves_rows:
-            # A zero gradient moves other rows, too (momentum), so all rows are updated.
+            # A zero gradient changes other rows, too (momentum), so all rows are updated.
             whole = np.zeros_like(variable, gradient.dtype)
             whole[rows] = gradient
             self.apply(variable, slots, whole, step, learning_rate)
@@ -155,11 +155,11 @@ class Rule(ABC):
     def native_rule(self, step: int, learning_rate: float) -> NativeRule | None:
         """Return what native code has to know of a step of this rule; None if it has no such rule.
 
-        A subclass of one that has must not inherit it, since its `move` may be another.
+        A subclass of one that has must not inherit it, since its `update` may be another.
         """
         del step, learning_rate
         return None
 
     @abstractmethod
-    def move(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
+    def update(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
         """Return the change to add to the array, and update the slots."""

@@ -136,7 +136,7 @@ class OneGpuConformance:
         np.testing.assert_array_equal(v.numpy(), plain.numpy())
 
     @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-    def test_optimizers_move_as_on_the_host(self, make: Any) -> None:
+    def test_optimizers_update_as_on_the_host(self, make: Any) -> None:
         """By gradients of all and of rows, and what is kept is there too."""
         strategy = self.strategy()
         random = np.random.default_rng(0)
@@ -239,7 +239,7 @@ class _Trained:
         self.optimizer.build([self.weights])
 
     def step(self, strategy: Strategy) -> None:
-        """Move, and count."""
+        """Update, and count."""
 
         def replica_fn() -> None:
             self.optimizer.apply_gradients([(self.weights.value() * 2, self.weights)])

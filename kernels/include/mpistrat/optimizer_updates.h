@@ -36,7 +36,7 @@ typedef struct {
 // How many slots a rule keeps of each variable; -1 if it is no MpistratRule.
 int mpistrat_num_slots(int rule);
 
-// The dtype in which variables of `dtype` are moved, and which their slots have: float32 for half
+// The dtype in which variables of `dtype` are updated, and which their slots have: float32 for half
 // types; -1 for what is not floating.
 int mpistrat_slot_dtype(int dtype);
 
@@ -52,11 +52,11 @@ typedef struct {
   void* slots[MPISTRAT_MAX_SLOTS];
   const void* old_slots[MPISTRAT_MAX_SLOTS];
   size_t count;
-} MpistratMove;
+} MpistratUpdateArrays;
 
-// Move a variable, and change its slots. Half types are rounded to nearest even, once. No arrays
+// Update a variable, and change its slots. Half types are rounded to nearest even, once. No arrays
 // overlap but those that may be the same.
-void mpistrat_update(const MpistratUpdate* update, const MpistratMove* move);
+void mpistrat_update(const MpistratUpdate* update, const MpistratUpdateArrays* all);
 
 #ifdef __cplusplus
 }

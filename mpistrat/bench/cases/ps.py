@@ -98,13 +98,13 @@ def _check(side: Side, size: TableSize) -> None:
     side.calls("rows")["push"][side.name](1)
     after = side.value()
     rows, values = side.pulled()
-    moved = float(np.subtract(before, after, dtype=np.float64).sum())
+    subtracted = float(np.subtract(before, after, dtype=np.float64).sum())
     if not np.array_equal(values, after[rows]):
         raise MpistratError(f"ps: {side.name} pulled other rows than those it was asked for")
     # Rows may be drawn twice, and then are subtracted twice: the sum counts all of them.
-    if moved != size.rows * size.columns:
+    if subtracted != size.rows * size.columns:
         raise MpistratError(
-            f"ps: {side.name} subtracted {moved:g} from the table; expected 1 from each of"
+            f"ps: {side.name} subtracted {subtracted:g} from the table; expected 1 from each of"
             f" {size.rows * size.columns} elements"
         )
 

@@ -59,10 +59,10 @@ class RoundEnd:
             try:
                 self._apply_one(key, update)
             except MemoryError as error:
-                lacking = f"{self._context.me} lacks memory to move variable {key}: {error}"
+                lacking = f"{self._context.me} lacks memory to update variable {key}: {error}"
                 if self._versions(key, update) == before:
                     return lacking
-                self._spoilt = f"{lacking}; it has moved by half"  # in place, without a copy
+                self._spoilt = f"{lacking}; it is half updated"  # in place, without a copy
             else:
                 del self._summed[0]  # its gradient's memory is there for the next one
         return self._spoilt

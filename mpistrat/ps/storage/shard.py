@@ -156,7 +156,7 @@ class Shard(ShardReader):
         step: int,
         learning_rate: float,
     ) -> None:
-        """Make one move of an optimizer's rule; the arguments are those of `Rule.apply`.
+        """Apply one update of an optimizer's rule; the arguments are those of `Rule.apply`.
 
         If the rule raises, nothing is changed: readers keep the old variable and slots, unless
         there was no memory for another one (see `OwnedStore`).
@@ -176,9 +176,9 @@ class Shard(ShardReader):
         step: int,
         learning_rate: float,
     ) -> None:
-        """Make one move with a gradient of some rows, each once (see `Rule.apply_rows`).
+        """Apply one update with a gradient of some rows, each once (see `Rule.apply_rows`).
 
-        Rows of the shard and of the slots are read, moved and written back; the others stay, if
+        Rows of the shard and of the slots are read, updated and written back; the others stay, if
         the rule leaves them.
         """
         self._check("apply_rows")
@@ -190,7 +190,7 @@ class Shard(ShardReader):
             with self.rewriting() as array:
                 rule.apply_rows(array, slots, indices, gradient, step, learning_rate)
             return
-        # Read, moved and written back under one lock, or a change between would be lost.
+        # Read, updated and written back under one lock, or a change between would be lost.
         with self._store.lock:
             part = self.read_rows(indices)
             kept = {name: np.empty(part.shape, slot.dtype) for name, slot in slots.items()}

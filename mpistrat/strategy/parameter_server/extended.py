@@ -28,7 +28,7 @@ from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.remote import ServedVariable, VariableSpec
 from mpistrat.strategy.variables.sharded.partitioning import partitioned
 from mpistrat.strategy.variables.sharded.variable import ShardedVariable
-from mpistrat.strategy.variables.updating import RuleMove
+from mpistrat.strategy.variables.updating import RuleUpdate
 from mpistrat.tables.rule import Rule
 
 if TYPE_CHECKING:
@@ -138,13 +138,13 @@ class ParameterServerExtended(StrategyExtended):
     def apply_rule(
         self,
         rule: Rule,
-        moves: Sequence[RuleMove],
+        updates: Sequence[RuleUpdate],
         step: int,
         learning_rate: float,
         iterations: Any,
     ) -> None:
-        """Let the ps move variables: gradients travel, one message to each ps. **Local.**"""
-        told = [_told(rule, move, step, learning_rate) for move in moves]
+        """Let the ps update variables: gradients travel, one message to each ps. **Local.**"""
+        told = [_told(rule, one, step, learning_rate) for one in updates]
         if self._round_gradients is not None:
             self._round_gradients.give(told)
         else:
@@ -208,8 +208,8 @@ def _first(variable: Any) -> Any:
     return variable.variables[0] if isinstance(variable, ShardedVariable) else variable
 
 
-def _told(rule: Rule, move: RuleMove, step: int, learning_rate: float) -> tuple[int, Apply]:
-    variable, slots, gradient = move
+def _told(rule: Rule, update: RuleUpdate, step: int, learning_rate: float) -> tuple[int, Apply]:
+    variable, slots, gradient = update
     keys = {name: slot.spec.key for name, slot in slots.items()}
     rows = None
     if isinstance(gradient, DistributedValues):

@@ -1,4 +1,4 @@
-"""Move variables on a GPU by an optimizer's rule: all that can be by one launch."""
+"""Update variables on a GPU by an optimizer's rule: all that can be by one launch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpistrat.collectives.arrays import on_device
-from mpistrat.collectives.backends.gpu.kernels.updates import Move, apply_rule, has_kernel
+from mpistrat.collectives.backends.gpu.kernels.updates import Update, apply_rule, has_kernel
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.tables.rule import Rule
 
-__all__ = ["GpuMove", "move_all"]
+__all__ = ["GpuUpdate", "update_all"]
 
 
-class GpuMove(NamedTuple):
+class GpuUpdate(NamedTuple):
     """A variable's memory, an optimizer's slots of it by name, and its gradient.
 
     Attributes
@@ -32,7 +32,7 @@ class GpuMove(NamedTuple):
     gradient: Any
 
 
-def move_all(rule: Rule, moves: Sequence[GpuMove], step: int, learning_rate: float) -> None:
+def update_all(rule: Rule, updates: Sequence[GpuUpdate], step: int, learning_rate: float) -> None:
     """Apply one step of an optimizer to variables on the current GPU. **Local.**
 
     Launched on the current stream, and not waited for. The results have the bits of the same
@@ -41,40 +41,40 @@ def move_all(rule: Rule, moves: Sequence[GpuMove], step: int, learning_rate: flo
     Parameters
     ----------
     rule
-        Those of `mpistrat.tables.update_rules` move all variables of one pair of dtypes by one
+        Those of `mpistrat.tables.update_rules` update the variables of one pair of dtypes by one
         launch; another one is applied to one variable after the other.
-    moves
-        What is moved.
+    updates
+        Of variables on this GPU.
     step, learning_rate
         As for `Rule.apply`.
     """
-    whole = [_as_whole(rule, one) for one in moves if _covers_all(rule, one)]
-    parts = [_Part.of(one) for one in moves if not _covers_all(rule, one)]
-    every = [*whole, *(part.move for part in parts)]
+    whole = [_as_whole(rule, one) for one in updates if _covers_all(rule, one)]
+    parts = [_Part.of(one) for one in updates if not _covers_all(rule, one)]
+    every = [*whole, *(part.update for part in parts)]
     if has_kernel(rule):
-        apply_rule(rule, [Move(*one) for one in every], step, learning_rate)
+        apply_rule(rule, [Update(*one) for one in every], step, learning_rate)
     else:
-        for move in every:
-            rule.apply(move.value, move.slots, move.gradient, step, learning_rate)
+        for update in every:
+            rule.apply(update.value, update.slots, update.gradient, step, learning_rate)
     for part in parts:
         part.put_back()
 
 
-def _covers_all(rule: Rule, move: GpuMove) -> bool:
-    """Tell whether all rows of a variable move: those without a gradient may coast on."""
-    return not isinstance(move.gradient, IndexedSlices) or not rule.leaves_rows
+def _covers_all(rule: Rule, update: GpuUpdate) -> bool:
+    """Tell whether all rows of a variable change: those without a gradient may coast on."""
+    return not isinstance(update.gradient, IndexedSlices) or not rule.leaves_rows
 
 
-def _as_whole(rule: Rule, move: GpuMove) -> GpuMove:
-    """Return a move with a gradient of all elements, beside its variable."""
-    gradient = move.gradient
-    if _is_ready(gradient, move.value):
-        return move
+def _as_whole(rule: Rule, update: GpuUpdate) -> GpuUpdate:
+    """Return an update with a gradient of all elements, beside its variable."""
+    gradient = update.gradient
+    if _is_ready(gradient, update.value):
+        return update
     if isinstance(gradient, IndexedSlices):
         once = gradient.summed()
-        gradient = np.zeros_like(move.value, dtype=once.values.dtype)
+        gradient = np.zeros_like(update.value, dtype=once.values.dtype)
         gradient[on_device.placed(once.indices)] = on_device.placed(once.values)
-    return move._replace(gradient=_floating(on_device.placed(gradient), move.value, rule))
+    return update._replace(gradient=_floating(on_device.placed(gradient), update.value, rule))
 
 
 def _is_ready(gradient: Any, value: Any) -> bool:
@@ -100,22 +100,22 @@ def _floating(gradient: Any, value: Any, rule: Rule) -> Any:
 
 
 class _Part(NamedTuple):
-    """Rows of a variable that move, as arrays of their own, which go back to it afterwards."""
+    """Rows of a variable to update, as arrays of their own, which go back to it afterwards."""
 
-    whole: GpuMove
+    whole: GpuUpdate
     rows: Any
-    move: GpuMove
+    update: GpuUpdate
 
     @classmethod
-    def of(cls, whole: GpuMove) -> _Part:
+    def of(cls, whole: GpuUpdate) -> _Part:
         once = whole.gradient.summed()
         rows = on_device.placed(once.indices)
         slots = {name: slot[rows] for name, slot in whole.slots.items()}
         gradient = on_device.contiguous(on_device.placed(once.values))
-        return cls(whole, rows, GpuMove(whole.value[rows], slots, gradient))
+        return cls(whole, rows, GpuUpdate(whole.value[rows], slots, gradient))
 
     def put_back(self) -> None:
-        """Write the moved rows to the variable and to its slots."""
-        self.whole.value[self.rows] = self.move.value
+        """Write the updated rows to the variable and to its slots."""
+        self.whole.value[self.rows] = self.update.value
         for name, slot in self.whole.slots.items():
-            slot[self.rows] = self.move.slots[name]
+            slot[self.rows] = self.update.slots[name]

@@ -1,4 +1,4 @@
-"""Move variables in the memory of the host by an optimizer's rule: all copies by one call."""
+"""Update variables in the memory of the host by an optimizer's rule: all copies by one call."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mpistrat.strategy.variables.base import Variable
 from mpistrat.tables.native_updates import NativeRule, update_natively
 from mpistrat.types import Array
 
-__all__ = ["RuleMove", "copies", "move_together"]
+__all__ = ["RuleUpdate", "copies", "update_together"]
 
-RuleMove: TypeAlias = tuple[Any, Mapping[str, Any], Any]
+RuleUpdate: TypeAlias = tuple[Any, Mapping[str, Any], Any]
 """A variable, an optimizer's slots of it by name, and its gradient."""
 
 
@@ -25,58 +25,58 @@ def copies(variable: Any) -> Sequence[Any]:
     return variable.values if isinstance(variable, DistributedValues) else (variable,)
 
 
-def move_together(
-    native: NativeRule, moves: Sequence[RuleMove], move_alone: Callable[[RuleMove], None]
+def update_together(
+    native: NativeRule, updates: Sequence[RuleUpdate], update_alone: Callable[[RuleUpdate], None]
 ) -> None:
-    """Make moves in their order, as many as can be by one call of native code. **Local.**
+    """Make updates in their order, as many as can be by one call of native code. **Local.**
 
     Parameters
     ----------
     native
         An optimizer's rule, with the numbers of this step.
-    moves
+    updates
         Of variables in this process's own memory native code makes those with gradients of all
         elements.
-    move_alone
+    update_alone
         Makes any other one.
     """
-    batch = _Batch(native, move_alone)
-    for move in moves:
-        memory = _memory_of_all(native, move)
+    batch = _Batch(native, update_alone)
+    for update in updates:
+        memory = _memory_of_all(native, update)
         if memory is None:
             batch.carry_out()
-            move_alone(move)
+            update_alone(update)
         else:
-            batch.add(move, memory)
+            batch.add(update, memory)
     batch.carry_out()
 
 
 class _Batch:
-    """Moves that wait to be made by one call.
+    """Updates that wait to be made by one call.
 
     Parameters
     ----------
-    native, move_alone
-        As of `move_together`.
+    native, update_alone
+        As of `update_together`.
     """
 
-    def __init__(self, native: NativeRule, move_alone: Callable[[RuleMove], None]) -> None:
-        self._native, self._move_alone = native, move_alone
+    def __init__(self, native: NativeRule, update_alone: Callable[[RuleUpdate], None]) -> None:
+        self._native, self._update_alone = native, update_alone
         self._begin()
 
     def _begin(self) -> None:
-        self._moves: list[RuleMove] = []
+        self._updates: list[RuleUpdate] = []
         self._gradients: list[Array] = []
         self._columns: list[list[Array]] = [[] for _ in range(1 + len(self._native.slots))]
 
-    def add(self, move: RuleMove, memory: list[list[Array]]) -> None:
-        """Put a move behind the others; `memory` is that of its variable, and of each slot."""
-        gradients = _of_each(move[2], len(memory[0]))
+    def add(self, update: RuleUpdate, memory: list[list[Array]]) -> None:
+        """Put an update behind the others; `memory` is that of its variable, and of each slot."""
+        gradients = _of_each(update[2], len(memory[0]))
         if not all(map(_is_plain, gradients)):
             # A copy is made of it, which has to be of what it is once the others are made.
             self.carry_out()
             gradients = [_in_c_order(one) for one in gradients]
-        self._moves.append(move)
+        self._updates.append(update)
         self._gradients.extend(gradients)
         for column, some in zip(self._columns, memory, strict=True):
             column.extend(some)
@@ -85,17 +85,17 @@ class _Batch:
         """Make all."""
         variables, *slots = self._columns
         if not update_natively(self._native, variables, self._gradients, slots):
-            for move in self._moves:
-                self._move_alone(move)
+            for update in self._updates:
+                self._update_alone(update)
         self._begin()
 
 
-def _memory_of_all(native: NativeRule, move: RuleMove) -> list[list[Array]] | None:
+def _memory_of_all(native: NativeRule, update: RuleUpdate) -> list[list[Array]] | None:
     """Return the memory of a variable's copies, and that of each slot's.
 
     None if there is a gradient of some rows, or some of it is not in this process's own memory.
     """
-    variable, slots, gradient = move
+    variable, slots, gradient = update
     first = gradient.values[0] if isinstance(gradient, DistributedValues) else gradient
     if isinstance(first, IndexedSlices):
         return None

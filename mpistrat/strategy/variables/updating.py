@@ -14,8 +14,8 @@ from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduction.placement import ReplicaPlacement
 from mpistrat.strategy.values import DistributedValues, Mirrored, regroup, select_replica
 from mpistrat.strategy.variables.gpu import GpuVariable
-from mpistrat.strategy.variables.gpu_updates import GpuMove, move_all
-from mpistrat.strategy.variables.host_updates import RuleMove, copies, move_together
+from mpistrat.strategy.variables.gpu_updates import GpuUpdate, update_all
+from mpistrat.strategy.variables.host_updates import RuleUpdate, copies, update_together
 from mpistrat.tables.rule import Rule
 from mpistrat.types import Array
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
     from mpistrat.strategy.variables.base import Variable
 
-__all__ = ["RuleMove", "Updating"]
+__all__ = ["RuleUpdate", "Updating"]
 
 
 class Updating:
@@ -107,10 +107,10 @@ class Updating:
             An array of their shape or `IndexedSlices`; a distributed one has one for each copy.
         """
 
-        def move(variable: Variable, gradient: Any, *kept: Variable) -> None:
+        def change_copy(variable: Variable, gradient: Any, *kept: Variable) -> None:
             change(variable.live(), gradient, *(one.live() for one in kept))
 
-        self.update(var, move, (gradient, *kept))
+        self.update(var, change_copy, (gradient, *kept))
 
     def count_step(self, iterations: Any) -> int:
         """Return how many steps an optimizer has done; count one, where several may do one."""
@@ -119,18 +119,18 @@ class Updating:
     def apply_rule(
         self,
         rule: Rule,
-        moves: Sequence[RuleMove],
+        updates: Sequence[RuleUpdate],
         step: int,
         learning_rate: float,
         iterations: Any,
     ) -> None:
-        """Move variables by an optimizer's rule.
+        """Update variables by an optimizer's rule.
 
         Parameters
         ----------
         rule
             The arithmetic.
-        moves
+        updates
             A variable, what the rule keeps of it by name, and its gradient, each.
         step, learning_rate
             As for ``Rule.apply``.
@@ -138,46 +138,46 @@ class Updating:
             Set to `step`, unless :meth:`count_step` has counted.
         """
         with self.changing(f"step {step} of an optimizer"):
-            on_gpus = [move for move in moves if _is_on_gpus(move)]
-            on_host = [move for move in moves if not _is_on_gpus(move)] if on_gpus else moves
-            self._move_on_host(rule, on_host, step, learning_rate)
-            self._move_on_gpus(rule, on_gpus, step, learning_rate)
+            on_gpus = [one for one in updates if _is_on_gpus(one)]
+            on_host = [one for one in updates if not _is_on_gpus(one)] if on_gpus else updates
+            self._update_on_host(rule, on_host, step, learning_rate)
+            self._update_on_gpus(rule, on_gpus, step, learning_rate)
             # In the same block, so that ranks meet once for the variables and their count.
             iterations.assign(step)
 
-    def _move_on_host(
-        self, rule: Rule, moves: Sequence[RuleMove], step: int, learning_rate: float
+    def _update_on_host(
+        self, rule: Rule, updates: Sequence[RuleUpdate], step: int, learning_rate: float
     ) -> None:
-        """Move variables in this process's memory together, and others one after the other."""
+        """Update variables in this process's memory together, and others one after the other."""
         self.require_cross_replica()
 
-        def move_alone(move: RuleMove) -> None:
-            variable, slots, gradient = move
+        def update_alone(update: RuleUpdate) -> None:
+            variable, slots, gradient = update
             change = _changer(rule, list(slots), step, learning_rate)
             self.change_rows(variable, [*slots.values()], change, gradient)
 
         native = rule.native_rule(step, learning_rate)
         if native is not None:
-            move_together(native, moves, move_alone)
+            update_together(native, updates, update_alone)
             return
-        for move in moves:
-            move_alone(move)
+        for update in updates:
+            update_alone(update)
 
-    def _move_on_gpus(
-        self, rule: Rule, moves: Sequence[RuleMove], step: int, learning_rate: float
+    def _update_on_gpus(
+        self, rule: Rule, updates: Sequence[RuleUpdate], step: int, learning_rate: float
     ) -> None:
-        """Move variables that are on GPUs, all copies of a GPU together."""
-        for index in range(self.num_local_replicas if moves else 0):
+        """Update variables that are on GPUs, all copies of a GPU together."""
+        for index in range(self.num_local_replicas if updates else 0):
             mine = [
-                GpuMove(
+                GpuUpdate(
                     _copy_of(variable, index).live(),
                     {name: _copy_of(slot, index).live() for name, slot in slots.items()},
                     select_replica(index, gradient),
                 )
-                for variable, slots, gradient in moves
+                for variable, slots, gradient in updates
             ]
             with self.placement.current_of(index):
-                move_all(rule, mine, step, learning_rate)
+                update_all(rule, mine, step, learning_rate)
 
     def update_non_slot(
         self,
@@ -207,9 +207,9 @@ def _copy_of(variable: Any, index: int) -> Any:
     return copies(variable)[index]
 
 
-def _is_on_gpus(move: RuleMove) -> bool:
+def _is_on_gpus(update: RuleUpdate) -> bool:
     """Tell whether all copies of a variable, and of what an optimizer keeps of it, are on GPUs."""
-    variable, slots, _ = move
+    variable, slots, _ = update
     return all(
         isinstance(copy, GpuVariable)
         for one in (variable, *slots.values())
@@ -218,12 +218,12 @@ def _is_on_gpus(move: RuleMove) -> bool:
 
 
 def _changer(rule: Rule, names: list[str], step: int, rate: float) -> Callable[..., None]:
-    """Return what moves a variable's memory, given its gradient and the memory of its slots."""
+    """Return what updates a variable's memory, given its gradient and the memory of its slots."""
 
     def change(value: Array, gradient: Any, *slots: Array) -> None:
         kept = dict(zip(names, slots, strict=True))
         if isinstance(gradient, IndexedSlices):
-            # A rule moves a row once: values of a row that comes twice are added before.
+            # A rule updates a row once: values of a row that comes twice are added before.
             once = gradient.summed()
             rule.apply_rows(value, kept, once.indices, as_array(once.values), step, rate)
         else:

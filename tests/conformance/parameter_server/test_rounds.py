@@ -210,7 +210,7 @@ def test_a_round_that_is_wrong_on_one_ps_is_applied_on_none(layout):
 
 
 class Lacking:
-    """A function of moves that lacks memory, for some times, where the arrays have one length."""
+    """Fail for lack of memory, for some times, where the arrays have one length."""
 
     def __init__(self, function, times):
         self.function, self.left = function, times
@@ -259,7 +259,7 @@ def test_a_round_that_lacks_memory_on_one_ps_is_applied_on_all_or_ends_the_job(l
 
 @takes_long()
 @on_jobs
-def test_a_variable_that_has_moved_by_half_is_not_moved_again(layout):
+def test_a_half_updated_variable_is_not_updated_again(layout):
     nothing = shared_store._NoMemoryError("no memory for another buffer")
     with (
         patch.object(Rule, "apply_apart", Lacking(Rule.apply_apart, 1)),
@@ -271,9 +271,7 @@ def test_a_variable_that_has_moved_by_half_is_not_moved_again(layout):
             optimizer, v = SGD(1.0, 0.5), made_in(strategy, np.zeros(5))
             optimizer.build([v])
             coordinator.schedule(lambda: optimizer.apply_gradients([(np.ones(5), v)]))
-            with pytest.raises(
-                CoordinatorError, match="not for this; it has moved by half; start"
-            ):
+            with pytest.raises(CoordinatorError, match="not for this; it is half updated; start"):
                 coordinator.join()
 
 

@@ -144,7 +144,7 @@ def rules(generator: np.random.Generator, *, is_quick: bool) -> None:
             ]
             given = [random_values(generator, dtype_of("float32"), size) for size in sizes]
             work = [
-                updates.Move(
+                updates.Update(
                     at_shift(want, i % 3),
                     {s: at_shift(one, i % 3) for s, one in mine.items()},
                     at_shift(gradient, i % 2),
@@ -155,7 +155,7 @@ def rules(generator: np.random.Generator, *, is_quick: bool) -> None:
             with np.errstate(all="ignore"):
                 for want, mine, gradient in zip(wants, slots, given, strict=True):
                     rule.apply_in_numpy(want, mine, gradient, 1, 0.01)
-            got = [move.variable.get() for move in work]
+            got = [one.variable.get() for one in work]
             right(all(map(same_bits, got, wants)), f"{rule} of {name}")
 
 

@@ -128,25 +128,25 @@ def test_arrays_are_cast(generator):
 
 @pytest.mark.parametrize("rule", [SGDRule(momentum=0.9), AdagradRule(), AdamRule()], ids=repr)
 def test_rules_are_applied(generator, rule):
-    wants, moves, given = [], [], []
+    wants, work, given = [], [], []
     for name in ("float32", "float16"):
         want = random_values(generator, dtype_of(name), SIZE)
         dtype = rule.slot_dtype(want.dtype)
         slots = {s: np.full(SIZE, v, dtype) for s, v in rule.initial_slots().items()}
         gradient = random_values(generator, dtype_of("float32"), SIZE)
         there = {s: cupy.asarray(one) for s, one in slots.items()}
-        moves.append(updates.Move(cupy.asarray(want), there, cupy.asarray(gradient)))
+        work.append(updates.Update(cupy.asarray(want), there, cupy.asarray(gradient)))
         wants.append((want, slots))
         given.append(gradient)
     for step in (1, 2):
-        updates.apply_rule(rule, moves, step, 0.01)
+        updates.apply_rule(rule, work, step, 0.01)
         with np.errstate(all="ignore"):
             for (want, slots), gradient in zip(wants, given, strict=True):
                 rule.apply_in_numpy(want, slots, gradient, step, 0.01)
-    for move, (want, slots) in zip(moves, wants, strict=True):
-        assert same_bits(move.variable.get(), want)
+    for one, (want, slots) in zip(work, wants, strict=True):
+        assert same_bits(one.variable.get(), want)
         for name, slot in slots.items():
-            assert same_bits(move.slots[name].get(), slot)
+            assert same_bits(one.slots[name].get(), slot)
 
 
 def test_scaled_arrays_are_added():
@@ -268,5 +268,5 @@ def test_mistakes_are_named():
 
 
 class _Own(Rule):
-    def move(self, slots, gradient, step, learning_rate):
+    def update(self, slots, gradient, step, learning_rate):
         return gradient

@@ -180,8 +180,8 @@ def test_threads_pack_at_the_same_time(uploads):
 def test_numbers_of_a_rule_are_not_kept(uploads):
     """Adam's depend on the step; variables, slots and gradients stay where they are."""
     rule, start = AdamRule(), np.linspace(0.1, 1, 7, dtype=np.float32)
-    moves = [
-        updates.Move(
+    work = [
+        updates.Update(
             cupy.asarray(start),
             {s: cupy.full(7, v, np.float32) for s, v in rule.initial_slots().items()},
             cupy.asarray(start * (n + 1)),
@@ -189,14 +189,14 @@ def test_numbers_of_a_rule_are_not_kept(uploads):
         for n in range(NUM_INLINE + 4)
     ]
     for step in (1, 2, 3):
-        updates.apply_rule(rule, moves, step, 0.1 / step)
+        updates.apply_rule(rule, work, step, 0.1 / step)
     assert len(uploads) == 1
-    for n, move in enumerate(moves):
+    for n, one in enumerate(work):
         want = start.copy()
         slots = {s: np.full_like(start, v) for s, v in rule.initial_slots().items()}
         for step in (1, 2, 3):
             rule.apply_in_numpy(want, slots, start * np.float32(n + 1), step, 0.1 / step)
-        assert np.array_equal(move.variable.get(), want)
+        assert np.array_equal(one.variable.get(), want)
 
 
 def test_reductions_of_the_same_memory_follow_its_content():

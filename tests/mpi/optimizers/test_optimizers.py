@@ -25,7 +25,7 @@ BATCH, STEPS = 12, 6
 
 
 class FailingRule(SGDRule):
-    def move(self, slots, gradient, step, learning_rate):
+    def update(self, slots, gradient, step, learning_rate):
         raise MemoryError("no memory left")
 
 
@@ -110,7 +110,7 @@ def test_gradients_that_are_summed_already(kind):
 @pytest.mark.mpi(ranks=[2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_replica_that_fails_does_not_leave_the_others_waiting(kind):
-    """One rank's gradient does not fit: every rank is told, and no weight has moved."""
+    """One rank's gradient does not fit: every rank is told, and no weight has changed."""
     strategy = kind()
     is_first = strategy.extended.communicator.rank == 0
     with strategy.scope():
@@ -126,7 +126,7 @@ def test_a_replica_that_fails_does_not_leave_the_others_waiting(kind):
 
 
 def test_central_slots_are_in_the_memory_that_ranks_share():
-    """Each rank moves its rows in place, 0-d variables and such of fewer rows than ranks too."""
+    """Each rank updates its rows in place, 0-d variables and such of fewer rows than ranks too."""
     with CentralStorageStrategy() as strategy:
         with strategy.scope():
             variables = [mpistrat.Variable(np.ones(shape)) for shape in ((), (1, 2), (7, 2))]

@@ -34,7 +34,7 @@ def test_gradient_descent():
     assert w.numpy().tolist() == [0.5, 2.5]
 
 
-def test_momentum_makes_part_of_the_last_move_again():
+def test_momentum_adds_part_of_the_last_update_again():
     w, optimizer = mpistrat.Variable([0.0]), SGD(1.0, 0.5)
     for _ in range(3):
         optimizer.apply_gradients([(np.array([1.0]), w)])
@@ -49,12 +49,12 @@ def test_the_first_step_of_adam_is_as_long_as_its_learning_rate():
 
 def test_adagrad_steps_shrink():
     w, optimizer = mpistrat.Variable([0.0]), Adagrad(1.0, 0.0, 0.0)
-    moves = []
+    changes = []
     for _ in range(3):
         before = w.numpy()[0]
         optimizer.apply_gradients([(np.array([2.0]), w)])
-        moves.append(before - w.numpy()[0])
-    np.testing.assert_allclose(moves, 1 / np.sqrt([1, 2, 3]), rtol=1e-12)
+        changes.append(before - w.numpy()[0])
+    np.testing.assert_allclose(changes, 1 / np.sqrt([1, 2, 3]), rtol=1e-12)
 
 
 rows_of_five = st.lists(st.integers(0, 4), min_size=0, max_size=9)
@@ -89,7 +89,7 @@ def test_lazy_ones_leave_other_rows_and_what_is_kept_of_them(make):
 
 @every_optimizer
 @pytest.mark.parametrize("dtype", [np.float16, bfloat16, np.float32])
-def test_half_types_are_moved_in_float32(make, dtype):
+def test_half_types_are_updated_in_float32(make, dtype):
     w, exact = variable(dtype=dtype), variable(dtype=np.float32)
     one, other = make(), make()
     for _ in range(5):
@@ -148,7 +148,7 @@ def test_a_learning_rate_may_follow_the_steps_and_may_be_set():
     np.testing.assert_allclose(w.numpy(), [3.11])
 
 
-def test_nothing_moves_if_one_gradient_does_not_fit():
+def test_nothing_changes_if_one_gradient_does_not_fit():
     w, other, optimizer = variable(), variable(name="other"), SGD()
     before = w.numpy()
     with pytest.raises(UsageError, match=r"shape \(2, 2\) for variable 'other:0' of shape \(5, 2"):
@@ -194,7 +194,7 @@ def test_what_cannot_be_right(call, error, text):
         call(variable())
 
 
-def test_moves_are_made_in_their_order():
+def test_updates_are_made_in_their_order():
     """A variable that comes twice, rows first; and gradients that are views of other variables."""
 
     def trained(kernels, monkeypatch):

@@ -59,7 +59,7 @@ def trained(optimizer, variable, count=6):
 
 @every_optimizer
 @pytest.mark.parametrize("parts", [1, 2, 4, 11])
-def test_b92_gradients_of_the_whole_move_all_parts(make, parts):
+def test_b92_gradients_of_the_whole_update_all_parts(make, parts):
     np.testing.assert_array_equal(trained(make(), table(parts)), trained(make(), table(0)))
 
 
@@ -136,7 +136,7 @@ def test_outside_of_run_with_a_gradient_for_each_copy():
         IndexedSlices(np.ones((1, 2)), [0]),
     ],
 )
-def test_nothing_moves_if_a_gradient_does_not_fit(gradient):
+def test_nothing_changes_if_a_gradient_does_not_fit(gradient):
     w = table(4)
     with pytest.raises(UsageError):
         SGD(1.0).apply_gradients([(np.ones(SHAPE), w), (gradient, w)])

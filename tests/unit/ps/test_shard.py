@@ -108,7 +108,7 @@ def test_a_view_keeps_its_version_and_costs_no_copy(make):
     assert one.version == 2
 
 
-def test_rules_move_it(make):
+def test_rules_update_it(make):
     one, slots = make(table()), {}
     one.apply(SGDRule(), slots, np.ones((4, 3), np.float32), 1, 0.5)
     np.testing.assert_array_equal(one.read(), table() - 0.5)
@@ -122,7 +122,7 @@ def test_rules_move_it(make):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16], ids=str)
-def test_rules_move_all_of_it_and_its_slots_into_other_memory(make, dtype):
+def test_rules_update_all_of_it_and_its_slots_into_other_memory(make, dtype):
     one, rule = make(table(dtype)), AdamRule(amsgrad=True)
     wide = rule.slot_dtype(np.dtype(dtype))
     slots = {n: make(np.zeros((4, 3), wide)) for n in rule.initial_slots()}
@@ -145,7 +145,7 @@ def test_a_rule_that_raises_changes_nothing(make):
     one, slots = make(table()), {"momentum": make(table())}
 
     class Wrong(SGDRule):
-        def move(self, slots, gradient, step, learning_rate):
+        def update(self, slots, gradient, step, learning_rate):
             slots["momentum"] += 1
             raise ZeroDivisionError
 
@@ -272,15 +272,15 @@ def test_any_change_is_seen_at_its_end_or_not_at_all(make):
 
 
 @pytest.mark.deadline(60)
-def test_moves_of_several_threads_add_up(make):
+def test_updates_of_several_threads_add_up(make):
     one, slots = make(np.zeros((8, 4), np.float32)), {"momentum": np.zeros((8, 4), np.float32)}
 
-    def move():
+    def update():
         for _ in range(200):
             one.apply_rows(SGDRule(), {}, [1, 5], -np.ones((2, 4)), 1, 1.0)
             one.add_rows([1], np.ones((1, 4), np.float32))
 
-    threads = [threading.Thread(target=move) for _ in range(3)]
+    threads = [threading.Thread(target=update) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

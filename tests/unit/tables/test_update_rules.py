@@ -126,7 +126,7 @@ def test_what_native_code_does_not_take(make):
 
 
 @native
-def test_nothing_is_moved_where_one_is_not_taken():
+def test_nothing_is_updated_where_one_is_not_taken():
     variables = [np.zeros(4), np.zeros(4)]
     gradients = [np.ones(4), np.ones(5)]
     assert not update_natively(SGDRule().native_rule(1, 0.5), variables, gradients, [])
@@ -172,7 +172,7 @@ def test_arrays_that_overlap_in_part():
 class Twice(SGDRule):
     """A rule of a user's own, which inherits the native of another."""
 
-    def move(self, slots, gradient, step, learning_rate):
+    def update(self, slots, gradient, step, learning_rate):
         return gradient * (-2 * learning_rate)
 
 

@@ -13,7 +13,7 @@ from mpistrat.bench.gpu.comparison import OURS, Comparison, Planned, Plans, Side
 from mpistrat.bench.gpu.families.lists import separate
 from mpistrat.bench.gpu.families.torch_views import tensors, torch_sides
 from mpistrat.bench.harness.resnet50_shapes import gradient_shapes
-from mpistrat.collectives.backends.gpu.kernels.updates import Move, apply_rule
+from mpistrat.collectives.backends.gpu.kernels.updates import Update, apply_rule
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
 from mpistrat.types import Array
 
@@ -43,16 +43,16 @@ def _make(name: str, variables: int) -> Comparison:
     start, gradient = pattern(count), pattern(count, 3)
     initial, gradients = separate(start, shapes), separate(gradient, shapes)
     weights = [one.copy() for one in initial]
-    moves = [
-        Move(weight, {s: weight * 0 + v for s, v in rule.initial_slots().items()}, given)
+    updates = [
+        Update(weight, {s: weight * 0 + v for s, v in rule.initial_slots().items()}, given)
         for weight, given in zip(weights, gradients, strict=True)
     ]
 
     def reset() -> None:
-        for weight, one, move in zip(weights, initial, moves, strict=True):
+        for weight, one, update in zip(weights, initial, updates, strict=True):
             weight[...] = one
             for slot, value in rule.initial_slots().items():
-                move.slots[slot].fill(value)
+                update.slots[slot].fill(value)
 
     want = _expected(rule, start, gradient)
 
@@ -61,12 +61,12 @@ def _make(name: str, variables: int) -> Comparison:
         return np.allclose(got, want, rtol=_TOLERANCE, atol=0)
 
     def by_variable() -> None:
-        for move in moves:
-            _EXPRESSIONS[name](move)
+        for update in updates:
+            _EXPRESSIONS[name](update)
 
     sides = [
-        Side(OURS, "mpistrat", lambda: apply_rule(rule, moves, 1, _RATE)),
-        Side("cupy loop", "cupy", by_variable, launches=8 * len(moves)),
+        Side(OURS, "mpistrat", lambda: apply_rule(rule, updates, 1, _RATE)),
+        Side("cupy loop", "cupy", by_variable, launches=8 * len(updates)),
     ]
     sides += torch_sides(
         lambda torch: _torch_step(torch.optim, name, weights, gradients), launches=16
@@ -83,37 +83,37 @@ def _expected(rule: Rule, start: Array, gradient: Array) -> Array:
     return want
 
 
-def _momentum(move: Move) -> None:
-    velocity, rule = move.slots["momentum"], _RULES["SGD, momentum"]
+def _momentum(update: Update) -> None:
+    velocity, rule = update.slots["momentum"], _RULES["SGD, momentum"]
     velocity *= rule.momentum  # type: ignore[attr-defined]
-    velocity -= _RATE * move.gradient
-    _add(move.variable, velocity)
+    velocity -= _RATE * update.gradient
+    _add(update.variable, velocity)
 
 
-def _adam(move: Move) -> None:
+def _adam(update: Update) -> None:
     import cupy
 
     rule = AdamRule()
-    first, second = move.slots["momentum"], move.slots["velocity"]
-    first += (move.gradient - first) * (1 - rule.beta_1)
-    second += (move.gradient * move.gradient - second) * (1 - rule.beta_2)
+    first, second = update.slots["momentum"], update.slots["velocity"]
+    first += (update.gradient - first) * (1 - rule.beta_1)
+    second += (update.gradient * update.gradient - second) * (1 - rule.beta_2)
     scale = _RATE * (1 - rule.beta_2) ** 0.5 / (1 - rule.beta_1)
-    _add(move.variable, first * -scale / (cupy.sqrt(second) + rule.epsilon))
+    _add(update.variable, first * -scale / (cupy.sqrt(second) + rule.epsilon))
 
 
-def _adagrad(move: Move) -> None:
+def _adagrad(update: Update) -> None:
     import cupy
 
-    total = move.slots["accumulator"]
-    total += move.gradient * move.gradient
-    _add(move.variable, move.gradient * -_RATE / cupy.sqrt(total + AdagradRule().epsilon))
+    total = update.slots["accumulator"]
+    total += update.gradient * update.gradient
+    _add(update.variable, update.gradient * -_RATE / cupy.sqrt(total + AdagradRule().epsilon))
 
 
 def _add(variable: Any, change: Any) -> None:
     variable += change
 
 
-_EXPRESSIONS: dict[str, Callable[[Move], None]] = {
+_EXPRESSIONS: dict[str, Callable[[Update], None]] = {
     "SGD, momentum": _momentum,
     "Adam": _adam,
     "Adagrad": _adagrad,

@@ -30,7 +30,7 @@ from mpistrat.types import Array
 
 __all__ = [
     "UPDATE_PIECE",
-    "Move",
+    "Update",
     "add_scaled",
     "apply_rule",
     "has_kernel",
@@ -55,7 +55,7 @@ _NUMBERS = struct.Struct(f"{_MAX_NUMBERS}d")
 _DTYPE, _SIZE = attrgetter("dtype"), attrgetter("size")
 
 
-class Move(NamedTuple):
+class Update(NamedTuple):
     """One variable to update: arrays of CuPy, of one shape, in C order.
 
     Attributes
@@ -82,7 +82,7 @@ def has_kernel(rule: Rule) -> bool:
     return rule.native_rule(1, 0.0) is not None
 
 
-def apply_rule(rule: Rule, moves: Sequence[Move], step: int, learning_rate: float) -> None:
+def apply_rule(rule: Rule, updates: Sequence[Update], step: int, learning_rate: float) -> None:
     """Update variables and their slots in place. **Local.** One launch for each pair of dtypes.
 
     Launched on the current stream, and not waited for. The results have the bits of `Rule.apply`.
@@ -93,8 +93,8 @@ def apply_rule(rule: Rule, moves: Sequence[Move], step: int, learning_rate: floa
             f"no GPU kernel for the rule {type(rule).__name__}; expected SGDRule, AdagradRule or"
             " AdamRule"
         )
-    slots = [[move.slots[name] for move in moves] for name in found.slots]
-    _apply(found, [[move.variable for move in moves], [move.gradient for move in moves], *slots])
+    slots = [[one.slots[name] for one in updates] for name in found.slots]
+    _apply(found, [[one.variable for one in updates], [one.gradient for one in updates], *slots])
 
 
 def add_scaled(pairs: Sequence[tuple[Any, Any]], factor: float) -> None:
