@@ -16,7 +16,7 @@ from mpistrat.collectives.checking.raise_on_all import all_or_none
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ClosedError
 from mpistrat.preemption import outcome
-from mpistrat.preemption.agreement import Agreement, Vote
+from mpistrat.preemption.stop_agreement import StopAgreement, Vote
 from mpistrat.preemption.preempted import Preempted
 from mpistrat.preemption.saving import Saver, Saves
 from mpistrat.preemption.signals import SignalNotes, checked_signals, name_of
@@ -141,7 +141,7 @@ class PreemptionHandler:
             leads = leads_of(lead_s)
             self._notes = SignalNotes(checked_signals(signals))
             self._notes.install()
-        self._agreement = Agreement(self._ranks, self._vote)
+        self._agreement = StopAgreement(self._ranks, self._vote)
         self._watch = Watch(self._notes, leads, self._ranks)
         self._steps = 0
         self._is_active, self._is_closed, self._has_stopped = True, False, False

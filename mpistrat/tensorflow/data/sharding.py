@@ -18,7 +18,7 @@ import tensorflow as tf
 from mpistrat.collectives import Communicator
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.data import dataset_parts
-from mpistrat.tensorflow.data.agreement import DataAgreement, keep_agreement
+from mpistrat.tensorflow.data.order_check import OrderCheck, keep_order_check
 from mpistrat.tensorflow.data.cache_files import drop_stale
 from mpistrat.tensorflow.data.shuffle_check import check_order
 from mpistrat.tensorflow.private import data as private_data
@@ -143,19 +143,19 @@ def _by_rows(dataset: Any, make: Make, communicator: Communicator) -> Any:
     if dataset_parts.shard_policy(dataset) != _POLICIES.DATA:
         dataset = private_data.with_shard_policy(dataset, _POLICIES.DATA)
     check_order(dataset, communicator)
-    agreement = None
+    check = None
     is_endless = dataset_parts.is_endless(dataset)  # so that no row is lost for good
-    if _is_compared.get() and DataAgreement.is_possible(communicator, not is_endless):
+    if _is_compared.get() and OrderCheck.is_possible(communicator, not is_endless):
         has_chance = dataset_parts.has_chance(dataset)
         may_augment = dataset_parts.has_python(dataset)
-        agreement = DataAgreement(dataset, communicator, has_chance, may_augment)
-    found = make(dataset if agreement is None else agreement.dataset)
+        check = OrderCheck(dataset, communicator, has_chance, may_augment)
+    found = make(dataset if check is None else check.dataset)
     # Rows are divided behind the cache, which so has all rows. Its memory may serve all readers,
     # but ranks must not write one file.
     if communicator.rank > 0:  # rank 0 may find a file that an earlier run has written
         _give_caches(found, dataset, f"rank_{communicator.rank}", in_memory=False)
-    if agreement is not None:
-        keep_agreement(found, agreement)
+    if check is not None:
+        keep_order_check(found, check)
     return found
 
 

@@ -26,7 +26,7 @@ from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.data import seeds
-from mpistrat.tensorflow.data.agreement import ADVICE
+from mpistrat.tensorflow.data.order_check import ADVICE
 from mpistrat.tensorflow.data.digests import Digest, digests_of
 from mpistrat.tensorflow.data.sharding import not_compared
 from mpistrat.tensorflow.graph.rows_op import InPlace

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.tensorflow.data import sharding
-from mpistrat.tensorflow.data.agreement import agreement_of
+from mpistrat.tensorflow.data.order_check import order_check_of
 from mpistrat.tensorflow.own_strategies import is_over_ranks
 
 __all__ = ["compared_at_end", "compared_now_and_then", "in_data_order"]
@@ -35,8 +35,8 @@ def compared_now_and_then(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the generator of an epoch's steps: compare the ranks' data after some of them."""
 
     def enumerate_iterator(self: Any) -> Iterator[Any]:
-        agreement = agreement_of(self._distributed_dataset)
-        if agreement is None:
+        check = order_check_of(self._distributed_dataset)
+        if check is None:
             yield from original(self)
             return
         setattr(self, _PASS, None)
@@ -44,9 +44,9 @@ def compared_now_and_then(original: Callable[..., Any]) -> Callable[..., Any]:
         for number, step in enumerate(original(self)):
             steps = number * self.steps_per_execution
             if number == 1:  # the first step was read: the newest pass is this epoch's
-                setattr(self, _PASS, agreement.newest)
+                setattr(self, _PASS, check.newest)
             if steps >= due:
-                agreement.compare(number=getattr(self, _PASS))
+                check.compare(number=getattr(self, _PASS))
                 due = (steps // _EVERY + 1) * _EVERY
             yield step
 
@@ -67,8 +67,8 @@ def compared_at_end(original: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         # Only after the end of the data, or of the epoch: with another error the ranks may be
         # apart.
-        agreement = agreement_of(self._distributed_dataset)
-        if agreement is not None:
-            agreement.compare(is_end, getattr(self, _PASS, None))
+        check = order_check_of(self._distributed_dataset)
+        if check is not None:
+            check.compare(is_end, getattr(self, _PASS, None))
 
     return catch_stop_iteration

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpistrat.collectives import Communicator
 
-__all__ = ["Agreement", "Vote"]
+__all__ = ["StopAgreement", "Vote"]
 
 _EVERY_S = 0.05  # of shorter steps only some begin a round
 _MOST_STEPS = 50
@@ -77,7 +77,7 @@ class Vote:
         return (self.stop & 0xFFFFFFFF) - 1
 
 
-class Agreement:
+class StopAgreement:
     """Rounds in which all ranks learn what any of them says.
 
     Parameters

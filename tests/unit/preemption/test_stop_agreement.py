@@ -7,7 +7,7 @@ import time
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.preemption.agreement import Agreement, Vote
+from mpistrat.preemption.stop_agreement import StopAgreement, Vote
 from mpistrat.testing.threads import run_ranks
 
 NOTHING = Vote(0, True, False, False, math.inf)
@@ -24,7 +24,7 @@ def test_what_one_rank_says_is_known_to_all_one_step_later():
             return Vote(stop, True, True, True, 2e9) if is_mine else NOTHING
 
         with Communicator(comm) as communicator:
-            agreement = Agreement(communicator, vote)
+            agreement = StopAgreement(communicator, vote)
             for step in range(1, 6):
                 counts[0] = step
                 time.sleep(PAUSE_S)
@@ -55,7 +55,7 @@ def test_the_earliest_deadline_counts():
         deadline = [math.inf, 1_800_000_000.5, 1_800_000_007.0][comm.rank]
         with Communicator(comm) as communicator:
             vote = Vote(0, False, False, False, deadline)
-            return Agreement(communicator, lambda: vote).now().deadline
+            return StopAgreement(communicator, lambda: vote).now().deadline
 
     assert run_ranks(3, rank) == [1_800_000_000.5] * 3
 
@@ -67,7 +67,7 @@ def test_no_rank_waits_for_one_that_is_less_than_a_step_behind():
     def rank(comm):
         waited = []
         with Communicator(comm) as communicator:
-            agreement = Agreement(communicator, lambda: NOTHING)
+            agreement = StopAgreement(communicator, lambda: NOTHING)
             for step in range(5):
                 if comm.rank == 1 and step == 3:
                     assert has_ended.wait(10)
@@ -95,7 +95,7 @@ def test_of_short_steps_only_some_begin_a_round():
             return NOTHING
 
         with Communicator(comm) as communicator:
-            agreement = Agreement(communicator, vote)
+            agreement = StopAgreement(communicator, vote)
             for _ in range(1000):
                 agreement.step()
             agreement.now()
@@ -112,7 +112,7 @@ def test_unequal_numbers_of_steps(steps):
     def rank(comm):
         with Communicator(comm) as communicator:
             is_active = [True]
-            agreement = Agreement(
+            agreement = StopAgreement(
                 communicator, lambda: Vote(0, is_active[0], False, False, math.inf)
             )
             for _ in range(steps[comm.rank]):

@@ -25,10 +25,10 @@ from mpistrat.tensorflow.graph import digest_op
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
 
-__all__ = ["ADVICE", "DataAgreement", "agreement_of", "keep_agreement"]
+__all__ = ["ADVICE", "OrderCheck", "order_check_of", "keep_order_check"]
 
 _LABEL = "comparing the data that ranks read"
-_NAME = "_mpistrat_agreement"
+_NAME = "_mpistrat_order_check"
 
 ADVICE = (
     "Make it the same on all ranks: give what shuffles or splits a seed"
@@ -46,7 +46,7 @@ _GENERATORS = (
 )
 
 
-class DataAgreement:
+class OrderCheck:
     """The comparison of one data set over the ranks.
 
     Parameters
@@ -198,44 +198,44 @@ class DataAgreement:
         )
 
 
-_by_tensor: WeakValueDictionary[int, DataAgreement] = WeakValueDictionary()
+_by_tensor: WeakValueDictionary[int, OrderCheck] = WeakValueDictionary()
 
 
-def keep_agreement(distributed: Any, agreement: DataAgreement) -> None:
+def keep_order_check(distributed: Any, check: OrderCheck) -> None:
     """Attach the comparison to a distributed data set. **Local.**"""
-    setattr(distributed, _NAME, agreement)
-    # Kept, so that no other tensor gets its id while there is the agreement.
-    agreement.tensor = private_data.variant_of(private_data.own_dataset(distributed))
-    _by_tensor[id(agreement.tensor)] = agreement
+    setattr(distributed, _NAME, check)
+    # Kept, so that no other tensor gets its id while there is the check.
+    check.tensor = private_data.variant_of(private_data.own_dataset(distributed))
+    _by_tensor[id(check.tensor)] = check
 
 
-def agreement_of(distributed: Any) -> DataAgreement | None:
+def order_check_of(distributed: Any) -> OrderCheck | None:
     """Return the comparison of a distributed data set, or None. **Local.**"""
-    found: DataAgreement | None = getattr(distributed, _NAME, None)
+    found: OrderCheck | None = getattr(distributed, _NAME, None)
     return found
 
 
 class _Iteration:
     """Compare at the end of a Python iterator, if no other pass has begun meanwhile."""
 
-    def __init__(self, agreement: DataAgreement) -> None:
-        self._agreement, self._number = agreement, 0
+    def __init__(self, check: OrderCheck) -> None:
+        self._check, self._number = check, 0
 
     def note(self) -> None:
         """Record the number of this pass, after its first element. **Local.**"""
         # It is the newest: a pass begins when the program first asks its iterator for an element,
         # not when it makes one. Nor does another thread begin one meanwhile: loops in two threads
         # would mix up the collectives at their ends.
-        self._number = self._number or self._agreement.newest
+        self._number = self._number or self._check.newest
 
     def end(self) -> None:
         """Compare. **Collective.**"""
-        self._agreement.compare(is_end=True, number=self._number)
+        self._check.compare(is_end=True, number=self._number)
 
 
 def _begun(distributed: Any) -> _Iteration | None:
-    agreement = agreement_of(distributed)
-    return None if agreement is None else _Iteration(agreement)
+    check = order_check_of(distributed)
+    return None if check is None else _Iteration(check)
 
 
 def _after_function(inputs: Sequence[Any]) -> None:
@@ -244,8 +244,8 @@ def _after_function(inputs: Sequence[Any]) -> None:
     if not _by_tensor:
         return
     found = (_by_tensor.get(id(tensor)) for tensor in inputs)
-    for agreement in [one for one in found if one is not None]:
-        agreement.compare()
+    for check in [one for one in found if one is not None]:
+        check.compare()
 
 
 private_data.on_passes(_begun)
