@@ -52,7 +52,7 @@ struct Wire : Calls {
     if (!wire) throw std::bad_alloc();
     calls = mpistrat_wire_calls(wire);
     may_detach = may_detach_;
-    twin_ns = 500'000;  // messages take longer
+    nonblocking_ns = 500'000;  // messages take longer
   }
   ~Wire() override { mpistrat_wire_close(wire); }
   Wire(const Wire&) = delete;

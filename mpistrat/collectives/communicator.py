@@ -39,16 +39,16 @@ class Communicator(FastPath, CollectiveMethods):
     that :func:`~mpistrat.collectives.arrays.conversion.as_array` takes, on the host, of equal
     dtype on all ranks, and return new NumPy arrays of the caller's own, or `out`. (The memory of
     long ones is used again once nothing refers to it: they cannot be resized in place.) Where a
-    method has an ``i``-twin (``allreduce``, ``iallreduce``), the twin starts the call and returns
-    a `Work`; the arrays must not be changed before it is done. Twins finish in the order of their
-    start.
+    method has a nonblocking form (``allreduce``, ``iallreduce``), that starts the call and returns
+    a `Work`; the arrays must not be changed before it is done. Nonblocking calls finish in the
+    order of their start.
 
     Calls of the ranks belong together by their order, and of two threads of a rank nobody knows
     which calls first: give each thread a communicator, or let them call in turn, alike on all
     ranks. Otherwise equal calls of different threads are combined, which nothing can notice.
 
-    Over shared memory, and between nodes where MPI may be called by any thread, what twins started
-    goes on while Python computes, one after the other, without the interpreter's lock. Calls of
+    Over shared memory, and between nodes where MPI may be called by any thread, nonblocking calls
+    go on while Python computes, one after the other, without the interpreter's lock. Calls of
     several steps do so up to the end of their first: ``igather`` and ``iallgather`` of unequal
     lengths, ``ialltoall`` with uneven splits, ``iscatter`` of another shape or dtype than before,
     fused lists of several dtypes. They, and what is behind them, go on when this rank next waits

@@ -18,11 +18,11 @@ namespace {
 
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
-// Twins of up to kTwinBytes stay with their calls, for ranks that are about to come: to end a call
+// Nonblocking calls of up to kNonblockingBytes wait a little, for ranks that are about to come: to end a call
 // by Python and the queue's thread takes longer. Where kMisses in a row were in vain they stay for
-// kShortTwinNs, but for each kTryEvery-th.
-constexpr int64_t kTwinBytes = 64 << 10;
-constexpr uint64_t kShortTwinNs = 5'000;
+// kShortStayNs, but for each kTryEvery-th.
+constexpr int64_t kNonblockingBytes = 64 << 10;
+constexpr uint64_t kShortStayNs = 5'000;
 constexpr unsigned kMisses = 2, kTryEvery = 16;
 constexpr int kMostStays = 10;  // times kStayNs, where data is moved all the time
 constexpr int kLoseTries = 8;   // each is lost to one more interrupt at most
@@ -32,7 +32,7 @@ struct FastCalls {
   PyObject *calls_object, *ticket, *finish, *lose, *over;
   PyObject* form;  // like what was last scattered to this rank, by `form_root`; or null
   int form_root;
-  unsigned misses;  // twins in a row that were not over in time
+  unsigned misses;  // nonblocking calls in a row that were not over in time
   FastPath path;
 };
 
@@ -142,13 +142,13 @@ int wait(CallState* calls, const Plain& call, int most_stays) {
   return status;
 }
 
-int stay_with_twin(FastCalls* self) {
+int stay_with_nonblocking(FastCalls* self) {
   const bool is_long = self->misses < kMisses || self->misses % kTryEvery == 0;
   CallState* calls = self->path.calls;
-  int status = calls->wait(kShortTwinNs);
+  int status = calls->wait(kShortStayNs);
   if (status == MPISTRAT_WAITING && is_long) {
     Py_BEGIN_ALLOW_THREADS;
-    status = calls->wait(calls->twin_ns);
+    status = calls->wait(calls->nonblocking_ns);
     Py_END_ALLOW_THREADS;
   }
   self->misses = status == MPISTRAT_WAITING ? self->misses + 1 : 0;
@@ -205,13 +205,13 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
   const int64_t sequence = calls->call.ticket.record.sequence;
   const Method& method = *arguments.method;
   const int most_stays = method.has_timeout ? kMostStays : 1;  // of allreduce_soon
-  const int status = method.is_twin ? stay_with_twin(self) : wait(calls, *call, most_stays);
+  const int status = method.is_nonblocking ? stay_with_nonblocking(self) : wait(calls, *call, most_stays);
   // A call whose objects are longer goes on in Python; until then no other one begins.
   const bool is_over =
       status == MPISTRAT_DONE && (!is_of_objects || are_objects_whole(*call, call->send_bytes));
   self->path.note(is_over ? MPISTRAT_DONE : std::max<int>(status, MPISTRAT_WAITING));
   if (!is_over) return finish(self, arguments, status, sequence, out);
-  return arguments.method->is_twin ? PyObject_CallOneArg(self->over, out) : Py_NewRef(out);
+  return arguments.method->is_nonblocking ? PyObject_CallOneArg(self->over, out) : Py_NewRef(out);
 }
 
 bool may_begin(const CallState& calls) { return calls.is_ready && !calls.is_busy; }
@@ -348,7 +348,7 @@ PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args
   PyArrayObject* const form = form_of(self, arguments);
   if (!plan(calls, arguments, form, &call, &result)) return nullptr;
   // What takes longer goes on beside Python.
-  if (method->is_twin && std::max(call.send_bytes, call.recv_bytes) > kTwinBytes) return nullptr;
+  if (method->is_nonblocking && std::max(call.send_bytes, call.recv_bytes) > kNonblockingBytes) return nullptr;
   if (!result.is_wanted) return carry_out(self, arguments, form, &call, Py_None);
   PyArrayObject* like = arguments.array ? arguments.array : form;
   if (arguments.out != Py_None && !fits(arguments.out, result, like, arguments)) return nullptr;

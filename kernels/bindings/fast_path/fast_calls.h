@@ -25,7 +25,7 @@ bool init_fast_calls();
 // finish  (status, (method, array, op, root, timeout), out, is_given) -> result: ends a call that
 //         did not end soon, or not well. `out` is where the result goes, given by the user or made
 //         here.
-// over    (result) -> work: what the twins return of a call that is over.
+// over    (result) -> work: what nonblocking calls return of a call that is over.
 // lose    (sequence, error, array, out): told of each error of `finish`, before it is raised. An
 //         interrupt may come before `finish` has done anything.
 PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ticket,

@@ -67,7 +67,7 @@ class FastCalls(Protocol):
             Told of each error of `finish` before it is raised, which may be an interrupt that
             kept `finish` from doing anything: its call's number, the error, array and result.
         over
-            Makes, of a result, what the ``i``-twins return.
+            Makes, of a result, what nonblocking calls return.
         """
         ...
 

@@ -69,11 +69,11 @@ class FastCall(NamedTuple):
     @property
     def is_started(self) -> bool:
         """Whether the method returns a `Work`, to be waited for later."""
-        return self.method in _TWINS or self.method == "allreduce_soon"
+        return self.method in _NONBLOCKING or self.method == "allreduce_soon"
 
     @property
     def _operation(self) -> str:
-        return _TWINS.get(self.method, self.method)
+        return _NONBLOCKING.get(self.method, self.method)
 
     def ticket(self, gate: Gate, label: str | None) -> tuple[int, int, int, int, int, int]:
         """Return digest, extra, bytes, and the numbers of the record's texts. **Local.**"""
@@ -168,4 +168,4 @@ _OPERATIONS = {
     ),
     "barrier": _Operation(lambda call: BARRIER, lambda gate, call, out: operations.barrier(gate)),
 }
-_TWINS = {f"i{name}": name for name in _OPERATIONS if not name.startswith("_")}
+_NONBLOCKING = {f"i{name}": name for name in _OPERATIONS if not name.startswith("_")}

@@ -36,9 +36,9 @@ def _call_one_of_each(comm: Communicator, x: Any) -> list[Any]:
 
 
 class AsyncCases(BackendCases):
-    """The twins with an ``i``: `Work`, in any order of waits."""
+    """Nonblocking calls: `Work`, in any order of waits."""
 
-    def test_twins_give_what_the_calls_give(self, size: int) -> None:
+    def test_nonblocking_calls_give_what_the_others_give(self, size: int) -> None:
         """Waited for in the order of their start, backwards, or each at once."""
 
         def body(comm: Communicator) -> None:

@@ -41,8 +41,8 @@ def test_records_say_which_gpu_and_what_carried_it(carrier):
             works = [comm.iallreduce(mine) for _ in range(2)]
             for work in works:
                 work.wait()
-            twins = comm.records()[-2:]
-            assert [(one.device, one.carrier) for one in twins] == [(device, carrier)] * 2
+            calls = comm.records()[-2:]
+            assert [(one.device, one.carrier) for one in calls] == [(device, carrier)] * 2
         comm.scatter(mine if comm.rank == 0 else None)
         last = comm.records()[-1]
         assert (last.op, last.device, last.carrier) == ("scatter", device, carrier)

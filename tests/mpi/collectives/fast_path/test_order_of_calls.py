@@ -21,7 +21,7 @@ def test_ranks_that_go_different_ways_meet(count):
             "backwards": lambda x: comm.allreduce(x[::-1].copy()[::-1]),
             "a list": lambda x: comm.allreduce(x.tolist()),
             "a deadline": lambda x: comm.allreduce(x, timeout=20),
-            "a twin": lambda x: comm.iallreduce(x).wait(),
+            "a nonblocking one": lambda x: comm.iallreduce(x).wait(),
             "an out of its own": lambda x: comm.allreduce(x, out=np.empty(2 * count)[::2]),
             "long": lambda x: slow(comm, x),
             "registered": lambda x: comm.allreduce(registered, out=registered),

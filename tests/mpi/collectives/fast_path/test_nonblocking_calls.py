@@ -1,4 +1,4 @@
-"""The ``i``-twins of short calls: over at once where the peers are there, else later."""
+"""Short nonblocking calls: over at once where the peers are there, else later."""
 
 import time
 
