@@ -9,9 +9,14 @@ from contextlib import nullcontext
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import child_processes, mpich_of_pypi, ranks_without_mpi, start_watch
-from mpistrat.cluster.launch import expected_size, was_launched
-from mpistrat.cluster.launch_advice import how_to_start
+from mpistrat.cluster.launcher.advice import how_to_start
+from mpistrat.cluster.launcher.environment import expected_size, was_launched
+from mpistrat.cluster.mpi_start import (
+    child_processes,
+    mpich_of_pypi,
+    ranks_without_mpi,
+    start_watch,
+)
 from mpistrat.cluster.slurm import step
 from mpistrat.errors import ClusterError
 from mpistrat.system.log import get_logger, warn_once

@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 
-from mpistrat.cluster import child_processes, ranks_without_mpi
-from mpistrat.cluster.launch import expected_size
+from mpistrat.cluster.launcher.environment import expected_size
+from mpistrat.cluster.mpi_start import child_processes, ranks_without_mpi
 from mpistrat.system import exit_hooks, standard_output
 from mpistrat.system.exit_hooks import Phase
 
@@ -54,8 +54,8 @@ def end_job_on_early_failure() -> None:
     They may be in MPI_Init by then, without a deadline, and some launchers (MPICH's) do not mind
     a rank that exits without having started MPI. They do mind one that ends by a signal. A
     failure ends the job always, a good end only if another rank has begun to start MPI
-    (:mod:`mpistrat.cluster.ranks_without_mpi`). After a failure between MPI's start and the first
-    strategy the job is aborted: nobody could be told. **Local.**
+    (:mod:`mpistrat.cluster.mpi_start.ranks_without_mpi`). After a failure between MPI's start
+    and the first strategy the job is aborted: nobody could be told. **Local.**
     """
     expected = expected_size()
     if expected is None or expected[1] == 1 or child_processes.is_child():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster import launch_check
+from mpistrat.cluster.launcher import comparison
 
 __all__ = ["Topology", "host_name"]
 
@@ -95,9 +95,9 @@ class Topology:
         comm = mpi.world() if comm is None else comm
         if comm is None:
             return cls.from_hosts(0, [host_name()])
-        told = launch_check.announced(mpi.world_place())
+        told = comparison.announced(mpi.world_place())
         hosts, everyone = zip(*comm.allgather((host_name(), told)), strict=True)
-        launch_check.check(hosts, everyone)
+        comparison.check(hosts, everyone)
         return cls.from_hosts(comm.rank, hosts)
 
 

@@ -76,8 +76,8 @@ class ReductionMethods(Starts):
         """Start :meth:`allreduce`.
 
         A result on a GPU, of this and every other nonblocking call, is ordered with the stream
-        that was current when the call was made, wherever it is waited for: use it on that stream, or let
-        another one wait for it (``cupy.cuda.Stream.wait_event``).
+        that was current when the call was made, wherever it is waited for: use it on
+        that stream, or let another one wait for it (``cupy.cuda.Stream.wait_event``).
         """
         if self._gate.device_backend is None or isinstance(array, np.ndarray):
             return self._start_behind(operations.allreduce, array, op, out)

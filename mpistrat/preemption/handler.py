@@ -16,10 +16,10 @@ from mpistrat.collectives.checking.raise_on_all import all_or_none
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ClosedError
 from mpistrat.preemption import outcome
-from mpistrat.preemption.stop_agreement import StopAgreement, Vote
 from mpistrat.preemption.preempted import Preempted
 from mpistrat.preemption.saving import Saver, Saves
 from mpistrat.preemption.signals import SignalNotes, checked_signals, name_of
+from mpistrat.preemption.stop_agreement import StopAgreement, Vote
 from mpistrat.preemption.time_left import leads_of
 from mpistrat.preemption.watch import Watch
 from mpistrat.system import log

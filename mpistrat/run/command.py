@@ -10,7 +10,7 @@ from functools import partial
 from types import CodeType
 
 from mpistrat.cluster import mpi, report_once
-from mpistrat.cluster.core_shares import share_of_cores
+from mpistrat.cluster.devices.core_shares import share_of_cores
 from mpistrat.cluster.resolvers.tf_config_of_ranks import VARIABLE, JobRoles, set_current
 from mpistrat.cluster.topology import Topology, host_name
 from mpistrat.errors import MpistratError, UsageError

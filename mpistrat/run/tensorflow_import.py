@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from mpistrat.cluster.core_shares import CoreShare
+from mpistrat.cluster.devices.core_shares import CoreShare
 
 __all__ = ["exchange_at_import"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from mpistrat.cluster.devices import named_devices
+from mpistrat.cluster.devices.names import named_devices
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.one_device import OneDeviceExtended

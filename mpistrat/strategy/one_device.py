@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpistrat.cluster.devices import named_devices
+from mpistrat.cluster.devices.names import named_devices
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.strategy.base import Strategy

@@ -10,7 +10,7 @@ import os
 
 import tensorflow as tf
 
-from mpistrat.cluster.core_shares import CoreShare, share_of_cores
+from mpistrat.cluster.devices.core_shares import CoreShare, share_of_cores
 from mpistrat.collectives import Communicator
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.private import api as private_api

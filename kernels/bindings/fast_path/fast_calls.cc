@@ -18,9 +18,9 @@ namespace {
 
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
-// Nonblocking calls of up to kNonblockingBytes wait a little, for ranks that are about to come: to end a call
-// by Python and the queue's thread takes longer. Where kMisses in a row were in vain they stay for
-// kShortStayNs, but for each kTryEvery-th.
+// Nonblocking calls of up to kNonblockingBytes wait a little, for ranks that are about to come: to
+// end a call by Python and the queue's thread takes longer. Where kMisses in a row were in vain
+// they stay for kShortStayNs, but for each kTryEvery-th.
 constexpr int64_t kNonblockingBytes = 64 << 10;
 constexpr uint64_t kShortStayNs = 5'000;
 constexpr unsigned kMisses = 2, kTryEvery = 16;
@@ -205,7 +205,8 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
   const int64_t sequence = calls->call.ticket.record.sequence;
   const Method& method = *arguments.method;
   const int most_stays = method.has_timeout ? kMostStays : 1;  // of allreduce_soon
-  const int status = method.is_nonblocking ? stay_with_nonblocking(self) : wait(calls, *call, most_stays);
+  const int status =
+      method.is_nonblocking ? stay_with_nonblocking(self) : wait(calls, *call, most_stays);
   // A call whose objects are longer goes on in Python; until then no other one begins.
   const bool is_over =
       status == MPISTRAT_DONE && (!is_of_objects || are_objects_whole(*call, call->send_bytes));
@@ -348,7 +349,8 @@ PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args
   PyArrayObject* const form = form_of(self, arguments);
   if (!plan(calls, arguments, form, &call, &result)) return nullptr;
   // What takes longer goes on beside Python.
-  if (method->is_nonblocking && std::max(call.send_bytes, call.recv_bytes) > kNonblockingBytes) return nullptr;
+  if (method->is_nonblocking && std::max(call.send_bytes, call.recv_bytes) > kNonblockingBytes)
+    return nullptr;
   if (!result.is_wanted) return carry_out(self, arguments, form, &call, Py_None);
   PyArrayObject* like = arguments.array ? arguments.array : form;
   if (arguments.out != Py_None && !fits(arguments.out, result, like, arguments)) return nullptr;

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat import config
-from mpistrat.cluster.devices import canonical
+from mpistrat.cluster.devices.names import canonical
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.backends.base import Steps

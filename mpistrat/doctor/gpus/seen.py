@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpistrat.cluster.gpu_binding import SeenGpus, all_bound_gpus
+from mpistrat.cluster.devices.gpu_binding import SeenGpus, all_bound_gpus
 from mpistrat.doctor.gpus.driver import Gpu, installed, visible
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job

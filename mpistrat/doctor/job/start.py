@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from mpistrat.cluster import ranks_without_mpi, timed_start
+from mpistrat.cluster.mpi_start import ranks_without_mpi, timed_start
 from mpistrat.cluster.slurm.mpi_types import library_kind
 from mpistrat.doctor.here import MpiStart
 from mpistrat.doctor.job.launcher import Launcher

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpistrat import config
 from mpistrat.cluster import mpi
-from mpistrat.cluster.gpu_binding import SeenGpus
+from mpistrat.cluster.devices.gpu_binding import SeenGpus
 from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpistrat.cluster.devices import named_devices
-from mpistrat.cluster.gpu_binding import SeenGpus, bound_devices
+from mpistrat.cluster.devices.gpu_binding import SeenGpus, bound_devices
+from mpistrat.cluster.devices.names import named_devices
 from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.arrays import on_device

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpistrat.cluster.devices import named_devices
+from mpistrat.cluster.devices.names import named_devices
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError, ClusterError, UsageError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpistrat.cluster.devices import named_devices
+from mpistrat.cluster.devices.names import named_devices
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import ArgumentTypeError, ContextError

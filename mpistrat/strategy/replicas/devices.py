@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mpistrat.cluster import gpu_order
-from mpistrat.cluster.devices import named_devices
-from mpistrat.cluster.gpu_binding import SeenGpus, bound_devices, idle_gpus
+from mpistrat.cluster.devices import gpu_order
+from mpistrat.cluster.devices.gpu_binding import SeenGpus, bound_devices, idle_gpus
+from mpistrat.cluster.devices.names import named_devices
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.arrays import on_device
@@ -49,7 +49,7 @@ def devices_of_ranks(
         Over the ranks of the strategy.
     devices
         This rank's devices, one replica each; None for the GPUs bound to this rank
-        (`mpistrat.cluster.gpu_binding`), or one CPU where no rank sees a GPU.
+        (`mpistrat.cluster.devices.gpu_binding`), or one CPU where no rank sees a GPU.
 
     Raises
     ------

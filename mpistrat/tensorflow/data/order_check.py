@@ -25,7 +25,7 @@ from mpistrat.tensorflow.graph import digest_op
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
 
-__all__ = ["ADVICE", "OrderCheck", "order_check_of", "keep_order_check"]
+__all__ = ["ADVICE", "OrderCheck", "keep_order_check", "order_check_of"]
 
 _LABEL = "comparing the data that ranks read"
 _NAME = "_mpistrat_order_check"

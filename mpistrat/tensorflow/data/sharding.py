@@ -18,8 +18,8 @@ import tensorflow as tf
 from mpistrat.collectives import Communicator
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.data import dataset_parts
-from mpistrat.tensorflow.data.order_check import OrderCheck, keep_order_check
 from mpistrat.tensorflow.data.cache_files import drop_stale
+from mpistrat.tensorflow.data.order_check import OrderCheck, keep_order_check
 from mpistrat.tensorflow.data.shuffle_check import check_order
 from mpistrat.tensorflow.private import data as private_data
 

@@ -26,8 +26,8 @@ from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.data import seeds
-from mpistrat.tensorflow.data.order_check import ADVICE
 from mpistrat.tensorflow.data.digests import Digest, digests_of
+from mpistrat.tensorflow.data.order_check import ADVICE
 from mpistrat.tensorflow.data.sharding import not_compared
 from mpistrat.tensorflow.graph.rows_op import InPlace
 from mpistrat.tensorflow.keras.batch_order import agree_on_batches

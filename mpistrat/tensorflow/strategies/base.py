@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.cluster.devices import named_devices
+from mpistrat.cluster.devices.names import named_devices
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow import repeated_warnings, shared_files, thread_pools

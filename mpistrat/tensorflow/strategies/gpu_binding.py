@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from mpistrat.cluster import gpu_order
-from mpistrat.cluster.gpu_binding import SeenGpus, bound_gpus
+from mpistrat.cluster.devices import gpu_order
+from mpistrat.cluster.devices.gpu_binding import SeenGpus, bound_gpus
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.arrays import on_device

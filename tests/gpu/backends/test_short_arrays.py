@@ -99,7 +99,7 @@ def test_long_ones_go_by_the_carrier_and_short_ones_do_not():
 
 @pytest.mark.mpi(ranks=[2, 3], timeout_s=40)
 def test_ranks_may_bring_and_call_it_differently():
-    """One has contiguous memory and waits at once, others have steps, bytes, streams, or do not block."""
+    """One waits for contiguous memory; others have steps, bytes, streams, or do not block."""
     with opened() as (comm, cupy):
         want = np.arange(100, dtype=np.float32) * comm.size
         stream = cupy.cuda.Stream(non_blocking=True)

@@ -13,7 +13,7 @@ PROGRAM = """
 import ctypes, sys
 own, *others = sys.argv[1:]
 ctypes.CDLL(own)  # mpi4py asks for it by its name, and gets the one that is there already
-from mpistrat.cluster import timed_start
+from mpistrat.cluster.mpi_start import timed_start
 timed_start.load()
 for other in others:
     ctypes.CDLL(other)
@@ -27,7 +27,7 @@ assert timed_start.finish(20.0)
 """
 
 LIBRARY = """
-from mpistrat.cluster import timed_start
+from mpistrat.cluster.mpi_start import timed_start
 timed_start.load()
 print(*timed_start.loaded_libraries(["libmpi."]))
 """

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpistrat.cluster import timed_start
+from mpistrat.cluster.mpi_start import timed_start
 from mpistrat.cluster.slurm.mpi_types import library_kind
 from mpistrat.doctor.check import Check, Verdict, Where, failure
 from mpistrat.doctor.gpus.driver import usable

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpistrat.cluster.timed_start import loaded_libraries
+from mpistrat.cluster.mpi_start.timed_start import loaded_libraries
 from mpistrat.doctor.check import Check, Problem, Verdict, failure, warning
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job, by_value

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 
+from mpistrat.cluster.mpi_start.timed_start import loaded_libraries
 from mpistrat.cluster.slurm.mpi_types import library_kind
-from mpistrat.cluster.timed_start import loaded_libraries
 from mpistrat.doctor.check import Check, Problem, Verdict, failure, warning
 from mpistrat.doctor.here import Here
 from mpistrat.doctor.job.job import Job, by_value

@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 from typing import Any
 
-from mpistrat.cluster import mpi, timed_start
+from mpistrat.cluster import mpi
+from mpistrat.cluster.mpi_start import timed_start
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["load", "why_not"]

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mpistrat.cluster.gpu_binding import SeenGpus, all_bound_gpus, bound_gpus, idle_gpus
+from mpistrat.cluster.devices.gpu_binding import SeenGpus, all_bound_gpus, bound_gpus, idle_gpus
 from mpistrat.errors import ClusterError
 
 

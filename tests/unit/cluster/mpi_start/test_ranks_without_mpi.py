@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from mpistrat.cluster import ranks_without_mpi
+from mpistrat.cluster.mpi_start import ranks_without_mpi
 from mpistrat.errors import ClusterError
 
 LAUNCHERS = {

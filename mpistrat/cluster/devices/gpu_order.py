@@ -14,7 +14,7 @@ from mpistrat.errors import ClusterError
 from mpistrat.system.log import get_logger, warn_once
 
 if TYPE_CHECKING:
-    from mpistrat.cluster.gpu_binding import SeenGpus
+    from mpistrat.cluster.devices.gpu_binding import SeenGpus
 
 __all__ = ["are_apart", "check", "dealt", "is_full_view", "warn_unused"]
 

@@ -12,7 +12,7 @@ import hashlib
 import os
 import sys
 
-from mpistrat.cluster import launch
+from mpistrat.cluster.launcher import environment
 from mpistrat.errors import ClusterError
 from mpistrat.system import process_status
 from mpistrat.system.process_status import ProcessStatus
@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_note_fork)
 def mark() -> None:
     """Record that this process is a rank that runs MPI. **Local**, idempotent."""
     me = _process(os.getpid())
-    if me is not None and launch.was_launched():
+    if me is not None and environment.was_launched():
         os.environ[_MARK] = f"{os.getpid()} {me.start} {_identity()}"
 
 
@@ -61,7 +61,9 @@ def check_no_child() -> None:
             " in the rank's own process"
         )
     if is_child():
-        names = ", ".join(sorted({name.partition("_")[0] + "_*" for name in launch.variables()}))
+        names = ", ".join(
+            sorted({name.partition("_")[0] + "_*" for name in environment.variables()})
+        )
         raise ClusterError(
             f"this process (pid {os.getpid()}) was started by a rank of the job, pid"
             f" {os.environ[_MARK].split()[0]}, and is no rank itself: if it started MPI, the"
@@ -102,7 +104,7 @@ def is_child() -> bool:
 
 def _identity() -> str:
     """Return a digest of the launcher's variables in this process's environment."""
-    said = sorted(launch.variables().items())
+    said = sorted(environment.variables().items())
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 

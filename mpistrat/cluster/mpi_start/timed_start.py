@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from mpistrat.cluster import child_processes, mpich_of_pypi, ranks_without_mpi
+from mpistrat.cluster.mpi_start import child_processes, mpich_of_pypi, ranks_without_mpi
 from mpistrat.errors import ClusterError
 
 __all__ = ["abort", "finish", "library", "load", "loaded_libraries", "start"]

@@ -10,8 +10,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from mpistrat import config
-from mpistrat.cluster import ranks_without_mpi
-from mpistrat.cluster.launch import expected_rank, expected_size, local_size
+from mpistrat.cluster.launcher.environment import expected_rank, expected_size, local_size
+from mpistrat.cluster.mpi_start import ranks_without_mpi
 from mpistrat.system import process_status
 from mpistrat.system.kernels import compiled_module
 

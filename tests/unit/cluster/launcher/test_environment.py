@@ -6,7 +6,8 @@ import types
 
 import pytest
 
-from mpistrat.cluster import launch, mpi
+from mpistrat.cluster import mpi
+from mpistrat.cluster.launcher import environment
 from mpistrat.errors import ClusterError
 
 PREFIXES = ("OMPI_", "PMI_", "PMIX_", "PALS_", "MV2_", "SLURM", "FLUX_", "ALPS_", "MPI_", "HYDI_")
@@ -101,9 +102,9 @@ def test_environment_of_launchers(setenv, variables, launched, size):
 )
 def test_place_of_a_rank(setenv, variables, rank, local_rank, local_size, is_srun):
     setenv(variables)
-    found = launch.expected_rank(), launch.local_rank(), launch.local_size()
+    found = environment.expected_rank(), environment.local_rank(), environment.local_size()
     assert [one and one[1] for one in found] == [rank, local_rank, local_size]
-    assert launch.is_srun() is is_srun
+    assert environment.is_srun() is is_srun
 
 
 def test_a_task_of_a_larger_step_that_lacks_its_rank_is_refused(setenv, install, monkeypatch):

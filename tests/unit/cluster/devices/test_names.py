@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpistrat.cluster.devices import canonical, named_devices
+from mpistrat.cluster.devices.names import canonical, named_devices
 from mpistrat.errors import ArgumentTypeError, UsageError
 
 FULL = "/job:worker/replica:0/task:2/device:CPU:1"

@@ -3,8 +3,8 @@
 import pytest
 
 from mpistrat import config
-from mpistrat.cluster import gpu_order
-from mpistrat.cluster.gpu_binding import SeenGpus, bound_devices, bound_gpus, idle_gpus
+from mpistrat.cluster.devices import gpu_order
+from mpistrat.cluster.devices.gpu_binding import SeenGpus, bound_devices, bound_gpus, idle_gpus
 from mpistrat.errors import ClusterError, UsageError
 
 

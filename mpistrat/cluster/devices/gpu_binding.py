@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mpistrat.cluster import gpu_order
-from mpistrat.cluster.devices import canonical
-from mpistrat.cluster.gpu_order import are_apart
+from mpistrat.cluster.devices import gpu_order
+from mpistrat.cluster.devices.gpu_order import are_apart
+from mpistrat.cluster.devices.names import canonical
 from mpistrat.errors import ClusterError
 
 __all__ = ["SeenGpus", "all_bound_gpus", "bound_devices", "bound_gpus", "idle_gpus"]

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from mpistrat.cluster import mpich_of_pypi
-from mpistrat.cluster.mpich_of_pypi import prepare
+from mpistrat.cluster.mpi_start import mpich_of_pypi
+from mpistrat.cluster.mpi_start.mpich_of_pypi import prepare
 from mpistrat.errors import ClusterError
 
 STEP = {

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mpistrat.cluster.launch_advice import how_to_start
+from mpistrat.cluster.launcher.advice import how_to_start
 
 OPENMPI, MPICH, INTEL, CRAY = (
     *("Open MPI v5.0.11, package: ...", "MPICH Version:      5.0.2\nMPICH Release date: ..."),
