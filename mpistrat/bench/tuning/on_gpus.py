@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from mpistrat import Communicator, config
+from mpistrat import Communicator, built_in_sizes
 from mpistrat.bench.tuning.comparison import Bench, Trial
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.gpu.facts import facts
@@ -110,13 +110,13 @@ def _opened_with(carrier: str) -> Iterator[None]:
         "GPU_ONE_SHOT_BYTES_OF_FEW": _ONE_SHOT[-1],
     }
     before = {name: os.environ.get(name) for name in variables}
-    sizes_before = {name: getattr(config, name) for name in sizes}
+    sizes_before = {name: getattr(built_in_sizes, name) for name in sizes}
     os.environ.update(variables)
-    vars(config).update(sizes)
+    vars(built_in_sizes).update(sizes)
     try:
         yield
     finally:
-        vars(config).update(sizes_before)
+        vars(built_in_sizes).update(sizes_before)
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name)

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.backends.base import Capabilities, Steps
 from mpistrat.collectives.backends.mpi import MpiBackend
 from mpistrat.collectives.backends.mpi_support.nodes import Nodes
@@ -55,8 +55,8 @@ class HierarchicalBackend(ShmBackend):
     Cost: what the rank sends that sends most. There are P ranks on N nodes, of each of which L
     carry data (as many as the smallest node has). An array has n bytes, all blocks together
     counted. D is log2 N, for other numbers than powers of two rounded down plus 1; B is log2 P
-    rounded up; r and R are `RING_BYTES` and `RING_MOST_BYTES` of config.py or of the tuning. Of
-    float16 and bfloat16, bytes are twice as many.
+    rounded up; r and R are `RING_BYTES` and `RING_MOST_BYTES` of built_in_sizes.py or of the
+    tuning. Of float16 and bfloat16, bytes are twice as many.
 
     ====================================  =============================  =======================
     call                                  messages                       bytes
@@ -196,7 +196,7 @@ def _tuning(nodes: Nodes) -> WireTuning:
 
 def _figures(tuning: WireTuning) -> tuple[int, ...]:
     """Return them in the order of MpistratWireTuning (kernels/include/mpistrat/wire.h)."""
-    return *astuple(tuning.filled()), config.MAX_COUNT
+    return *astuple(tuning.filled()), built_in_sizes.MAX_COUNT
 
 
 def _open_wire(mpi: MpiBackend, nodes: Nodes, node: ShmBackend | None) -> Any:

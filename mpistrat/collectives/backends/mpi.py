@@ -1,9 +1,9 @@
 """Collectives through MPI's own calls, by the buffer protocol; nothing is pickled.
 
 All calls are non-blocking, so that every wait has a deadline and Ctrl-C works. Arrays longer than
-``config.MAX_COUNT`` elements go in chunks, because some MPI libraries refuse counts of 2³¹ and
-more: reductions and broadcasts chunk by chunk, the gathering operations as one chunked transfer
-for each pair of ranks.
+``built_in_sizes.MAX_COUNT`` elements go in chunks, because some MPI libraries refuse counts of 2³¹
+and more: reductions and broadcasts chunk by chunk, the gathering operations as one chunked
+transfer for each pair of ranks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.base import Capabilities, Steps
@@ -211,7 +211,7 @@ class MpiBackend:
     def reduce_scatter(self, send: Array, recv: Array, counts: Sequence[int], op: str) -> Steps:
         """MPI_Ireduce_scatter, or chunked reductions to each rank."""
         # Equal on all ranks, as the shapes are, so that all take the same branch.
-        if send.size > config.MAX_COUNT:
+        if send.size > built_in_sizes.MAX_COUNT:
             for root, piece in enumerate(_pieces(send, counts)):
                 yield from self.reduce(piece, recv if root == self.rank else None, op, root)
             return
@@ -236,7 +236,7 @@ class MpiBackend:
 
     def allgather(self, send: Array, recv: Array, counts: Sequence[int]) -> Steps:
         """MPI_Iallgatherv, or one chunked broadcast from each rank."""
-        if recv.size <= config.MAX_COUNT:
+        if recv.size <= built_in_sizes.MAX_COUNT:
             yield self._comm.Iallgatherv(self._spec(send), self._spec(recv, counts))
             return
         for root, piece in enumerate(_pieces(recv, counts)):
@@ -246,7 +246,7 @@ class MpiBackend:
 
     def gather(self, send: Array, recv: Array | None, counts: Sequence[int], root: int) -> Steps:
         """MPI_Igatherv, or chunked messages."""
-        if sum(counts) <= config.MAX_COUNT:
+        if sum(counts) <= built_in_sizes.MAX_COUNT:
             into = None if recv is None else self._spec(recv, counts)
             yield self._comm.Igatherv(self._spec(send), into, root)
             return
@@ -259,7 +259,7 @@ class MpiBackend:
 
     def scatter(self, send: Array | None, recv: Array, counts: Sequence[int], root: int) -> Steps:
         """MPI_Iscatterv, or chunked messages."""
-        if sum(counts) <= config.MAX_COUNT:
+        if sum(counts) <= built_in_sizes.MAX_COUNT:
             source = None if send is None else self._spec(send, counts)
             yield self._comm.Iscatterv(source, self._spec(recv), root)
             return
@@ -280,7 +280,7 @@ class MpiBackend:
     ) -> Steps:
         """MPI_Ialltoallv; chunked messages between two ranks if any rank's array is long."""
         # A rank sees its own counts only, and all must take the same branch.
-        is_long = np.array([max(send.size, recv.size) > config.MAX_COUNT], np.uint8)
+        is_long = np.array([max(send.size, recv.size) > built_in_sizes.MAX_COUNT], np.uint8)
         yield self._comm.Iallreduce(self._mpi.IN_PLACE, is_long, self._mpi.MAX)
         if not is_long[0]:
             source, target = self._spec(send, send_counts), self._spec(recv, recv_counts)
@@ -311,8 +311,8 @@ class MpiBackend:
 
 
 def _chunks(count: int) -> Iterator[slice]:
-    for start in range(0, count, config.MAX_COUNT):
-        yield slice(start, min(start + config.MAX_COUNT, count))
+    for start in range(0, count, built_in_sizes.MAX_COUNT):
+        yield slice(start, min(start + built_in_sizes.MAX_COUNT, count))
 
 
 def _offsets(counts: Sequence[int]) -> list[int]:

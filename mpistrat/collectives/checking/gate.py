@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn, TypeAlias
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.arrays.on_device import memory_problem
 from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import (
@@ -94,7 +94,9 @@ class Gate:
         self.reductions = ReductionCheck(backend)
         self.has_digests = True
         self.carries_headers = backend.capabilities().carries_headers and self.size > 1
-        payload_bytes = config.INLINE_BYTES if self.size <= config.INLINE_MAX_RANKS else 0
+        payload_bytes = (
+            built_in_sizes.INLINE_BYTES if self.size <= built_in_sizes.INLINE_MAX_RANKS else 0
+        )
         # Where transfers carry the headers, not even empty arrays need a payload.
         self.inline_bytes = -1 if self.carries_headers else payload_bytes
         self._headers = headers = Headers(control.headers, max(self.inline_bytes, 0))

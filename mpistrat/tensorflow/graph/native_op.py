@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.health.interrupts import foreign
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.tensorflow.errors import translate_also
@@ -213,5 +213,5 @@ def _load() -> ModuleType | None:
     global _library
     module, _library = found
     # Before any operation is made: call_op.h reads these without a lock.
-    _library.mpistrat_tf_register(*_STEPS, ctypes.c_int64(config.TF_INLINE_BYTES))
+    _library.mpistrat_tf_register(*_STEPS, ctypes.c_int64(built_in_sizes.TF_INLINE_BYTES))
     return module

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.testing.backends.samples import DTYPES
 
@@ -75,10 +75,10 @@ def run_body(comm: Any, backend: str, body: Body) -> None:
 
 @contextlib.contextmanager
 def setting(name: str, value: int) -> Iterator[None]:
-    """Change a constant of :mod:`mpistrat.config`; around `run`, so that all ranks have it."""
-    before = getattr(config, name)
-    setattr(config, name, value)
+    """Change a size of `mpistrat.built_in_sizes`; around `run`, so that all ranks have it."""
+    before = getattr(built_in_sizes, name)
+    setattr(built_in_sizes, name, value)
     try:
         yield
     finally:
-        setattr(config, name, before)
+        setattr(built_in_sizes, name, before)

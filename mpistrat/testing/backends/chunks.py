@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.tables.even_cut import even_lengths
 from mpistrat.testing.backends.cases import BackendCases, Body, setting
@@ -89,15 +89,17 @@ class ChunkCases(BackendCases):
         self._run_chunked(size, body)
 
     def _run_chunked(self, size: int, body: Body) -> None:
-        most = config.MAX_COUNT
+        most = built_in_sizes.MAX_COUNT
 
         def chunked(comm: Communicator) -> None:
-            config.MAX_COUNT = _MOST  # not sooner: a creation would take hundreds of messages
+            built_in_sizes.MAX_COUNT = (
+                _MOST  # not sooner: a creation would take hundreds of messages
+            )
             try:
                 body(comm)
                 comm.barrier()  # ranks that are threads share the setting
             finally:
-                config.MAX_COUNT = most
+                built_in_sizes.MAX_COUNT = most
 
         with setting("INLINE_BYTES", 0):
             self.run(size, chunked)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.testing.backends.samples import (
     DTYPES,
@@ -83,7 +83,7 @@ def random_case(random: np.random.Generator) -> Case:
     shape = tuple(int(n) for n in random.integers(0, 6, random.integers(0, 4)))
     if shape and random.random() < 0.2:
         # In every dtype longer than a header carries, so that the backend moves it.
-        shape = (*shape[:-1], config.INLINE_BYTES + 1)
+        shape = (*shape[:-1], built_in_sizes.INLINE_BYTES + 1)
     axis = int(random.integers(-len(shape), len(shape))) if shape else 0
     op = str(random.choice(ops_for(dtype)))
     return Case(dtype, shape, axis, op, int(random.integers(12)), int(random.integers(2**31)))

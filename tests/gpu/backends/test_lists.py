@@ -5,7 +5,7 @@ import pytest
 
 from helpers.gpu_ranks import CARRIERS, communicator_on_gpus, fill_late
 from helpers.gpus import needs_gpus
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.backends.gpu.carriers import peer_memory
 from mpistrat.collectives.operations import fusion_on_gpu
 from mpistrat.testing.backends.cases import setting
@@ -179,4 +179,6 @@ def test_lists_on_other_gpus_use_the_mapped_memory_of_these(movers):
                 mine = [cupy.full(n, turn + comm.rank, np.float32) for n in (9000, 1, 700)]
                 for found in comm.allreduce_many(mine):
                     assert (found.get() == 2 * turn + 1).all(), turn
-            patch.setattr(config, "GPU_MAPPED_BYTES", 4096)  # of GPU 1, which is opened next
+            patch.setattr(
+                built_in_sizes, "GPU_MAPPED_BYTES", 4096
+            )  # of GPU 1, which is opened next

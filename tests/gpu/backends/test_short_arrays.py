@@ -274,7 +274,7 @@ LATE = """
 import cupy, numpy as np
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
-from mpistrat.config import GPU_SHORT_BYTES
+from mpistrat.built_in_sizes import GPU_SHORT_BYTES
 with cupy.cuda.Device(0):
     communicator = Communicator(MPI.COMM_WORLD)
     mine = cupy.full(16_384, 1.0 + communicator.rank, np.float32)

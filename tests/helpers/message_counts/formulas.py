@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 
 __all__ = ["Cost", "Shape"]
 
@@ -58,17 +58,17 @@ class Shape:
         return Cost(self.doubling, self.doubling * (_HEAD + n))
 
     def _is_ring(self, n: int) -> bool:
-        return n >= config.RING_BYTES * self.ranks
+        return n >= built_in_sizes.RING_BYTES * self.ranks
 
     def _segments(self, n: int, blocks: int) -> int:
         """Return in how many segments `n` bytes go, which have `blocks` messages a lane."""
-        least = config.RING_BYTES * self.lanes * blocks
-        most = config.RING_MOST_BYTES * self.lanes * blocks
+        least = built_in_sizes.RING_BYTES * self.lanes * blocks
+        most = built_in_sizes.RING_MOST_BYTES * self.lanes * blocks
         return _cut(n, least, most)
 
     def allreduce(self, n: int) -> Cost:
         """Rows "allreduce"."""
-        if n <= config.SHORT_BYTES:
+        if n <= built_in_sizes.SHORT_BYTES:
             return self._riding(n)
         if not self._is_ring(n):
             return self.gate() + self._doubled(n)
@@ -77,12 +77,12 @@ class Shape:
         return self.gate() + Cost(self._segments(n, self.nodes) * turns, sent)
 
     def _doubled(self, n: int) -> Cost:
-        segments = _cut(n, config.RING_BYTES * self.lanes, _WHOLE * self.lanes)
+        segments = _cut(n, built_in_sizes.RING_BYTES * self.lanes, _WHOLE * self.lanes)
         return Cost(self.doubling * segments, self.doubling * n // self.lanes)
 
     def _rooted(self, n: int) -> Cost:
         """Return the cost of reduce and bcast."""
-        if n <= config.SHORT_BYTES:
+        if n <= built_in_sizes.SHORT_BYTES:
             return self._riding(n)
         if not self._is_ring(n):
             return self.gate() + self._doubled(n)

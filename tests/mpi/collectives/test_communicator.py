@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives import Communicator
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long
@@ -230,7 +230,14 @@ def test_opening_has_a_deadline():
 def test_more_elements_than_fit_in_an_int():
     world = mpi().COMM_WORLD
     count = 2**31 + 11  # 2 GB a rank; Open MPI refuses such counts in one call
-    places = [0, config.MAX_COUNT - 2, config.MAX_COUNT, 2**31 - 2, 2**31, count - 2]
+    places = [
+        0,
+        built_in_sizes.MAX_COUNT - 2,
+        built_in_sizes.MAX_COUNT,
+        2**31 - 2,
+        2**31,
+        count - 2,
+    ]
     with Communicator(world) as comm:
         array = np.zeros(count, np.uint8)
         for place in places:

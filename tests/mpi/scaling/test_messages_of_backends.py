@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.message_counts.job import Phase, counted_job
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.backends.base import HEAD_BYTES
 from mpistrat.system.kernels import why_no_kernels
 from mpistrat.testing.sets import repeats, takes_long
@@ -26,7 +26,7 @@ def phases_of(backend: str, ranks: int, folder: Path) -> dict[str, Phase]:
 @pytest.mark.parametrize("ranks", [4, pytest.param(64, marks=repeats())])
 def test_mpi_makes_one_call_of_its_own(ranks: int, tmp_path: Path) -> None:
     phases, nbytes = phases_of("mpi", ranks, tmp_path), BLOCK * ranks
-    payload = config.INLINE_BYTES if ranks <= config.INLINE_MAX_RANKS else 0
+    payload = built_in_sizes.INLINE_BYTES if ranks <= built_in_sizes.INLINE_MAX_RANKS else 0
     gate = {"Allgather": (1, (HEAD_BYTES + payload) * ranks)}
     data = {
         "allreduce": "Allreduce",

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpistrat import config
+from mpistrat import built_in_sizes, config
 from mpistrat.errors import (
     BackendUnavailableError,
     CommunicationTimeoutError,
@@ -175,7 +175,7 @@ def test_calls_of_a_function_keep_their_order_and_none_is_left_out():
 # ------------------------------------------------------------------------------------- zero copy
 
 
-@pytest.mark.parametrize("size", [100, config.TF_INLINE_BYTES])
+@pytest.mark.parametrize("size", [100, built_in_sizes.TF_INLINE_BYTES])
 def test_the_memory_is_that_of_the_tensors(mode, size):
     places = []
 
@@ -237,7 +237,7 @@ def test_an_interrupt_of_eager_code_stays_one():
 # ----------------------------------------------------------------------------------------- waits
 
 
-@pytest.mark.parametrize("size", [10, config.TF_INLINE_BYTES])
+@pytest.mark.parametrize("size", [10, built_in_sizes.TF_INLINE_BYTES])
 def test_functions_of_many_threads_may_wait_for_each_other(size):
     """More of them than TensorFlow has threads; each ends only once all have begun."""
     num = (os.cpu_count() or 1) + 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.bench.cost_model.formulas import between_nodes as between
 from mpistrat.bench.cost_model.formulas.counts import Counts
 from mpistrat.bench.cost_model.formulas.layout import Layout
@@ -87,7 +87,7 @@ def algorithm_name(op: str, nbytes: float, layout: Layout) -> str:
 
 def _is_short(op: str, nbytes: float, layout: Layout) -> bool:
     if op in _REDUCED:
-        return nbytes <= config.SHORT_BYTES
+        return nbytes <= built_in_sizes.SHORT_BYTES
     return op == "barrier" or 0 < _carried(op, nbytes, layout) <= _SHORT_BLOCKS
 
 

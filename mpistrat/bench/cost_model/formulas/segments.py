@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.bench.cost_model.formulas.layout import Layout
 
 __all__ = ["Cut", "cut_owned", "cut_ring", "cut_rooted", "cut_whole", "is_ring"]
@@ -31,7 +31,7 @@ class Cut:
 
 def is_ring(nbytes: float, layout: Layout) -> bool:
     """Return whether an array is long enough for a ring: 16 KiB for each lane of each node."""
-    return nbytes >= config.RING_BYTES * layout.lanes * layout.nodes
+    return nbytes >= built_in_sizes.RING_BYTES * layout.lanes * layout.nodes
 
 
 def cut_ring(nbytes: float, layout: Layout) -> Cut:
@@ -55,6 +55,8 @@ def cut_whole(nbytes: float, layout: Layout) -> Cut:
     return _cut(nbytes, layout.lanes, _WHOLE_BYTES)
 
 
-def _cut(nbytes: float, blocks: int, most: int = config.RING_MOST_BYTES) -> Cut:
-    each = min(max(nbytes / _PARTS, config.RING_BYTES * blocks), most * blocks, max(nbytes, 1))
+def _cut(nbytes: float, blocks: int, most: int = built_in_sizes.RING_MOST_BYTES) -> Cut:
+    each = min(
+        max(nbytes / _PARTS, built_in_sizes.RING_BYTES * blocks), most * blocks, max(nbytes, 1)
+    )
     return Cut(max(int(-(-nbytes // each)), 1), each)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.arrays.gpu_streams import run_on
 from mpistrat.collectives.arrays.on_device import on_gpu
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
@@ -235,7 +235,7 @@ class GpuBackend:
             self._opening = Opening(self._host, device, self._streams.of(device))
             carrier = yield from self._opening.best()
             if not self._carriers and self._opening.may_shorten:
-                most = config.GPU_SHORT_BYTES
+                most = built_in_sizes.GPU_SHORT_BYTES
                 region = yield from pinned_region(self._host, 2 * most)
                 self.short = ShortArrays(most, self._opening.are_apart, region)
             self._carriers[self.devices] = carrier

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.facts import Facts
@@ -86,14 +86,14 @@ class GpuTuning(Sizes):
         gpu_bytes
             All memory of a GPU; 0 if that is not known.
         """
-        few = config.GPU_ONE_SHOT_BYTES_OF_FEW
-        one_shot_bytes = few if num_ranks <= _FEW else config.GPU_ONE_SHOT_BYTES
+        few = built_in_sizes.GPU_ONE_SHOT_BYTES_OF_FEW
+        one_shot_bytes = few if num_ranks <= _FEW else built_in_sizes.GPU_ONE_SHOT_BYTES
         # Three ranks read as many bytes in slices as whole, and meet less.
         whole_bytes = _NO_LIMIT if num_ranks <= _MOST_WHOLE else 1
         return GpuTuning(
             self.one_shot_bytes or one_shot_bytes,
             self.whole_bytes or whole_bytes,
-            self.buffer_bytes or config.GPU_BUFFER_BYTES,
+            self.buffer_bytes or built_in_sizes.GPU_BUFFER_BYTES,
             self.mapped_bytes or self.buffer_bytes or _mapped_bytes(gpu_bytes),
         )
 
@@ -101,9 +101,9 @@ class GpuTuning(Sizes):
 def _mapped_bytes(gpu_bytes: int) -> int:
     """Return what long arrays need for few windows, and a GPU hardly misses."""
     if not gpu_bytes:
-        return config.GPU_MAPPED_BYTES
+        return built_in_sizes.GPU_MAPPED_BYTES
     spared = 1 << max(0, (gpu_bytes // _BUFFERS_OF_A_GPU).bit_length() - 1)
-    return min(config.GPU_MAPPED_BYTES, max(spared, config.GPU_BUFFER_BYTES))
+    return min(built_in_sizes.GPU_MAPPED_BYTES, max(spared, built_in_sizes.GPU_BUFFER_BYTES))
 
 
 def gpu_key(everyone: Sequence[Facts]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -103,7 +103,7 @@ class Tuning(Sizes):
 
 @dataclass(frozen=True)
 class WireTuning(Sizes):
-    """Those of the messages between nodes; 0 is the built-in one (mpistrat/config.py).
+    """Those of the messages between nodes; 0 is the built-in one (mpistrat/built_in_sizes.py).
 
     Attributes
     ----------
@@ -140,9 +140,9 @@ class WireTuning(Sizes):
     def filled(self) -> WireTuning:
         """Return it with the built-in figures where it has none."""
         return WireTuning(
-            self.short_bytes or config.SHORT_BYTES,
-            self.ring_bytes or config.RING_BYTES,
-            self.ring_most_bytes or config.RING_MOST_BYTES,
+            self.short_bytes or built_in_sizes.SHORT_BYTES,
+            self.ring_bytes or built_in_sizes.RING_BYTES,
+            self.ring_most_bytes or built_in_sizes.RING_MOST_BYTES,
         )
 
 

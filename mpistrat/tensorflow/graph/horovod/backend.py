@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.backends.base import Capabilities, Steps
@@ -136,7 +136,7 @@ class HorovodBackend:
 
     def allgather(self, send: Array, recv: Array, counts: Sequence[int]) -> Steps:
         """Gather in one call, or broadcast from each rank where that is too long."""
-        if recv.size <= config.MAX_COUNT:
+        if recv.size <= built_in_sizes.MAX_COUNT:
             yield from self._allgather(send, recv)
             return
         starts = np.cumsum([0, *counts])
@@ -182,7 +182,7 @@ class HorovodBackend:
             found = np.empty(1, np.int64)
             yield from self.allreduce(np.array([max(send_counts)]), found, "max")
             longest = int(found[0])
-        limit = max(1, config.MAX_COUNT // self.size)
+        limit = max(1, built_in_sizes.MAX_COUNT // self.size)
         for start in range(0, longest, limit):
             outgoing = _pieces(send, send_counts, start, limit)
             incoming = _pieces(recv, recv_counts, start, limit)
@@ -241,8 +241,8 @@ def _moved(array: Array) -> Array:
 
 
 def _chunks(count: int) -> Iterator[slice]:
-    for start in range(0, count, config.MAX_COUNT):
-        yield slice(start, min(start + config.MAX_COUNT, count))
+    for start in range(0, count, built_in_sizes.MAX_COUNT):
+        yield slice(start, min(start + built_in_sizes.MAX_COUNT, count))
 
 
 def _pieces(array: Array, counts: Sequence[int], start: int, limit: int) -> list[Array]:

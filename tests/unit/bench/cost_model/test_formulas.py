@@ -4,7 +4,7 @@ from math import ceil, log2
 
 import pytest
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.bench.cost_model.formulas import between_nodes as between
 from mpistrat.bench.cost_model.formulas.counts import NAMES, Counts
 from mpistrat.bench.cost_model.formulas.layout import Layout, Node, layout_of
@@ -118,19 +118,19 @@ def test_headers_travel_with_short_arrays() -> None:
 
 @pytest.mark.parametrize("where", [Layout(4, 4), Layout(8, 4), Layout(64, 32)])
 def test_the_library_takes_a_ring_from_16_kib_for_each_lane_of_each_node(where: Layout) -> None:
-    least = config.RING_BYTES * where.ranks
+    least = built_in_sizes.RING_BYTES * where.ranks
     assert algorithm_name("allreduce", least - 4, where) == "recursive doubling"
     assert algorithm_name("allreduce", least, where) == "ring"
     assert algorithm_name("bcast", least - 4, where) == "binomial tree"
     assert algorithm_name("bcast", least, where) == "chain"
-    assert algorithm_name("allreduce", config.SHORT_BYTES, where) == "with the headers"
+    assert algorithm_name("allreduce", built_in_sizes.SHORT_BYTES, where) == "with the headers"
 
 
 def test_segments_hold_blocks_between_the_shortest_and_the_longest_message() -> None:
     for nbytes in (64 * KIB, 100 * KIB, MIB, 100 * MIB):
         cut = cut_ring(nbytes, Layout(4, 4))
         block = cut.nbytes / 4
-        assert config.RING_BYTES <= block <= config.RING_MOST_BYTES
+        assert built_in_sizes.RING_BYTES <= block <= built_in_sizes.RING_MOST_BYTES
         assert cut.count == ceil(nbytes / cut.nbytes)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat import config
+from mpistrat import built_in_sizes
 from mpistrat.collectives.backends.shared_memory import tuning, tuning_table
 from mpistrat.collectives.backends.shared_memory.tuning import (
     CALLS,
@@ -20,7 +20,9 @@ from mpistrat.collectives.backends.shared_memory.tuning import (
 from mpistrat.collectives.backends.shared_memory.tuning_table import node_key, wire_key
 
 ENTRIES = {"allreduce": Tuning(chunk_bytes=65536, remote_bytes=1 << 22), "bcast": Tuning()}
-BUILT_IN = WireTuning(config.SHORT_BYTES, config.RING_BYTES, config.RING_MOST_BYTES)
+BUILT_IN = WireTuning(
+    built_in_sizes.SHORT_BYTES, built_in_sizes.RING_BYTES, built_in_sizes.RING_MOST_BYTES
+)
 
 
 @pytest.fixture
