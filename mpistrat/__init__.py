@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         register_backend as register_backend,
     )
     from mpistrat.collectives.communicator import Communicator as Communicator
-    from mpistrat.collectives.health.recorder import CallRecord as CallRecord
+    from mpistrat.collectives.health.call_record import CallRecord as CallRecord
     from mpistrat.collectives.work import Work as Work
     from mpistrat.coordinator.server import Server as Server
     from mpistrat.preemption.handler import PreemptionHandler as PreemptionHandler
@@ -102,7 +102,7 @@ _HOMES = {
     "cluster.topology": ("Topology",),
     "collectives.backends.base": ("Backend", "Capabilities"),
     "collectives.communicator": ("Communicator",),
-    "collectives.health.recorder": ("CallRecord",),
+    "collectives.health.call_record": ("CallRecord",),
     "collectives.backends.registry": ("available_backends", "register_backend"),
     "collectives.work": ("Work",),
     "coordinator.server": ("Server",),

@@ -10,7 +10,7 @@ calls), timeline (all of them) and stacks (what a rank does that others wait for
 from mpistrat.collectives.backends.base import Backend, Capabilities
 from mpistrat.collectives.backends.registry import available_backends, register_backend
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.collectives.health.recorder import CallRecord
+from mpistrat.collectives.health.call_record import CallRecord
 from mpistrat.collectives.work import Work
 
 __all__ = [

@@ -17,8 +17,8 @@ from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.fast_path.ending import FastPath
 from mpistrat.collectives.health import rank_names, stacks, timeline
 from mpistrat.collectives.health.call_log import CallLog
+from mpistrat.collectives.health.call_record import CallRecord, text_number
 from mpistrat.collectives.health.communicator_state import Health
-from mpistrat.collectives.health.recorder import CallRecord, text_number
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods import CollectiveMethods
 from mpistrat.collectives.progress_engine import Engine

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from mpistrat import errors
-from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.private import eager
 
 __all__ = [
     "ArgumentTypeError",
@@ -173,4 +173,4 @@ def translate_also(translate: Callable[[Any, str], Any]) -> None:
     _others.append(translate)
 
 
-private_api.translate_errors_of_functions(translated)
+eager.translate_errors_of_functions(translated)

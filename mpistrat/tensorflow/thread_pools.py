@@ -13,7 +13,7 @@ import tensorflow as tf
 from mpistrat.cluster.devices.core_shares import CoreShare, share_of_cores
 from mpistrat.collectives import Communicator
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.private import eager
 
 __all__ = ["set_pools", "share_cores"]
 
@@ -44,7 +44,7 @@ def set_pools(found: CoreShare) -> None:
         if not has_intra:
             pools.set_intra_op_parallelism_threads(share)
             if share == 1:  # a thread that spins, waiting for work, has the core of one that works
-                private_api.stop_spinning()
+                eager.stop_spinning()
         if not has_inter:
             pools.set_inter_op_parallelism_threads(max(_LEAST_BETWEEN, share))
     except RuntimeError:  # it has started

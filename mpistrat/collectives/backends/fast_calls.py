@@ -19,7 +19,7 @@ class FastCalls(Protocol):
     is_ready
         Whether such calls may be made: the communicator is open and sound, and nothing is queued.
     label
-        A number for what the calls are made for (recorder.py).
+        A number for what the calls are made for (call_record.py).
     has_digests
         Whether calls are compared between the ranks.
     may_queue

@@ -20,7 +20,7 @@ from mpistrat.collectives.backends.gpu.backend import GpuBackend
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate, Transfer
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
-from mpistrat.collectives.health.recorder import on_gpu
+from mpistrat.collectives.health.call_record import on_gpu
 from mpistrat.errors import BackendUnavailableError, CommunicationError
 from mpistrat.types import Array
 

@@ -28,7 +28,7 @@ class Signature(NamedTuple):
     ----------
     where
         This rank's GPU and what carries the data, as far as known, for the record of the call
-        (recorder.py); None for arrays of the host.
+        (call_record.py); None for arrays of the host.
     """
 
     op: str

@@ -36,9 +36,10 @@ from mpistrat.collectives.checking.headers import Headers, with_length
 from mpistrat.collectives.checking.mismatch_message import mismatch_text
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
 from mpistrat.collectives.health.call_log import CallLog
+from mpistrat.collectives.health.call_record import Kind, kind_of, text_number
 from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.rank_names import RankNames
-from mpistrat.collectives.health.recorder import Kind, Recorder, kind_of, text_number
+from mpistrat.collectives.health.recorder import Recorder
 from mpistrat.errors import BackendUnavailableError, MismatchError, PeerLostError
 from mpistrat.types import Array
 

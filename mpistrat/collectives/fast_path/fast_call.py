@@ -19,7 +19,7 @@ from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.checking.headers import with_length
-from mpistrat.collectives.health.recorder import kind_of
+from mpistrat.collectives.health.call_record import kind_of
 from mpistrat.collectives.operations.allgather import allgather_signature
 from mpistrat.collectives.operations.allreduce import (
     allreduce_signature,

@@ -8,8 +8,9 @@ from mpistrat.collectives.backends.fast_calls import FastCalls
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.headers import Headers
 from mpistrat.collectives.checking.mismatch_message import describe
+from mpistrat.collectives.health.call_record import Kind
 from mpistrat.collectives.health.peers import cut
-from mpistrat.collectives.health.recorder import Kind, Recorder
+from mpistrat.collectives.health.recorder import Recorder
 
 __all__ = ["CallLog"]
 

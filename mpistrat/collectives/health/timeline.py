@@ -40,7 +40,8 @@ from mpistrat.system.log import get_logger, warn_once
 if TYPE_CHECKING:
     from mpistrat.collectives.checking.settings_check import Facts
     from mpistrat.collectives.communicator import Communicator
-    from mpistrat.collectives.health.recorder import CallRecord, Recorder
+    from mpistrat.collectives.health.call_record import CallRecord
+    from mpistrat.collectives.health.recorder import Recorder
 
 _LOG = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.health.recorder import on_gpu
+from mpistrat.collectives.health.call_record import on_gpu
 from mpistrat.collectives.operations.exact_reduction import reduce_exactly
 from mpistrat.tables.reduction_ops import carried, combine, narrow, result_dtype
 from mpistrat.types import Array, ArrayLike

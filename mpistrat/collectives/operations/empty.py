@@ -17,7 +17,7 @@ from mpistrat.collectives.backends.gpu.all_or_none import reasons, said
 from mpistrat.collectives.checking.device_gate import DeviceGate
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.health.recorder import on_gpu
+from mpistrat.collectives.health.call_record import on_gpu
 from mpistrat.errors import ArgumentTypeError, BackendUnavailableError, UsageError
 
 __all__ = ["empty"]

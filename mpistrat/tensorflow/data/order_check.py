@@ -22,8 +22,8 @@ from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.graph import digest_op
-from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
+from mpistrat.tensorflow.private import eager
 
 __all__ = ["ADVICE", "OrderCheck", "keep_order_check", "order_check_of"]
 
@@ -249,4 +249,4 @@ def _after_function(inputs: Sequence[Any]) -> None:
 
 
 private_data.on_passes(_begun)
-private_api.after_functions(_after_function)
+eager.after_functions(_after_function)

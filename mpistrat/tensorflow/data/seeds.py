@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.own_strategies import is_over_ranks, our_replica
-from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
+from mpistrat.tensorflow.private import eager
 from mpistrat.tensorflow.private import graph as private_graph
 
 __all__ = ["agree_on_seed", "common_order"]
@@ -48,7 +48,7 @@ def common_order(communicator: Communicator) -> int | None:
     That is so if the program has set the same one on all ranks. **Collective.**
     """
     with communicator.labelled("the order of arrays' rows"):
-        told = communicator.allgather_object((private_api.global_seed(), _draw()))
+        told = communicator.allgather_object((eager.global_seed(), _draw()))
     first, drawn = told[0]
     is_set = first is not None and all(seed == first for seed, _ in told)
     return None if is_set else drawn
@@ -103,7 +103,7 @@ def _by_rank(get_seed: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _is_set() -> bool:
     if tf.executing_eagerly():
-        return private_api.global_seed() is not None
+        return eager.global_seed() is not None
     return tf.compat.v1.get_default_graph().seed is not None
 
 

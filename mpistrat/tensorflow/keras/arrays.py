@@ -32,8 +32,8 @@ from mpistrat.tensorflow.data.sharding import not_compared
 from mpistrat.tensorflow.graph.rows_op import InPlace
 from mpistrat.tensorflow.keras.batch_order import agree_on_batches
 from mpistrat.tensorflow.own_strategies import is_over_ranks
-from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
+from mpistrat.tensorflow.private import eager
 
 __all__ = ["for_strategy", "own_rows", "strategy_of_data"]
 
@@ -174,7 +174,7 @@ def _indices(adapter: Any, original: Callable[..., Any], seed: int | None) -> tf
 def _in_order(batches: tf.data.Dataset, shuffle: Any, count: int, seed: int) -> tf.data.Dataset:
     """Shuffle within batches, or over all of them."""
     # TensorFlow would mix a global seed, which may differ by rank, into the common one.
-    with private_api.no_global_seed():
+    with eager.no_global_seed():
         draws = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2, True)
     if shuffle == "batch":
         return tf.data.Dataset.zip((batches, draws)).map(_shuffled)

@@ -19,7 +19,7 @@ import tensorflow as tf
 from mpistrat.tensorflow.graph import written_variables
 from mpistrat.tensorflow.keras import row_weights
 from mpistrat.tensorflow.own_strategies import our_replica
-from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.private import eager
 
 __all__ = ["averaged", "initialized", "made_by_layer", "moments_of_rows", "note_assignment"]
 
@@ -124,7 +124,7 @@ def _note(handles: list[Any]) -> None:
         _local.handles.update((id(handle), handle) for handle in handles)
 
 
-private_api.watch_functions(_note_call)
+eager.watch_functions(_note_call)
 
 
 @contextmanager

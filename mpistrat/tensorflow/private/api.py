@@ -7,14 +7,12 @@ something is missing, it says what.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.collectives.health.interrupts import foreign
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.log import get_logger, warn_once
 
@@ -25,7 +23,6 @@ __all__ = [
     "MirroredExtended",
     "RemoteValueImpl",
     "SyncOnReadVariable",
-    "after_functions",
     "all_functions_ended",
     "always_wrapped",
     "checkpointed_value",
@@ -34,7 +31,6 @@ __all__ = [
     "distributed_dataset",
     "distributed_variable",
     "divided",
-    "global_seed",
     "is_available",
     "is_default_strategy",
     "is_mirrored",
@@ -49,10 +45,7 @@ __all__ = [
     "reduced_bare_value",
     "replace_deletion",
     "stop_coordinator",
-    "stop_spinning",
     "summed",
-    "translate_errors_of_functions",
-    "watch_functions",
     "wrap_save_counters",
     "wrap_savers",
 ]
@@ -102,7 +95,6 @@ _NEEDED = {
     "distribute.ps_values": ("CachingVariable",),
     "distribute.values": ("Mirrored", "SyncOnReadVariable"),
     "distribute.values_util": ("in_replica_update_context", "is_saving_non_distributed"),
-    "eager.context": ("Context", "context", "global_seed"),
     "ops.resource_variable_ops": ("BaseResourceVariable",),
     "saved_model.save": ("save_and_return_nodes",),
     "trackable.base": ("CheckpointInitialValue",),
@@ -312,56 +304,9 @@ def wrap_save_counters(wrap: Callable[[Callable[..., Any]], Callable[..., Any]])
         kind._maybe_create_save_counter = wrap(kind._maybe_create_save_counter)
 
 
-def translate_errors_of_functions(translated: Callable[[Any, str], BaseException]) -> None:
-    """Let every ``tf.function`` raise its error as `translated` converts it, given its name."""
-    context: Any = _modules["eager.context"].Context
-    call_function = context.call_function
-
-    def call(self: Any, name: bytes, tensor_inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        for notice in _notices:
-            notice(name, tensor_inputs)
-        try:
-            # This may be the main thread, which handles Ctrl-C, while the collective waits in
-            # another.
-            found = foreign(call_function, self, name, tensor_inputs, *args, **kwargs)
-        except tf.errors.OpError as error:
-            raise translated(error, tf.compat.as_str(name)) from None
-        # Not after an error: these may be collective, and the other ranks may not have failed.
-        for follow in _followers:
-            follow(tensor_inputs)
-        return found
-
-    context.call_function = call
-
-
-_notices: list[Callable[[bytes, Sequence[Any]], None]] = []
-_followers: list[Callable[[Sequence[Any]], None]] = []
-
-
-def watch_functions(notice: Callable[[bytes, Sequence[Any]], None]) -> None:
-    """Call `notice` with the name and the inputs of every function that is to run eagerly."""
-    _notices.append(notice)
-
-
-def after_functions(follow: Callable[[Sequence[Any]], None]) -> None:
-    """Call `follow` after each function that has run eagerly, with its inputs."""
-    _followers.append(follow)
-
-
 def all_functions_ended(coordinator: Any, timeout_s: float) -> bool:
     """Wait for the scheduled functions; return whether all have ended, or raise their error."""
     return bool(coordinator._cluster.closure_queue.wait(timeout_s))
-
-
-def stop_spinning() -> None:
-    """Let TensorFlow's idle threads sleep at once; for use before it starts. **Local.**"""
-    context = _modules["eager.context"].context()
-    # There is no public switch. TensorFlow reads its configuration when it starts.
-    config = tf.compat.v1.ConfigProto()
-    if context._config is not None:  # the program's
-        config.CopyFrom(context._config)
-    config.experimental.disable_thread_spinning = True
-    context._config = config
 
 
 def is_available(remote_value: Any, timeout_s: float) -> bool:
@@ -372,21 +317,3 @@ def is_available(remote_value: Any, timeout_s: float) -> bool:
 def stop_coordinator(coordinator: Any) -> None:
     """End the threads of a coordinator."""
     coordinator._cluster.stop()
-
-
-def global_seed() -> int | None:
-    """Return the seed of ``tf.random.set_seed``, or None."""
-    seed: int | None = _modules["eager.context"].global_seed()
-    return seed
-
-
-@contextmanager
-def no_global_seed() -> Iterator[None]:
-    """Use given seeds alone in this block, without the seed of ``tf.random.set_seed``."""
-    context = _modules["eager.context"].context()
-    # Not by set_seed, which also restarts the numbering of the program's random operations.
-    before, context._seed = context._seed, None
-    try:
-        yield
-    finally:
-        context._seed = before

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpistrat.checkpoint.objects.saveable import Part
 from mpistrat.collectives import Communicator
-from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.private import eager
 from mpistrat.types import Array
 
 __all__ = ["TrainingState", "global_seed"]
@@ -191,7 +191,7 @@ def _assign_to(local: Sequence[Any]) -> Callable[[Array], None]:
 
 def global_seed() -> int:
     """Return TensorFlow's global seed, or -1."""
-    found = private_api.global_seed()
+    found = eager.global_seed()
     return -1 if found is None else int(found)
 
 

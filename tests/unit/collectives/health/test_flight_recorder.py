@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.fingerprint import Signature
-from mpistrat.collectives.health import recorder
-from mpistrat.collectives.health.recorder import CallRecord, PythonRing, kind_of, text_number
+from mpistrat.collectives.health.call_record import CallRecord, kind_of, text_number
+from mpistrat.collectives.health.recorder import PythonRing
 from mpistrat.errors import CommunicationTimeoutError
 from mpistrat.system.kernels import kernels, why_no_kernels
 from mpistrat.testing.sets import takes_long
@@ -94,7 +95,7 @@ def test_kinds_of_calls():
     call = kind_of(Signature("allreduce", "sum", f4, (3, 5)), None)
     texts = [text_number(text) for text in ("allreduce", "sum", "float32")]
     assert call[1:] == (*texts, 0, 60)
-    assert call.digest == recorder.fingerprint.digest(Signature("allreduce", "sum", f4, (3, 5)))
+    assert call.digest == fingerprint.digest(Signature("allreduce", "sum", f4, (3, 5)))
     many = kind_of(Signature("allreduce_many", "sum", (f4, f8), ((2,), (3,))), "a label")
     assert many.nbytes == 32
     assert many.dtype == text_number("mixed")

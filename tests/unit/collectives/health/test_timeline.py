@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mpistrat.collectives.health.recorder import CallRecord, PythonRing, Recorder, kind_of
-from mpistrat.collectives.health.recorder import Signature as Call
+from mpistrat.collectives.checking.fingerprint import Signature as Call
+from mpistrat.collectives.health.call_record import CallRecord, kind_of
+from mpistrat.collectives.health.recorder import PythonRing, Recorder
 from mpistrat.collectives.health.timeline import Timeline
 from mpistrat.errors import UsageError
 
