@@ -26,38 +26,52 @@ bool are_alike(const nb::list& arrays) {
 }
 
 // A view of `flat` from element `start` on, of the shape of `like`.
-nb::object part(PyArrayObject* flat, npy_intp start, PyArrayObject* like) {
+PyObject* part(PyArrayObject* flat, npy_intp start, PyArrayObject* like) {
   PyArray_Descr* dtype = PyArray_DESCR(flat);
   char* data = PyArray_BYTES(flat) + start * PyArray_ITEMSIZE(flat);
   Py_INCREF(dtype);  // the new array takes it
   PyObject* view =
       PyArray_NewFromDescr(&PyArray_Type, dtype, PyArray_NDIM(like), PyArray_DIMS(like), nullptr,
                            data, PyArray_FLAGS(flat), nullptr);
-  if (!view) throw nb::python_error();
-  nb::object owned = nb::steal(view);
+  if (!view) return nullptr;
   Py_INCREF(flat);  // the view takes it
-  if (PyArray_SetBaseObject(as_array(owned), reinterpret_cast<PyObject*>(flat)))
-    throw nb::python_error();
-  return owned;
+  if (PyArray_SetBaseObject(as_array(view), reinterpret_cast<PyObject*>(flat)) == 0) return view;
+  Py_DECREF(view);
+  return nullptr;
 }
 
 // Views of the parts of `flat`, one after the other, of the shapes of the arrays `like`.
 nb::list cut(nb::handle flat_object, const nb::list& like) {
   if (!is_plain(flat_object)) throw nb::type_error("expected a flat NumPy array");
   PyArrayObject* flat = as_array(flat_object);
-  nb::list parts;
-  npy_intp start = 0;
+  npy_intp size = 0;
   for (nb::handle item : like) {
     if (!PyArray_Check(item.ptr())) throw nb::type_error("expected NumPy arrays");
-    const npy_intp size = PyArray_SIZE(as_array(item));
-    if (size > PyArray_SIZE(flat) - start) throw nb::value_error("expected as many elements");
-    parts.append(part(flat, start, as_array(item)));
-    start += size;
+    size += PyArray_SIZE(as_array(item));
   }
-  return parts;
+  if (size > PyArray_SIZE(flat)) throw nb::value_error("expected as many elements");
+  PyObject* parts = parts_of(flat, like.ptr());
+  if (!parts) throw nb::python_error();
+  return nb::steal<nb::list>(parts);
 }
 
 }  // namespace
+
+PyObject* parts_of(PyArrayObject* flat, PyObject* like) {
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(like);
+  PyObject* parts = PyList_New(count);
+  npy_intp start = 0;
+  for (Py_ssize_t i = 0; parts && i < count; ++i) {
+    PyArrayObject* one = as_array(PySequence_Fast_GET_ITEM(like, i));
+    PyObject* view = part(flat, start, one);
+    if (view)
+      PyList_SET_ITEM(parts, i, view);
+    else
+      Py_CLEAR(parts);
+    start += PyArray_SIZE(one);
+  }
+  return parts;
+}
 
 void bind_array_lists(nb::module_& module) {
   module.def("are_alike", &are_alike);

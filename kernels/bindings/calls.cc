@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "fast_path/fast_calls.h"
+#include "fast_path/list_calls.h"
 #include "flight_recorder.h"
 #include "numpy_api.h"
 
@@ -18,22 +19,9 @@ MpistratPiece piece(nb::handle item) {
   return {PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))};
 }
 
-// Whether `next` begins where `last` ends.
-bool follows(const MpistratPiece& last, const MpistratPiece& next) {
-  return static_cast<uint8_t*>(last.data) + last.nbytes == next.data;
-}
-
-// Arrays that lie one after the other are one piece: registered memory is looked for by pieces.
 std::vector<MpistratPiece> pieces(const nb::sequence& arrays) {
   std::vector<MpistratPiece> found;
-  for (nb::handle item : arrays) {
-    const MpistratPiece next = piece(item);
-    if (next.nbytes == 0) continue;
-    if (!found.empty() && follows(found.back(), next))
-      found.back().nbytes += next.nbytes;
-    else
-      found.push_back(next);
-  }
+  for (nb::handle item : arrays) append_piece(piece(item), &found);
   return found;
 }
 

@@ -15,7 +15,8 @@ namespace mpistrat {
 struct FastCall {
   MpistratSpec spec = {};  // its lists are these:
   MpistratPiece send = {}, recv = {};
-  std::vector<int64_t> blocks;  // bytes by rank
+  std::vector<MpistratPiece> sends, recvs;  // of a list of arrays
+  std::vector<int64_t> blocks;              // bytes by rank
   MpistratTicket ticket = {};
 };
 

@@ -21,25 +21,44 @@ void name_blocks(const Plain& call, FastCall* found) {
   if (both || call.kind == MPISTRAT_SCATTER) found->spec.most_bytes = found->blocks[0];
 }
 
+void name_arrays(const Plain& call, FastCall* found) {
+  MpistratSpec& spec = found->spec;
+  if (call.num_arrays > 0) {
+    spec.send = found->sends.data();
+    spec.num_send = static_cast<int32_t>(found->sends.size());
+    spec.recv = found->recvs.data();
+    spec.num_recv = static_cast<int32_t>(found->recvs.size());
+    return;
+  }
+  found->send = {call.send, call.send_bytes};
+  found->recv = {call.recv, call.recv_bytes};
+  spec.send = &found->send;
+  spec.num_send = call.send_bytes > 0;
+  spec.recv = &found->recv;
+  spec.num_recv = call.recv_bytes > 0;
+}
+
 // What is said to the kernels of a call.
 void describe(const CallState& calls, const Plain& call, FastCall* found) {
   found->spec = {};
-  found->send = {call.send, call.send_bytes};
-  found->recv = {call.recv, call.recv_bytes};
+  found->spec.is_list = call.num_arrays > 1;
   const bool is_barrier = call.kind == MPISTRAT_CROSS;  // which reduces nothing
   found->spec.kind = is_barrier ? static_cast<int32_t>(MPISTRAT_ALLREDUCE) : call.kind;
   found->spec.op = call.op == kMean ? static_cast<int32_t>(MPISTRAT_SUM) : call.op;
   found->spec.dtype = call.dtype;
   found->spec.root = call.root;
   found->spec.divisor = call.op == kMean ? calls.size : 1;
-  found->spec.num_send = call.send_bytes > 0;
-  found->spec.num_recv = call.recv_bytes > 0;
-  found->spec.send = &found->send;
-  found->spec.recv = &found->recv;
+  name_arrays(call, found);
   if (call.kind == MPISTRAT_REDUCE_SCATTER || call.kind >= MPISTRAT_ALLGATHER) {
     fill_blocks(call, calls.size, &found->blocks);
     name_blocks(call, found);
   }
+}
+
+size_t place_of(const Kind& kind, const Shapes& shapes) {
+  uint64_t h = kind.hash();
+  for (int64_t one : shapes) h = (h ^ static_cast<uint64_t>(one)) * 0x9E3779B97F4A7C15u;
+  return static_cast<size_t>(shapes.empty() ? h : h >> 32 ^ h);
 }
 
 bool is_aligned(const void* memory, int64_t itemsize) {
@@ -71,13 +90,15 @@ Kind kind_of(const CallState& calls, int kind, int op, int root, int type_num, i
   return found;
 }
 
-const MpistratTicket* FastPath::find(const Kind& kind) const {
-  const Known& found = known[kind.hash() % known.size()];
-  return found.is_used && found.kind == kind ? &found.ticket : nullptr;
+const MpistratTicket* FastPath::find(const Kind& kind, const Shapes& shapes) const {
+  const Known& found = known[place_of(kind, shapes) % known.size()];
+  const bool is_it = found.is_used && found.kind == kind && found.shapes == shapes;
+  return is_it ? &found.ticket : nullptr;
 }
 
-void FastPath::learn(const Kind& kind, const MpistratTicket& ticket) {
-  known[kind.hash() % known.size()] = {kind, ticket, true};
+void FastPath::learn(const Kind& kind, const MpistratTicket& ticket, Shapes shapes) {
+  Known& place = known[place_of(kind, shapes) % known.size()];
+  place = {kind, std::move(shapes), ticket, true};
 }
 
 void FastPath::forget_scatters() {
@@ -135,7 +156,7 @@ int allreduce_now(void* path, int64_t kind, const ArrayMemory* array, int64_t* s
     }
   }
   self->begin({MPISTRAT_ALLREDUCE, op, dtype, 0, const_cast<void*>(array->send), array->recv,
-               array->nbytes, array->nbytes, 0, 0},
+               array->nbytes, array->nbytes, 0, 0, 0},
               ticket);
   *sequence = calls->call.ticket.record.sequence;
   const int status = calls->wait(kStayNs);

@@ -1,13 +1,16 @@
 #ifndef MPISTRAT_CALLS_FAST_PATH_H_
 #define MPISTRAT_CALLS_FAST_PATH_H_
 
-// The fast path: a collective of one plain array, without the interpreter. Any thread may begin
-// one; the thread that claims the calls has them to itself, holding Python's lock or not.
+// The fast path: a collective of one plain array, or a list of them, without the interpreter. Any
+// thread may begin one; the thread that claims the calls has them to itself, holding Python's lock
+// or not.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "call_state.h"
 
@@ -29,12 +32,18 @@ struct Kind {
   size_t hash() const;
 };
 
+// Of a list: how many dimensions each array has, and which.
+using Shapes = std::vector<int64_t>;
+
 // The arrays of a call, which are plain memory.
 struct Plain {
   int32_t kind, op, dtype, root;  // MpistratKind, MpistratOp or kMean, MpistratDtype
   void *send, *recv;
   int64_t send_bytes, recv_bytes;
   int64_t rows, row_bytes;  // of the whole array, where ranks get parts of it
+  // Of a list how many arrays it has, else 0; the pieces are in the `FastCall`, put there by who
+  // has claimed the calls.
+  int64_t num_arrays;
 };
 
 // Rows of rank `rank`, where `rows` are cut as evenly as can be (even_cut.py).
@@ -46,14 +55,15 @@ struct FastPath {
   CallState* calls = nullptr;
   struct Known {
     Kind kind;
+    Shapes shapes;
     MpistratTicket ticket;
     bool is_used;
   };
   std::array<Known, 256> known = {};
 
   // What follows is for whoever has claimed `calls`.
-  const MpistratTicket* find(const Kind& kind) const;
-  void learn(const Kind& kind, const MpistratTicket& ticket);
+  const MpistratTicket* find(const Kind& kind, const Shapes& shapes = {}) const;
+  void learn(const Kind& kind, const MpistratTicket& ticket, Shapes shapes = {});
   void forget_scatters();
   // `ticket` is null where calls are not compared.
   void begin(const Plain& call, const MpistratTicket* ticket);

@@ -106,6 +106,7 @@ class Communicator(FastPath, CollectiveMethods):
         self.health.uid = facts[0].uid
         # Only now is the setting known to be equal: were it not, every header would differ.
         self._gate.has_digests = config.checks()
+        self._gate.bucket_bytes = config.fusion_bytes()
         if not config.checks():
             self.call_log.recorder.stop()
         self._allow_fast_calls()

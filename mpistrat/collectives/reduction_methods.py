@@ -95,6 +95,7 @@ class ReductionMethods(Starts):
         """
         return self.iallreduce(array, op, out=out)
 
+    @with_fast_path
     def allreduce_many(
         self,
         arrays: Sequence[ArrayLike],
@@ -129,6 +130,7 @@ class ReductionMethods(Starts):
         )
         return found
 
+    @with_fast_path
     def iallreduce_many(
         self,
         arrays: Sequence[ArrayLike],

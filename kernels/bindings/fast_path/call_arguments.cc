@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../dtypes.h"
+#include "list_calls.h"
 #include "mpistrat/simd.h"
 
 namespace mpistrat {
@@ -11,8 +12,8 @@ namespace {
 
 const char* const kOpNames[] = {"sum", "prod", "min", "max", "and", "or", "xor", "mean"};
 PyObject* op_names[8];
-PyObject *array_name, *op_name, *root_name, *gpu_name, *axis_name, *splits_name, *out_name,
-    *timeout_name;
+PyObject *array_name, *arrays_name, *op_name, *root_name, *gpu_name, *bucket_name, *axis_name,
+    *splits_name, *out_name, *timeout_name;
 
 constexpr npy_intp kMostCopied = 64 << 10;  // bytes; the general way lets other threads run
 
@@ -52,6 +53,14 @@ bool is_long_timeout(PyObject* value) {
   return PyLong_CheckExact(value) && PyLong_AsLongAndOverflow(value, &overflow) > 0;
 }
 
+bool take_int(PyObject* value, int* taken) {
+  if (!PyLong_CheckExact(value)) return false;
+  int overflow = 0;
+  const long number = PyLong_AsLongAndOverflow(value, &overflow);
+  *taken = static_cast<int>(number);
+  return overflow == 0 && *taken == number;
+}
+
 // What `name` says is `value`; returns false if that is not the common case.
 bool take(PyObject* name, PyObject* value, Arguments* parsed) {
   if (name == array_name) {
@@ -59,17 +68,17 @@ bool take(PyObject* name, PyObject* value, Arguments* parsed) {
     if (value == Py_None) return parsed->method->kind == MPISTRAT_SCATTER;
     return take_array(value, parsed);
   }
+  if (name == arrays_name) {
+    parsed->has_array = true;
+    return take_list(value, &parsed->list);
+  }
   if (name == op_name) {
     parsed->op_text = value;
     return true;
   }
-  if (name == root_name || name == gpu_name) {
-    if (!PyLong_CheckExact(value)) return false;
-    int overflow = 0;
-    const long root = PyLong_AsLongAndOverflow(value, &overflow);
-    parsed->root = static_cast<int>(root);
-    return overflow == 0 && parsed->root == root;
-  }
+  if (name == root_name || name == gpu_name) return take_int(value, &parsed->root);
+  if (name == bucket_name)
+    return value == Py_None || (take_int(value, &parsed->root) && parsed->root > 0);
   if (name == axis_name) return PyLong_CheckExact(value) && PyObject_Not(value) == 1;
   if (name == out_name) {
     parsed->out = value;
@@ -89,8 +98,8 @@ PyObject* const* names_of(const Method* method) { return positional_names[method
 
 // A name of a keyword as it is compared, whoever has made the string.
 PyObject* known_name(PyObject* name) {
-  for (PyObject* one :
-       {out_name, op_name, root_name, axis_name, array_name, splits_name, timeout_name, gpu_name})
+  for (PyObject* one : {out_name, op_name, root_name, axis_name, array_name, splits_name,
+                        timeout_name, gpu_name, arrays_name, bucket_name})
     if (name == one) return one;
   return nullptr;
 }
@@ -135,11 +144,6 @@ bool may_guess(const CallState& calls, int32_t kind, int64_t nbytes) {
          nbytes <= kMostGathered / (is_gathered ? calls.size : 1);
 }
 
-bool overlap(PyArrayObject* a, PyArrayObject* b) {
-  const char *first = PyArray_BYTES(a), *second = PyArray_BYTES(b);
-  return first < second + PyArray_NBYTES(b) && second < first + PyArray_NBYTES(a);
-}
-
 }  // namespace
 
 const Method kMethods[] = {
@@ -157,6 +161,22 @@ const Method kMethods[] = {
     {"_allgather_packed", MPISTRAT_ALLGATHER, {"array", nullptr, nullptr}, true, true, true},
     {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, false, true},
     {"iallreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, true, false, false, true},
+    {"allreduce_many",
+     MPISTRAT_ALLREDUCE,
+     {"arrays", "op", nullptr},
+     true,
+     true,
+     false,
+     false,
+     true},
+    {"iallreduce_many",
+     MPISTRAT_ALLREDUCE,
+     {"arrays", "op", nullptr},
+     true,
+     false,
+     false,
+     true,
+     true},
     {"ireduce", MPISTRAT_REDUCE, {"array", "op", "root"}, true, false, false, true},
     {"ireduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}, true, false, false, true},
     {"ibcast", MPISTRAT_BCAST, {"array", "root", nullptr}, true, false, false, true},
@@ -180,9 +200,11 @@ bool init_call_arguments() {
   for (int i = 0; i < 8; ++i)
     if (!(op_names[i] = PyUnicode_InternFromString(kOpNames[i]))) return false;
   array_name = PyUnicode_InternFromString("array");
+  arrays_name = PyUnicode_InternFromString("arrays");
   op_name = PyUnicode_InternFromString("op");
   root_name = PyUnicode_InternFromString("root");
   gpu_name = PyUnicode_InternFromString("gpu");
+  bucket_name = PyUnicode_InternFromString("bucket_bytes");
   axis_name = PyUnicode_InternFromString("axis");
   splits_name = PyUnicode_InternFromString("splits");
   out_name = PyUnicode_InternFromString("out");
@@ -218,6 +240,16 @@ bool is_plain(PyArrayObject* array) {
          PyArray_ISNOTSWAPPED(array) && PyArray_NDIM(array) <= kMaxDims;
 }
 
+bool overlap(PyArrayObject* a, PyArrayObject* b) {
+  const char *first = PyArray_BYTES(a), *second = PyArray_BYTES(b);
+  return first < second + PyArray_NBYTES(b) && second < first + PyArray_NBYTES(a);
+}
+
+PyObject* brought(const Arguments& call) {
+  if (call.list.object) return call.list.object;
+  return call.array ? reinterpret_cast<PyObject*>(call.array) : Py_None;
+}
+
 bool parse(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments* parsed) {
   PyObject* const* names = names_of(parsed->method);
   if (nargs > kMaxPositional) return false;
@@ -228,6 +260,7 @@ bool parse(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments
   for (Py_ssize_t i = 0; i < num_named; ++i) {
     PyObject* name = known_name(PyTuple_GET_ITEM(kwnames, i));
     const bool is_of_method = name == out_name       ? parsed->method->has_out
+                              : name == bucket_name  ? parsed->method->is_of_lists
                               : name == timeout_name ? parsed->method->has_timeout
                                                      : std::find(names, names + kMaxPositional,
                                                                  name) != names + kMaxPositional;
@@ -245,7 +278,7 @@ bool plan(const CallState& calls, const Arguments& arguments, PyArrayObject* for
           ResultShape* result) {
   const int32_t kind = arguments.method->kind;
   const int root = is_from_gpu(*arguments.method) ? 0 : arguments.root;
-  *call = {kind, arguments.op, MPISTRAT_FLOAT64, root, nullptr, nullptr, 0, 0, 0, 0};
+  *call = {kind, arguments.op, MPISTRAT_FLOAT64, root, nullptr, nullptr, 0, 0, 0, 0, 0};
   *result = {};
   if (kind == MPISTRAT_CROSS) return true;
   if (arguments.method->is_of_objects && calls.size == 1) return false;  // without frames

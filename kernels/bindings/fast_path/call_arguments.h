@@ -2,7 +2,7 @@
 #define MPISTRAT_BINDINGS_FAST_PATH_CALL_ARGUMENTS_H_
 
 // Take the arguments of a collective apart, where they are the common case: one array or number in
-// native byte order, axis 0, equal blocks.
+// native byte order, or a list of arrays of one dtype (list_calls.h), axis 0, equal blocks.
 
 #include <Python.h>
 
@@ -20,7 +20,8 @@ struct Method {
   const char* positional[kMaxPositional];  // its positional parameters, after `self`
   bool has_out, has_timeout;               // and by their names alone
   bool is_of_objects = false;              // shares its kind with a method of arrays
-  bool is_nonblocking = false;             // starts the call, and returns a `Work`
+  bool is_twin = false;                    // starts the call, and returns a `Work`
+  bool is_of_lists = false;                // takes a list of arrays
 };
 extern const Method kMethods[];
 const Method* find_method(const char* name);
@@ -39,11 +40,12 @@ struct Arguments {
   const Method* method = nullptr;
   PyArrayObject* array = nullptr;  // null for barriers, and for who only receives of a scatter
   Owned made;  // the array, where it was made of a number, a list, or an array in another order
+  Owned list;  // a tuple of arrays, of a method of lists
   PyObject* out = Py_None;
   PyObject* timeout = Py_None;  // seconds, or None
   PyObject* op_text = nullptr;  // null where nothing is reduced
-  int op = 0, root = 0;
-  bool has_array = false;  // whether it was given, be it None
+  int op = 0, root = 0;         // the root of lists: their `bucket_bytes`, or 0
+  bool has_array = false;       // whether it was given, be it None
 };
 
 // Where the result of a call goes.
@@ -70,10 +72,14 @@ bool fits(PyObject* out, const ResultShape& result, PyArrayObject* like, const A
 // Whether a method's array was copied from a GPU, whose number is in the place of a root.
 bool is_from_gpu(const Method& method);
 
+// What the call's rank brings, to be shown to Python.
+PyObject* brought(const Arguments& call);
+
 // The number of an op, or -1.
 int find_op(PyObject* text);
 bool can_reduce(int op, int dtype);
 bool is_plain(PyArrayObject* array);
+bool overlap(PyArrayObject* a, PyArrayObject* b);
 
 }  // namespace mpistrat
 

@@ -10,6 +10,7 @@
 
 #include "../../calls/fast_path.h"
 #include "../dtypes.h"
+#include "list_calls.h"
 #include "object_frames.h"
 #include "result_memory.h"
 
@@ -38,10 +39,6 @@ struct FastCalls {
 
 PyTypeObject* fast_type = nullptr;
 
-PyObject* or_none(PyArrayObject* array) {
-  return array ? reinterpret_cast<PyObject*>(array) : Py_None;
-}
-
 PyObject* or_none(PyObject* object) { return object ? object : Py_None; }
 
 enum Claim { kClaimed, kRefused };
@@ -49,8 +46,8 @@ enum Claim { kClaimed, kRefused };
 // Ask Python how a call is shown and recorded.
 bool ask_ticket(FastCalls* self, const Arguments& call, const CallState& calls,
                 MpistratTicket* ticket) {
-  PyObject* found = PyObject_CallFunction(self->ticket, "sOOi", call.method->name,
-                                          or_none(call.array), or_none(call.op_text), call.root);
+  PyObject* found = PyObject_CallFunction(self->ticket, "sOOi", call.method->name, brought(call),
+                                          or_none(call.op_text), call.root);
   if (!found) return false;
   long long digest, extra, nbytes;
   MpistratRecord& record = ticket->record;
@@ -75,6 +72,8 @@ Kind key_of_array(const CallState& calls, const Arguments& call) {
   const int kind = call.method->kind;
   // Arrays from GPUs are told from those of the host by a root that is none.
   const int op = call.op, root = is_from_gpu(*call.method) ? -1 - call.root : call.root;
+  if (call.list.object)
+    return kind_of(calls, kind, op, root, type_num_of(call.list.object), 0, nullptr);
   if (!call.array) return kind_of(calls, kind, op, root, 0, 0, nullptr);
   int64_t shape[kMaxDims];
   const int ndim = PyArray_NDIM(call.array);
@@ -101,7 +100,8 @@ Claim claim_with_ticket(FastCalls* self, const Arguments& call, PyArrayObject* f
   if (!claim(calls)) return kRefused;
   if (!calls->has_digests) return kClaimed;
   const Kind key = key_of(*calls, call);
-  if ((*ticket = self->path.find(key))) return kClaimed;
+  const Shapes shapes = shapes_of(call.list.object);
+  if ((*ticket = self->path.find(key, shapes))) return kClaimed;
   calls->is_busy = false;  // while Python runs, other threads may, too
   MpistratTicket found = {};
   if (!ask_ticket(self, call, *calls, &found)) {
@@ -113,8 +113,8 @@ Claim claim_with_ticket(FastCalls* self, const Arguments& call, PyArrayObject* f
     calls->is_busy = false;
     return kRefused;
   }
-  self->path.learn(key, found);
-  *ticket = self->path.find(key);
+  self->path.learn(key, found, shapes);
+  *ticket = self->path.find(key, shapes);
   return kClaimed;
 }
 
@@ -158,7 +158,7 @@ int stay_with_nonblocking(FastCalls* self) {
 // End a call in Python; tell `lose` of an error, again if one more interrupt strikes that.
 PyObject* finish(FastCalls* self, const Arguments& call, int status, int64_t sequence,
                  PyObject* out) {
-  PyObject* array = or_none(call.array);
+  PyObject* array = brought(call);
   PyObject* is_given = call.out == Py_None ? Py_False : Py_True;
   PyObject* result =
       PyObject_CallFunction(self->finish, "i(sOOiO)OO", status, call.method->name, array,
@@ -199,7 +199,10 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
     of_objects = ticket_of_objects(*ticket, *calls, *call);
     ticket = &of_objects;
   }
-  call->recv = out == Py_None ? nullptr : PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
+  if (call->num_arrays > 0)
+    place_list(arguments.list.object, out, &calls->call);
+  else if (out != Py_None)
+    call->recv = PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
   if (call->kind == MPISTRAT_BCAST) place_broadcast(*calls, call);
   self->path.begin(*call, ticket);
   const int64_t sequence = calls->call.ticket.record.sequence;
@@ -336,6 +339,18 @@ PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ti
   return object;
 }
 
+// Make a call of a list. The arrays of a call are its own tuple's: a user's list may change.
+static PyObject* call_list(FastCalls* self, const Arguments& arguments) {
+  Plain call;
+  if (!plan_list(arguments, &call)) return nullptr;
+  if (arguments.method->is_twin && call.send_bytes > kTwinBytes) return nullptr;
+  PyObject* out = results_of_list(arguments, call.recv_bytes);
+  if (!out) return leave_to_python();
+  PyObject* found = carry_out(self, arguments, nullptr, &call, out);
+  Py_DECREF(out);
+  return found;
+}
+
 PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args, Py_ssize_t nargs,
                     PyObject* kwnames) {
   if (Py_TYPE(state) != fast_type) return nullptr;
@@ -344,6 +359,7 @@ PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args
   Arguments arguments;
   arguments.method = method;
   if (!may_begin(calls) || !parse(args, nargs, kwnames, &arguments)) return nullptr;
+  if (method->is_of_lists) return call_list(self, arguments);
   Plain call;
   ResultShape result;
   PyArrayObject* const form = form_of(self, arguments);

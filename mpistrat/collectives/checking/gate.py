@@ -75,6 +75,8 @@ class Gate:
         How texts name the ranks.
     has_digests
         Whether the ranks compare what they call (``MPISTRAT_CHECKS``).
+    bucket_bytes
+        Size of the buckets of lists for which none is named (``MPISTRAT_FUSION_BYTES``).
     carries_headers
         Whether transfers of this backend can carry the headers themselves (:meth:`carry`).
     inline_bytes
@@ -94,6 +96,7 @@ class Gate:
         self.names = names = names or RankNames(self.rank, self.size)
         self.reductions = ReductionCheck(backend)
         self.has_digests = True
+        self.bucket_bytes = config.DEFAULT_FUSION_BYTES
         self.carries_headers = backend.capabilities().carries_headers and self.size > 1
         payload_bytes = (
             built_in_sizes.INLINE_BYTES if self.size <= built_in_sizes.INLINE_MAX_RANKS else 0

@@ -33,7 +33,7 @@ class FastPath:
     _gate: Gate
     _engine: Engine
     _label: str | None
-    _at_risk: tuple[Array | None, Array | None] | None = None
+    _at_risk: tuple[Any, Any] | None = None  # arrays, or lists of them
 
     def _allow_fast_calls(self) -> None:
         """Let the backend make the calls of methods itself in the common case, sooner."""
@@ -112,9 +112,7 @@ class FastPath:
     def _ticket(self, *call: Any) -> tuple[int, int, int, int, int, int]:
         return FastCall(*call).ticket(self._gate, self._label)
 
-    def _finish(
-        self, status: int, call: tuple[Any, ...], out: Array | None, is_given: bool
-    ) -> Any:
+    def _finish(self, status: int, call: tuple[Any, ...], out: Any, is_given: bool) -> Any:
         """End a native call as any other one: with a deadline, and with errors in words."""
         fast_call = FastCall(*call)
         # If this fails, the kernels may still write to them.
@@ -134,9 +132,7 @@ class FastPath:
         self._at_risk = None
         return result
 
-    def _lose(
-        self, sequence: int, error: BaseException, array: Array | None, out: Array | None
-    ) -> None:
+    def _lose(self, sequence: int, error: BaseException, array: Any, out: Any) -> None:
         """See to it that peers hear of a fast call whose end failed here, whatever the error."""
         self._at_risk = (array, out)
         self._engine.lose(sequence, error)

@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mpistrat import config
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.buffer_pool import BufferPool
 from mpistrat.collectives.arrays.conversion import are_alike, as_operands, cut, flat
@@ -26,7 +25,7 @@ from mpistrat.errors import UsageError
 from mpistrat.tables.reduction_ops import Carried, carried, combine, narrow, result_dtype, widened
 from mpistrat.types import Array, ArrayLike
 
-__all__ = ["allreduce_many", "buckets"]
+__all__ = ["allreduce_many", "buckets", "list_signature"]
 
 Outs: TypeAlias = Sequence[Array | None]
 
@@ -48,13 +47,19 @@ def allreduce_many(
     outs: Outs = [None] * len(sources) if out is None else list(out)
     if out is not None:
         _check_outs(sources, outs, op)
-    nbytes = config.fusion_bytes() if bucket_bytes is None else bucket_bytes
+    nbytes = gate.bucket_bytes if bucket_bytes is None else bucket_bytes
     if not isinstance(nbytes, (int, np.integer)) or nbytes < 1:
         raise UsageError(
             f"allreduce_many: bucket_bytes={bucket_bytes!r}; expected a whole number above 0, or"
             " None for MPISTRAT_FUSION_BYTES"
         )
     return own.run(_steps(own, sources, op, nbytes, outs))
+
+
+def list_signature(sources: list[Array], op: str, nbytes: int) -> Signature:
+    """Return what the ranks compare of a call."""
+    shapes = tuple(map(_SHAPE, sources))
+    return Signature("allreduce_many", op, _dtypes(sources), shapes, bucket_bytes=nbytes)
 
 
 def _dtypes(sources: list[Array]) -> tuple[np.dtype[Any], ...]:
@@ -92,8 +97,7 @@ def _fit_on_gpu(sources: list[Array], outs: Outs, op: str) -> bool:
 
 
 def _steps(gate: GateOfCall, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:
-    shapes = tuple(map(_SHAPE, sources))
-    signature = Signature("allreduce_many", op, _dtypes(sources), shapes, bucket_bytes=nbytes)
+    signature = list_signature(sources, op, nbytes)
     if isinstance(gate, DeviceGate):
         return (yield from reduce_on_gpu(gate, sources, op, signature, outs))
     if gate.size == 1:

@@ -134,10 +134,14 @@ def test_results_are_new_and_nothing_is_kept():
         first, second = comm.allreduce(x), comm.allreduce(x)
         assert first.flags.owndata
         assert not np.may_share_memory(first, second)
-        before = sys.getrefcount(x), sys.getrefcount(out), sys.getrefcount(None)
-        for _ in range(200):
-            comm.allreduce(x, out=out)
-            comm.allreduce(x, "max")
-        after = sys.getrefcount(x), sys.getrefcount(out), sys.getrefcount(None)
-        assert after[:2] == before[:2]
-        assert abs(after[2] - before[2]) < 100
+        kept = []
+        # The first call whose peer is late loads modules, which refer to None, too.
+        for _ in range(3):
+            before = sys.getrefcount(x), sys.getrefcount(out), sys.getrefcount(None)
+            for _ in range(200):
+                comm.allreduce(x, out=out)
+                comm.allreduce(x, "max")
+            after = sys.getrefcount(x), sys.getrefcount(out), sys.getrefcount(None)
+            assert after[:2] == before[:2]
+            kept.append(abs(after[2] - before[2]))
+        assert min(kept) < 100, kept
