@@ -1,5 +1,6 @@
 #include "array_lists.h"
 
+#include "fast_path/list_calls.h"
 #include "numpy_api.h"
 
 namespace nb = nanobind;
@@ -40,6 +41,11 @@ PyObject* part(PyArrayObject* flat, npy_intp start, PyArrayObject* like) {
   return nullptr;
 }
 
+// Whether `places` can take the results of `arrays` as they are; both are lists.
+bool fit(const nb::list& places, const nb::list& arrays) {
+  return are_alike(arrays) && can_take_results(nb::tuple(places).ptr(), nb::tuple(arrays).ptr());
+}
+
 // Views of the parts of `flat`, one after the other, of the shapes of the arrays `like`.
 nb::list cut(nb::handle flat_object, const nb::list& like) {
   if (!is_plain(flat_object)) throw nb::type_error("expected a flat NumPy array");
@@ -75,6 +81,7 @@ PyObject* parts_of(PyArrayObject* flat, PyObject* like) {
 
 void bind_array_lists(nb::module_& module) {
   module.def("are_alike", &are_alike);
+  module.def("fit", &fit);
   module.def("cut", &cut);
 }
 

@@ -57,11 +57,8 @@ PyObject* given_results(PyObject* out, PyObject* list) {
   if (!PyList_CheckExact(out) && !PyTuple_CheckExact(out)) return nullptr;
   Owned given;
   given.object = PySequence_Tuple(out);
-  const Py_ssize_t count = PyTuple_GET_SIZE(list);
-  if (!given.object || PyTuple_GET_SIZE(given.object) != count) return nullptr;
-  for (Py_ssize_t i = 0; i < count; ++i)
-    if (!takes(PyTuple_GET_ITEM(given.object, i), array_at(list, i))) return nullptr;
-  return are_apart(given.object) ? PySequence_List(given.object) : nullptr;
+  return given.object && can_take_results(given.object, list) ? PySequence_List(given.object)
+                                                              : nullptr;
 }
 
 PyObject* new_results(PyObject* list, int64_t nbytes) {
@@ -118,6 +115,14 @@ PyObject* results_of_list(const Arguments& arguments, int64_t nbytes) {
   PyObject* list = arguments.list.object;
   if (arguments.out != Py_None) return given_results(arguments.out, list);
   return nbytes <= kMostNewBytes ? new_results(list, nbytes) : nullptr;
+}
+
+bool can_take_results(PyObject* places, PyObject* arrays) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(arrays);
+  if (PyTuple_GET_SIZE(places) != count) return false;
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!takes(PyTuple_GET_ITEM(places, i), array_at(arrays, i))) return false;
+  return are_apart(places);
 }
 
 void place_list(PyObject* list, PyObject* results, FastCall* call) {

@@ -28,6 +28,10 @@ bool plan_list(const Arguments& arguments, Plain* call);
 // to be taken.
 PyObject* results_of_list(const Arguments& arguments, int64_t nbytes);
 
+// Whether the result of each array can be written at once to its place in `places`, of which no two
+// have memory in common. Both are tuples.
+bool can_take_results(PyObject* places, PyObject* arrays);
+
 // Tell the kernels where arrays and results lie.
 void place_list(PyObject* list, PyObject* results, FastCall* call);
 

@@ -22,6 +22,7 @@ __all__ = [
     "can_be_sent",
     "check_axis",
     "cut",
+    "fit",
     "flat",
     "is_aligned",
     "place_of",
@@ -137,6 +138,15 @@ def are_alike(values: list[Any]) -> bool:
     gains from that, and the answer is no.
     """
     return why_no_kernels() is None and bool(kernels().are_alike(values))
+
+
+def fit(places: list[Any], arrays: list[Any]) -> bool:
+    """Tell whether the arrays are alike, and their results can be written to `places` at once.
+
+    Places are plain arrays with the shapes and dtypes of the arrays, apart from each other, and
+    each from its array unless it is that; else, and without kernels, the answer is no.
+    """
+    return why_no_kernels() is None and bool(kernels().fit(places, arrays))
 
 
 def cut(total: Array, like: list[Array]) -> list[Array]:
