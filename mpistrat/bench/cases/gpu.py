@@ -91,9 +91,9 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     """Time kernels and all-reduce on GPUs, against a copy and what users would write.
 
     Every answer is checked before anything is timed. Exit status 1: one was
-    wrong; 2: there is no GPU or no CuPy, or several ranks are to measure
-    kernels. Bars say which figures are expected of an H100 or H200; a missed
-    one is printed, and changes nothing else.
+    wrong; 2: there is no GPU or no CuPy, there are fewer GPUs than --gpus, or
+    several ranks are to measure kernels. Bars say which figures are expected
+    of an H100 or H200; a missed one is printed, and changes nothing else.
     """
     with told_to_the_user():
         options = _Options(
@@ -114,7 +114,8 @@ def command(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 
 def _run(options: _Options) -> int:
     with Communicator() as communicator:
-        reasons = [why for why in communicator.allgather_object(why_no_gpu()) if why]
+        mine = why_no_gpu(options.gpus or 1)
+        reasons = [why for why in communicator.allgather_object(mine) if why]
         if reasons:
             if communicator.rank == 0:
                 typer.echo(f"bench gpu: {reasons[0]}", err=True)

@@ -13,12 +13,17 @@ __all__ = ["gpu_facts", "has_bars", "is_pretended", "why_no_gpu"]
 _PRETENDED = "pretended GPU"  # how the devices of tests/gpu/pretend call themselves
 
 
-def why_no_gpu() -> str | None:
-    """Return why this rank can use no GPU, and what to install; None if it can. **Local.**"""
+def why_no_gpu(wanted: int = 1) -> str | None:
+    """Return why this rank cannot use so many GPUs, and what to do; None if it can. **Local.**"""
     try:
         on_device.require(["GPU:0"])
     except BackendUnavailableError as error:
         return str(error)
+    seen = on_device.count()
+    if wanted > seen:
+        return (
+            f"--gpus {wanted}: a rank can see {seen} GPUs; expected 1 to {seen}, or leave it out"
+        )
     return None
 
 

@@ -46,8 +46,7 @@ def own_gpu(communicator: Communicator, gpus: int | None) -> int:
     """Return this rank's GPU: by its number on the node, in turn among the first `gpus`."""
     import cupy
 
-    count = int(cupy.cuda.runtime.getDeviceCount())
-    return communicator.topology.local_rank % min(count, gpus or count)
+    return communicator.topology.local_rank % (gpus or int(cupy.cuda.runtime.getDeviceCount()))
 
 
 @contextmanager

@@ -125,6 +125,17 @@ def test_kernels_are_measured_by_one_rank_alone() -> None:
 
 @takes_long()
 @pytest.mark.deadline(ENDS_S + 20)
+def test_more_gpus_than_there_are() -> None:
+    argv = ["-m", "mpistrat.bench", "gpu", "--gpus", "99"]
+    result = run_job(argv, 2, timeout_s=ENDS_S)
+    assert result.returncode == 2
+    seen = on_device.count()
+    message = f"bench gpu: --gpus 99: a rank can see {seen} GPUs; expected 1 to {seen}, or leave"
+    assert result.output.count(message) == 1
+
+
+@takes_long()
+@pytest.mark.deadline(ENDS_S + 20)
 def test_what_does_not_fit_is_left_out() -> None:
     sizes = ["--bytes", "1TiB", "--allreduce-bytes", "1TiB", "--families", "reduce"]
     said = bench(1, *sizes)
