@@ -5,18 +5,22 @@ As in on_device.py, CuPy is needed for those who have an array of it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from mpistrat.errors import UsageError
 
 _CAPTURE_IMPLICIT = 906  # cudaErrorStreamCaptureImplicit, and HIP's
+_PER_THREAD = "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM"
 
 __all__ = [
     "StreamHere",
+    "foreign_stream",
     "is_captured",
+    "is_of_one_thread",
     "recorded",
     "refuse_capture",
     "run_on",
@@ -34,11 +38,45 @@ def stream_for_all_threads() -> Any:
     return _default_stream() if stream.ptr == _cupy().cuda.runtime.streamPerThread else stream
 
 
-@lru_cache(maxsize=1)
 def _default_stream() -> Any:
     """Return the default stream of all threads."""
     # Not `Stream.null`, which CuPy takes for the thread's own one with that setting.
-    return _cupy().cuda.ExternalStream(_cupy().cuda.runtime.streamLegacy)
+    return foreign_stream(_cupy().cuda.runtime.streamLegacy)
+
+
+def is_of_one_thread(stream: Any) -> bool:
+    """Tell whether an object of CuPy may stand for another stream in each thread."""
+    has_own = os.environ.get(_PER_THREAD, "0") != "0"
+    return stream.ptr == _cupy().cuda.runtime.streamPerThread or (has_own and stream.ptr == 0)
+
+
+@cache
+def foreign_stream(pointer: int, device: int = -1) -> Any:
+    """Return the object of CuPy for a stream that it has not made; the same one each time.
+
+    Parameters
+    ----------
+    pointer
+        The stream, which stays to the end of the process.
+    device
+        Index of its GPU; -1 for a default stream, of which each GPU has one.
+    """
+    cuda = _cupy().cuda
+    if not hasattr(cuda.Stream, "from_external"):  # CuPy 13
+        return cuda.ExternalStream(pointer, device)
+    stream = cuda.Stream.from_external(_Foreign(pointer))
+    stream.device_id = device  # versions take none, or the current one
+    return stream
+
+
+class _Foreign:
+    """A stream, for those who ask for it by the protocol of CUDA's libraries."""
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._pointer
 
 
 def is_captured(stream: Any) -> bool:

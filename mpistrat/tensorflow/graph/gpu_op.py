@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from mpistrat.collectives.arrays.gpu_streams import foreign_stream
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.tensorflow.graph.call_steps import (
     CallSeen,
@@ -51,7 +52,7 @@ class GpuMemory:
         if threading.current_thread() is not threading.main_thread():
             # For good: to go back to GPU 0, perhaps another rank's, would open a context there.
             device.use()
-        with device, cupy.cuda.ExternalStream(self._stream, self._device):
+        with device, foreign_stream(self._stream, self._device):
             yield
 
     def arrays(self, dtypes: Sequence[Any]) -> tuple[list[Any], list[Any]]:

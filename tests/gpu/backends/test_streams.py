@@ -1,14 +1,17 @@
 """Calls are ordered with the caller's current stream, and with nothing else on the GPU."""
 
+import gc
 import os
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
 
 from helpers.gpu_ranks import CARRIERS, WaitingKernel, communicator_on_gpus, fill_late
 from helpers.gpus import needs_gpus
+from mpistrat.collectives.arrays import gpu_streams
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long
 
@@ -138,3 +141,43 @@ def test_all_work_of_the_gpu_is_late(carrier):
     program = f"import runpy; runpy.run_path({__file__!r})[{name!r}]({carrier!r})"
     path = os.pathsep.join(sys.path)
     run_job(["-c", program], 2, env={"PRETEND_LATE_MS": "2", "PYTHONPATH": path}).check()
+
+
+def test_a_stream_that_cupy_has_not_made():
+    needs_gpus(1)
+    import cupy
+
+    theirs = cupy.cuda.Stream(non_blocking=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # CuPy 14 has deprecated its first way
+        mine = gpu_streams.foreign_stream(theirs.ptr, 0)
+    assert (mine.ptr, mine.device_id) == (theirs.ptr, 0)
+    assert gpu_streams.foreign_stream(theirs.ptr, 0) is mine
+    with mine:
+        assert cupy.cuda.get_current_stream().ptr == theirs.ptr
+    del mine
+    gc.collect()
+    with theirs:  # not destroyed with CuPy's object for it
+        assert (cupy.ones(3) + 1).tolist() == [2, 2, 2]
+
+
+def test_a_stream_that_cupy_13_has_not_made():
+    needs_gpus(1)
+    import cupy
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        patch.delattr(cupy.cuda.Stream, "from_external", raising=False)
+        mine = gpu_streams.foreign_stream.__wrapped__(cupy.cuda.runtime.streamLegacy)
+    assert isinstance(mine, cupy.cuda.ExternalStream)
+    assert (mine.ptr, mine.device_id) == (cupy.cuda.runtime.streamLegacy, -1)
+
+
+def test_the_default_stream_of_all_threads_is_of_every_gpu():
+    """CuPy refuses to make a stream of one GPU the current one of another."""
+    needs_gpus(2)
+    import cupy
+
+    for index in (0, 1):
+        with cupy.cuda.Device(index), gpu_streams.foreign_stream(cupy.cuda.runtime.streamLegacy):
+            assert cupy.ones(3).sum() == 3
