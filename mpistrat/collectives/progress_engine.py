@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from mpistrat import config
-from mpistrat.collectives.backends.base import QueuedRequest, SleepingRequest, Steps
+from mpistrat.collectives.backends.base import QueuedRequest, Request, SleepingRequest, Steps
 from mpistrat.collectives.checking import deadlock, stall
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import interrupts
@@ -133,6 +133,11 @@ class Engine:
             self._give_up(error)
             raise
         return work
+
+    def wait_before(self, request: Request, label: str | None) -> None:
+        """Wait for what has to come before a call that the backend begins, as if within it."""
+        self.start((one for one in (request,)), label).wait()
+        self._started -= 1  # the backend counts the call
 
     def take_over(self, steps: Steps, label: str | None, begun: QueuedRequest) -> Work[Any]:
         """Queue a fast call that has begun, and that the backend carries on with by itself."""

@@ -62,7 +62,9 @@ def _on_gpu(own: DeviceGate, gate: Gate, source: Array, op: str, out: Array | No
     if short is None or not short.takes(source, dtype):
         return (yield from _steps(own, allreduce_signature(source, op), source, op, out))
     sent = flat(source)
-    result = new_like(sent, sent.size, dtype)
+    # In `out`, if it can be: a kernel that copies it there waits until the GPU turns to this rank.
+    is_alike = sent.dtype == dtype
+    result = landing(out, sent) if is_alike else new_like(sent, sent.size, dtype)
 
     def reduce(down: Array, up: Array) -> Steps:
         shaped, out = down.reshape(source.shape), up.reshape(source.shape)

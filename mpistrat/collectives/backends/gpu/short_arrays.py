@@ -2,18 +2,37 @@
 
 To launch a kernel and to meet twice takes longer, most of all where ranks share a GPU: without MPS
 a kernel waits 0.15 to 0.3 ms until the GPU turns to its process, and such copies need not.
+
+A call with `out` needs seven calls of the driver:
+
+1. cudaGetDevice, since the array must be on the current GPU.
+2. cudaStreamIsCapturing, since a copy on such a stream would go into the user's graph.
+3. cudaMemcpyAsync to the host, behind the last call's copy to the GPU, which nothing waits for:
+   on one stream, the end of this copy is the end of that one (`_Slot.is_before`).
+4. cudaEventRecord, and
+5. cudaEventQuery until the copy is over: it reads a word of memory. cudaStreamSynchronize has no
+   deadline, and cudaStreamQuery waits for what other threads queue on the stream, too.
+6. cudaMemcpyAsync to the GPU, which the call does not wait for, either. The memory is pinned, so
+   that both copies are only queued; if one fails, a later call of the driver tells it.
+7. cudaEventRecord, for calls on other streams. To leave it to them is wrong: recorded later, the
+   event would be behind what the user has queued since, which may wait for those calls.
+
+A new result takes two more of (1), in CuPy's allocator. What Python has to do is done while a copy
+is under way: before (3) the last call's, up to (5) this one's. Between (5) and (6) is no more than
+the host's call, which compiled code makes (kernels/bindings/fast_path).
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from mpistrat.collectives.arrays.conversion import can_be_sent
-from mpistrat.collectives.arrays.gpu_streams import is_captured
+from mpistrat.collectives.arrays.gpu_streams import is_captured, is_of_one_thread
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.streams import DONE, EventRequest
 from mpistrat.errors import MpistratError
@@ -24,6 +43,10 @@ __all__ = ["ShortArrays"]
 
 _INLINE_BYTES = 32 << 10  # of NVIDIA's: shorter copies to a GPU come with the commands
 _LOOKS = 200  # of about 0.5 µs each, for a copy that nothing has to come before
+_MOST_KINDS = 256
+
+_Kind: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
+"""The op, and the dtype and shape of an array."""
 
 
 class _Slot:
@@ -38,8 +61,10 @@ class _Slot:
 
     Attributes
     ----------
-    event
-        When the copies to and from it are done.
+    runtime
+        CuPy's module of that name.
+    event, event_at
+        When the copies to and from it are done; its address.
     down_at, up_at
         Addresses: of what is sent, and of what comes of it.
     """
@@ -48,25 +73,41 @@ class _Slot:
         import cupy
 
         _give_up_parked()
+        self.runtime = cupy.cuda.runtime
         self.event = cupy.cuda.Event(disable_timing=True)
+        self.event_at = self.event.ptr
+        self._last_stream: Callable[[], Any] = _none
         if region is None:
             self.down, self.up = _host_memory(nbytes), _host_memory(nbytes)
         else:
             self.down, self.up = region[:nbytes], region[nbytes : 2 * nbytes]
         self.down_at, self.up_at = self.down.ctypes.data, self.up.ctypes.data
-        self._views: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+        self._views: dict[_Kind, tuple[Array, Array]] = {}
         # Not its __del__: in a cycle of garbage the event could be destroyed before.
         end = weakref.finalize(self, _park, self.event, self.down, self.up, os.getpid())
         end.atexit = False
 
-    def views(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[Array, Array]:
+    def is_before(self, stream: Any) -> bool:
+        """Tell whether all copies to and from it come before what is queued on a stream now.
+
+        False says no more than that its event has to be looked at.
+        """
+        # Not by the address, which a new stream may have of one that was destroyed meanwhile.
+        return self._last_stream() is stream
+
+    def note(self, stream: Any) -> None:
+        """Take note of the stream of the copies from now on."""
+        if self._last_stream() is not stream:
+            self._last_stream = _none if is_of_one_thread(stream) else weakref.ref(stream)
+
+    def views(self, kind: _Kind) -> tuple[Array, Array]:
         """Return both, as arrays like those of a call whose result is like what it is given."""
-        views = self._views.get((dtype, shape))
+        views = self._views.get(kind)
         if views is None:
-            if len(self._views) > _MOST_VIEWS:
+            if len(self._views) >= _MOST_KINDS:
                 self._views.clear()
-            views = self.view(self.down, dtype, shape), self.view(self.up, dtype, shape)
-            self._views[dtype, shape] = views
+            views = self.view(self.down, *kind[1:]), self.view(self.up, *kind[1:])
+            self._views[kind] = views
         return views
 
     @staticmethod
@@ -75,20 +116,27 @@ class _Slot:
         return np.ndarray(shape, dtype, memory)
 
 
+def _none() -> None:
+    """Stand for the stream of a slot that no stream is known of."""
+
+
 _parked: list[tuple[Any, Array, Array]] = []  # of slots that are gone, until the event is over
 
 
 def _park(event: Any, down: Array, up: Array, process: int) -> None:
     """Keep memory that a GPU still reads or writes from being lent out again."""
-    if os.getpid() == process and not _is_over(event, looks=1):
+    if os.getpid() == process and not _is_over(event, 1, _runtime()):
         _parked.append((event, down, up))
 
 
 def _give_up_parked() -> None:
-    _parked[:] = [one for one in _parked if not _is_over(one[0], looks=1)]
+    _parked[:] = [one for one in _parked if not _is_over(one[0], 1, _runtime())]
 
 
-_MOST_VIEWS = 256
+def _runtime() -> Any:
+    import cupy
+
+    return cupy.cuda.runtime
 
 
 class ShortArrays:
@@ -109,56 +157,67 @@ class ShortArrays:
         import cupy
 
         self.most_bytes = most_bytes
+        self._type, self._cuda, self._runtime = cupy.ndarray, cupy.cuda, cupy.cuda.runtime
         self._regions = [] if region is None else [region]
         self._most_in_rows = 0 if are_apart or cupy.cuda.runtime.is_hip else _INLINE_BYTES - 1
         # By GPU, since events are of one. A list's `append` and `pop` are atomic, for threads.
         self._free: dict[int, list[_Slot]] = {}
-        self._known: dict[tuple[str, np.dtype[Any]], bool] = {}
+        self._known: dict[_Kind, bool] = {}
 
     def takes(self, array: Any, dtype: np.dtype[Any]) -> bool:
         """Tell whether arrays like `array`, with results of `dtype`, go this way on all ranks."""
         return bool(0 < array.size * max(array.itemsize, dtype.itemsize) <= self.most_bytes)
 
     def allreduce(self, communicator: Any, array: Any, op: str, out: Any) -> Any:
-        """All-reduce an array, where nothing has to be waited for before that.
+        """All-reduce an array, where a call can begin at once.
 
         Returns
         -------
         cupy.ndarray or None
             None where it is to go the general way, by :meth:`steps`: the other ranks cannot tell.
         """
-        import cupy
-
-        if type(array) is not cupy.ndarray or not self._is_plain(array, op):
+        kind = self._kind(array, op)
+        if kind is None:
             return None
         index = array.data.device_id
-        if index != cupy.cuda.runtime.getDevice() or not _fits(out, array, index):
+        if index != self._runtime.getDevice() or not _fits(out, array, index):
             return None
-        stream = cupy.cuda.get_current_stream()
-        slot = None if is_captured(stream) else self._slot(index)
+        stream = self._cuda.get_current_stream(index)
+        slot = self._slot(index, stream)
         if slot is None:
             return None
         try:
-            return self._carried(communicator, slot, array, op, out, stream)
+            return self._carried(communicator, slot, kind, array, out, stream)
         finally:
             self._free[index].append(slot)
 
     def _carried(
-        self, communicator: Any, slot: _Slot, array: Any, op: str, out: Any, stream: Any
+        self, communicator: Any, slot: _Slot, kind: _Kind, array: Any, out: Any, stream: Any
     ) -> Any:
         """Do what :meth:`allreduce` does, once it has a slot and the current stream."""
-        import cupy
-
-        down, up = slot.views(array.dtype, array.shape)
-        result = _begun(slot, array, down, out, stream)
+        down, up = slot.views(kind)
+        nbytes = down.nbytes
+        result = self._begun(slot, array, nbytes, out, stream)
         if result is None:
             return None
-        communicator._allreduce_from_gpu(down, op, array.data.device_id, out=up)
+        if not _is_over(slot.event, _LOOKS, self._runtime):  # behind the user's work, probably
+            communicator._engine.wait_before(EventRequest(slot.event), communicator._label)
+        communicator._allreduce_from_gpu(down, kind[0], array.data.device_id, out=up)
         try:
-            self._copy_up(slot, slot.up_at, result, up.nbytes, stream)
-        except cupy.cuda.runtime.CUDARuntimeError as error:
+            self._copy_up(slot, slot.up_at, result, nbytes, stream)
+        except self._runtime.CUDARuntimeError as error:
             raise communicator._engine.take(error) from error
         return result
+
+    def _begun(self, slot: _Slot, array: Any, nbytes: int, out: Any, stream: Any) -> Any:
+        """Queue the copy of an array, and return memory for the result; None if either fails."""
+        try:
+            if is_captured(stream):
+                return None
+            _copy_down(slot, array.data.ptr, nbytes, stream)
+            return self._type(array.shape, array.dtype) if out is None else out
+        except Exception:  # noqa: BLE001 - the general way fails, too, and tells the other ranks
+            return None
 
     def steps(self, source: Any, result: Any, index: int, reduce: Any) -> Steps:
         """All-reduce an array that lies contiguously, as steps of a call.
@@ -173,16 +232,15 @@ class ShortArrays:
             From an array of the host and memory for the result, makes the steps of the host's
             call, which return the result.
         """
-        import cupy
-
         free = self._free.setdefault(index, [])
         try:
             slot = free.pop()
         except IndexError:
             slot = self._new_slot()
-        stream = cupy.cuda.get_current_stream()
+        stream = self._cuda.get_current_stream(index)
         try:
-            yield EventRequest(slot.event)
+            if not slot.is_before(stream):
+                yield EventRequest(slot.event)
             down = slot.view(slot.down, source.dtype, source.shape)
             _copy_down(slot, source.data.ptr, down.nbytes, stream)
             yield EventRequest(slot.event)
@@ -191,21 +249,26 @@ class ShortArrays:
         finally:
             free.append(slot)
 
-    def _is_plain(self, array: Any, op: object) -> bool:
-        if type(op) is not str or not self.takes(array, array.dtype):
-            return False
-        known = self._known.get((op, array.dtype))
+    def _kind(self, array: Any, op: object) -> _Kind | None:
+        """Return what is known by the kind of a call; None if it is none of the usual."""
+        if type(array) is not self._type or type(op) is not str or not array._c_contiguous:
+            return None
+        kind = (op, array.dtype, array.shape)
+        known = self._known.get(kind)
         if known is None:
-            known = self._known[op, array.dtype] = _is_usual(op, array.dtype)
-        return known and bool(array._c_contiguous)
+            if len(self._known) >= _MOST_KINDS:
+                self._known.clear()
+            is_known = self.takes(array, array.dtype) and _is_usual(op, array.dtype)
+            known = self._known[kind] = is_known
+        return kind if known else None
 
-    def _slot(self, index: int) -> _Slot | None:
-        """Return a slot that no copy is under way to or from."""
+    def _slot(self, index: int, stream: Any) -> _Slot | None:
+        """Return a slot, copies to and from which come before what is queued on a stream now."""
         try:
             slot = self._free[index].pop()
         except (KeyError, IndexError):  # the general way makes one
             return None
-        if _is_over(slot.event, _LOOKS):
+        if slot.is_before(stream) or _is_over(slot.event, _LOOKS, self._runtime):
             return slot
         self._free[index].append(slot)
         return None
@@ -236,19 +299,6 @@ def _is_usual(op: str, dtype: np.dtype[Any]) -> bool:
     return is_alike and dtype.isnative and can_be_sent(dtype)
 
 
-def _begun(slot: _Slot, array: Any, down: Array, out: Any, stream: Any) -> Any:
-    """Copy an array down, and return memory for the result; None if either takes longer."""
-    import cupy
-
-    try:
-        _copy_down(slot, array.data.ptr, down.nbytes, stream)
-        if not _is_over(slot.event, _LOOKS):
-            return None
-        return cupy.ndarray(array.shape, array.dtype) if out is None else out
-    except Exception:  # noqa: BLE001 - the general way fails, too, and tells the other ranks
-        return None
-
-
 def _host_memory(nbytes: int) -> Array:
     """Return pinned memory; where none is left, copies take longer."""
     pinned = _pinned(nbytes)
@@ -275,11 +325,9 @@ def _fits(out: Any, array: Any, index: int) -> bool:
     )
 
 
-def _is_over(event: Any, looks: int) -> bool:
+def _is_over(event: Any, looks: int, runtime: Any) -> bool:
     """Look for a moment whether an event has happened; a failure is the general way's to tell."""
-    import cupy
-
-    query, pointer = cupy.cuda.runtime.eventQuery, event.ptr
+    query, pointer = runtime.eventQuery, event.ptr
     for _ in range(looks):  # noqa: SIM110 - a generator takes 1 µs longer, on the way of a call
         if query(pointer) == DONE:
             return True
@@ -288,24 +336,21 @@ def _is_over(event: Any, looks: int) -> bool:
 
 def _copy_down(slot: _Slot, there: int, nbytes: int, stream: Any) -> None:
     """Queue a copy from a GPU to the beginning of a slot, whose event is then its end."""
-    import cupy
-
-    runtime = cupy.cuda.runtime
+    runtime, queue = slot.runtime, stream.ptr
+    slot.note(stream)
     try:
-        runtime.memcpyAsync(slot.down_at, there, nbytes, runtime.memcpyDeviceToHost, stream.ptr)
+        runtime.memcpyAsync(slot.down_at, there, nbytes, runtime.memcpyDeviceToHost, queue)
     finally:  # an interrupt may come in between
-        slot.event.record(stream)
+        runtime.eventRecord(slot.event_at, queue)
 
 
 def _copy_up_at_once(slot: _Slot, there: int, at: int, nbytes: int, stream: Any) -> None:
     """Queue a copy to a GPU from an address in a slot, whose event is then its end."""
-    import cupy
-
-    runtime = cupy.cuda.runtime
+    runtime, queue = slot.runtime, stream.ptr
     try:
-        runtime.memcpyAsync(there, at, nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        runtime.memcpyAsync(there, at, nbytes, runtime.memcpyHostToDevice, queue)
     finally:
-        slot.event.record(stream)
+        runtime.eventRecord(slot.event_at, queue)
 
 
 def _copy_up_in_rows(slot: _Slot, there: int, at: int, nbytes: int, stream: Any) -> None:
@@ -314,11 +359,9 @@ def _copy_up_in_rows(slot: _Slot, there: int, at: int, nbytes: int, stream: Any)
     A plain one of so few bytes waits until the GPU turns to this process: 0.28 ms instead of
     0.014 on an H200 that two processes use at once, without MPS.
     """
-    import cupy
-
-    runtime, width = cupy.cuda.runtime, nbytes // 2
+    runtime, width, queue = slot.runtime, nbytes // 2, stream.ptr
     kind = runtime.memcpyHostToDevice
     try:
-        runtime.memcpy2DAsync(there, width, at, width, width, 2, kind, stream.ptr)
+        runtime.memcpy2DAsync(there, width, at, width, width, 2, kind, queue)
     finally:
-        slot.event.record(stream)
+        runtime.eventRecord(slot.event_at, queue)
