@@ -166,4 +166,38 @@ MPISTRAT_DEVICE void store_release(u32* flag, u32 value) {
 #endif
 }
 
+// ---------------------------------------------------------------- counts of one GPU
+
+// How often something was counted at `count` before, and count it once more. In shared memory or
+// in the GPU's.
+MPISTRAT_DEVICE u32 count_one(u32* count) { return atomicInc(count, ~0u); }
+
+// In the GPU's memory. Counts only: a sum of floats would not have the same order in every run.
+MPISTRAT_DEVICE void add_to_count(u32* count, u32 by) {
+#if defined(MPISTRAT_ON_NVIDIA)
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(count), "r"(by) : "memory");
+#else
+  __hip_atomic_fetch_add(count, by, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#endif
+}
+
+// A word that blocks of one kernel tell each other, and nothing besides it: no order is needed.
+MPISTRAT_DEVICE u32 load_relaxed(const u32* word) {
+#if defined(MPISTRAT_ON_NVIDIA)
+  u32 seen;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(word) : "memory");
+  return seen;
+#else
+  return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#endif
+}
+
+MPISTRAT_DEVICE void store_relaxed(u32* word, u32 value) {
+#if defined(MPISTRAT_ON_NVIDIA)
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+#else
+  __hip_atomic_store(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#endif
+}
+
 }  // namespace mpistrat

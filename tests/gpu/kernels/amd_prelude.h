@@ -29,3 +29,10 @@ __device__ inline float __uint_as_float(unsigned x) { return __builtin_bit_cast(
 __device__ inline unsigned atomicExch(unsigned* at, unsigned value) {
   return __hip_atomic_exchange(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
+__device__ inline unsigned atomicMax(unsigned* at, unsigned value) {
+  return __hip_atomic_fetch_max(at, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+// clang's name for the instruction that counts up to a limit and begins again.
+__device__ inline unsigned atomicInc(unsigned* at, unsigned limit) {
+  return __builtin_amdgcn_atomic_inc32(at, limit, __ATOMIC_RELAXED, "agent", false);
+}

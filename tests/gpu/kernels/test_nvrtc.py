@@ -152,6 +152,19 @@ def test_rows_are_not_added_by_atomics(folder, architecture):
         assert not re.search(r"\b(?:ATOM|ATOMG|RED|REDG)\b", code), name
 
 
+@pytest.mark.deadline(DEADLINE_S)
+def test_rows_are_ordered_by_counts_of_whole_numbers(folder, architecture):
+    functions = _functions(folder, "row_order", architecture)
+    for name, code in functions.items():
+        # Names of instructions only: registers and labels have others.
+        atomics = re.findall(r"\b(?:ATOM|ATOMG|ATOMS|RED|REDG)\.\S+", code)
+        assert atomics, name
+        assert not [one for one in atomics if re.search(r"\.B?F\d", one)], atomics
+    # What tiles tell each other is seen by all of the GPU, and by no more than that.
+    told = re.findall(r"\b(?:LDG?|STG?)\.E\.STRONG\.(\w+)", functions["mpistrat_order_digit"])
+    assert set(told) == {"GPU"}
+
+
 @repeats()
 @pytest.mark.deadline(300)
 def test_every_op_and_dtype_is_compiled():

@@ -112,8 +112,52 @@ FAULTS = {
         "Kind::load(Kind::finish(Sum::combine(totals[i], Kind::load(next.of[i])), 1));",
     ),
     "rows are added in another order": Fault(
-        "scatter_add", "call.positions[k]", "call.positions[end - 1 - (k - call.starts[group])]"
+        "scatter_add", "call.position(k)", "call.position(end - 1 - (k - begin))"
     ),
+    "a row ends behind the next one's first key": Fault(
+        "scatter_add", "if (row(middle) == mine)", "if (row(middle) <= mine + 1)"
+    ),
+    "each key of a row adds all of them": Fault(
+        "scatter_add", "if (k == 0 || call.row(k) != call.row(k - 1)) body", "body"
+    ),
+    "keys of bad indices are used": Fault(
+        "scatter_add", "if (call.bad != nullptr && *call.bad != 0) return;", ""
+    ),
+    "equal digits of a thread share a place": Fault(
+        "row_order", "+ (earlier >> i * 4 & 15);", "+ (earlier >> i * 4 & 0);"
+    ),
+    "counts are summed too early": Fault(
+        "row_order", "__syncthreads();  // the counts of all", "// the counts of all", "thread"
+    ),
+    "keys are placed too early": Fault(
+        "row_order", "__syncthreads();  // the places of all", "// the places of all", "thread"
+    ),
+    "digits are counted before the counts are cleared": Fault(
+        "row_order", "__syncthreads();  // before any digit", "// before any digit", "thread"
+    ),
+    "a tile's total is its own count": Fault(
+        "row_order", "kTotal | (before + mine)", "kTotal | mine"
+    ),
+    "a tile looks back behind a total": Fault("row_order", "if (seen >= kTotal) break;", ""),
+    "the first tile tells nothing": Fault(
+        "row_order",
+        "(tile == 0 ? kTotal : kPart) | mine",
+        "tile ? kPart | mine : 0",
+        is_a_hang=True,
+    ),
+    "the last tile is taken for a full one": Fault(
+        "row_order", "call.count - begin < kTile ?", "call.count - begin < 1 ?", "address"
+    ),
+    "a digit ends behind the key": Fault(
+        "row_order", "if (call.bit + kStepBits < 64) ", "", "address"
+    ),
+    "a negative index is taken for a row": Fault(
+        "row_order",
+        "static_cast<long long>(static_cast<const int*>(all)[i])",
+        "static_cast<const u32*>(all)[i]",
+    ),
+    "the last bad index is told": Fault("row_order", "(call.count - i)", "(i + 1)"),
+    "an old answer is kept": Fault("row_order", "if (threadIdx.x == 0) *call.bad = 0;", ""),
 }
 
 

@@ -61,6 +61,8 @@ def instances(family: str, *, are_all: bool = False) -> list[tuple[str, ...]]:
         found = [(type_name(dtype_of(to)), type_name(dtype_of(start))) for to, start in CASTS]
     elif family == "scatter_add":
         return [(family, type_name(dtype_of(name))) for name in DTYPES]
+    elif family == "row_order":
+        return [("order_few",), ("make_keys",), ("order_digit",)]
     elif family == "updates":
         return [
             ("update", f"mpistrat::{rule}", *(type_name(dtype_of(t)) for t in types))

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from helpers.gpu_kernels import movement, one_shot, reductions, rows, updates
+from helpers.gpu_kernels import movement, one_shot, reductions, row_order, rows, updates
 from helpers.gpu_kernels.library import Library
 
 __all__ = ["CHECKS"]
@@ -20,7 +20,8 @@ CHECKS: dict[str, list[Callable[..., None]]] = {
     "pieces": [movement.check_packed, movement.check_joined],
     "cast": [movement.check_casts],
     "updates": [updates.check_updates],
-    "scatter_add": [rows.check_rows],
+    "scatter_add": [rows.check_rows, rows.check_bad_indices],
+    "row_order": [row_order.check_few, row_order.check_many],
 }
 """The checks of each family, which is a file in kernels/cuda."""
 
