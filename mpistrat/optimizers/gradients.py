@@ -169,7 +169,7 @@ def summed(
         sums = replica.merge_call(_all_reduce, (whole, may_share, what))
     gathered: Any = []
     if rows:
-        parts = [[one.values, one.indices] for one in rows]
+        parts = [[one.values, one.given_indices] for one in rows]
         # Rows of all replicas one after the other: those that come twice are added later, by
         # IndexedSlices.summed().
         gathered = replica.merge_call(_all_gather, (parts, what))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -156,6 +157,44 @@ class OneGpuConformance:
         kept = zip(found + mine, expected + others, strict=True)
         for one, on_host in kept:
             np.testing.assert_allclose(host(one.value()), on_host.numpy(), rtol=1e-12, atol=1e-15)
+
+    @pytest.mark.parametrize("method", SCATTERS)
+    def test_rows_by_indices_that_are_there(self, method: str) -> None:
+        """As by those of the host; sums need nothing from the host."""
+        strategy = self.strategy()
+        plain, v = Variable(TABLE), made(strategy, TABLE)
+        new, numbers = np.arange(1.0, 7.0).reshape(3, 2), np.array([4, 1, 4])
+        slices = IndexedSlices(made(strategy, new).value(), made(strategy, numbers).value())
+        with nothing_is_carried() if method in ("add", "sub") else nullcontext():
+            getattr(v, f"scatter_{method}")(slices)
+        getattr(plain, f"scatter_{method}")(IndexedSlices(new, numbers))
+        np.testing.assert_array_equal(v.numpy(), plain.numpy())
+        wrong = IndexedSlices(slices.values, slices.given_indices + 1)
+        with pytest.raises(UsageError, match="2 of 3 indices are no rows of it, the first is 5"):
+            getattr(v, f"scatter_{method}")(wrong)
+        np.testing.assert_array_equal(v.numpy(), plain.numpy())
+
+    @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+    def test_optimizers_take_indices_that_are_there(self, make: Any) -> None:
+        """To the bits of those on the host; the values and indices stay there."""
+        strategy = self.strategy()
+        random = np.random.default_rng(0)
+        tables = [made(strategy, TABLE), made(strategy, TABLE)]
+        optimizers = [make(), make()]
+        for optimizer, table in zip(optimizers, tables, strict=True):
+            optimizer.build([table])
+        for count in (5, 1, 5):
+            new, numbers = random.normal(size=(count, 2)), random.integers(0, 5, count)
+            there = IndexedSlices(made(strategy, new).value(), made(strategy, numbers).value())
+            for optimizer, table, rows in zip(
+                optimizers, tables, (IndexedSlices(new, numbers), there), strict=True
+            ):
+                with nothing_is_carried():
+                    strategy.run(optimizer.apply_gradients, ([(rows, table)],))
+        kept = [[one.numpy() for one in optimizer.variables] for optimizer in optimizers]
+        found = [[table.numpy(), *some] for table, some in zip(tables, kept, strict=True)]
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other)
 
     @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
     def test_gradients_that_are_there_stay_there(self, make: Any) -> None:

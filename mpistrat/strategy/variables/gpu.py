@@ -157,7 +157,11 @@ class GpuVariable(Variable):
             values = on_device.contiguous(on_device.placed(slices.values))
             if np.may_share_memory(values, self._value):
                 values = values.copy()  # rows of this variable: read before they are changed
-            scatter_add(self._value, slices.indices, values if is_sum else np.negative(values))
+            indices = slices.given_indices
+            if not isinstance(indices, np.ndarray):
+                indices = on_device.placed(indices)
+            added = values if is_sum else np.negative(values)
+            scatter_add(self._value, indices, added, are_checked=True)
 
     def _scatter_on_host(self, method: str, slices: IndexedSlices) -> None:
         rows, places = np.unique(slices.indices, return_inverse=True)

@@ -71,10 +71,16 @@ def _as_whole(rule: Rule, update: GpuUpdate) -> GpuUpdate:
     if _is_ready(gradient, update.value):
         return update
     if isinstance(gradient, IndexedSlices):
-        once = gradient.summed()
-        gradient = np.zeros_like(update.value, dtype=once.values.dtype)
-        gradient[on_device.placed(once.indices)] = on_device.placed(once.values)
-    return update._replace(gradient=_floating(on_device.placed(gradient), update.value, rule))
+        once = _summed(move)
+        gradient = np.zeros_like(move.value, dtype=once.values.dtype)
+        gradient[on_device.placed(once.given_indices)] = on_device.placed(once.values)
+    return move._replace(gradient=_floating(on_device.placed(gradient), move.value, rule))
+
+
+def _summed(move: GpuMove) -> IndexedSlices:
+    """Return a gradient with each row once. All are rows of the variable, which tells how many."""
+    rows: IndexedSlices = move.gradient
+    return rows.with_values(rows.values, move.value.shape).summed()
 
 
 def _is_ready(gradient: Any, value: Any) -> bool:
@@ -107,9 +113,9 @@ class _Part(NamedTuple):
     update: GpuUpdate
 
     @classmethod
-    def of(cls, whole: GpuUpdate) -> _Part:
-        once = whole.gradient.summed()
-        rows = on_device.placed(once.indices)
+    def of(cls, whole: GpuMove) -> _Part:
+        once = _summed(whole)
+        rows = on_device.placed(once.given_indices)
         slots = {name: slot[rows] for name, slot in whole.slots.items()}
         gradient = on_device.contiguous(on_device.placed(once.values))
         return cls(whole, rows, GpuUpdate(whole.value[rows], slots, gradient))

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.context import placed
-from mpistrat.strategy.indexed_slices import IndexedSlices, as_rows
+from mpistrat.strategy.indexed_slices import IndexedSlices, as_rows, rows_outside
 from mpistrat.strategy.variables.casting import fitting
 from mpistrat.tables import rows as row_functions
 from mpistrat.types import Array, ArrayLike
@@ -97,7 +98,7 @@ class Scattered:
             Of shape [..., and that of a row], in the order of `indices`. In a replica of a
             worker on a GPU it is there.
         """
-        rows = check_rows(self, "sparse_read", indices)
+        rows = as_array(check_rows(self, "sparse_read", indices))
         found = self._rows(rows.ravel()).reshape((*rows.shape, *_shape(self)[1:]))
         return placed(found)
 
@@ -125,11 +126,11 @@ def check_slices(variable: Any, method: str, slices: Any) -> IndexedSlices:
         raise ArgumentTypeError(
             f"{method} of a {type(slices).__name__} to variable {name!r}; expected IndexedSlices"
         )
-    check_rows(variable, method, slices.indices)
-    expected = (slices.indices.size, *variable.shape[1:])
+    check_rows(variable, method, slices.given_indices)
+    expected = (slices.given_indices.size, *variable.shape[1:])
     if slices.values.shape != expected:
         raise UsageError(
-            f"{method} of values of shape {slices.values.shape} to {slices.indices.size} rows of"
+            f"{method} of values of shape {slices.values.shape} to {expected[0]} rows of"
             f" variable {name!r} of shape {variable.shape}; expected values of shape {expected}"
         )
     if method == "scatter_div" and dtype.kind in "biu":
@@ -140,17 +141,17 @@ def check_slices(variable: Any, method: str, slices: Any) -> IndexedSlices:
     if method == "scatter_sub" and dtype.kind == "b":
         raise UsageError(f"scatter_sub to variable {name!r} of dtype bool; expected numbers")
     values = fitting(slices.values, dtype, f"{method} of {{}} to variable {name!r}")
-    return IndexedSlices(values, slices.indices, variable.shape)
+    return slices.with_values(values, variable.shape)
 
 
 def check_rows(variable: Any, method: str, indices: ArrayLike) -> Array:
-    """Return `indices` as an array, or raise unless all are rows of `variable`."""
+    """Return `indices` as an array, where they are; raise unless all are rows of `variable`."""
     shape = _shape(variable)
     what = f"{method} of variable {variable.name!r} of shape {shape}"
     rows = as_rows(indices, what)
     if not shape:
         raise UsageError(f"{what}, which has no rows; expected a variable with an axis")
-    wrong = rows[(rows < 0) | (rows >= shape[0])]
+    wrong = rows_outside(rows, shape[0])
     if wrong.size:
         raise UsageError(
             f"{what}: {wrong.size} of {rows.size} indices are no rows of it, the first is"

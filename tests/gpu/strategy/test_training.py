@@ -35,7 +35,10 @@ def trained(bench, optimizer, dtype=np.float64):
 
     def step(number):
         seed = 10 * number + bench.replica()
-        rows = IndexedSlices(bench.sample((3, 2), seed, dtype), [seed % 9, 4, 4], (9, 2))
+        indices = np.array([seed % 9, 4, 4])
+        if number % 2:  # of the host, and on the GPU
+            indices = bench.array(indices)
+        rows = IndexedSlices(bench.sample((3, 2), seed, dtype), indices, (9, 2))
         gradients = [bench.sample((4, 3), seed, dtype), bench.sample((5,), seed, dtype), rows]
         optimizer.apply_gradients(zip(gradients, [w, b, table], strict=True))
         bench.check(w.value(), table.value())

@@ -119,8 +119,9 @@ def test_rows_are_changed(place):
     def changed(bench, method):
         with bench.strategy.scope():
             v = Variable(np.arange(10.0).reshape(5, 2) + 1)
-        slices = IndexedSlices(bench.sample((3, 2), 3) + 0.5, [4, 1, 4])
-        getattr(v, f"scatter_{method}")(slices)
+        for indices in ([4, 1, 4], bench.array([0, 1, 0])):
+            slices = IndexedSlices(bench.sample((3, 2), 3) + 0.5, indices)
+            getattr(v, f"scatter_{method}")(slices)
         rows = bench.strategy.run(lambda: v.sparse_read([[1], [4]]))
         return v.numpy(), bench.strategy.experimental_local_results(rows), slices.summed().values
 
