@@ -160,18 +160,31 @@ def rules(generator: np.random.Generator, *, is_quick: bool) -> None:
 
 
 def tables(generator: np.random.Generator, *, is_quick: bool) -> None:
-    """Add rows to rows, some of which come many times."""
-    for name in (
-        ("float32",) if is_quick else ("float32", "float16", "bfloat16", "int8", "complex128")
-    ):
+    """Add rows to rows, some of which come many times, by indices of the host and there."""
+    names = ("float32",) if is_quick else ("float32", "float16", "bfloat16", "int8", "complex128")
+    for name in names:
         for columns in (1, 5, 16):
-            table = np.zeros((37, columns), dtype_of(name))
-            values = generator.integers(0, 3, (120, columns)).astype(dtype_of(name))
-            indices = generator.integers(0, 37, 120) ** 2 // 37
-            there = at_shift(table, 1)
-            rows.scatter_add(there, indices, at_shift(values, 1))
-            np.add.at(table, indices, values)
-            right(same_bits(there.get(), table), f"rows of {columns} {name}")
+            _added(generator, (37, 120, columns), name, "int64")
+    # Ordered on the GPU by one block, and by four, in two and in three passes.
+    _added(generator, (300, 2048, 4), "float32", "int32")
+    _added(generator, (300, 3 * 2048 + 5, 4), "float32", "int32")
+    if not is_quick:
+        _added(generator, (70_000, 3 * 2048 + 5, 4), "float32", "int64")
+        _added(generator, (1, 5000, 3), "float32", "uint8")
+
+
+def _added(
+    generator: np.random.Generator, sizes: tuple[int, int, int], name: str, kind: str
+) -> None:
+    num_rows, count, columns = sizes
+    values = generator.integers(0, 3, (count, columns)).astype(dtype_of(name))
+    indices = (generator.integers(0, num_rows, count) ** 2 // num_rows).astype(kind)
+    for given in (indices, at_shift(indices, 1)):
+        table = np.zeros((num_rows, columns), dtype_of(name))
+        there = at_shift(table, 1)
+        rows.scatter_add(there, given, at_shift(values, 1))
+        np.add.at(table, indices, values)
+        right(same_bits(there.get(), table), f"{count} rows of {columns} {name}")
 
 
 FAMILIES: tuple[Callable[..., None], ...] = (slices, one_shots, moves, casts, rules, tables)

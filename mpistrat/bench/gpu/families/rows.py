@@ -1,4 +1,8 @@
-"""Add rows at random places of a table, some of them several times."""
+"""Add rows at random places of a table, some of them several times.
+
+By indices on the GPU, as the other sides have them, and by those of the host. Ours are checked on
+the GPU or known to be right: a call that checks them waits for the GPU.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,25 @@ from mpistrat.collectives.backends.gpu.kernels.rows import scatter_add
 __all__ = ["planned"]
 
 _COLUMNS = 64
+_THERE, _CHECKED, _BY_HOST = _KINDS = (
+    "scatter-add",  # nobody looks for indices that are no rows
+    "scatter-add, indices checked",
+    "scatter-add, indices of the host",
+)
+_LAUNCHES = 8  # with a copy and what is cleared
 _SHARE = 10  # of the table's rows one in so many is drawn
 
 
 def planned(largest: int) -> Plans:
-    """Yield one row: a table of the largest size, of which a tenth of the rows is added to."""
-    yield Planned("rows", "scatter-add", largest, 4 * largest, partial(_make, largest))
+    """Yield a row for each kind of indices.
+
+    Each has a table of the largest size, of which a tenth of the rows is added to.
+    """
+    for what in _KINDS:
+        yield Planned("rows", what, largest, 4 * largest, partial(_make, largest, what))
 
 
-def _make(nbytes: int) -> Comparison:
+def _make(nbytes: int, what: str) -> Comparison:
     import cupy
 
     num_rows = max(8, nbytes // 4 // _COLUMNS)
@@ -38,11 +52,9 @@ def _make(nbytes: int) -> Comparison:
     def add() -> None:
         cupy.add.at(table, there, added)
 
-    sides = [
-        # It takes indices of the host, and groups them there: most of its time by that clock.
-        Side(OURS, "mpistrat", lambda: scatter_add(table, indices, added)),
-        Side("cupy", "cupy", add),
-    ]
+    given = indices if what == _BY_HOST else there
+    ours = partial(scatter_add, table, given, added, are_checked=what != _CHECKED)
+    sides = [Side(OURS, "mpistrat", ours, _LAUNCHES), Side("cupy", "cupy", add)]
 
     def make(_: Any) -> Callable[[], object]:
         into, places, rows = tensors([table, there, added])
@@ -57,5 +69,5 @@ def _make(nbytes: int) -> Comparison:
         return np.array_equal(table.get(), want)
 
     moved = added.nbytes + 2 * len(np.unique(indices)) * _COLUMNS * 4
-    row = ("rows", "scatter-add", "float32", nbytes, moved)
+    row = ("rows", what, "float32", nbytes, moved)
     return Comparison(*row, sides, reset, is_right)
