@@ -67,7 +67,7 @@ class IndexedSlices:
 
     Notes
     -----
-    Indices and values on one GPU are summed, added to variables there and moved by an optimizer
+    Indices and values on one GPU are summed, added to variables there and applied by an optimizer
     there without a copy on the host. Parts of variables, parameter servers and other scatters
     than sums use `indices`.
 

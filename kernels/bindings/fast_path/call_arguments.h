@@ -20,7 +20,7 @@ struct Method {
   const char* positional[kMaxPositional];  // its positional parameters, after `self`
   bool has_out, has_timeout;               // and by their names alone
   bool is_of_objects = false;              // shares its kind with a method of arrays
-  bool is_twin = false;                    // starts the call, and returns a `Work`
+  bool is_nonblocking = false;             // starts the call, and returns a `Work`
   bool is_of_lists = false;                // takes a list of arrays
 };
 extern const Method kMethods[];

@@ -343,7 +343,7 @@ PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ti
 static PyObject* call_list(FastCalls* self, const Arguments& arguments) {
   Plain call;
   if (!plan_list(arguments, &call)) return nullptr;
-  if (arguments.method->is_twin && call.send_bytes > kTwinBytes) return nullptr;
+  if (arguments.method->is_nonblocking && call.send_bytes > kNonblockingBytes) return nullptr;
   PyObject* out = results_of_list(arguments, call.recv_bytes);
   if (!out) return leave_to_python();
   PyObject* found = carry_out(self, arguments, nullptr, &call, out);

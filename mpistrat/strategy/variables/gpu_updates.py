@@ -71,16 +71,16 @@ def _as_whole(rule: Rule, update: GpuUpdate) -> GpuUpdate:
     if _is_ready(gradient, update.value):
         return update
     if isinstance(gradient, IndexedSlices):
-        once = _summed(move)
-        gradient = np.zeros_like(move.value, dtype=once.values.dtype)
+        once = _summed(update)
+        gradient = np.zeros_like(update.value, dtype=once.values.dtype)
         gradient[on_device.placed(once.given_indices)] = on_device.placed(once.values)
-    return move._replace(gradient=_floating(on_device.placed(gradient), move.value, rule))
+    return update._replace(gradient=_floating(on_device.placed(gradient), update.value, rule))
 
 
-def _summed(move: GpuMove) -> IndexedSlices:
+def _summed(update: GpuUpdate) -> IndexedSlices:
     """Return a gradient with each row once. All are rows of the variable, which tells how many."""
-    rows: IndexedSlices = move.gradient
-    return rows.with_values(rows.values, move.value.shape).summed()
+    rows: IndexedSlices = update.gradient
+    return rows.with_values(rows.values, update.value.shape).summed()
 
 
 def _is_ready(gradient: Any, value: Any) -> bool:
@@ -113,7 +113,7 @@ class _Part(NamedTuple):
     update: GpuUpdate
 
     @classmethod
-    def of(cls, whole: GpuMove) -> _Part:
+    def of(cls, whole: GpuUpdate) -> _Part:
         once = _summed(whole)
         rows = on_device.placed(once.given_indices)
         slots = {name: slot[rows] for name, slot in whole.slots.items()}

@@ -44,7 +44,7 @@ def call(comm, method, *arguments, **options):
 
 
 def check(comm, values, *arguments, is_fast=True, **options):
-    """Compare the blocking call and its twin with the general way, and where they went."""
+    """Compare the blocking and the nonblocking call with the general way, and where they went."""
     want = slow(comm, values, *arguments, method="allreduce_many", **options)
     for method in MANY:
         before = fast_calls(comm)
