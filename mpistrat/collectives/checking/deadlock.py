@@ -119,7 +119,7 @@ class Program:
         if threading.get_ident() != self._thread:
             return
         mine = self._calls()
-        for engine in self._open():
+        for engine in self._unclosed():
             engine.health.peers.listen()
             for rank, notice in sorted(engine.health.peers.blocked.items()):
                 place = _unpack(notice)
@@ -148,10 +148,14 @@ class Program:
                 )
 
     def _open(self) -> Iterator[Engine]:
+        # After the last crossing has begun no notice may go out: the peers know their number.
+        return (engine for engine in self._unclosed() if not engine.health.closing)
+
+    def _unclosed(self) -> Iterator[Engine]:
+        """Those that notices may come through: a peer may be blocked while this rank closes one."""
         for engine in list(self._engines):
             health = engine.health
-            # After the last crossing has begun no notice may go out: the peers know their number.
-            if health.broken is None and not health.closing and not engine.is_foreign:
+            if health.broken is None and not health.closed and not engine.is_foreign:
                 yield engine
 
     def _calls(self) -> dict[int, int]:

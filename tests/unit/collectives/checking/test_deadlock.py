@@ -34,6 +34,44 @@ def test_unequal_order_is_an_error_on_every_rank(size):
     assert 1 in set().union(*named)
 
 
+@pytest.mark.parametrize("size", [2, 3])
+def test_communicators_closed_in_another_order_are_an_error_on_every_rank(size):
+    def rank(handle):
+        pair = first, second = Communicator(handle), Communicator(handle)
+        mine, _ = reversed(pair) if handle.rank == 1 else pair
+        with pytest.raises(MismatchError, match="close") as caught:
+            mine.close(timeout=20)
+        assert "two ranks wait for each other in calls of different comm" in str(caught.value)
+        return set(caught.value.calls)
+
+    assert 1 in set().union(*run_ranks(size, rank))
+
+
+def test_a_call_in_place_of_a_close_is_an_error_on_every_rank():
+    def rank(handle):
+        first, second = Communicator(handle), Communicator(handle)
+        with pytest.raises(MismatchError, match="close"):
+            if handle.rank == 1:
+                second.barrier(timeout=20)
+            else:
+                first.close(timeout=20)
+
+    run_ranks(2, rank)
+
+
+def test_a_rank_that_closes_late_is_no_error():
+    def rank(handle):
+        first, second = Communicator(handle), Communicator(handle)
+        if handle.rank == 1:
+            time.sleep(0.4)
+        first.close(timeout=20)
+        if handle.rank == 0:
+            time.sleep(0.4)
+        second.close(timeout=20)
+
+    run_ranks(2, rank)
+
+
 def test_a_late_rank_is_no_error():
     """The calls after the wait give their results."""
 
