@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from mpistrat import config
 from mpistrat.cluster import mpi
@@ -21,9 +21,6 @@ from mpistrat.errors import (
     UsageError,
 )
 from mpistrat.system import log
-
-if TYPE_CHECKING:
-    from mpistrat.collectives.backends.mpi import MpiBackend
 
 __all__ = ["Opened", "available_backends", "open_backend", "register_backend"]
 
@@ -91,17 +88,26 @@ class Opened(NamedTuple):
 def open_backend(comm: Any, name: str) -> Opened:
     """Open the backend `name` over `comm` (see `Communicator`). **Collective.**
 
-    If this rank has to refuse `name` while others may not, the backend is MPI's, through which to
-    tell them.
+    If this rank has to refuse `name` while others may not, the backend is MPI's (or that of
+    threads), through which to tell them.
     """
     comm = mpi.world() if comm is None else comm
     _set_rank_of_log(comm)
     chosen, refusal = _chosen(comm, name)
-    if _load("mpi").unavailable(comm) or comm.size == 1:
-        if refusal is not None:
-            raise refusal
-        return _opened(comm, chosen)
-    return _opened_by_all(comm, chosen, refusal)
+    carrier = _carrier_of_names(comm)
+    if carrier is not None:
+        return _opened_by_all(comm, carrier, chosen, refusal)
+    if refusal is not None:
+        raise refusal
+    return _opened(comm, chosen)
+
+
+def _carrier_of_names(comm: Any) -> BackendClass | None:
+    """Return the backend by which the ranks of `comm` compare names; None for one rank."""
+    for name in ("mpi", "threads") if comm is not None else ():
+        if _load(name).unavailable(comm) is None:
+            return _load(name) if comm.size > 1 else None
+    return None
 
 
 def _opened(comm: Any, chosen: str) -> Opened:
@@ -109,32 +115,34 @@ def _opened(comm: Any, chosen: str) -> Opened:
     return Opened(backend, _control(backend, comm))
 
 
-def _opened_by_all(comm: Any, chosen: str, refusal: MpistratError | None) -> Opened:
-    """Open a backend on several ranks of MPI, of which each may have `chosen` another one.
+def _opened_by_all(
+    comm: Any, carrier: BackendClass, chosen: str, refusal: MpistratError | None
+) -> Opened:
+    """Open a backend on several ranks, of which each may have `chosen` another one.
 
     Before that all ranks duplicate `comm`, whatever they have chosen: whoever gives up and comes
     again finds the others in a call of the same kind.
     """
     from mpistrat.collectives.backends import same_backend
-    from mpistrat.collectives.backends.mpi import MpiBackend
 
-    over_mpi = MpiBackend.open(comm, _timeout_s())
-    if not same_backend.compare_names(over_mpi, chosen, _timeout_s()):
-        return Opened(over_mpi, over_mpi.control, refusal)
+    first: Any = carrier.open(comm, _timeout_s())
+    if not same_backend.compare_names(first, chosen, _timeout_s()):
+        return Opened(first, first.control, refusal)
     try:
-        backend = _over(_load(chosen), over_mpi, comm)
+        backend = _over(_load(chosen), first, comm)
     except (BackendError, UsageError) as error:  # it fails on all ranks or on none
-        return Opened(over_mpi, over_mpi.control, error)
+        return Opened(first, first.control, error)
     return Opened(backend, _control(backend, comm))
 
 
-def _over(chosen: Any, over_mpi: MpiBackend, comm: Any) -> Backend:
+def _over(chosen: Any, first: Any, comm: Any) -> Backend:
     """Make a backend of ranks that have met; one of another's brings them together by itself."""
-    if "over" in vars(chosen):  # not inherited: a subclass may open in another way
-        made: Backend = chosen.over(over_mpi, _timeout_s())
+    # Not an inherited one: a subclass may open in another way.
+    if "over" in vars(chosen) and mpi.is_mpi_comm(comm):
+        made: Backend = chosen.over(first, _timeout_s())
         return made
     made = chosen.open(comm, _timeout_s())
-    over_mpi.control.close()
+    first.control.close()
     return made
 
 

@@ -6,9 +6,12 @@ for each other until a deadline, and could not say why.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
-from mpistrat.collectives.backends.mpi import MpiBackend
+from mpistrat.collectives.backends.base import Backend
+from mpistrat.collectives.backends.control import HasControl
 from mpistrat.collectives.backends.shared_memory import bootstrap
 from mpistrat.errors import ClusterError
 
@@ -18,12 +21,16 @@ _NAME_BYTES = 32
 _REFUSED = ""
 
 
-def compare_names(mpi: MpiBackend, name: str, timeout: float) -> bool:
+class BackendWithControl(Backend, HasControl, Protocol):
+    """A backend that brings its control: MPI's, or that of threads."""
+
+
+def compare_names(first: BackendWithControl, name: str, timeout: float) -> bool:
     """Return whether all ranks can make the backend `name`. **Collective.**
 
     Parameters
     ----------
-    mpi
+    first
         What has brought the ranks together; 32 bytes a rank are gathered by it.
     name
         What this rank asks for; "" if it refuses that.
@@ -33,18 +40,18 @@ def compare_names(mpi: MpiBackend, name: str, timeout: float) -> bool:
     Raises
     ------
     ClusterError
-        On all ranks, with `mpi` closed: they ask for different backends.
+        On all ranks, with `first` closed: they ask for different backends.
     """
     mine = np.frombuffer(name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"), np.uint8)
-    table = np.empty(mpi.size * _NAME_BYTES, np.uint8)
+    table = np.empty(first.size * _NAME_BYTES, np.uint8)
     with bootstrap.kept(mine, table):
-        bootstrap.run(mpi.allgather(mine, table, [_NAME_BYTES] * mpi.size), timeout, mpi)
-    rows = table.reshape(mpi.size, _NAME_BYTES)
+        bootstrap.run(first.allgather(mine, table, [_NAME_BYTES] * first.size), timeout, first)
+    rows = table.reshape(first.size, _NAME_BYTES)
     if (rows == mine).all():
         return name != _REFUSED
     names = [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows]
     if _REFUSED not in names:
-        mpi.control.close()
+        first.control.close()
         raise ClusterError(_differences(names))
     return False
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.backends.base import Capabilities, Header, Steps
+from mpistrat.collectives.backends.base import Capabilities, Header, Late, LateRequest, Steps
 from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.backends.fast_calls import FastCalls
 from mpistrat.collectives.backends.shared_memory.registered import private_memory
@@ -53,6 +53,11 @@ class ThreadWorld:
         # Without the lock: the round stays until this rank, too, has read it.
         return len(self._rounds[number]) == self.size
 
+    def missing(self, number: int) -> tuple[int, ...]:
+        """Return the ranks that have not posted in round `number`."""
+        with self._lock:
+            return tuple(rank for rank in range(self.size) if rank not in self._rounds[number])
+
     def read(self, number: int) -> list[Any]:
         """Return the posts of a full round by rank; the last reader drops the round."""
         with self._lock:
@@ -71,13 +76,18 @@ class ThreadComm:
         self.rank = rank
         self._duplicates = 0
 
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.world.size
+
     def duplicate(self) -> ThreadComm:
         """Return a private copy; the n-th copies of all ranks belong together."""
         self._duplicates += 1
         return ThreadComm(self.world.duplicate(self._duplicates), self.rank)
 
 
-class _Round:
+class _Round(LateRequest):
     """The request of one exchange."""
 
     def __init__(self, world: ThreadWorld, number: int) -> None:
@@ -85,6 +95,11 @@ class _Round:
 
     def Test(self) -> bool:  # noqa: N802 - see Request
         return self._world.is_full(self._number)
+
+    def late(self) -> Late:
+        """Name the ranks that have not posted."""
+        missing = self._world.missing(self._number)
+        return Late(f"ranks without a post: {list(missing)}", missing)
 
 
 class ThreadsBackend:

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from mpistrat.cluster.topology import host_name
-from mpistrat.collectives.backends.base import Backend, Request, Steps
+from mpistrat.collectives.backends.base import Backend, LateRequest, Request, Steps
 from mpistrat.collectives.backends.shared_memory import segment, tuning, tuning_table
 from mpistrat.collectives.backends.shared_memory.segment import Segment
 from mpistrat.collectives.backends.shared_memory.tuning import Tunings
+from mpistrat.collectives.checking import deadlock
 from mpistrat.collectives.work import abandon
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
 from mpistrat.system.liveness.pidfd import Process
@@ -200,9 +201,17 @@ def run(steps: Steps, timeout: float, backend: Backend) -> Any:
 
 
 def _wait(request: Request, end: float, complaint: str) -> None:
+    def let_others_go_on(_: float) -> None:
+        deadlock.current().progress()  # a peer may wait for them before it comes here
+
     with kept(request):
-        if not wait_until(request.Test, end - time.monotonic(), _PAUSE_S):
-            raise CommunicationTimeoutError(complaint)
+        if not wait_until(
+            request.Test, end - time.monotonic(), _PAUSE_S, look=let_others_go_on
+        ):
+            if not isinstance(request, LateRequest):
+                raise CommunicationTimeoutError(complaint)
+            what, missing = request.late()
+            raise CommunicationTimeoutError(f"{complaint}; {what}", missing)
 
 
 @contextmanager

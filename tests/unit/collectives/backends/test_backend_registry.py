@@ -11,9 +11,13 @@ from mpistrat.collectives.backends import registry
 from mpistrat.collectives.backends.threads import ThreadsBackend, ThreadWorld
 from mpistrat.errors import (
     ArgumentTypeError,
+    BackendError,
     BackendNotFoundError,
     BackendUnavailableError,
+    ClusterError,
+    CommunicationTimeoutError,
     MismatchError,
+    MpistratError,
 )
 from mpistrat.testing.threads import run_ranks
 
@@ -161,3 +165,53 @@ def test_environment_chooses_where_the_program_does_not(monkeypatch):
 
 def test_auto_is_threads_for_threads():
     assert Communicator(ThreadWorld(1).comms()[0]).backend.name == "threads"
+
+
+def _told(*names):
+    """Return what each of some ranks is told that ask for these backends."""
+
+    def rank(handle):
+        with pytest.raises(MpistratError) as caught:
+            Communicator(handle, backend=names[handle.rank])
+        return caught.value
+
+    return run_ranks(len(names), rank, timeout_s=10)
+
+
+def test_threads_that_ask_for_different_backends_are_told_at_once():
+    register_backend("mine", "a_package.backends:Mine")
+    for error in _told("threads", "mine", "threads"):
+        assert isinstance(error, ClusterError)
+        assert "different backends: 'mine' on ranks [1]; 'threads' on ranks [0, 2]" in str(error)
+
+
+@pytest.mark.parametrize("name", ["mpi", "nope"])
+def test_a_backend_that_one_thread_refuses_is_told_to_the_others(name):
+    other, refused = _told("threads", name)
+    assert isinstance(refused, BackendError)
+    assert isinstance(other, MismatchError)
+    assert f"rank 1: a call that it refused: {type(refused).__name__}: backend" in str(other)
+
+
+def test_a_communicator_of_threads_advances_calls_of_others_while_it_is_made():
+    def rank(handle):
+        with Communicator(handle) as first:
+            work = first.iallreduce(np.ones(3))
+            if handle.rank == 1:
+                work.wait(10)
+            with Communicator(handle):
+                assert work.wait(10).sum() == 6
+
+    run_ranks(2, rank)
+
+
+def test_a_thread_that_does_not_come_is_named(monkeypatch):
+    monkeypatch.setenv("MPISTRAT_TIMEOUT", "0.3")
+
+    def rank(handle):
+        if handle.rank != 1:
+            with pytest.raises(CommunicationTimeoutError, match="make it on every") as caught:
+                Communicator(handle)
+            assert caught.value.missing == (1,)
+
+    run_ranks(3, rank)
