@@ -339,15 +339,19 @@ class Engine:
         if not self.is_foreign:
             self._program.say(self.health.uid, self._first(), self.call_log.in_words())
 
+    def check_peers(self) -> None:
+        """Raise if the peers can never reach the call that this rank waits in."""
+        self.health.check_peers()
+        if not self.is_foreign:
+            self._program.progress(self)
+            if self.health.uid:
+                self._program.check(self.health.uid, self._first(), self.call_log.in_words)
+
     def _look_up(self, waited: float, limit: float) -> None:
         """Check for an interrupt, whether the peers can still come, and what they ask."""
         interrupts.check()
         health, call_log = self.health, self.call_log
-        health.check_peers()
-        if not self.is_foreign:
-            self._program.progress(self)
-            if health.uid:
-                self._program.check(health.uid, self._first(), call_log.in_words)
+        self.check_peers()
         # A peer's deadline has passed in this same call. `_stall` sends it the answer that it
         # waits for (stall.py): this rank is there, too.
         if waited <= limit and health.peers.is_asked(call_log.sequence):

@@ -162,7 +162,7 @@ def _wait_for_all(
         lambda: _is_over(work, works),
         math.inf,
         1e-3,
-        look=lambda _: communicator.health.check_peers(),
+        look=lambda _: work.check_peers(),
         complain=partial(
             _LOG.warning, "rank %d waits %.0f s for the others to end", communicator.rank, limit
         ),
@@ -196,11 +196,20 @@ def leave(communicators: list[Communicator]) -> None:
     standard_output.wait_until_read(grace_s)
     for communicator in communicators:
         with contextlib.suppress(Exception):  # nothing must keep this rank from the abort
-            communicator.health.peers.say_leaving(communicator.call_log.completed)
+            peers = communicator.health.peers
+            peers.say_leaving(communicator.call_log.completed, exit_hooks.ending.status)
     wait_until(lambda: _have_all_left(communicators), end - time.monotonic(), 0.01)
     if not _is_first(communicators):
         time.sleep(_TURN_S)  # one abort is enough, and ends this rank here
-    mpi.abort(1)
+    mpi.abort(_status(communicators))
+
+
+def _status(communicators: Sequence[Communicator]) -> int:
+    """Return the job's exit status: what this rank or another chose by ``sys.exit``, else 1."""
+    chosen = [sorted(one.health.peers.exits.items()) for one in communicators]
+    others = [status for exits in chosen for _, status in exits]
+    ending = exit_hooks.ending
+    return ending.status or next(iter(others), ending.status_of_job) or 1
 
 
 def _tell_last_calls(communicators: list[Communicator]) -> None:

@@ -90,6 +90,10 @@ class Work(Generic[T]):
             self._engine.glance()
         return self.done
 
+    def check_peers(self) -> None:
+        """Raise if the peers can never come to the call under way. **Local.**"""
+        self._engine.check_peers()
+
     def wait(self, timeout: float | None = None) -> T:
         """Wait until the call is over and return its result. **Collective**, blocks.
 

@@ -49,6 +49,9 @@ class Ending:
         What nobody has caught, of the main thread.
     statuses
         What ``sys.exit`` was called with, as exit statuses, the last one last.
+    status_of_job
+        What ``sys.exit`` was called with on another rank, which this program cannot do without; 0
+        if that is not known.
     has_begun
         Whether the first hook has been called.
     """
@@ -56,7 +59,14 @@ class Ending:
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self.statuses: list[int] = []
+        self.status_of_job = 0
         self.has_begun = False
+
+
+    @property
+    def status(self) -> int:
+        """The exit status that the program chose by ``sys.exit``; 0 if it chose none."""
+        return self.statuses[-1] & 0xFF if self.statuses and self.error is None else 0
 
 
 ending = Ending()

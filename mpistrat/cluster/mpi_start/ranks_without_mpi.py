@@ -21,7 +21,7 @@ from mpistrat.cluster.launcher.environment import expected_rank, expected_size, 
 from mpistrat.errors import ClusterError
 from mpistrat.system import process_status
 
-__all__ = ["begun", "forget", "launcher", "leave", "start", "state_file"]
+__all__ = ["begun", "forget", "launcher", "leave", "sign", "start", "state_file"]
 
 # Read at import, since a fork, or the end of the launcher, changes them.
 _OWNER, _PARENT = os.getpid(), os.getppid()
@@ -86,7 +86,12 @@ def forget() -> None:
 
 def _sign(state: str) -> dict[int, str]:
     """Append this rank's state to the file; return the last state of each rank in it."""
-    path, me = state_file(), expected_rank()
+    return sign(state_file(), state)
+
+
+def sign(path: str | None, state: str) -> dict[int, str]:
+    """Append this rank's state to a file of the job; return the last state of each rank in it."""
+    me = expected_rank()
     if path is None or me is None or _is_rank(_PARENT, me[0]):
         return {}
     # The folder is for all users: never follow a link that somebody else has put there.

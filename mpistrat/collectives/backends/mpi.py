@@ -111,7 +111,9 @@ class MpiBackend:
         # Ranks compare how many creations each has begun (deadlock.py), which works only where all
         # ranks of the job take part in each.
         if comm.size == MPI.COMM_WORLD.size:
-            are_all_here = deadlock.Creation(comm.size).wait_until(request.Test, timeout)
+            names = rank_names.of_comm(comm, comm.rank, comm.size)
+            creation = deadlock.Creation(comm.size, names.rank_of)
+            are_all_here = creation.wait_until(request.Test, timeout)
         else:
             are_all_here = wait_until(request.Test, timeout, deadlock.CREATION_PAUSE_S)
         if not are_all_here:

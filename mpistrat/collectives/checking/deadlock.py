@@ -26,9 +26,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from mpistrat.cluster.mpi_start import ended_ranks
 from mpistrat.collectives.checking.call_site import caller
 from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.errors import MismatchError, PeerLostError
+from mpistrat.system import exit_hooks
 from mpistrat.system.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ SAY_AFTER_S = 2.0
 
 SPREAD_S = 0.1
 """Over how many times log2(size) of this the notices of the ranks are spread; few come early."""
+
+LOOK_FOR_ENDED_S = 1.0
+"""Between two looks of a creation for programs that have ended."""
 
 CREATION = 1
 """The number of what is no communicator yet: the creation of one over all ranks of the job."""
@@ -131,7 +136,7 @@ class Program:
                     raise _tangled(engine, rank, place.text, what())
 
     def check_processes(self, size: int, what: str) -> None:
-        """Raise `PeerLostError` if a rank's process has ended, which another communicator knows.
+        """Raise `PeerLostError` if a rank has ended, or leaves, as another communicator knows.
 
         Only communicators of `size` ranks, so that their numbers are those of the job.
         """
@@ -145,6 +150,13 @@ class Program:
                     f" {names.of(rank)} has ended",
                     rank,
                     names.world_rank(rank),
+                )
+            for rank in sorted(engine.health.peers.leaving) if gate.size == size else ():
+                raise PeerLostError(
+                    f"{what} on rank {gate.names.here} cannot finish: the program of rank"
+                    f" {gate.names.of(rank)} has ended",
+                    rank,
+                    gate.names.world_rank(rank),
                 )
 
     def _open(self) -> Iterator[Engine]:
@@ -164,10 +176,19 @@ class Program:
 
 
 class Creation:
-    """The wait of one communicator's creation, in which all ranks of the job take part."""
+    """The wait of one communicator's creation, in which all ranks of the job take part.
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    Parameters
+    ----------
+    size
+        Their number.
+    rank_of
+        Returns the rank, in what the communicator is made of, of one in COMM_WORLD, or None.
+    """
+
+    def __init__(self, size: int, rank_of: Callable[[int], int | None] = int) -> None:
+        self._size, self._rank_of = size, rank_of
+        self._next_look_s = LOOK_FOR_ENDED_S
         self._program = current()
         self._program.creations += 1
 
@@ -183,16 +204,31 @@ class Creation:
             test,
             timeout_s,
             CREATION_PAUSE_S,
-            look=lambda _: self._check(),
+            look=self._check,
             complain=self._say,
             complain_after_s=say_after_s(self._size),
         )
 
-    def _check(self) -> None:
+    def _check(self, waited_s: float) -> None:
         number = self._program.creations
         self._program.check_processes(self._size, self._in_words())
+        if waited_s > self._next_look_s:
+            self._next_look_s = waited_s + LOOK_FOR_ENDED_S
+            self._check_programs()
         self._program.progress()
         self._program.check(CREATION, number, self._in_words)
+
+    def _check_programs(self) -> None:
+        """Raise `PeerLostError` if a rank's program has ended, which no communicator knows of."""
+        for world_rank, status in sorted(ended_ranks.find().items()):
+            rank = self._rank_of(world_rank)
+            exit_hooks.ending.status_of_job = exit_hooks.ending.status_of_job or status
+            raise PeerLostError(
+                f"{self._in_words()} cannot finish: the program of rank {world_rank} has ended (exit"
+                f" status {status}) without making it; make it on all ranks, or on none",
+                -1 if rank is None else rank,
+                world_rank,
+            )
 
     def _say(self) -> None:
         """Tell the peers of this wait, which lasts."""

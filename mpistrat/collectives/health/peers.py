@@ -59,6 +59,8 @@ class Peers:
         The ranks whose processes have ended, as this one or another found in a wait.
     leaving
         How many calls a peer had finished when its program ended with an error, by rank.
+    exits
+        The exit status that a peer whose program ended chose by ``sys.exit``, by rank.
     blocked
         What a peer said last of a long wait, in whichever communicator (see deadlock.py), by rank.
     """
@@ -72,6 +74,7 @@ class Peers:
         self.stalled: dict[int, int] = {}
         self.ended: set[int] = set()
         self.leaving: dict[int, int] = {}
+        self.exits: dict[int, int] = {}
         self.blocked: dict[int, bytes] = {}
         self._troubles: dict[int, _Trouble] = {}
         self._heard_from = [0] * self.size
@@ -97,9 +100,9 @@ class Peers:
         """Tell that this rank waits in call `sequence` beyond its deadline."""
         self._say(_STALLED, sequence)
 
-    def say_leaving(self, completed: int) -> None:
-        """Tell that this rank's program is about to end."""
-        self._say(_LEAVING, completed)
+    def say_leaving(self, completed: int, status: int) -> None:
+        """Tell that this rank's program is about to end, by ``sys.exit`` unless `status` is 0."""
+        self._say(_LEAVING, completed, data=bytes([status]))
 
     def say_blocked(self, where: bytes) -> None:
         """Tell where this rank has been waiting for long."""
@@ -138,6 +141,8 @@ class Peers:
                 self.stalled[rank] = number
             elif kind == _LEAVING:
                 self.leaving[rank] = number
+                if any(rest):
+                    self.exits[rank] = rest[0]
             elif kind == _ENDED:
                 self._note_end(origin)
             elif kind == _BLOCKED:

@@ -74,10 +74,10 @@ def test_singleton_on_purpose() -> None:
     assert result.stdout.startswith("1 2.0\n")
 
 
-def bare(program: str) -> JobResult:
-    """Run `program` as it is on two ranks."""
+def bare(program: str, ranks: int = 2) -> JobResult:
+    """Run `program` as it is on two ranks, or more."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return run_job(["-c", program], 2, 20.0, env={"PYTHONPATH": path})
+    return run_job(["-c", program], ranks, 20.0, env={"PYTHONPATH": path})
 
 
 @takes_long()
@@ -131,3 +131,44 @@ mpistrat.MirroredStrategy()
     assert result.returncode != 0
     assert not result.timed_out
     assert "no data here" in result.ranks[1].stderr
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_one_rank_exits_between_mpi_and_its_first_strategy(status: int) -> None:
+    """The others are told, long before their deadline, and the job ends with that status."""
+    result = bare(f"""
+import sys
+from mpi4py import MPI
+import mpistrat
+if MPI.COMM_WORLD.rank == 1:
+    sys.exit({status})
+mpistrat.MirroredStrategy()
+""")
+    assert not result.timed_out
+    assert result.returncode == (status or 1), result.output
+    told = "PeerLostError: the making of a strategy or communicator cannot finish: the program of"
+    assert f"{told} rank 1 has ended (exit status {status})" in result.ranks[0].stderr
+
+
+def test_one_rank_exits_before_its_server() -> None:
+    program = """
+import sys, mpistrat
+resolver = mpistrat.cluster_resolver.MPIClusterResolver(num_ps=1)
+if resolver.task_type == "ps":
+    sys.exit(4)
+if resolver.task_type == "chief":
+    mpistrat.ParameterServerStrategy(resolver)
+mpistrat.Server(resolver).join()
+"""
+    result = bare(program, 3)
+    assert not result.timed_out
+    assert result.returncode == 4, result.output
+    for rank in result.ranks[:2]:
+        assert "the program of rank 2 has ended (exit status 4)" in rank.stderr
+
+
+def test_programs_that_end_after_their_strategies_leave_no_files(tmp_path: Path) -> None:
+    program = "import mpistrat\nwith mpistrat.MirroredStrategy() as strategy:\n    pass"
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    run_job(["-c", program], 2, 20.0, env=env).check()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("mpistrat-")]

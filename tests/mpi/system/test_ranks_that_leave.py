@@ -61,6 +61,17 @@ strategy.reduce("SUM", np.ones(4), axis=None)
     check_failed(
         result, f"{told}, after a call of sys.exit(3)" if code else f"{told}\n", "allreduce("
     )
+    assert result.returncode == (code or 1), result.output
+
+
+def test_a_rank_ends_while_the_others_make_another_strategy() -> None:
+    result = run("if rank != 1: ms.MirroredStrategy()")
+    check_failed(result)
+    for rank in (0, 2):
+        assert "cannot finish: the program of rank 1 has ended" in result.ranks[rank].stderr
+    why = "[mpistrat] at the end of the program: two ranks wait for each other in calls of differ"
+    assert why in result.ranks[1].stderr
+    assert "the making of a strategy or communicator at" in result.ranks[1].stderr
 
 
 def test_a_rank_ends_while_another_calls_its_second_communicator() -> None:

@@ -1,0 +1,53 @@
+"""Tell the ranks of a node which programs of their job have ended, without a communicator.
+
+A rank whose program ends well after MPI started is gone, or waits in MPI_Finalize. If the others
+make a communicator, which needs that rank, nothing in MPI tells them that it never comes. So a
+rank that ends adds a line to a file of its job and node, and a rank that waits reads it.
+
+As in ranks_without_mpi.py only ranks of one node see each other, and where anything is unknown
+there is no file. The last rank removes it, or an abort; a job that is killed leaves some bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from mpistrat.cluster.launcher.environment import local_size
+from mpistrat.cluster.mpi_start import ranks_without_mpi
+
+__all__ = ["find", "forget", "tell"]
+
+_MOST_NAME = 255
+
+
+def tell(status: int) -> None:
+    """Record that the program of this rank has ended, with an exit status. **Local.**"""
+    ended, here = ranks_without_mpi.sign(_path(), str(status)), local_size()
+    if here is not None and here[1] == len(ended):
+        forget()  # the last rank: no other will read it
+
+
+def find() -> dict[int, int]:
+    """Return the exit statuses of this node's programs that have ended, by rank. **Local.**"""
+    try:
+        with open(os.open(_path() or "", os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            if os.fstat(file.fileno()).st_uid != os.getuid():
+                return {}
+            return {int(rank): int(status) for rank, status in map(bytes.split, file)}
+    except (OSError, ValueError):  # there is none, as nearly always
+        return {}
+
+
+def forget() -> None:
+    """Remove the job's file on this node. **Local.**"""
+    with contextlib.suppress(OSError):
+        os.unlink(_path() or "")
+
+
+def _path() -> str | None:
+    path = ranks_without_mpi.state_file()
+    if path is None:
+        return None
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f"mpistrat-ended-{name}"[:_MOST_NAME])
