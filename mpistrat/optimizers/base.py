@@ -183,6 +183,11 @@ class Optimizer:
             they are summed over them; divide by the global batch beforehand. Outside of `run`
             they are taken as they are.
 
+        Notes
+        -----
+        Ctrl-C comes before or after the change of the variables and the count of steps. On
+        parameter servers, which count before, a step that it ends may be counted and not be made.
+
         References
         ----------
         tf.keras.optimizers.Optimizer.apply_gradients.

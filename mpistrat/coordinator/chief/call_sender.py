@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mpistrat.coordinator.chief.critical_section import uninterrupted
+from mpistrat.system.critical_section import uninterrupted
 from mpistrat.coordinator.chief.ledger import Ledger
 from mpistrat.coordinator.chief.scheduled_call import Call
 from mpistrat.coordinator.chief.worker_state import WorkerState

@@ -16,6 +16,7 @@ from mpistrat.strategy.values import DistributedValues, Mirrored, regroup, selec
 from mpistrat.strategy.variables.gpu import GpuVariable
 from mpistrat.strategy.variables.gpu_updates import GpuUpdate, update_all
 from mpistrat.strategy.variables.host_updates import RuleUpdate, copies, update_together
+from mpistrat.system.critical_section import uninterrupted
 from mpistrat.tables.rule import Rule
 from mpistrat.types import Array
 
@@ -137,7 +138,8 @@ class Updating:
         iterations
             Set to `step`, unless :meth:`count_step` has counted.
         """
-        with self.changing(f"step {step} of an optimizer"):
+        # Ctrl-C between the variables and their count would leave a step that is half done.
+        with self.changing(f"step {step} of an optimizer"), uninterrupted():
             on_gpus = [one for one in updates if _is_on_gpus(one)]
             on_host = [one for one in updates if not _is_on_gpus(one)] if on_gpus else updates
             self._update_on_host(rule, on_host, step, learning_rate)

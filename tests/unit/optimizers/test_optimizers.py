@@ -1,5 +1,7 @@
 """Optimizers in one process: their arithmetic, gradients of rows, and what is refused."""
 
+import signal
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from ml_dtypes import bfloat16
 import mpistrat
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
 from mpistrat.optimizers import SGD, Adagrad, Adam
+from mpistrat.strategy.variables import updating
 from mpistrat.tables import native_updates
 from mpistrat.testing.sets import takes_long
 
@@ -55,6 +58,41 @@ def test_adagrad_steps_shrink():
         optimizer.apply_gradients([(np.array([2.0]), w)])
         changes.append(before - w.numpy()[0])
     np.testing.assert_allclose(changes, 1 / np.sqrt([1, 2, 3]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("in_replica", [False, True])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        lambda: mpistrat.MirroredStrategy(["CPU:0", "CPU:1"]),
+        lambda: mpistrat.CentralStorageStrategy(["CPU:0", "CPU:1"]),
+        lambda: mpistrat.OneDeviceStrategy("CPU:0"),
+    ],
+    ids=["mirrored", "central", "one device"],
+)
+def test_an_interrupt_comes_before_or_after_a_step(strategy, in_replica, monkeypatch):
+    """Not between the change of two variables, nor between it and the count of steps."""
+    strategy, move, is_due = strategy(), updating.move_together, [False, True]
+    with strategy.scope():
+        variables, optimizer = [mpistrat.Variable([0.0]) for _ in range(2)], SGD(1.0)
+
+    def move_and_interrupt(native, moves, move_alone):
+        for one in moves:
+            move(native, [one], move_alone)
+            if is_due and is_due.pop(0):
+                signal.raise_signal(signal.SIGINT)
+
+    def step():
+        ones = [np.ones(1) / (strategy.num_replicas_in_sync if in_replica else 1)] * 2
+        optimizer.apply_gradients(zip(ones, variables, strict=True))
+
+    monkeypatch.setattr(updating, "move_together", move_and_interrupt)
+    for interrupt_at in ([True, False], [False, True]):
+        before, is_due[:] = optimizer.iterations, interrupt_at
+        with pytest.raises(KeyboardInterrupt):
+            strategy.run(step) if in_replica else step()
+        assert optimizer.iterations == before + 1
+        assert [one.numpy().tolist() for one in variables] == [[-before - 1.0]] * 2
 
 
 rows_of_five = st.lists(st.integers(0, 4), min_size=0, max_size=9)
