@@ -12,7 +12,7 @@ from mpistrat.coordinator.chief.dispatcher import Dispatcher
 from mpistrat.coordinator.chief.scheduled_call import Call
 from mpistrat.coordinator.on_worker import coordinator_here
 from mpistrat.coordinator.per_worker import PerWorkerDataset, Resource
-from mpistrat.coordinator.remote_value import RemoteValue
+from mpistrat.coordinator.remote_value import RemoteValue, end_of_data
 from mpistrat.coordinator.shipping import Functions
 from mpistrat.coordinator.worker import Worker
 from mpistrat.errors import ArgumentTypeError, ContextError, UsageError
@@ -155,6 +155,9 @@ class ClusterCoordinator:
             What a function that was scheduled earlier raised; its cause shows the worker's
             traceback. It is raised once; then the coordinator works again, but functions that had
             not begun by then are given up. `fn` is not scheduled.
+        CoordinatorError
+            In place of a StopIteration of such a function, as of ``next`` at the end of a dataset:
+            that would end a ``map`` over calls of `schedule` without a word.
         ArgumentTypeError
             `fn` or an argument cannot travel.
 
@@ -179,7 +182,10 @@ class ClusterCoordinator:
         for needed in arguments.needed:
             self._check_own(needed, function.name)
         self._client.flush()  # the function sees what was changed before it was scheduled
-        self._dispatcher.add(Call(function, arguments, value, given))
+        try:
+            self._dispatcher.add(Call(function, arguments, value, given))
+        except StopIteration as error:  # of an earlier one: a `map` over this would end by it
+            raise end_of_data(error) from error
         return value
 
     def join(self) -> None:

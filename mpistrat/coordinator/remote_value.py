@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from mpistrat.coordinator.shipping import pack
 from mpistrat.errors import ArgumentTypeError, CoordinatorError
 
-__all__ = ["RemoteValue"]
+__all__ = ["RemoteValue", "end_of_data"]
 
 
 class RemoteValue:
@@ -55,7 +55,7 @@ class RemoteValue:
         if not self._is_done:
             self._wait(self)
         if isinstance(self._error, StopIteration):
-            raise CoordinatorError(f"StopIteration: {self._error}") from self._error
+            raise end_of_data(self._error) from self._error
         self.raise_error()
         packed = self._packed  # another thread may fetch it, too
         if packed is not None:
@@ -104,3 +104,8 @@ class RemoteValue:
     def __repr__(self) -> str:
         state = "failed" if self._error else "done" if self._is_done else "not done yet"
         return f"<RemoteValue: {state}>"
+
+
+def end_of_data(error: StopIteration) -> CoordinatorError:
+    """Return what is raised in place of a function's StopIteration, which would end loops."""
+    return CoordinatorError(f"StopIteration: {error}")

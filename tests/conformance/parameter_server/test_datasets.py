@@ -1,5 +1,7 @@
 """Data sets and other values that each worker has for itself."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,25 @@ def test_results_that_an_iterators_end_left_out_do_not_end_a_map(layout):
                 list(map(fetch, [work]))
         with pytest.raises(StopIteration):
             coordinator.join()
+
+
+@on_jobs
+def test_an_iterators_end_does_not_end_a_map_over_schedule(layout):
+    """Which would schedule fewer calls than there are arguments, without a word."""
+
+    @on_chief(layout)
+    def _(strategy, coordinator):
+        iterator = iter(coordinator.create_per_worker_dataset([1]))
+
+        def schedule(number):
+            work = coordinator.schedule(lambda: [next(iterator), next(iterator)])
+            while not work.is_done:
+                time.sleep(1e-3)
+            return number
+
+        with pytest.raises(CoordinatorError, match=r"StopIteration: .*no more elements"):
+            list(map(schedule, range(3)))
+        coordinator.join()
 
 
 @on_jobs
