@@ -26,6 +26,7 @@ __all__ = [
     "keep_datasets_of_iterators",
     "on_iterators",
     "on_passes",
+    "on_unbuilt_iterators",
     "original_dataset",
     "own_dataset",
     "replace_own_dataset",
@@ -296,6 +297,23 @@ def is_of_function(data: Any) -> bool:
         of_workers.PerWorkerDistributedIterator,
     )
     return isinstance(data, kinds)
+
+
+def on_unbuilt_iterators(refuse: Callable[[Any], None]) -> None:
+    """Call ``refuse(strategy)`` before ``iter`` of distributed data that is no dataset here."""
+    library: Any = _modules["distribute.input_lib"]
+    for kind in (library.DistributedDataset, library.DistributedDatasetsFromFunction):
+        kind.__iter__ = _checked_iter(kind.__iter__, refuse)
+
+
+def _checked_iter(original: Callable[[Any], Any], refuse: Callable[[Any], None]) -> Any:
+    @functools.wraps(original)
+    def checked(self: Any) -> Any:
+        if not self._built:
+            refuse(self._strategy)
+        return original(self)
+
+    return checked
 
 
 def original_dataset(distributed: Any) -> Any:

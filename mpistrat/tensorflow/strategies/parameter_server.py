@@ -14,6 +14,7 @@ from mpistrat.tensorflow.keras import hooks as keras_hooks
 from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.own_strategies import WithServers
 from mpistrat.tensorflow.private import api as private_api
+from mpistrat.tensorflow.servers import chief_data as chief_data  # wraps TensorFlow's classes
 from mpistrat.tensorflow.servers.open_clusters import cluster_of
 from mpistrat.tensorflow.servers.server import serve
 from mpistrat.tensorflow.servers.tasks import Tasks

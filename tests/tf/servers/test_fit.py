@@ -232,6 +232,31 @@ def test_data_that_the_program_has_distributed():
     on_chief(chief)
 
 
+def test_distributed_data_is_not_iterated_over_on_the_chief():
+    """The error names what fit takes; TensorFlow's names something that fit refuses, too."""
+
+    def chief(s, coordinator):
+        def dataset_fn(*_):
+            return tf.data.Dataset.from_tensor_slices(X).batch(BATCH)
+
+        for data in (
+            s.experimental_distribute_dataset(dataset_fn()),
+            s.distribute_datasets_from_function(dataset_fn),
+        ):
+            with refused(UsageError, "give fit, evaluate and predict the tf.data.Dataset itself"):
+                iter(data)
+            iterator = iter(coordinator.create_per_worker_dataset(data))
+            sums = [coordinator.schedule(total, (iterator,)) for _ in range(2)]
+            expected = X[:BATCH].sum() + X[BATCH : 2 * BATCH].sum()
+            np.testing.assert_allclose(sum(coordinator.fetch(sums)), expected, rtol=1e-3)
+
+    @tf.function
+    def total(iterator):
+        return tf.reduce_sum(next(iterator))
+
+    on_chief(chief, num_ps=2)
+
+
 @takes_long()
 def test_predictions_are_in_order():
     def chief(s, _):
