@@ -135,6 +135,24 @@ def test_means_of_integers(s):
     return found
 
 
+@pytest.mark.parametrize("layout", [c for c in RANKED if c.kind == "Central"], ids=str)
+def test_one_value_for_all_replicas_of_central_storage(layout):
+    # TensorFlow takes a variable of central storage, or a plain tensor, for the value of all
+    # replicas: its MEAN is the value itself, of integers, too, and its SUM a ValueError. Here each
+    # replica has one, as where `run` returns it, and the MEAN of integers is float64.
+    with layout.ours() as s:
+        with s.scope():
+            v = tf.Variable(7, aggregation=tf.VariableAggregation.MEAN)
+        for value in (v, v.read_value(), s.run(lambda: v)):
+            mean, total = (s.reduce(op, value, axis=None) for op in ("MEAN", "SUM"))
+            assert (mean.dtype, mean.numpy()) == (tf.float64, 7.0)
+            assert (total.dtype, total.numpy()) == (tf.int32, 7 * s.num_replicas_in_sync)
+        # As under TensorFlow's, where the replicas' values are tensors of their own.
+        for assign in (v.assign, v.assign_add, v.assign_sub):
+            with pytest.raises(ValueError, match="dtype int32 for Tensor with dtype float64"):
+                s.run(lambda assign=assign: assign(tf.constant(1)))
+
+
 @same([case for case in EVERYWHERE if case.kind != "Central"])  # TensorFlow's refuses them
 def test_nests(s):
     def fn(i):
