@@ -34,6 +34,7 @@ from mpistrat.tensorflow.keras.data_order import (
     in_data_order,
 )
 from mpistrat.tensorflow.keras.on_workers import hooks as worker_hooks
+from mpistrat.tensorflow.keras.on_workers import optimizers as worker_optimizers
 from mpistrat.tensorflow.keras.on_workers.counters import made_atomic
 from mpistrat.tensorflow.keras.preemption import resumed_epoch
 from mpistrat.tensorflow.shared_files import written_whole
@@ -84,6 +85,8 @@ def install() -> None:
     optimizer = sys.modules["keras.src.backend.tensorflow.optimizer"].TFOptimizer
     _replace(optimizer, "_clip_gradients", gradients.clip_sums)
     _replace(optimizer, "_all_reduce_sum_gradients", gradients.sum_once)
+    _replace(optimizer, "_backend_update_step", worker_optimizers.in_replica)
+    _replace(optimizer, "add_variable_from_reference", worker_optimizers.beside_variable)
     # Files: all ranks or one may save; a file appears at its path whole, and once.
     saving_lib = sys.modules["keras.src.saving.saving_lib"]
     _replace(saving_lib, "get_attr_skipset", made_alone)

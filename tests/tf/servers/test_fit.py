@@ -398,3 +398,42 @@ def test_weights_in_parts_are_refused():
 
     two = distribute.experimental.partitioners.FixedShardsPartitioner(2)
     on_chief(chief, num_ps=2, variable_partitioner=two)
+
+
+def test_an_optimizer_that_no_scope_has_built():
+    """Its first step on a worker makes what it keeps, beside the variables; no step is lost."""
+
+    def chief(s, coordinator):
+        with s.scope():
+            w = tf.Variable([1.0, 2.0])
+            optimizer = keras.optimizers.SGD(0.5, momentum=0.5)
+
+        @tf.function
+        def step():
+            s.run(lambda: optimizer.apply_gradients([(tf.ones(2), w)]))
+
+        for _ in range(3):
+            coordinator.schedule(step)
+            coordinator.join()  # two workers at the same time would add up in another order
+        assert optimizer.iterations.numpy() == 3
+        moved = 0.5 * (1 + 1.5 + 1.75)
+        np.testing.assert_allclose(w.numpy(), [1 - moved, 2 - moved], rtol=1e-6)
+        assert {one.value.device for one in optimizer.variables} == {w.device}
+
+    on_chief(chief)
+
+
+def test_an_optimizers_step_outside_of_run_says_so():
+    def chief(s, coordinator):
+        with s.scope():
+            w = tf.Variable([1.0, 2.0])
+            optimizer = keras.optimizers.SGD(0.5)
+
+        @tf.function
+        def step():
+            optimizer.apply_gradients([(tf.ones(2), w)])
+
+        with pytest.raises(Exception, match=r"outside of strategy.run under ParameterServerStr"):
+            coordinator.schedule(step)
+
+    on_chief(chief)
