@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
 from mpistrat.cluster.launcher.environment import expected_rank, local_size, was_launched
-from mpistrat.system import standard_output
+from mpistrat.system import process_status, standard_output
 from mpistrat.system.waiting import wait_until
 
 __all__ = ["NOT_WRITTEN", "await_report", "is_reporter", "leave", "reporting"]
@@ -110,5 +110,18 @@ def await_report(environment: Mapping[str, str], timeout_s: float) -> bool:
 def _name(environment: Mapping[str, str]) -> str:
     """Return the name of the job's socket, which is no file: it begins with a zero byte."""
     job = [environment.get(name, "") for name in _JOB]
-    facts = job if any(job) else [str(os.getppid())]
+    facts = job if any(job) else _parent()
     return "\0" + "-".join(["mpistrat-report", str(os.getuid()), *facts])[:100]
+
+
+def _parent() -> list[str]:
+    """Return what only the processes of one parent share, in containers, too.
+
+    Those of one network can have parents of the same number, which a machine uses again, too.
+    """
+    parent = os.getppid()
+    try:
+        start, namespace = process_status.read(parent).start, os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return [str(parent)]
+    return [str(parent), str(start), namespace.strip("pid:[]")]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,11 +12,11 @@ from mpistrat import config
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.errors import CommunicationError
+from mpistrat.system.process_token import process_token
 
-__all__ = ["Facts", "exchange", "exchange_bytes", "facts", "process_token"]
+__all__ = ["Facts", "exchange", "exchange_bytes", "facts"]
 
 _FACT_BYTES, _MODEL_CHARACTERS = 768, 60
-_TOKEN = secrets.token_hex(8)  # of this process and those forked from it
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Facts:
     Attributes
     ----------
     host, process
-        Where the rank runs; see :func:`process_token`.
+        Where the rank runs; see `mpistrat.system.process_token`.
     bus
         The PCI address of the GPU, by which ranks find that they share it. CuPy on AMD GPUs
         knows no UUIDs.
@@ -55,14 +53,6 @@ class Facts:
     carrier: str
     one_shot: str
     has_flags: bool
-
-
-def process_token() -> str:
-    """Return a text that no other process has, in other containers neither; threads share it.
-
-    Two containers on one machine can have processes of the same number.
-    """
-    return f"{os.getpid()}-{_TOKEN}"
 
 
 def facts(device: int) -> Facts:

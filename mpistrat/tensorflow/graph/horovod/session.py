@@ -10,8 +10,6 @@ one may have other ranks.
 from __future__ import annotations
 
 import atexit
-import os
-import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +18,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system import exit_hooks
 from mpistrat.system.exit_hooks import Phase
+from mpistrat.system.process_token import process_token
 from mpistrat.tensorflow.graph.horovod import horovod_timeline, installed
 from mpistrat.tensorflow.graph.horovod.tuning import Tuning, environment
 
@@ -41,17 +40,17 @@ class _State(NamedTuple):
         The process that was rank 0 when Horovod was begun; None if the program did that.
     """
 
-    process: tuple[str, int]
+    process: str
     number: int
     rank: int | None = None
-    first: tuple[str, int] | None = None
+    first: str | None = None
 
 
 class _Session:
     """Horovod as it runs in this process, and the strategies that use it."""
 
     def __init__(
-        self, communicator: Communicator, horovod: Any, first: tuple[str, int] | None = None
+        self, communicator: Communicator, horovod: Any, first: str | None = None
     ) -> None:
         self.owner, self.horovod, self.first = communicator, horovod, first
         self.num_users = 0
@@ -198,7 +197,7 @@ def _end_with_program() -> None:
 
 
 def _state(horovod: Any) -> _State:
-    mine = _State((socket.gethostname(), os.getpid()), _numbers[0])
+    mine = _State(process_token(), _numbers[0])
     if not horovod.is_initialized():
         return mine
     first = _current[0].first if _current else None
