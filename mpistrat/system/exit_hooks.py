@@ -62,7 +62,6 @@ class Ending:
         self.status_of_job = 0
         self.has_begun = False
 
-
     @property
     def status(self) -> int:
         """The exit status that the program chose by ``sys.exit``; 0 if it chose none."""

@@ -164,7 +164,7 @@ class Program:
         return (engine for engine in self._unclosed() if not engine.health.closing)
 
     def _unclosed(self) -> Iterator[Engine]:
-        """Those that notices may come through: a peer may be blocked while this rank closes one."""
+        """Yield those that hear notices: also one that this rank is closing."""
         for engine in list(self._engines):
             health = engine.health
             if health.broken is None and not health.closed and not engine.is_foreign:
@@ -224,8 +224,8 @@ class Creation:
             rank = self._rank_of(world_rank)
             exit_hooks.ending.status_of_job = exit_hooks.ending.status_of_job or status
             raise PeerLostError(
-                f"{self._in_words()} cannot finish: the program of rank {world_rank} has ended (exit"
-                f" status {status}) without making it; make it on all ranks, or on none",
+                f"{self._in_words()} cannot finish: the program of rank {world_rank} has ended"
+                f" (exit status {status}) without making it; make it on all ranks, or on none",
                 -1 if rank is None else rank,
                 world_rank,
             )

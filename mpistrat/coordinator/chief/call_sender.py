@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mpistrat.system.critical_section import uninterrupted
 from mpistrat.coordinator.chief.ledger import Ledger
 from mpistrat.coordinator.chief.scheduled_call import Call
 from mpistrat.coordinator.chief.worker_state import WorkerState
@@ -16,6 +15,7 @@ from mpistrat.coordinator.shipping import packed_buffer
 from mpistrat.errors import PeerLostError
 from mpistrat.ps.messages import End, Message
 from mpistrat.ps.transport.encoding import encoded
+from mpistrat.system.critical_section import uninterrupted
 
 __all__ = ["CallSender"]
 

@@ -8,6 +8,8 @@ from mpistrat.errors import UsageError
 from mpistrat.tensorflow.own_strategies import has_servers
 from mpistrat.tensorflow.private import data as private_data
 
+__all__ = ["refuse_iterators"]
+
 
 def _refuse(strategy: Any) -> None:
     # TensorFlow's text names create_per_worker_dataset only, of which fit takes nothing.
@@ -19,4 +21,6 @@ def _refuse(strategy: Any) -> None:
         )
 
 
-private_data.on_unbuilt_iterators(_refuse)
+def refuse_iterators() -> None:
+    """Wrap TensorFlow's classes of distributed data; once in a process. **Local.**"""
+    private_data.on_unbuilt_iterators(_refuse)

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from mpistrat.system import process_token  # noqa: E402 - TensorFlow may be missing
-from mpistrat.tensorflow.graph.horovod import session  # noqa: E402
+from mpistrat.system import process_token
+from mpistrat.tensorflow.graph.horovod import session
 
 
 def test_processes_of_two_containers_are_two(monkeypatch):

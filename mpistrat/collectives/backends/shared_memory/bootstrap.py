@@ -205,9 +205,7 @@ def _wait(request: Request, end: float, complaint: str) -> None:
         deadlock.current().progress()  # a peer may wait for them before it comes here
 
     with kept(request):
-        if not wait_until(
-            request.Test, end - time.monotonic(), _PAUSE_S, look=let_others_go_on
-        ):
+        if not wait_until(request.Test, end - time.monotonic(), _PAUSE_S, look=let_others_go_on):
             if not isinstance(request, LateRequest):
                 raise CommunicationTimeoutError(complaint)
             what, missing = request.late()

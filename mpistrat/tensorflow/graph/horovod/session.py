@@ -49,9 +49,7 @@ class _State(NamedTuple):
 class _Session:
     """Horovod as it runs in this process, and the strategies that use it."""
 
-    def __init__(
-        self, communicator: Communicator, horovod: Any, first: str | None = None
-    ) -> None:
+    def __init__(self, communicator: Communicator, horovod: Any, first: str | None = None) -> None:
         self.owner, self.horovod, self.first = communicator, horovod, first
         self.num_users = 0
         self._sets: dict[tuple[int, ...], Any] = {}

@@ -37,8 +37,8 @@ def test_unequal_order_is_an_error_on_every_rank(size):
 @pytest.mark.parametrize("size", [2, 3])
 def test_communicators_closed_in_another_order_are_an_error_on_every_rank(size):
     def rank(handle):
-        pair = first, second = Communicator(handle), Communicator(handle)
-        mine, _ = reversed(pair) if handle.rank == 1 else pair
+        pair = [Communicator(handle), Communicator(handle)]
+        mine = pair[1 if handle.rank == 1 else 0]
         with pytest.raises(MismatchError, match="close") as caught:
             mine.close(timeout=20)
         assert "two ranks wait for each other in calls of different comm" in str(caught.value)
@@ -50,11 +50,9 @@ def test_communicators_closed_in_another_order_are_an_error_on_every_rank(size):
 def test_a_call_in_place_of_a_close_is_an_error_on_every_rank():
     def rank(handle):
         first, second = Communicator(handle), Communicator(handle)
+        call = second.barrier if handle.rank == 1 else first.close
         with pytest.raises(MismatchError, match="close"):
-            if handle.rank == 1:
-                second.barrier(timeout=20)
-            else:
-                first.close(timeout=20)
+            call(timeout=20)
 
     run_ranks(2, rank)
 
