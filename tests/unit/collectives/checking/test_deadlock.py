@@ -66,6 +66,8 @@ def test_a_rank_that_closes_late_is_no_error():
         if handle.rank == 0:
             time.sleep(0.4)
         second.close(timeout=20)
+        assert first.is_closed
+        assert second.is_closed
 
     run_ranks(2, rank)
 
