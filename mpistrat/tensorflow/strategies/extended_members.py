@@ -17,6 +17,7 @@ from mpistrat.tensorflow.keras import row_weights
 from mpistrat.tensorflow.keras.layer_statistics import averaged
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import data as private_data
+from mpistrat.tensorflow.strategies.replica_context import RankReplicaContext
 
 __all__ = ["OverRanks"]
 
@@ -113,7 +114,7 @@ class OverRanks:
             return super()._call_for_each_replica(call, args, kwargs)  # type: ignore[misc]
         # A single replica runs in this thread. MirroredExtended starts a thread for each.
         with (
-            tf.distribute.ReplicaContext(self._container_strategy(), self.bridge.rank),
+            RankReplicaContext(self._container_strategy(), self.bridge.rank),
             tf.device(self.worker_devices[0]),
         ):
             return call(*private_api.of_replica(0, args), **private_api.of_replica(0, kwargs))

@@ -136,6 +136,21 @@ def test_means_of_integers(s):
     return found
 
 
+# TensorFlow's takes a central variable for the value of all replicas.
+@same([case for case in EVERYWHERE if case.kind != "Central"])
+def test_variables_in_a_replica(s):
+    with s.scope():
+        variable = tf.Variable([1.0, 2.0])
+
+    def step():
+        with tf.GradientTape() as tape:
+            context = tf.distribute.get_replica_context()
+            first, (second,) = context.all_reduce("SUM", [variable, (variable,)])
+        return first, second, tape.gradient(first, variable)
+
+    return [s.run(step), s.run(tf.function(step))]
+
+
 @pytest.mark.parametrize("layout", ONE_DEVICE_EACH, ids=str)
 def test_one_value_for_all_replicas_of_central_storage(layout):
     # TensorFlow takes a variable of central storage, or a plain tensor, for the value of all

@@ -72,13 +72,13 @@ def test_adagrad_steps_shrink():
 )
 def test_an_interrupt_comes_before_or_after_a_step(strategy, in_replica, monkeypatch):
     """Not between the change of two variables, nor between it and the count of steps."""
-    strategy, move, is_due = strategy(), updating.move_together, [False, True]
+    strategy, update, is_due = strategy(), updating.update_together, [False, True]
     with strategy.scope():
         variables, optimizer = [mpistrat.Variable([0.0]) for _ in range(2)], SGD(1.0)
 
-    def move_and_interrupt(native, moves, move_alone):
-        for one in moves:
-            move(native, [one], move_alone)
+    def update_and_interrupt(native, updates, update_alone):
+        for one in updates:
+            update(native, [one], update_alone)
             if is_due and is_due.pop(0):
                 signal.raise_signal(signal.SIGINT)
 
@@ -86,7 +86,7 @@ def test_an_interrupt_comes_before_or_after_a_step(strategy, in_replica, monkeyp
         ones = [np.ones(1) / (strategy.num_replicas_in_sync if in_replica else 1)] * 2
         optimizer.apply_gradients(zip(ones, variables, strict=True))
 
-    monkeypatch.setattr(updating, "move_together", move_and_interrupt)
+    monkeypatch.setattr(updating, "update_together", update_and_interrupt)
     for interrupt_at in ([True, False], [False, True]):
         before, is_due[:] = optimizer.iterations, interrupt_at
         with pytest.raises(KeyboardInterrupt):
