@@ -42,7 +42,7 @@ PyObject* part(PyArrayObject* flat, npy_intp start, PyArrayObject* like) {
 }
 
 // Whether `places` can take the results of `arrays` as they are; both are lists.
-bool fit(const nb::list& places, const nb::list& arrays) {
+bool can_take(const nb::list& places, const nb::list& arrays) {
   return are_alike(arrays) && can_take_results(nb::tuple(places).ptr(), nb::tuple(arrays).ptr());
 }
 
@@ -81,7 +81,7 @@ PyObject* parts_of(PyArrayObject* flat, PyObject* like) {
 
 void bind_array_lists(nb::module_& module) {
   module.def("are_alike", &are_alike);
-  module.def("fit", &fit);
+  module.def("can_take_results", &can_take);
   module.def("cut", &cut);
 }
 

@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_BINDINGS_ARRAY_LISTS_H_
 #define MPISTRAT_BINDINGS_ARRAY_LISTS_H_
 
-// Python functions on lists of arrays: are_alike, fit and cut.
+// Python functions on lists of arrays: are_alike, can_take_results and cut.
 
 #include <nanobind/nanobind.h>
 

@@ -22,7 +22,7 @@ struct Descent {
   static constexpr int kSlots = 0;
 
   template <class W>
-  static MPISTRAT_DEVICE W update(W gradient, W*, const Numbers<W>& numbers) {
+  static MPISTRAT_DEVICE W change(W gradient, W*, const Numbers<W>& numbers) {
     return gradient * numbers.of[0];
   }
 };
@@ -32,7 +32,7 @@ struct Momentum {
   static constexpr int kSlots = 1;
 
   template <class W>
-  static MPISTRAT_DEVICE W update(W gradient, W* slots, const Numbers<W>& numbers) {
+  static MPISTRAT_DEVICE W change(W gradient, W* slots, const Numbers<W>& numbers) {
     const W change = gradient * numbers.of[0];
     const W kept = slots[0] * numbers.of[1];
     slots[0] = kept + change;
@@ -44,9 +44,9 @@ struct Nesterov {
   static constexpr int kSlots = 1;
 
   template <class W>
-  static MPISTRAT_DEVICE W update(W gradient, W* slots, const Numbers<W>& numbers) {
+  static MPISTRAT_DEVICE W change(W gradient, W* slots, const Numbers<W>& numbers) {
     const W change = gradient * numbers.of[0];
-    const W velocity = Momentum::update(gradient, slots, numbers);
+    const W velocity = Momentum::change(gradient, slots, numbers);
     return velocity * numbers.of[1] + change;
   }
 };
@@ -56,7 +56,7 @@ struct Adagrad {
   static constexpr int kSlots = 1;
 
   template <class W>
-  static MPISTRAT_DEVICE W update(W gradient, W* slots, const Numbers<W>& numbers) {
+  static MPISTRAT_DEVICE W change(W gradient, W* slots, const Numbers<W>& numbers) {
     slots[0] = slots[0] + gradient * gradient;
     return gradient * numbers.of[0] / square_root(slots[0] + numbers.of[1]);
   }
@@ -76,7 +76,7 @@ struct Adam {
     return first * numbers.of[0] / (square_root(second) + numbers.of[3]);
   }
   template <class W>
-  static MPISTRAT_DEVICE W update(W gradient, W* slots, const Numbers<W>& numbers) {
+  static MPISTRAT_DEVICE W change(W gradient, W* slots, const Numbers<W>& numbers) {
     estimate(gradient, slots, numbers);
     return quotient(slots[0], slots[1], numbers);
   }
@@ -86,7 +86,7 @@ struct AmsGrad {
   static constexpr int kSlots = 3;
 
   template <class W>
-  static MPISTRAT_DEVICE W update(W gradient, W* slots, const Numbers<W>& numbers) {
+  static MPISTRAT_DEVICE W change(W gradient, W* slots, const Numbers<W>& numbers) {
     Adam::estimate(gradient, slots, numbers);
     // The larger one, or NaN, as NumPy's maximum. Not by ||, which vectors lack in Clang.
     const W larger = slots[2] >= slots[1] ? slots[2] : slots[1];

@@ -47,7 +47,7 @@ struct UpdatePack {
       W mine[kMaxSlots];
       MPISTRAT_UNROLL
       for (int s = 0; s < Rule::kSlots; ++s) mine[s] = kept[s].of[i];
-      const W change = Rule::update(static_cast<W>(widen(gradients.of[i])), mine, numbers);
+      const W change = Rule::change(static_cast<W>(widen(gradients.of[i])), mine, numbers);
       values.of[i] = narrow<V>(widen(values.of[i]) + change);
       MPISTRAT_UNROLL
       for (int s = 0; s < Rule::kSlots; ++s) kept[s].of[i] = mine[s];

@@ -47,7 +47,7 @@ struct Updates {
     if constexpr (Rule::kSlots > 0) slots[0] = load_vector<T>(arrays.old_slots[0] + at);
     if constexpr (Rule::kSlots > 1) slots[1] = load_vector<T>(arrays.old_slots[1] + at);
     if constexpr (Rule::kSlots > 2) slots[2] = load_vector<T>(arrays.old_slots[2] + at);
-    const T change = Rule::update(load_vector<T>(arrays.gradient + at), slots, numbers);
+    const T change = Rule::change(load_vector<T>(arrays.gradient + at), slots, numbers);
     store_vector(arrays.variable + at, load_vector<T>(arrays.old_variable + at) + change);
     if constexpr (Rule::kSlots > 0) store_vector(arrays.slots[0] + at, slots[0]);
     if constexpr (Rule::kSlots > 1) store_vector(arrays.slots[1] + at, slots[1]);

@@ -115,9 +115,9 @@ def _name(environment: Mapping[str, str]) -> str:
 
 
 def _parent() -> list[str]:
-    """Return what only the processes of one parent share, in containers, too.
+    """Return the parent's number, when it began, and the namespace of process numbers.
 
-    Those of one network can have parents of the same number, which a machine uses again, too.
+    Containers of one network share such sockets; process numbers repeat between them, and in time.
     """
     parent = os.getppid()
     try:

@@ -15,6 +15,7 @@ from mpistrat.collectives.backends.base import QueuedRequest, Request, SleepingR
 from mpistrat.collectives.checking import deadlock, stall
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import interrupts
+from mpistrat.collectives.long_wait import LongWait
 from mpistrat.collectives.work import Awaited, Work
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
 from mpistrat.system.waiting import wait_until
@@ -24,7 +25,6 @@ __all__ = ["Engine"]
 _SPINS = 50  # tests in a row before the core is offered to others
 _GLANCE_EVERY = 256  # tests of a user who does not wait
 _LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
-_LOOK_S = 0.02  # between these looks, where works end meanwhile
 _WAY_NAPS = 20  # naps, before a thread that waits takes the lock, for others to take it first
 _NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
 _NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
@@ -48,33 +48,6 @@ class _Wanted:
 
     def __exit__(self, *exception: object) -> None:
         self._inside.pop()
-
-
-class _LongWait:
-    """One wait in which the backend's first sleeps, or a moment of spinning, were not enough.
-
-    Attributes
-    ----------
-    waited
-        Seconds, at the last look.
-    """
-
-    def __init__(self, engine: Engine, work: Awaited, limit: float, has_ended: bool) -> None:
-        self._engine, self._work, self._limit = engine, work, limit
-        self._has_ended = has_ended  # whether a work did in the last pause
-        self._looked_at = self.waited = 0.0
-
-    def pause(self, waited: float) -> None:
-        """Let time pass, and note whether a work ended meanwhile."""
-        self._has_ended = self._engine._pause(self._work, waited)
-
-    def look(self, waited: float) -> None:
-        """Look up, but not after each of many short works that end one after the other."""
-        self.waited = waited
-        is_due = waited - self._looked_at >= _LOOK_S or waited > self._limit
-        if is_due or not self._has_ended:
-            self._looked_at = waited
-            self._engine._look_up(waited, self._limit)
 
 
 class Engine:
@@ -135,9 +108,12 @@ class Engine:
         return work
 
     def wait_before(self, request: Request, label: str | None) -> None:
-        """Wait for what has to come before a call that the backend begins, as if within it."""
+        """Wait for a request with the deadline and the checks of a call, without counting one.
+
+        The backend counts the call that follows.
+        """
         self.start((one for one in (request,)), label).wait()
-        self._started -= 1  # the backend counts the call
+        self._started -= 1
 
     def take_over(self, steps: Steps, label: str | None, begun: QueuedRequest) -> Work[Any]:
         """Queue a fast call that has begun, and that the backend carries on with by itself."""
@@ -299,11 +275,11 @@ class Engine:
             spins += not self.poll()
 
     def _wait_slowly(self, work: Awaited, timeout: float | None) -> None:
-        has_ended = self._pause(work, 0.0)
+        has_ended = self.pause(work, 0.0)
         if work.done:  # as most are after one pause: they need no more than this
             return
         limit = config.timeout_s() if timeout is None else timeout
-        long_wait = _LongWait(self, work, limit, has_ended)
+        long_wait = LongWait(self, work, limit, has_ended)
         is_over = wait_until(
             lambda: work.done,
             limit,
@@ -315,7 +291,7 @@ class Engine:
         if not is_over:
             raise self._stall(long_wait.waited)
 
-    def _pause(self, work: Awaited, waited: float) -> bool:
+    def pause(self, work: Awaited, waited: float) -> bool:
         """Let time pass after a wait of `waited` seconds; return whether a work ended.
 
         The backend's own wait comes first: it sleeps until a peer rings. This loop offers the
@@ -347,7 +323,7 @@ class Engine:
             if self.health.uid:
                 self._program.check(self.health.uid, self._first(), self.call_log.in_words)
 
-    def _look_up(self, waited: float, limit: float) -> None:
+    def look_up(self, waited: float, limit: float) -> None:
         """Check for an interrupt, whether the peers can still come, and what they ask."""
         interrupts.check()
         health, call_log = self.health, self.call_log

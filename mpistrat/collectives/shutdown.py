@@ -206,7 +206,7 @@ def leave(communicators: list[Communicator]) -> None:
 
 def _status(communicators: Sequence[Communicator]) -> int:
     """Return the job's exit status: what this rank or another chose by ``sys.exit``, else 1."""
-    chosen = [sorted(one.health.peers.exits.items()) for one in communicators]
+    chosen = [sorted(one.health.peers.exit_statuses.items()) for one in communicators]
     others = [status for exits in chosen for _, status in exits]
     ending = exit_hooks.ending
     return ending.status or next(iter(others), ending.status_of_job) or 1

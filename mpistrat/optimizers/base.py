@@ -185,8 +185,9 @@ class Optimizer:
 
         Notes
         -----
-        Ctrl-C comes before or after the change of the variables and the count of steps. On
-        parameter servers, which count before, a step that it ends may be counted and not be made.
+        Ctrl-C is deferred until the variables and the count of steps have both changed. On
+        parameter servers the step is counted first, so that an interrupted step may be counted
+        without being applied.
 
         References
         ----------

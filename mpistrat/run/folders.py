@@ -55,7 +55,10 @@ def _is_new_folder(path: Any, start: float) -> bool:
 def _is_for_program(home: str) -> bool:
     """Whether a module of the program wants the folder."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__") in _MAKERS:
+    # Since Python 3.13 the functions of pathlib are in modules of a package.
+    while (
+        frame.f_back is not None and str(frame.f_globals.get("__name__")).split(".")[0] in _MAKERS
+    ):
         frame = frame.f_back
     file = os.path.abspath(frame.f_code.co_filename)
     is_installed = "site-packages" in file

@@ -12,7 +12,7 @@ __all__ = ["uninterrupted"]
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let an interrupt of this block come after it. Only for blocks that never wait for long.
+    """Defer Ctrl-C until the block ends. Only for blocks that wait for no other process.
 
     Python runs handlers in the main thread; other threads are not interrupted anyway. A handler
     that was not made in Python could not be put back, and stays.
@@ -28,4 +28,4 @@ def uninterrupted() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, handler)
         if came:
-            signal.raise_signal(signal.SIGINT)  # for whatever there was
+            signal.raise_signal(signal.SIGINT)  # for the handler that was there before

@@ -1,4 +1,4 @@
-"""Give this process a text by which others tell it from all others, in containers, too."""
+"""Give this process a text that no other process has, also in another container."""
 
 from __future__ import annotations
 

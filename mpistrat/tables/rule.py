@@ -112,10 +112,10 @@ class Rule(ABC):
     def apply_in_numpy(
         self, variable: Array, slots: Slots, gradient: Array, step: int, learning_rate: float
     ) -> None:
-        """Do :meth:`apply` by :meth:`update`, for arrays that native code does not take."""
+        """Do :meth:`apply` by :meth:`change`, for arrays that native code does not take."""
         dtype = self.slot_dtype(variable.dtype)
         rate = float(learning_rate)  # as in __post_init__
-        change = self.update(slots, gradient.astype(dtype, copy=False), step, rate)
+        change = self.change(slots, gradient.astype(dtype, copy=False), step, rate)
         variable[...] = np.add(variable.astype(dtype, copy=False), change)
 
     def apply_rows(
@@ -155,11 +155,11 @@ class Rule(ABC):
     def native_rule(self, step: int, learning_rate: float) -> NativeRule | None:
         """Return what native code has to know of a step of this rule; None if it has no such rule.
 
-        A subclass of one that has must not inherit it, since its `update` may be another.
+        A subclass of one that has must not inherit it, since its `change` may be another.
         """
         del step, learning_rate
         return None
 
     @abstractmethod
-    def update(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
+    def change(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
         """Return the change to add to the array, and update the slots."""

@@ -1,6 +1,6 @@
 """The update rules of the optimizers: gradient descent, Adagrad and Adam.
 
-Each says its arithmetic twice: `update` in NumPy, and by a `NativeRule` for native code, which has
+Each says its arithmetic twice: `change` in NumPy, and by a `NativeRule` for native code, which has
 the same (kernels/cuda/update_rules.cuh), on the host and on GPUs.
 """
 
@@ -28,7 +28,7 @@ class SGDRule(Rule):
         """Return the velocity slot, if momentum is used."""
         return {"momentum": 0.0} if self.momentum else {}
 
-    def update(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
+    def change(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
         """Return the velocity, or with Nesterov momentum the look-ahead step."""
         change = gradient * -learning_rate
         if not self.momentum:
@@ -64,7 +64,7 @@ class AdagradRule(Rule):
         """True: a zero gradient changes neither the sum nor the array."""
         return True
 
-    def update(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
+    def change(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
         """Return the gradient over the root of the sum of its squares."""
         total = slots["accumulator"]
         total += gradient * gradient
@@ -92,7 +92,7 @@ class AdamRule(Rule):
         slots = {"momentum": 0.0, "velocity": 0.0}
         return {**slots, "velocity_hat": 0.0} if self.amsgrad else slots
 
-    def update(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
+    def change(self, slots: Slots, gradient: Array, step: int, learning_rate: float) -> Array:
         """Return the first moment over the root of the second, both freed of their bias."""
         first, second = slots["momentum"], slots["velocity"]
         first += (gradient - first) * (1 - self.beta_1)

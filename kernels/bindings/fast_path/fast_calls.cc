@@ -19,9 +19,9 @@ namespace {
 
 constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
 constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
-// Nonblocking calls of up to kNonblockingBytes wait a little, for ranks that are about to come: to
-// end a call by Python and the queue's thread takes longer. Where kMisses in a row were in vain
-// they stay for kShortStayNs, but for each kTryEvery-th.
+// A nonblocking call of up to kNonblockingBytes waits for its peers for a moment, since to end it
+// by Python and the queue's thread takes longer. After kMisses waits in vain it waits for
+// kShortStayNs only, and each kTryEvery-th longer again.
 constexpr int64_t kNonblockingBytes = 64 << 10;
 constexpr uint64_t kShortStayNs = 5'000;
 constexpr unsigned kMisses = 2, kTryEvery = 16;

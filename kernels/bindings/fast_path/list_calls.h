@@ -11,7 +11,7 @@
 namespace mpistrat {
 
 // Take a list or tuple of one or more plain arrays of one dtype, as a tuple; returns false, perhaps
-// with a Python error set, if it is none.
+// with a Python error set, if `value` is anything else.
 bool take_list(PyObject* value, Owned* list);
 
 int type_num_of(PyObject* list);
@@ -35,8 +35,8 @@ bool can_take_results(PyObject* places, PyObject* arrays);
 // Tell the kernels where arrays and results lie.
 void place_list(PyObject* list, PyObject* results, FastCall* call);
 
-// Add a piece to others. Those that lie one after the other are one: registered memory is looked
-// for by pieces. Empty ones are none.
+// Append a piece; with the last one it becomes one if it begins where that ends, since registered
+// memory is looked up by piece. Empty pieces are left out.
 void append_piece(const MpistratPiece& next, std::vector<MpistratPiece>* pieces);
 
 }  // namespace mpistrat

@@ -20,9 +20,9 @@ __all__ = [
     "as_operand",
     "as_operands",
     "can_be_sent",
+    "can_take_results",
     "check_axis",
     "cut",
-    "fit",
     "flat",
     "is_aligned",
     "place_of",
@@ -140,13 +140,14 @@ def are_alike(values: list[Any]) -> bool:
     return why_no_kernels() is None and bool(kernels().are_alike(values))
 
 
-def fit(places: list[Any], arrays: list[Any]) -> bool:
-    """Tell whether the arrays are alike, and their results can be written to `places` at once.
+def can_take_results(places: list[Any], arrays: list[Any]) -> bool:
+    """Tell whether the kernels can write the results of arrays that are alike into `places`.
 
-    Places are plain arrays with the shapes and dtypes of the arrays, apart from each other, and
-    each from its array unless it is that; else, and without kernels, the answer is no.
+    They can if each place is a plain array of its array's shape and dtype, no two places have
+    memory in common, and each is its array or has none in common with it. Without kernels the
+    answer is no.
     """
-    return why_no_kernels() is None and bool(kernels().fit(places, arrays))
+    return why_no_kernels() is None and bool(kernels().can_take_results(places, arrays))
 
 
 def cut(total: Array, like: list[Array]) -> list[Array]:

@@ -65,7 +65,7 @@ def foreign_stream(pointer: int, device: int = -1) -> Any:
     if not hasattr(cuda.Stream, "from_external"):  # CuPy 13
         return cuda.ExternalStream(pointer, device)
     stream = cuda.Stream.from_external(_Foreign(pointer))
-    stream.device_id = device  # versions take none, or the current one
+    stream.device_id = device  # some versions of from_external set none, others the current one
     return stream
 
 

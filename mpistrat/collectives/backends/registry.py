@@ -94,15 +94,15 @@ def open_backend(comm: Any, name: str) -> Opened:
     comm = mpi.world() if comm is None else comm
     _set_rank_of_log(comm)
     chosen, refusal = _chosen(comm, name)
-    carrier = _carrier_of_names(comm)
-    if carrier is not None:
-        return _opened_by_all(comm, carrier, chosen, refusal)
+    meeting = _meeting_backend(comm)
+    if meeting is not None:
+        return _opened_by_all(comm, meeting, chosen, refusal)
     if refusal is not None:
         raise refusal
     return _opened(comm, chosen)
 
 
-def _carrier_of_names(comm: Any) -> BackendClass | None:
+def _meeting_backend(comm: Any) -> BackendClass | None:
     """Return the backend by which the ranks of `comm` compare names; None for one rank."""
     for name in ("mpi", "threads") if comm is not None else ():
         if _load(name).unavailable(comm) is None:
@@ -116,7 +116,7 @@ def _opened(comm: Any, chosen: str) -> Opened:
 
 
 def _opened_by_all(
-    comm: Any, carrier: BackendClass, chosen: str, refusal: MpistratError | None
+    comm: Any, kind: BackendClass, chosen: str, refusal: MpistratError | None
 ) -> Opened:
     """Open a backend on several ranks, of which each may have `chosen` another one.
 
@@ -125,24 +125,24 @@ def _opened_by_all(
     """
     from mpistrat.collectives.backends import same_backend
 
-    first: Any = carrier.open(comm, _timeout_s())
-    if not same_backend.compare_names(first, chosen, _timeout_s()):
-        return Opened(first, first.control, refusal)
+    meeting: Any = kind.open(comm, _timeout_s())
+    if not same_backend.compare_names(meeting, chosen, _timeout_s()):
+        return Opened(meeting, meeting.control, refusal)
     try:
-        backend = _over(_load(chosen), first, comm)
+        backend = _over(_load(chosen), meeting, comm)
     except (BackendError, UsageError) as error:  # it fails on all ranks or on none
-        return Opened(first, first.control, error)
+        return Opened(meeting, meeting.control, error)
     return Opened(backend, _control(backend, comm))
 
 
-def _over(chosen: Any, first: Any, comm: Any) -> Backend:
+def _over(chosen: Any, meeting: Any, comm: Any) -> Backend:
     """Make a backend of ranks that have met; one of another's brings them together by itself."""
     # Not an inherited one: a subclass may open in another way.
     if "over" in vars(chosen) and mpi.is_mpi_comm(comm):
-        made: Backend = chosen.over(first, _timeout_s())
+        made: Backend = chosen.over(meeting, _timeout_s())
         return made
     made = chosen.open(comm, _timeout_s())
-    first.control.close()
+    meeting.control.close()
     return made
 
 

@@ -25,13 +25,13 @@ class BackendWithControl(Backend, HasControl, Protocol):
     """A backend that brings its control: MPI's, or that of threads."""
 
 
-def compare_names(first: BackendWithControl, name: str, timeout: float) -> bool:
+def compare_names(meeting: BackendWithControl, name: str, timeout: float) -> bool:
     """Return whether all ranks can make the backend `name`. **Collective.**
 
     Parameters
     ----------
-    first
-        What has brought the ranks together; 32 bytes a rank are gathered by it.
+    meeting
+        The backend over which the ranks compare names: it gathers 32 bytes a rank.
     name
         What this rank asks for; "" if it refuses that.
     timeout
@@ -40,18 +40,20 @@ def compare_names(first: BackendWithControl, name: str, timeout: float) -> bool:
     Raises
     ------
     ClusterError
-        On all ranks, with `first` closed: they ask for different backends.
+        On all ranks, with `meeting` closed: they ask for different backends.
     """
     mine = np.frombuffer(name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"), np.uint8)
-    table = np.empty(first.size * _NAME_BYTES, np.uint8)
+    table = np.empty(meeting.size * _NAME_BYTES, np.uint8)
     with bootstrap.kept(mine, table):
-        bootstrap.run(first.allgather(mine, table, [_NAME_BYTES] * first.size), timeout, first)
-    rows = table.reshape(first.size, _NAME_BYTES)
+        bootstrap.run(
+            meeting.allgather(mine, table, [_NAME_BYTES] * meeting.size), timeout, meeting
+        )
+    rows = table.reshape(meeting.size, _NAME_BYTES)
     if (rows == mine).all():
         return name != _REFUSED
     names = [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows]
     if _REFUSED not in names:
-        first.control.close()
+        meeting.control.close()
         raise ClusterError(_differences(names))
     return False
 

@@ -59,7 +59,7 @@ class Peers:
         The ranks whose processes have ended, as this one or another found in a wait.
     leaving
         How many calls a peer had finished when its program ended with an error, by rank.
-    exits
+    exit_statuses
         The exit status that a peer whose program ended chose by ``sys.exit``, by rank.
     blocked
         What a peer said last of a long wait, in whichever communicator (see deadlock.py), by rank.
@@ -74,7 +74,7 @@ class Peers:
         self.stalled: dict[int, int] = {}
         self.ended: set[int] = set()
         self.leaving: dict[int, int] = {}
-        self.exits: dict[int, int] = {}
+        self.exit_statuses: dict[int, int] = {}
         self.blocked: dict[int, bytes] = {}
         self._troubles: dict[int, _Trouble] = {}
         self._heard_from = [0] * self.size
@@ -101,7 +101,7 @@ class Peers:
         self._say(_STALLED, sequence)
 
     def say_leaving(self, completed: int, status: int) -> None:
-        """Tell that this rank's program is about to end, by ``sys.exit`` unless `status` is 0."""
+        """Tell that this rank's program is about to end, with what ``sys.exit`` got, or 0."""
         self._say(_LEAVING, completed, data=bytes([status]))
 
     def say_blocked(self, where: bytes) -> None:
@@ -142,7 +142,7 @@ class Peers:
             elif kind == _LEAVING:
                 self.leaving[rank] = number
                 if any(rest):
-                    self.exits[rank] = rest[0]
+                    self.exit_statuses[rank] = rest[0]
             elif kind == _ENDED:
                 self._note_end(origin)
             elif kind == _BLOCKED:

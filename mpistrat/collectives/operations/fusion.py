@@ -12,7 +12,13 @@ import numpy as np
 
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.arrays.buffer_pool import BufferPool
-from mpistrat.collectives.arrays.conversion import are_alike, as_operands, cut, fit, flat
+from mpistrat.collectives.arrays.conversion import (
+    are_alike,
+    as_operands,
+    can_take_results,
+    cut,
+    flat,
+)
 from mpistrat.collectives.arrays.one_rank import reduced_alone
 from mpistrat.collectives.arrays.results import check_out, deliver, landing
 from mpistrat.collectives.backends.base import Steps
@@ -87,7 +93,8 @@ def _check_outs(sources: list[Array], outs: Outs, op: str) -> None:
 
 
 def _fit_on_host(sources: list[Array], outs: Outs, op: str) -> bool:
-    return fit(list(outs), sources) and result_dtype(op, sources[0].dtype) == sources[0].dtype
+    fits = can_take_results(list(outs), sources)
+    return fits and result_dtype(op, sources[0].dtype) == sources[0].dtype
 
 
 def _fit_on_gpu(sources: list[Array], outs: Outs, op: str) -> bool:
@@ -148,7 +155,9 @@ def _by_pieces(
         yield from gate.cross(signature)
     for number, (key, members) in enumerate(groups.items()):
         places: list[Any] = [outs[i] for i in members]
-        is_direct = key[0] == Carried(op, key[1], False) and fit(places, sends[number])
+        is_direct = key[0] == Carried(op, key[1], False) and can_take_results(
+            places, sends[number]
+        )
         pieces = places if is_direct else _landings(gate, sends[number], places)
         transfer = partial(gate.backend.allreduce_pieces, sends[number], pieces, key[0].op)
         if number == 0:  # the first one carries the header of the call

@@ -300,7 +300,7 @@ def is_of_function(data: Any) -> bool:
 
 
 def on_unbuilt_iterators(refuse: Callable[[Any], None]) -> None:
-    """Call ``refuse(strategy)`` before ``iter`` of distributed data that is no dataset here."""
+    """Call ``refuse(strategy)`` before ``iter`` of distributed data that was not built here."""
     library: Any = _modules["distribute.input_lib"]
     for kind in (library.DistributedDataset, library.DistributedDatasetsFromFunction):
         kind.__iter__ = _checked_iter(kind.__iter__, refuse)

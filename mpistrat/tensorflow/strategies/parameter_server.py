@@ -14,7 +14,7 @@ from mpistrat.tensorflow.keras import hooks as keras_hooks
 from mpistrat.tensorflow.original_distribute import distribute
 from mpistrat.tensorflow.own_strategies import WithServers
 from mpistrat.tensorflow.private import api as private_api
-from mpistrat.tensorflow.servers import chief_data
+from mpistrat.tensorflow.servers import chief_iterators
 from mpistrat.tensorflow.servers.open_clusters import cluster_of
 from mpistrat.tensorflow.servers.server import serve
 from mpistrat.tensorflow.servers.tasks import Tasks
@@ -24,7 +24,7 @@ __all__ = ["ParameterServerStrategy"]
 
 _PORTS = 5  # tried for the chief; each is held until TensorFlow opens it
 
-chief_data.refuse_iterators()
+chief_iterators.refuse_iterators()
 
 
 class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterServerStrategy):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import tensorflow as tf
 __all__ = ["RankReplicaContext"]
 
 
-class RankReplicaContext(tf.distribute.ReplicaContext):
+class RankReplicaContext(tf.distribute.ReplicaContext):  # type: ignore[misc]
     """TensorFlow's context, for a replica that runs in the thread of its rank."""
 
     def all_reduce(

@@ -172,7 +172,7 @@ def test_arrays_that_overlap_in_part():
 class Twice(SGDRule):
     """A rule of a user's own, which inherits the native of another."""
 
-    def update(self, slots, gradient, step, learning_rate):
+    def change(self, slots, gradient, step, learning_rate):
         return gradient * (-2 * learning_rate)
 
 

@@ -26,8 +26,8 @@ def beside_variable(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, reference_variable, *args, **kwargs)
         is_keras_own = not isinstance(reference_variable, tf.Variable)
         variable = reference_variable.value if is_keras_own else reference_variable
-        # The device within the scope: Keras leaves the function by one of its own, and this device
-        # with it, if that is the first.
+        # The device is set inside of the scope: Keras enters an init_scope of its own, which would
+        # drop a device that was set outside.
         with tf.init_scope(), tf.device(variable.device):
             return original(self, reference_variable, *args, **kwargs)
 
@@ -42,8 +42,8 @@ def in_replica(original: Callable[..., Any]) -> Callable[..., Any]:
         if is_on_servers and tf.distribute.get_replica_context() is None:
             raise ContextError(
                 "a step of a Keras optimizer outside of strategy.run under"
-                " ParameterServerStrategy; in the function that is scheduled call"
-                " strategy.run(step), in which optimizer.apply_gradients is"
+                " ParameterServerStrategy; move apply_gradients into a function of its own, and"
+                " call strategy.run(that function) in the function that is scheduled"
             )
         return original(self, *args, **kwargs)
 

@@ -12,7 +12,7 @@ __all__ = ["refuse_iterators"]
 
 
 def _refuse(strategy: Any) -> None:
-    # TensorFlow's text names create_per_worker_dataset only, of which fit takes nothing.
+    # TensorFlow's own text names create_per_worker_dataset only, whose result fit does not accept.
     if has_servers(strategy):
         raise UsageError(
             "iter() of distributed data on the chief of a ParameterServerStrategy: only workers"
