@@ -185,7 +185,9 @@ class Communicator(FastPath, CollectiveMethods):
         For callers that find bad arguments before they call a collective. **Collective.** Where
         a GPU has not enough memory, all ranks raise `BackendUnavailableError`.
         """
-        self._engine.start(self._gate.refuse(error)).wait()
+        # The error may be that this very setting is wrong.
+        timeout = config.valid_or(config.timeout_s, config.DEFAULT_TIMEOUT_S)
+        self._engine.start(self._gate.refuse(error)).wait(timeout)
         raise error
 
     @contextmanager

@@ -33,3 +33,28 @@ def test_wrong_settings_end_the_job_with_one_error_on_each_rank(name: str, value
 @pytest.mark.parametrize("name", ["BACKEND", "LOG", "LOG_RANKS", "TIMEOUT", "ALLOW_SINGLETON"])
 def test_empty_settings_are_unset_ones(name: str) -> None:
     run_job(["-c", PROGRAM], 2, timeout_s=30, env={f"MPISTRAT_{name}": ""}).check()
+
+
+LATE = """
+import time
+import mpistrat
+from mpistrat.collectives.checking import settings_check
+from mpistrat.testing.launching.rank import rank_from_environment
+
+read = settings_check.facts
+
+def read_late(address):
+    time.sleep(rank_from_environment())
+    return read(address)
+
+settings_check.facts = read_late
+mpistrat.MirroredStrategy()
+"""
+
+
+def test_a_wrong_timeout_is_told_once_where_another_rank_is_late() -> None:
+    env = {"MPISTRAT_GRACE": "60", "MPISTRAT_TIMEOUT": "abc"}
+    result = run_job(["-c", LATE], 2, timeout_s=30, env=env)
+    assert result.returncode == 1, result.output
+    for rank in result.ranks:
+        assert rank.stderr.count("MPISTRAT_TIMEOUT='abc'") == 1, rank.stderr
