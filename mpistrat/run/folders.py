@@ -7,6 +7,7 @@ may make it in between; then the call does nothing instead of failing.
 from __future__ import annotations
 
 import os
+import pathlib
 import stat
 import sys
 import time
@@ -33,6 +34,9 @@ def let_ranks_share(program_folder: str) -> None:
     """
     home = os.path.join(os.path.abspath(program_folder), "")
     os.mkdir = _shared(os.mkdir, home, time.time() - _START_S)
+    of_paths: Any = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps os.mkdir there
+    if of_paths is not None:
+        of_paths.mkdir = staticmethod(os.mkdir)
 
 
 def _shared(mkdir: Callable[..., None], home: str, start: float) -> Callable[..., None]:

@@ -109,14 +109,14 @@ class Staging:
         rename (EXDEV).
         """
         try:
-            file.replace(target)
+            os.replace(file, target)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
             with self._hidden_in(target.parent) as beside:
                 copy = beside / target.name
                 shutil.copyfile(file, copy)
-                copy.replace(target)
+                os.replace(copy, target)
 
 
 def _existing(folder: Path) -> Path:

@@ -268,5 +268,5 @@ def test_mistakes_are_named():
 
 
 class _Own(Rule):
-    def update(self, slots, gradient, step, learning_rate):
+    def change(self, slots, gradient, step, learning_rate):
         return gradient

@@ -83,7 +83,7 @@ def test_a_step_is_one_launch_a_gpu():
 class Halving(Rule):
     """A rule of a user's own, for which there is no kernel."""
 
-    def update(self, slots, gradient, step, learning_rate):
+    def change(self, slots, gradient, step, learning_rate):
         return gradient * (-0.5 * learning_rate)
 
 

@@ -25,7 +25,7 @@ BATCH, STEPS = 12, 6
 
 
 class FailingRule(SGDRule):
-    def update(self, slots, gradient, step, learning_rate):
+    def change(self, slots, gradient, step, learning_rate):
         raise MemoryError("no memory left")
 
 

@@ -158,7 +158,7 @@ def test_a_rank_may_go_on_with_a_copy_of_its_optimizer():
 class InPlaceRule(Rule):
     """A user's, who writes to what the gradient is in."""
 
-    def update(self, slots, gradient, step, learning_rate):
+    def change(self, slots, gradient, step, learning_rate):
         """Return the gradient's own memory."""
         gradient *= -learning_rate
         return gradient

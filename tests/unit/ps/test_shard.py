@@ -145,7 +145,7 @@ def test_a_rule_that_raises_changes_nothing(make):
     one, slots = make(table()), {"momentum": make(table())}
 
     class Wrong(SGDRule):
-        def update(self, slots, gradient, step, learning_rate):
+        def change(self, slots, gradient, step, learning_rate):
             slots["momentum"] += 1
             raise ZeroDivisionError
 
