@@ -146,46 +146,37 @@ bool may_guess(const CallState& calls, int32_t kind, int64_t nbytes) {
 
 }  // namespace
 
+constexpr unsigned kBlocking = kTakesOut | kTakesTimeout, kNonblocking = kTakesOut | kIsNonblocking;
+
 const Method kMethods[] = {
-    {"allreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, true, true},
-    {"allreduce_soon", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, true, false},
-    {"reduce", MPISTRAT_REDUCE, {"array", "op", "root"}, true, true},
-    {"reduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}, true, true},
-    {"bcast", MPISTRAT_BCAST, {"array", "root", nullptr}, true, true},
-    {"allgather", MPISTRAT_ALLGATHER, {"array", "axis", nullptr}, true, true},
-    {"gather", MPISTRAT_GATHER, {"array", "root", "axis"}, true, true},
-    {"scatter", MPISTRAT_SCATTER, {"array", "root", "axis"}, true, true},
-    {"alltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}, true, true},
-    {"_allreduce_from_gpu", MPISTRAT_ALLREDUCE, {"array", "op", "gpu"}, true, true},
-    {"_bcast_packed", MPISTRAT_BCAST, {"array", "root", nullptr}, true, true, true},
-    {"_allgather_packed", MPISTRAT_ALLGATHER, {"array", nullptr, nullptr}, true, true, true},
-    {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, false, true},
-    {"iallreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, true, false, false, true},
-    {"allreduce_many",
-     MPISTRAT_ALLREDUCE,
-     {"arrays", "op", nullptr},
-     true,
-     true,
-     false,
-     false,
-     true},
-    {"iallreduce_many",
-     MPISTRAT_ALLREDUCE,
-     {"arrays", "op", nullptr},
-     true,
-     false,
-     false,
-     true,
-     true},
-    {"ireduce", MPISTRAT_REDUCE, {"array", "op", "root"}, true, false, false, true},
-    {"ireduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}, true, false, false, true},
-    {"ibcast", MPISTRAT_BCAST, {"array", "root", nullptr}, true, false, false, true},
-    {"iallgather", MPISTRAT_ALLGATHER, {"array", "axis", nullptr}, true, false, false, true},
-    {"igather", MPISTRAT_GATHER, {"array", "root", "axis"}, true, false, false, true},
-    {"iscatter", MPISTRAT_SCATTER, {"array", "root", "axis"}, true, false, false, true},
-    {"ialltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}, true, false, false, true},
-    {"ibarrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, false, false, false, true},
-    {nullptr, 0, {nullptr, nullptr, nullptr}, false, false},
+    {"allreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, kBlocking},
+    {"allreduce_soon", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, kTakesOut},
+    {"allreduce_many", MPISTRAT_ALLREDUCE, {"arrays", "op", nullptr}, kBlocking | kTakesLists},
+    {"reduce", MPISTRAT_REDUCE, {"array", "op", "root"}, kBlocking},
+    {"reduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}, kBlocking},
+    {"bcast", MPISTRAT_BCAST, {"array", "root", nullptr}, kBlocking},
+    {"allgather", MPISTRAT_ALLGATHER, {"array", "axis", nullptr}, kBlocking},
+    {"gather", MPISTRAT_GATHER, {"array", "root", "axis"}, kBlocking},
+    {"scatter", MPISTRAT_SCATTER, {"array", "root", "axis"}, kBlocking},
+    {"alltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}, kBlocking},
+    {"_allreduce_from_gpu", MPISTRAT_ALLREDUCE, {"array", "op", "gpu"}, kBlocking},
+    {"_bcast_packed", MPISTRAT_BCAST, {"array", "root", nullptr}, kBlocking | kIsOfObjects},
+    {"_allgather_packed",
+     MPISTRAT_ALLGATHER,
+     {"array", nullptr, nullptr},
+     kBlocking | kIsOfObjects},
+    {"barrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, kTakesTimeout},
+    {"iallreduce", MPISTRAT_ALLREDUCE, {"array", "op", nullptr}, kNonblocking},
+    {"iallreduce_many", MPISTRAT_ALLREDUCE, {"arrays", "op", nullptr}, kNonblocking | kTakesLists},
+    {"ireduce", MPISTRAT_REDUCE, {"array", "op", "root"}, kNonblocking},
+    {"ireduce_scatter", MPISTRAT_REDUCE_SCATTER, {"array", "op", "axis"}, kNonblocking},
+    {"ibcast", MPISTRAT_BCAST, {"array", "root", nullptr}, kNonblocking},
+    {"iallgather", MPISTRAT_ALLGATHER, {"array", "axis", nullptr}, kNonblocking},
+    {"igather", MPISTRAT_GATHER, {"array", "root", "axis"}, kNonblocking},
+    {"iscatter", MPISTRAT_SCATTER, {"array", "root", "axis"}, kNonblocking},
+    {"ialltoall", MPISTRAT_ALLTOALL, {"array", "splits", "axis"}, kNonblocking},
+    {"ibarrier", MPISTRAT_CROSS, {nullptr, nullptr, nullptr}, kIsNonblocking},
+    {nullptr, 0, {nullptr, nullptr, nullptr}, 0},
 };
 
 static_assert(sizeof kMethods / sizeof *kMethods <= kMostMethods);
@@ -259,9 +250,9 @@ bool parse(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, Arguments
   const Py_ssize_t num_named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   for (Py_ssize_t i = 0; i < num_named; ++i) {
     PyObject* name = known_name(PyTuple_GET_ITEM(kwnames, i));
-    const bool is_of_method = name == out_name       ? parsed->method->has_out
-                              : name == bucket_name  ? parsed->method->is_of_lists
-                              : name == timeout_name ? parsed->method->has_timeout
+    const bool is_of_method = name == out_name       ? parsed->method->has(kTakesOut)
+                              : name == bucket_name  ? parsed->method->has(kTakesLists)
+                              : name == timeout_name ? parsed->method->has(kTakesTimeout)
                                                      : std::find(names, names + kMaxPositional,
                                                                  name) != names + kMaxPositional;
     // One that is given by its place as well is refused by the general way.
@@ -281,7 +272,7 @@ bool plan(const CallState& calls, const Arguments& arguments, PyArrayObject* for
   *call = {kind, arguments.op, MPISTRAT_FLOAT64, root, nullptr, nullptr, 0, 0, 0, 0, 0};
   *result = {};
   if (kind == MPISTRAT_CROSS) return true;
-  if (arguments.method->is_of_objects && calls.size == 1) return false;  // without frames
+  if (arguments.method->has(kIsOfObjects) && calls.size == 1) return false;  // without frames
   const bool is_root = arguments.root == calls.rank;
   if (kind == MPISTRAT_SCATTER && is_root != (arguments.array != nullptr)) return false;
   PyArrayObject* like = arguments.array ? arguments.array : form;

@@ -13,15 +13,22 @@ namespace mpistrat {
 
 enum { kMaxPositional = 3 };
 
+enum MethodTraits : unsigned {
+  kTakesOut = 1,
+  kTakesTimeout = 2,
+  kTakesLists = 4,
+  kIsNonblocking = 8,  // starts the call, and returns a `Work`
+  kIsOfObjects = 16,   // shares its kind with a method of arrays
+};
+
 // What a method of `Communicator` takes, and what its calls are.
 struct Method {
   const char* name;
   int32_t kind;                            // MpistratKind; MPISTRAT_CROSS for a barrier
   const char* positional[kMaxPositional];  // its positional parameters, after `self`
-  bool has_out, has_timeout;               // and by their names alone
-  bool is_of_objects = false;              // shares its kind with a method of arrays
-  bool is_nonblocking = false;             // starts the call, and returns a `Work`
-  bool is_of_lists = false;                // takes a list of arrays
+  unsigned traits;
+
+  bool has(MethodTraits trait) const { return traits & trait; }
 };
 extern const Method kMethods[];
 const Method* find_method(const char* name);

@@ -83,7 +83,7 @@ Kind key_of_array(const CallState& calls, const Arguments& call) {
 
 Kind key_of(const CallState& calls, const Arguments& call) {
   Kind key = key_of_array(calls, call);
-  key.is_of_objects = call.method->is_of_objects;
+  key.is_of_objects = call.method->has(kIsOfObjects);
   return key;
 }
 
@@ -193,7 +193,7 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
   const Claim claimed = claim_with_ticket(self, arguments, form, &ticket);
   if (claimed != kClaimed) return nullptr;
   CallState* calls = self->path.calls;
-  const bool is_of_objects = arguments.method->is_of_objects;
+  const bool is_of_objects = arguments.method->has(kIsOfObjects);
   MpistratTicket of_objects;
   if (is_of_objects && ticket) {
     of_objects = ticket_of_objects(*ticket, *calls, *call);
@@ -207,15 +207,16 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
   self->path.begin(*call, ticket);
   const int64_t sequence = calls->call.ticket.record.sequence;
   const Method& method = *arguments.method;
-  const int most_stays = method.has_timeout ? kMostStays : 1;  // of allreduce_soon
+  const int most_stays = method.has(kTakesTimeout) ? kMostStays : 1;  // of allreduce_soon
   const int status =
-      method.is_nonblocking ? stay_with_nonblocking(self) : wait(calls, *call, most_stays);
+      method.has(kIsNonblocking) ? stay_with_nonblocking(self) : wait(calls, *call, most_stays);
   // A call whose objects are longer goes on in Python; until then no other one begins.
   const bool is_over =
       status == MPISTRAT_DONE && (!is_of_objects || are_objects_whole(*call, call->send_bytes));
   self->path.note(is_over ? MPISTRAT_DONE : std::max<int>(status, MPISTRAT_WAITING));
   if (!is_over) return finish(self, arguments, status, sequence, out);
-  return arguments.method->is_nonblocking ? PyObject_CallOneArg(self->over, out) : Py_NewRef(out);
+  return arguments.method->has(kIsNonblocking) ? PyObject_CallOneArg(self->over, out)
+                                               : Py_NewRef(out);
 }
 
 bool may_begin(const CallState& calls) { return calls.is_ready && !calls.is_busy; }
@@ -343,7 +344,7 @@ PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ti
 static PyObject* call_list(FastCalls* self, const Arguments& arguments) {
   Plain call;
   if (!plan_list(arguments, &call)) return nullptr;
-  if (arguments.method->is_nonblocking && call.send_bytes > kNonblockingBytes) return nullptr;
+  if (arguments.method->has(kIsNonblocking) && call.send_bytes > kNonblockingBytes) return nullptr;
   PyObject* out = results_of_list(arguments, call.recv_bytes);
   if (!out) return leave_to_python();
   PyObject* found = carry_out(self, arguments, nullptr, &call, out);
@@ -359,13 +360,13 @@ PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args
   Arguments arguments;
   arguments.method = method;
   if (!may_begin(calls) || !parse(args, nargs, kwnames, &arguments)) return nullptr;
-  if (method->is_of_lists) return call_list(self, arguments);
+  if (method->has(kTakesLists)) return call_list(self, arguments);
   Plain call;
   ResultShape result;
   PyArrayObject* const form = form_of(self, arguments);
   if (!plan(calls, arguments, form, &call, &result)) return nullptr;
   // What takes longer goes on beside Python.
-  if (method->is_nonblocking && std::max(call.send_bytes, call.recv_bytes) > kNonblockingBytes)
+  if (method->has(kIsNonblocking) && std::max(call.send_bytes, call.recv_bytes) > kNonblockingBytes)
     return nullptr;
   if (!result.is_wanted) return carry_out(self, arguments, form, &call, Py_None);
   PyArrayObject* like = arguments.array ? arguments.array : form;
