@@ -27,6 +27,8 @@ __all__ = ["begun", "forget", "launcher", "leave", "sign", "start", "state_file"
 _OWNER, _PARENT = os.getpid(), os.getppid()
 _JOB_VARIABLES = ("PMIX_NAMESPACE", "PALS_APID", "FLUX_JOB_ID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 _HYDRA_VARIABLES = ("PMI_FD", "PMI_PORT")  # it names no job, but starts its ranks by one process
+# Of MPI_Comm_spawn: hydra starts these by the same process, with the numbers of other ranks.
+_HYDRA_SPAWNED = "PMI_SPAWNED"
 _STARTS, _LEFT = "starts", "left"
 
 
@@ -120,6 +122,8 @@ def state_file() -> str | None:
         return None
     job = [os.environ[name] for name in _JOB_VARIABLES if name in os.environ]
     if not job and not any(name in os.environ for name in _HYDRA_VARIABLES):
+        return None
+    if _HYDRA_SPAWNED in os.environ:
         return None
     try:
         start = process_status.read(_PARENT).start  # numbers of processes are used again

@@ -54,3 +54,12 @@ def test_what_is_no_line_of_ours_is_passed_over(rank, tmp_path):
     (path,) = tmp_path.iterdir()
     path.write_text("1 nothing\n")
     assert ended_ranks.find() == {}
+
+
+def test_the_end_of_a_spawned_rank_is_not_that_of_one_with_its_number(rank, monkeypatch):
+    rank(1)
+    monkeypatch.setenv("PMI_SPAWNED", "1")  # as MPICH's launcher does for MPI_Comm_spawn
+    ended_ranks.tell(0)
+    assert ended_ranks.find() == {}
+    monkeypatch.delenv("PMI_SPAWNED")
+    assert ended_ranks.find() == {}
