@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 __all__ = ["uninterrupted"]
 
@@ -28,4 +30,14 @@ def uninterrupted() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, handler)
         if came:
-            signal.raise_signal(signal.SIGINT)  # for the handler that was there before
+            _deliver(handler)
+
+
+def _deliver(handler: Any) -> None:
+    """Do once what an interrupt does by `handler`."""
+    # Not by another signal where there is a function: asyncio's loops have heard of the first one
+    # already, by the file descriptor of signal.set_wakeup_fd, and would count two.
+    if callable(handler):
+        handler(signal.SIGINT, sys._getframe())
+    else:
+        signal.raise_signal(signal.SIGINT)
