@@ -6,6 +6,9 @@ rank that ends adds a line to a file of its job and node, and a rank that waits 
 
 As in ranks_without_mpi.py only ranks of one node see each other, and where anything is unknown
 there is no file. The last rank removes it, or an abort; a job that is killed leaves some bytes.
+
+Hooks that a program gave to atexit before it imported this package are called after a rank has
+told. If they make a communicator, the rank takes back what it told.
 """
 
 from __future__ import annotations
@@ -16,16 +19,34 @@ import os
 from mpistrat.cluster.launcher.environment import local_size
 from mpistrat.cluster.mpi_start import ranks_without_mpi
 
-__all__ = ["find", "forget", "tell"]
+__all__ = ["find", "forget", "take_back", "tell"]
 
 _MOST_NAME = 255
+_NOT_ENDED = -1  # in place of an exit status
+
+
+class _State:
+    has_told = False
+
+
+_state = _State()
 
 
 def tell(status: int) -> None:
     """Record that the program of this rank has ended, with an exit status. **Local.**"""
+    _state.has_told = True
     ended, here = ranks_without_mpi.sign(_path(), str(status)), local_size()
     if here is not None and here[1] == len(ended):
         forget()  # the last rank: no other will read it
+
+
+def take_back() -> None:
+    """Record that the program of this rank goes on, if it has told that it ended. **Local.**"""
+    path = _path()
+    # No new file: the last rank has removed it, and no other will.
+    if _state.has_told and path is not None and os.path.exists(path):
+        ranks_without_mpi.sign(path, str(_NOT_ENDED))
+    _state.has_told = False
 
 
 def find() -> dict[int, int]:
@@ -34,7 +55,8 @@ def find() -> dict[int, int]:
         with open(os.open(_path() or "", os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             if os.fstat(file.fileno()).st_uid != os.getuid():
                 return {}
-            return {int(rank): int(status) for rank, status in map(bytes.split, file)}
+            found = {int(rank): int(status) for rank, status in map(bytes.split, file)}
+            return {rank: status for rank, status in found.items() if status != _NOT_ENDED}
     except (OSError, ValueError):  # there is none, as nearly always
         return {}
 

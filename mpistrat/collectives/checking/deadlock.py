@@ -191,6 +191,7 @@ class Creation:
         self._next_look_s = LOOK_FOR_ENDED_S
         self._program = current()
         self._program.creations += 1
+        ended_ranks.take_back()
 
     def wait_until(self, test: Callable[[], object], timeout_s: float) -> bool:
         """Wait until `test` holds; return whether it did in time.

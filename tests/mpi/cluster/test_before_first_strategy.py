@@ -167,6 +167,28 @@ mpistrat.Server(resolver).join()
         assert "the program of rank 2 has ended (exit status 4)" in rank.stderr
 
 
+@takes_long()
+def test_a_strategy_that_a_hook_makes_at_the_end_of_the_program() -> None:
+    """The hook was there before the package, whose own hooks have told that the program ends."""
+    result = bare(
+        """
+import atexit, time
+def make():
+    with mpistrat.MirroredStrategy() as strategy:
+        print(strategy.reduce("SUM", 1.0, axis=None))
+atexit.register(make)
+import mpistrat
+with mpistrat.MirroredStrategy() as strategy:
+    rank = strategy.communicator.rank
+if rank == 2:
+    time.sleep(3)  # the others wait for it in their hooks
+""",
+        3,
+    )
+    result.check()
+    assert [rank.stdout for rank in result.ranks] == ["3.0\n"] * 3
+
+
 def test_programs_that_end_after_their_strategies_leave_no_files(tmp_path: Path) -> None:
     program = "import mpistrat\nwith mpistrat.MirroredStrategy() as strategy:\n    pass"
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}

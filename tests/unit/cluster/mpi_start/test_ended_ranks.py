@@ -32,6 +32,20 @@ def test_statuses_of_those_that_have(rank, tmp_path):
     assert not list(tmp_path.iterdir())  # which the last one removes
 
 
+def test_a_program_that_goes_on_has_not_ended(rank, tmp_path):
+    for number in (2, 0):
+        rank(number)
+        ended_ranks.tell(0)
+    ended_ranks.take_back()
+    assert ended_ranks.find() == {2: 0}
+    rank(1)
+    ended_ranks.take_back()  # it has told nothing
+    assert ended_ranks.find() == {2: 0}
+    ended_ranks.tell(0)  # the last one
+    ended_ranks.take_back()
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_abort_removes_the_file(rank, tmp_path):
     rank(1)
     ended_ranks.tell(0)
