@@ -9,11 +9,11 @@ from contextlib import nullcontext
 from typing import Any
 
 from mpistrat import config
+from mpistrat.cluster import ended_ranks
 from mpistrat.cluster.launcher.advice import how_to_start
 from mpistrat.cluster.launcher.environment import expected_size, was_launched
 from mpistrat.cluster.mpi_start import (
     child_processes,
-    ended_ranks,
     mpich_of_pypi,
     ranks_without_mpi,
     start_watch,
@@ -217,6 +217,6 @@ def outlives_ranks() -> bool:
 
 def abort(code: int) -> None:
     """End all processes of the job. **Local.**"""
-    ended_ranks.forget()
+    ended_ranks.remove_file()
     module = sys.modules["mpi4py.MPI"]
     module.COMM_WORLD.Abort(code)

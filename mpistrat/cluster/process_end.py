@@ -9,8 +9,9 @@ import os
 import signal
 import sys
 
+from mpistrat.cluster import ended_ranks
 from mpistrat.cluster.launcher.environment import expected_size
-from mpistrat.cluster.mpi_start import child_processes, ended_ranks, ranks_without_mpi
+from mpistrat.cluster.mpi_start import child_processes, ranks_without_mpi
 from mpistrat.system import exit_hooks, standard_output
 from mpistrat.system.exit_hooks import Phase
 
@@ -55,8 +56,8 @@ def end_job_on_early_failure() -> None:
     a rank that exits without having started MPI. They do mind one that ends by a signal. A
     failure ends the job always, a good end only if another rank has begun to start MPI
     (:mod:`mpistrat.cluster.mpi_start.ranks_without_mpi`). After a failure between MPI's start
-    and the first strategy the job is aborted: nobody could be told; a good end there is told to
-    the ranks of the node (:mod:`mpistrat.cluster.mpi_start.ended_ranks`). **Local.**
+    and the first strategy the job is aborted: nobody could be told; an exit with status 0 there is
+    recorded for the ranks of the node (:mod:`mpistrat.cluster.ended_ranks`). **Local.**
     """
     expected = expected_size()
     if expected is None or expected[1] == 1 or child_processes.is_child():
@@ -101,7 +102,7 @@ def _end() -> None:
         _end_without_mpi(is_failure=ending.error is not None or any(ending.statuses))
     elif ending.error is not None:
         standard_output.wait_until_read()
-        ended_ranks.forget()
+        ended_ranks.remove_file()
         sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(ending.status_of_job or 1)
     else:
         _end_well()
@@ -110,7 +111,7 @@ def _end() -> None:
 def _end_well() -> None:
     ending = exit_hooks.ending
     if not sys.modules["mpi4py.MPI"].Is_finalized():
-        ended_ranks.tell(ending.status)
+        ended_ranks.record_exit(ending.status)
     if _leaving.is_wanted:
         standard_output.flush()
         # Past mpi4py's exit handler, which would call MPI_Finalize.

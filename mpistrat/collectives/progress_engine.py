@@ -64,8 +64,8 @@ class Engine:
         self._started = self._glances = 0
         self.is_foreign = False
         self._fast = gate.backend.fast
-        self._program = deadlock.current()
-        self._program.add(self)
+        self._thread_calls = deadlock.current()
+        self._thread_calls.add(self)
         self._queue: deque[Work[Any]] = deque()
         self._lock = threading.RLock()  # several threads may wait for works of their own
         self._wanted = _Wanted()  # threads that wait for `_lock`, or hold it
@@ -95,7 +95,7 @@ class Engine:
         """
         self.health.check_open()
         self._started += is_counted
-        self.is_foreign |= self._program is not deadlock.current()
+        self.is_foreign |= self._thread_calls is not deadlock.current()
         work: Work[Any] = Work(self, steps, label)
         try:
             begin = partial(self._begin, work, is_behind, is_awaited)
@@ -118,7 +118,7 @@ class Engine:
     def take_over(self, steps: Steps, label: str | None, begun: QueuedRequest) -> Work[Any]:
         """Queue a fast call that has begun, and that the backend carries on with by itself."""
         self.health.check_open()
-        self.is_foreign |= self._program is not deadlock.current()
+        self.is_foreign |= self._thread_calls is not deadlock.current()
         work: Work[Any] = Work(self, steps, label)
         with self._wanted, self._lock:
             work.leave(begun)
@@ -245,7 +245,7 @@ class Engine:
             request = self._queue[0].request if self._queue else None
             if not isinstance(request, SleepingRequest):
                 return False
-            if work.done or self._program.has_pending(self):
+            if work.done or self._thread_calls.has_pending(self):
                 return False
             request.sleep(seconds)
             return True
@@ -313,15 +313,15 @@ class Engine:
     def _say_blocked(self) -> None:
         """Tell the peers where this rank has been waiting for long (deadlock.py)."""
         if not self.is_foreign:
-            self._program.say(self.health.uid, self._first(), self.call_log.in_words())
+            self._thread_calls.say(self.health.uid, self._first(), self.call_log.in_words())
 
     def check_peers(self) -> None:
         """Raise if the peers can never reach the call that this rank waits in."""
         self.health.check_peers()
         if not self.is_foreign:
-            self._program.progress(self)
+            self._thread_calls.progress(self)
             if self.health.uid:
-                self._program.check(self.health.uid, self._first(), self.call_log.in_words)
+                self._thread_calls.check(self.health.uid, self._first(), self.call_log.in_words)
 
     def look_up(self, waited: float, limit: float) -> None:
         """Check for an interrupt, whether the peers can still come, and what they ask."""

@@ -21,7 +21,7 @@ from mpistrat.cluster.launcher.environment import expected_rank, expected_size, 
 from mpistrat.errors import ClusterError
 from mpistrat.system import process_status
 
-__all__ = ["begun", "forget", "launcher", "leave", "sign", "start", "state_file"]
+__all__ = ["append_state", "begun", "forget", "launcher", "leave", "start", "state_file"]
 
 # Read at import, since a fork, or the end of the launcher, changes them.
 _OWNER, _PARENT = os.getpid(), os.getppid()
@@ -40,7 +40,7 @@ def start() -> None:
     ClusterError
         A rank of this node has ended without MPI, so MPI could never start.
     """
-    left = [rank for rank, state in _sign(_STARTS).items() if state == _LEFT]
+    left = [rank for rank, state in append_state(state_file(), _STARTS).items() if state == _LEFT]
     if left:
         raise ClusterError(
             f"{_me()} cannot start MPI: {_names(left)} ended before starting it; make the first"
@@ -56,7 +56,7 @@ def leave() -> str | None:
     str or None
         If others wait for it in MPI_Init: why the job cannot go on.
     """
-    states = _sign(_LEFT)
+    states = append_state(state_file(), _LEFT)
     waiting = [rank for rank, state in states.items() if state == _STARTS]
     if waiting:
         return (
@@ -86,12 +86,7 @@ def forget() -> None:
             os.unlink(path)
 
 
-def _sign(state: str) -> dict[int, str]:
-    """Append this rank's state to the file; return the last state of each rank in it."""
-    return sign(state_file(), state)
-
-
-def sign(path: str | None, state: str) -> dict[int, str]:
+def append_state(path: str | None, state: str) -> dict[int, str]:
     """Append this rank's state to a file of the job; return the last state of each rank in it."""
     me = expected_rank()
     if path is None or me is None or _is_rank(_PARENT, me[0]):

@@ -22,7 +22,7 @@ from mpistrat.collectives.backends.fast_calls import FastCalls
 from mpistrat.collectives.backends.mpi_support import comm_split, symbols
 from mpistrat.collectives.backends.mpi_support.control import MpiWatch, mpi_control
 from mpistrat.collectives.backends.shared_memory.registered import private_memory
-from mpistrat.collectives.checking import deadlock
+from mpistrat.collectives.checking.creation import PAUSE_S, Creation
 from mpistrat.collectives.health import rank_names
 from mpistrat.errors import (
     BackendUnavailableError,
@@ -112,10 +112,10 @@ class MpiBackend:
         # ranks of the job take part in each.
         if comm.size == MPI.COMM_WORLD.size:
             names = rank_names.of_comm(comm, comm.rank, comm.size)
-            creation = deadlock.Creation(comm.size, names.rank_of)
+            creation = Creation(comm.size, names.rank_of)
             are_all_here = creation.wait_until(request.Test, timeout)
         else:
-            are_all_here = wait_until(request.Test, timeout, deadlock.CREATION_PAUSE_S)
+            are_all_here = wait_until(request.Test, timeout, PAUSE_S)
         if not are_all_here:
             raise CommunicationTimeoutError(
                 f"rank {_here(comm)} waited {timeout:.0f} s for all ranks to make"

@@ -26,17 +26,14 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from mpistrat.cluster.mpi_start import ended_ranks
 from mpistrat.collectives.checking.call_site import caller
 from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.errors import MismatchError, PeerLostError
-from mpistrat.system import exit_hooks
-from mpistrat.system.waiting import wait_until
 
 if TYPE_CHECKING:
     from mpistrat.collectives.progress_engine import Engine
 
-__all__ = ["Creation", "Program", "current", "say_after_s"]
+__all__ = ["ThreadCalls", "current", "say_after_s"]
 
 SAY_AFTER_S = 2.0
 """How long a wait may last before the peers are told of it; a little more on most ranks."""
@@ -44,14 +41,8 @@ SAY_AFTER_S = 2.0
 SPREAD_S = 0.1
 """Over how many times log2(size) of this the notices of the ranks are spread; few come early."""
 
-LOOK_FOR_ENDED_S = 1.0
-"""Between two looks of a creation for programs that have ended."""
-
 CREATION = 1
 """The number of what is no communicator yet: the creation of one over all ranks of the job."""
-
-CREATION_PAUSE_S = 1e-4
-"""Between two looks whether all ranks take part in a creation."""
 
 _HEAD = struct.Struct("<qqq")
 _ENTRY = struct.Struct("<qq")
@@ -79,7 +70,7 @@ class Place(NamedTuple):
     text: str
 
 
-class Program:
+class ThreadCalls:
     """The communicators that one thread made, and so the order of its calls of them.
 
     Attributes
@@ -135,28 +126,23 @@ class Program:
                     self.say(uid, number, what())  # so that the peer finds the same
                     raise _tangled(engine, rank, place.text, what())
 
-    def check_processes(self, size: int, what: str) -> None:
+    def check_lost_or_leaving(self, size: int, what: str) -> None:
         """Raise `PeerLostError` if a rank has ended, or leaves, as another communicator knows.
 
         Only communicators of `size` ranks, so that their numbers are those of the job.
         """
         for engine in self._open():
-            gate = engine.gate
+            if engine.gate.size != size:
+                continue
             # A communicator in the making has no control yet that could notice it.
-            for rank in engine.health.peers.lost() if gate.size == size else ():
-                names = gate.names
+            peers, names = engine.health.peers, engine.gate.names
+            lost = [(rank, "process") for rank in peers.lost()]
+            for rank, part in lost + [(rank, "program") for rank in sorted(peers.leaving)]:
                 raise PeerLostError(
-                    f"{what} on rank {names.here} cannot finish: the process of rank"
+                    f"{what} on rank {names.here} cannot finish: the {part} of rank"
                     f" {names.of(rank)} has ended",
                     rank,
                     names.world_rank(rank),
-                )
-            for rank in sorted(engine.health.peers.leaving) if gate.size == size else ():
-                raise PeerLostError(
-                    f"{what} on rank {gate.names.here} cannot finish: the program of rank"
-                    f" {gate.names.of(rank)} has ended",
-                    rank,
-                    gate.names.world_rank(rank),
                 )
 
     def _open(self) -> Iterator[Engine]:
@@ -173,70 +159,6 @@ class Program:
     def _calls(self) -> dict[int, int]:
         calls = {one.health.uid: one.started for one in self._open() if one.health.uid}
         return {CREATION: self.creations, **calls}
-
-
-class Creation:
-    """The wait of one communicator's creation, in which all ranks of the job take part.
-
-    Parameters
-    ----------
-    size
-        Their number.
-    rank_of
-        Returns the rank, in what the communicator is made of, of one in COMM_WORLD, or None.
-    """
-
-    def __init__(self, size: int, rank_of: Callable[[int], int | None] = int) -> None:
-        self._size, self._rank_of = size, rank_of
-        self._next_look_s = LOOK_FOR_ENDED_S
-        self._program = current()
-        self._program.creations += 1
-        ended_ranks.take_back()
-
-    def wait_until(self, test: Callable[[], object], timeout_s: float) -> bool:
-        """Wait until `test` holds; return whether it did in time.
-
-        Raises
-        ------
-        PeerLostError, MismatchError
-            It cannot: a process has ended, or a peer waits elsewhere for this rank.
-        """
-        return wait_until(
-            test,
-            timeout_s,
-            CREATION_PAUSE_S,
-            look=self._check,
-            complain=self._say,
-            complain_after_s=say_after_s(self._size),
-        )
-
-    def _check(self, waited_s: float) -> None:
-        number = self._program.creations
-        self._program.check_processes(self._size, self._in_words())
-        if waited_s > self._next_look_s:
-            self._next_look_s = waited_s + LOOK_FOR_ENDED_S
-            self._check_programs()
-        self._program.progress()
-        self._program.check(CREATION, number, self._in_words)
-
-    def _check_programs(self) -> None:
-        """Raise `PeerLostError` if a rank's program has ended, which no communicator knows of."""
-        for world_rank, status in sorted(ended_ranks.find().items()):
-            rank = self._rank_of(world_rank)
-            exit_hooks.ending.status_of_job = exit_hooks.ending.status_of_job or status
-            raise PeerLostError(
-                f"{self._in_words()} cannot finish: the program of rank {world_rank} has ended"
-                f" (exit status {status}) without making it; make it on all ranks, or on none",
-                -1 if rank is None else rank,
-                world_rank,
-            )
-
-    def _say(self) -> None:
-        """Tell the peers of this wait, which lasts."""
-        self._program.say(CREATION, self._program.creations, self._in_words())
-
-    def _in_words(self) -> str:
-        return "the making of a strategy or communicator"
 
 
 def _unpack(notice: bytes) -> Place:
@@ -267,9 +189,9 @@ def _tangled(engine: Engine, rank: int, theirs: str, mine: str) -> MismatchError
 _threads = threading.local()
 
 
-def current() -> Program:
-    """Return the calling thread's program."""
-    program: Program | None = getattr(_threads, "program", None)
-    if program is None:
-        program = _threads.program = Program()
-    return program
+def current() -> ThreadCalls:
+    """Return those of the calling thread."""
+    found: ThreadCalls | None = getattr(_threads, "calls", None)
+    if found is None:
+        found = _threads.calls = ThreadCalls()
+    return found

@@ -1,8 +1,8 @@
 """Tell the ranks of a node which programs of their job have ended, without a communicator.
 
-A rank whose program ends well after MPI started is gone, or waits in MPI_Finalize. If the others
-make a communicator, which needs that rank, nothing in MPI tells them that it never comes. So a
-rank that ends adds a line to a file of its job and node, and a rank that waits reads it.
+A rank that exits successfully once MPI has started is gone, or waits in MPI_Finalize. If the
+others make a communicator, which needs that rank, nothing in MPI tells them that it never comes.
+So a rank that ends adds a line to a file of its job and node, and a rank that waits reads it.
 
 As in ranks_without_mpi.py only ranks of one node see each other, and where anything is unknown
 there is no file. The last rank removes it, or an abort; a job that is killed leaves some bytes.
@@ -19,7 +19,7 @@ import os
 from mpistrat.cluster.launcher.environment import local_size
 from mpistrat.cluster.mpi_start import ranks_without_mpi
 
-__all__ = ["find", "forget", "take_back", "tell"]
+__all__ = ["exit_statuses", "record_exit", "remove_file", "take_back"]
 
 _MOST_NAME = 255
 _NOT_ENDED = -1  # in place of an exit status
@@ -32,12 +32,12 @@ class _State:
 _state = _State()
 
 
-def tell(status: int) -> None:
+def record_exit(status: int) -> None:
     """Record that the program of this rank has ended, with an exit status. **Local.**"""
     _state.has_told = True
-    ended, here = ranks_without_mpi.sign(_path(), str(status)), local_size()
+    ended, here = ranks_without_mpi.append_state(_path(), str(status)), local_size()
     if here is not None and here[1] == len(ended):
-        forget()  # the last rank: no other will read it
+        remove_file()  # the last rank: no other will read it
 
 
 def take_back() -> None:
@@ -45,11 +45,11 @@ def take_back() -> None:
     path = _path()
     # No new file: the last rank has removed it, and no other will.
     if _state.has_told and path is not None and os.path.exists(path):
-        ranks_without_mpi.sign(path, str(_NOT_ENDED))
+        ranks_without_mpi.append_state(path, str(_NOT_ENDED))
     _state.has_told = False
 
 
-def find() -> dict[int, int]:
+def exit_statuses() -> dict[int, int]:
     """Return the exit statuses of this node's programs that have ended, by rank. **Local.**"""
     try:
         with open(os.open(_path() or "", os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
@@ -61,7 +61,7 @@ def find() -> dict[int, int]:
         return {}
 
 
-def forget() -> None:
+def remove_file() -> None:
     """Remove the job's file on this node. **Local.**"""
     with contextlib.suppress(OSError):
         os.unlink(_path() or "")

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from mpistrat.cluster.mpi_start import ended_ranks, ranks_without_mpi
+from mpistrat.cluster import ended_ranks
+from mpistrat.cluster.mpi_start import ranks_without_mpi
 
 
 @pytest.fixture(autouse=True)
@@ -19,61 +20,61 @@ def rank(monkeypatch, tmp_path):
 
 
 def test_none_has_ended():
-    assert ended_ranks.find() == {}
+    assert ended_ranks.exit_statuses() == {}
 
 
 def test_statuses_of_those_that_have(rank, tmp_path):
     for number, status in ((2, 0), (0, 3)):
         rank(number)
-        ended_ranks.tell(status)
-    assert ended_ranks.find() == {2: 0, 0: 3}
+        ended_ranks.record_exit(status)
+    assert ended_ranks.exit_statuses() == {2: 0, 0: 3}
     rank(1)
-    ended_ranks.tell(0)
+    ended_ranks.record_exit(0)
     assert not list(tmp_path.iterdir())  # which the last one removes
 
 
 def test_a_program_that_goes_on_has_not_ended(rank, tmp_path):
     for number in (2, 0):
         rank(number)
-        ended_ranks.tell(0)
+        ended_ranks.record_exit(0)
     ended_ranks.take_back()
-    assert ended_ranks.find() == {2: 0}
+    assert ended_ranks.exit_statuses() == {2: 0}
     rank(1)
     ended_ranks.take_back()  # it has told nothing
-    assert ended_ranks.find() == {2: 0}
-    ended_ranks.tell(0)  # the last one
+    assert ended_ranks.exit_statuses() == {2: 0}
+    ended_ranks.record_exit(0)  # the last one
     ended_ranks.take_back()
     assert not list(tmp_path.iterdir())
 
 
 def test_an_abort_removes_the_file(rank, tmp_path):
     rank(1)
-    ended_ranks.tell(0)
-    ended_ranks.forget()
-    ended_ranks.forget()
+    ended_ranks.record_exit(0)
+    ended_ranks.remove_file()
+    ended_ranks.remove_file()
     assert not list(tmp_path.iterdir())
-    assert ended_ranks.find() == {}
+    assert ended_ranks.exit_statuses() == {}
 
 
 def test_another_jobs_file_is_another_one(rank, monkeypatch):
     rank(1)
-    ended_ranks.tell(0)
+    ended_ranks.record_exit(0)
     monkeypatch.setenv("SLURM_JOB_ID", "77")
-    assert ended_ranks.find() == {}
+    assert ended_ranks.exit_statuses() == {}
 
 
 def test_what_is_no_line_of_ours_is_passed_over(rank, tmp_path):
     rank(1)
-    ended_ranks.tell(0)
+    ended_ranks.record_exit(0)
     (path,) = tmp_path.iterdir()
     path.write_text("1 nothing\n")
-    assert ended_ranks.find() == {}
+    assert ended_ranks.exit_statuses() == {}
 
 
 def test_the_end_of_a_spawned_rank_is_not_that_of_one_with_its_number(rank, monkeypatch):
     rank(1)
     monkeypatch.setenv("PMI_SPAWNED", "1")  # as MPICH's launcher does for MPI_Comm_spawn
-    ended_ranks.tell(0)
-    assert ended_ranks.find() == {}
+    ended_ranks.record_exit(0)
+    assert ended_ranks.exit_statuses() == {}
     monkeypatch.delenv("PMI_SPAWNED")
-    assert ended_ranks.find() == {}
+    assert ended_ranks.exit_statuses() == {}
