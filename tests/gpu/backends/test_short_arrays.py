@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from gpu.pretend import counting
 from helpers.gpu_ranks import WaitingKernel, communicator_on_gpus, fill_late
 from helpers.gpus import needs_gpus
+from mpistrat import config
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.gpu import short_arrays
 from mpistrat.collectives.backends.gpu.memory import pinned_regions
@@ -344,7 +346,7 @@ def test_no_pinned_memory_is_left():
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 @pytest.mark.parametrize("options", [{"timeout": 0.5}, {}], ids=["", "at once"])
 def test_work_of_the_gpu_that_does_not_end(options):
-    with opened() as (comm, cupy), setting("timeout_s", lambda: 0.5):
+    with opened() as (comm, cupy), mock.patch.object(config, "timeout_s", return_value=0.5):
         shutdown.forget(comm)
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:

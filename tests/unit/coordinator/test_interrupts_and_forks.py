@@ -20,14 +20,6 @@ from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy
 from mpistrat.testing.sets import takes_long
 
 
-@pytest.fixture
-def interruptible():
-    """Let SIGINT raise, also where pytest was started in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_a_function_is_sent_loses_nothing(monkeypatch):
     with ParameterServerStrategy(Cast(1, 1, 1).resolver()) as strategy:

@@ -60,6 +60,7 @@ def test_adagrad_steps_shrink():
     np.testing.assert_allclose(changes, 1 / np.sqrt([1, 2, 3]), rtol=1e-12)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("in_replica", [False, True])
 @pytest.mark.parametrize(
     "strategy",

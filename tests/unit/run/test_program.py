@@ -133,7 +133,9 @@ def test_what_cannot_be_run(arguments, said, tmp_path):
 
 
 def test_an_interrupt(tmp_path):
-    text = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    # What a shell starts in the background inherits that SIGINT is ignored.
+    text = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    text += "signal.raise_signal(signal.SIGINT)\n"
     status, _, error = ended("-m", "mpistrat", "run", "-c", text, cwd=tmp_path)
     assert status == 130
     assert error.endswith("KeyboardInterrupt\n")
