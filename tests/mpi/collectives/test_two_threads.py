@@ -46,15 +46,21 @@ def test_a_thread_looks_after_its_own_call_while_another_waits() -> None:
                 total = comm.allreduce(x, timeout=10)
                 comm.iallreduce(np.ones(3)).wait(10)
             else:
-                thread = Thread(lambda: look_after(comm))
+                thread = Thread(partial(look_after, comm, comm._engine.started))
                 thread.start()
                 total = comm.allreduce(x, timeout=10)
                 thread.end()
             np.testing.assert_array_equal(total, 2 * x)
 
 
-def look_after(comm: Communicator) -> None:
-    time.sleep(0.01)
+def await_another_call(comm: Communicator, started: int) -> None:
+    """Wait until another thread has begun a call, after `started` that were begun before."""
+    while comm._engine.started == started:
+        time.sleep(0.001)
+
+
+def look_after(comm: Communicator, started: int) -> None:
+    await_another_call(comm, started)
     work = comm.iallreduce(np.ones(3))
     while not work.test():
         pass
@@ -71,23 +77,20 @@ def test_a_call_that_began_later_in_another_thread_comes_later() -> None:
                 np.testing.assert_array_equal(comm.allreduce(first), 2 * first)
                 np.testing.assert_array_equal(comm.allreduce(second), 2 * second)
                 continue
-            begun = threading.Event()
-            threads = [Thread(partial(begin_first, comm, first, begun))]
-            threads.append(Thread(partial(begin_second, comm, second, begun)))
+            threads = [Thread(partial(begin_first, comm, first))]
+            threads.append(Thread(partial(begin_second, comm, second, comm._engine.started)))
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.end()
 
 
-def begin_first(comm: Communicator, array: np.ndarray, begun: threading.Event) -> None:
-    begun.set()
+def begin_first(comm: Communicator, array: np.ndarray) -> None:
     np.testing.assert_array_equal(comm.allreduce(array), 2 * array)
 
 
-def begin_second(comm: Communicator, array: np.ndarray, begun: threading.Event) -> None:
-    assert begun.wait(10)
-    time.sleep(0.02)
+def begin_second(comm: Communicator, array: np.ndarray, started: int) -> None:
+    await_another_call(comm, started)
     np.testing.assert_array_equal(comm.allreduce(array), 2 * array)
 
 
