@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.system.process_group import kill_group, started_group
+from mpistrat.system.processes.process_group import kill_group, started_group
 
 __all__ = ["run_logged"]
 

@@ -23,7 +23,7 @@ from mpistrat import config
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system.file_locks import try_to_lock
 from mpistrat.system.log import get_logger, warn_alone
-from mpistrat.system.process_group import started_group
+from mpistrat.system.processes.process_group import started_group
 
 __all__ = ["compiler", "own_folder", "shared_object"]
 

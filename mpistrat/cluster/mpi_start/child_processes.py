@@ -14,8 +14,8 @@ import sys
 
 from mpistrat.cluster.launcher import environment
 from mpistrat.errors import ClusterError
-from mpistrat.system import process_status
-from mpistrat.system.process_status import ProcessStatus
+from mpistrat.system.processes import process_status
+from mpistrat.system.processes.process_status import ProcessStatus
 
 __all__ = ["check_no_child", "is_child", "mark"]
 

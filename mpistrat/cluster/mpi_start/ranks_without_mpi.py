@@ -19,7 +19,7 @@ import os
 
 from mpistrat.cluster.launcher.environment import expected_rank, expected_size, local_size
 from mpistrat.errors import ClusterError
-from mpistrat.system import process_status
+from mpistrat.system.processes import process_status
 
 __all__ = ["append_state", "begun", "forget", "launcher", "leave", "start", "state_file"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from mpistrat.system import process_status
 from mpistrat.system.liveness import pidfd
+from mpistrat.system.processes import process_status
 
 __all__ = ["has_ended", "my_tag", "pid_of"]
 

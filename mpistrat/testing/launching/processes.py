@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from mpistrat.system import process_status
+from mpistrat.system.processes import process_status
 from mpistrat.system.waiting import wait_until
 
 __all__ = ["TOKEN_VARIABLE", "end_all", "is_alive", "members", "new_token", "send"]

@@ -1,4 +1,4 @@
-"""What a call may cost: the table in the docstring of `HierarchicalBackend`, as functions.
+"""The table of costs in the docstring of `HierarchicalBackend`, as functions.
 
 Messages and bytes are those that the rank sends that sends most. `n` is in bytes: of the whole
 array, or of all blocks together, which are of equal length. Arrays are float32.

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
-from mpistrat.system import process_status
 from mpistrat.system.liveness import pidfd, process_tag
 from mpistrat.system.liveness.pidfd import PidfdProbe, Process
+from mpistrat.system.processes import process_status
 
 NO_PIDFD = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd")
 

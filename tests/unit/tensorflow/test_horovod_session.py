@@ -1,4 +1,4 @@
-"""What a rank tells the others of its Horovod."""
+"""A rank of Horovod tells the others who it is."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from mpistrat.system import process_token
+from mpistrat.system.processes import process_token
 from mpistrat.tensorflow.graph.horovod import session
 
 

@@ -12,7 +12,7 @@ from mpistrat import config
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.errors import CommunicationError
-from mpistrat.system.process_token import process_token
+from mpistrat.system.processes.process_token import process_token
 
 __all__ = ["Facts", "exchange", "exchange_bytes", "facts"]
 
@@ -26,7 +26,7 @@ class Facts:
     Attributes
     ----------
     host, process
-        Where the rank runs; see `mpistrat.system.process_token`.
+        Where the rank runs; see `mpistrat.system.processes.process_token`.
     bus
         The PCI address of the GPU, by which ranks find that they share it. CuPy on AMD GPUs
         knows no UUIDs.

@@ -18,7 +18,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system import exit_hooks
 from mpistrat.system.exit_hooks import Phase
-from mpistrat.system.process_token import process_token
+from mpistrat.system.processes.process_token import process_token
 from mpistrat.tensorflow.graph.horovod import horovod_timeline, installed
 from mpistrat.tensorflow.graph.horovod.tuning import Tuning, environment
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes
-from mpistrat.system.process_token import process_token
+from mpistrat.system.processes.process_token import process_token
 
 __all__ = ["Slabs"]
 

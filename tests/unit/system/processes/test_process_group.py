@@ -9,8 +9,8 @@ import time
 import pytest
 
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.system import process_group
-from mpistrat.system.process_group import kill_group, started_group
+from mpistrat.system.processes import process_group
+from mpistrat.system.processes.process_group import kill_group, started_group
 
 
 class SignalError(Exception):

@@ -3,13 +3,13 @@
 import subprocess
 import sys
 
-from mpistrat.system.process_token import process_token
+from mpistrat.system.processes.process_token import process_token
 
 # As in two containers: the same host name, and the same number.
 IN_CONTAINER = """
 import os
 os.getpid = lambda: 7
-from mpistrat.system.process_token import process_token
+from mpistrat.system.processes.process_token import process_token
 print(process_token())
 """
 
