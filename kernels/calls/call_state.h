@@ -25,9 +25,9 @@ struct CallState {
   MpistratCalls* calls = nullptr;
   int rank = 0, size = 0;
   bool copies_own = false;  // whether a root that broadcasts copies to its own result
-  uint64_t nonblocking_ns =
-      100'000;             // how long a nonblocking call waits at first, to end it sooner
-  bool may_detach = true;  // whether a thread of the kernels may carry calls out
+  // How long a nonblocking call waits at first, to end sooner.
+  uint64_t nonblocking_ns = 100'000;
+  bool may_detach = true;             // whether a thread of the kernels may carry calls out
   std::atomic<bool> is_ready{false};  // Python allows fast calls: open, sound, nothing queued
   std::atomic<bool> is_busy{false};   // a call is under way; whoever sets it makes that call
   std::atomic<bool> is_fast{false};   // it is, or the last one was, a fast call
