@@ -1,6 +1,8 @@
-"""The C++ kernels' own tests, compiled and run plainly and under sanitizers.
+"""The C++ kernels' own tests, compiled and run plainly, under sanitizers, and for AArch64.
 
 They need nothing of Python or MPI; each is a program that prints what is wrong and exits with 1.
+Those for AArch64 run under QEMU. It keeps the order in which an x86-64 processor stores: what
+relies on that order is found by the thread sanitizer, not by QEMU.
 """
 
 from __future__ import annotations
@@ -35,23 +37,37 @@ BUILDS = {
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=undefined",
     ],
+    "aarch64": ["-O2", "-static"],
 }
+CROSS_COMPILER = "aarch64-linux-gnu-g++"
+EMULATOR = "qemu-aarch64"
 # A third of the time where arrays of 100 kB come and go: clear what is noted of their memory, and
 # do not map it anew, for which all processors have to be told.
 ENVIRONMENT = {**os.environ, "TSAN_OPTIONS": "clear_shadow_mmap_threshold=4000000"}
 COMPILE_S = 300
 RUN_S = 120
+EMULATED_RUN_S = 200
 
 Builder = Callable[[str, tuple[str, ...]], list[Path]]
 
 
-def compiler() -> list[str]:
+def compiler(build: str) -> list[str]:
     """Return $CXX with its arguments or the usual compiler; skip the test if there is none."""
+    if build == "aarch64":
+        return [cross_compiler()]
     names = [os.environ.get("CXX", ""), "c++", "g++", "clang++"]
     for command in map(shlex.split, names):
         if command and shutil.which(command[0]):
             return command
     pytest.skip(f"found no C++ compiler: neither $CXX nor any of {', '.join(names[1:])}")
+
+
+def cross_compiler() -> str:
+    """Return the compiler for AArch64; skip the test if it or QEMU is missing."""
+    for program in (CROSS_COMPILER, EMULATOR):
+        if not shutil.which(program):
+            pytest.skip(f"no {program}: Debian's g++-aarch64-linux-gnu and qemu-user have both")
+    return CROSS_COMPILER
 
 
 def run(command: list[str | Path], deadline_s: float) -> None:
@@ -78,18 +94,18 @@ def run(command: list[str | Path], deadline_s: float) -> None:
 def compile_object(build: str, source: Path, folder: Path) -> Path:
     target = folder / f"{source.parent.name}_{source.stem}.o"
     include = f"-I{KERNELS / 'include'}"
-    run([*compiler(), *FLAGS, *BUILDS[build], include, "-c", source, "-o", target], COMPILE_S)
+    run([*compiler(build), *FLAGS, *BUILDS[build], include, "-c", source, "-o", target], COMPILE_S)
     return target
 
 
 @pytest.fixture(scope="session")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     """Return a function that gives the object files of a build's layers, compiled once."""
-    compiler()  # skips here, not in a thread
     folder = tmp_path_factory.mktemp("kernels")
 
     @cache
     def build_layers(build: str, layers: tuple[str, ...]) -> list[Path]:
+        compiler(build)  # skips here, not in a thread
         sources = sorted(file for one in layers for file in KERNELS.glob(f"{one}/**/*.cc"))
         into = folder / build
         into.mkdir(exist_ok=True)
@@ -127,5 +143,9 @@ def test_kernels(build: str, test: Path, objects: Builder, tmp_path: Path) -> No
     main = compile_object(build, test, tmp_path)
     program = tmp_path / test.stem
     system = ["-lrt"] if sys.platform == "linux" else []  # shm_open, in an old C library
-    run([*compiler(), *FLAGS, *BUILDS[build], main, *libraries, "-o", program, *system], COMPILE_S)
-    run([program], RUN_S)
+    command = [*compiler(build), *FLAGS, *BUILDS[build], main, *libraries, "-o", program, *system]
+    run(command, COMPILE_S)
+    if build == "aarch64":
+        run([EMULATOR, program], EMULATED_RUN_S)
+    else:
+        run([program], RUN_S)
