@@ -26,24 +26,26 @@ bool are_alike(const nb::list& arrays) {
   return true;
 }
 
-// A view of `flat` from element `start` on, of the shape of `like`.
-PyObject* part(PyArrayObject* flat, npy_intp start, PyArrayObject* like) {
-  PyArray_Descr* dtype = PyArray_DESCR(flat);
-  char* data = PyArray_BYTES(flat) + start * PyArray_ITEMSIZE(flat);
-  Py_INCREF(dtype);  // the new array takes it
-  PyObject* view =
-      PyArray_NewFromDescr(&PyArray_Type, dtype, PyArray_NDIM(like), PyArray_DIMS(like), nullptr,
-                           data, PyArray_FLAGS(flat), nullptr);
-  if (!view) return nullptr;
-  Py_INCREF(flat);  // the view takes it
-  if (PyArray_SetBaseObject(as_array(view), reinterpret_cast<PyObject*>(flat)) == 0) return view;
-  Py_DECREF(view);
-  return nullptr;
-}
-
 // Whether `places` can take the results of `arrays` as they are; both are lists.
 bool can_take(const nb::list& places, const nb::list& arrays) {
   return are_alike(arrays) && can_take_results(nb::tuple(places).ptr(), nb::tuple(arrays).ptr());
+}
+
+// A list of views of the parts of `flat`, one after the other, of the shapes of the arrays `like`.
+PyObject* parts_of(PyArrayObject* flat, PyObject* like) {
+  const Py_ssize_t count = PyList_GET_SIZE(like);
+  PyObject* parts = PyList_New(count);
+  npy_intp start = 0;
+  for (Py_ssize_t i = 0; parts && i < count; ++i) {
+    PyArrayObject* one = as_array(PyList_GET_ITEM(like, i));
+    PyObject* view = part_of(flat, start, one);
+    if (view)
+      PyList_SET_ITEM(parts, i, view);
+    else
+      Py_CLEAR(parts);
+    start += PyArray_SIZE(one);
+  }
+  return parts;
 }
 
 // Views of the parts of `flat`, one after the other, of the shapes of the arrays `like`.
@@ -63,20 +65,18 @@ nb::list cut(nb::handle flat_object, const nb::list& like) {
 
 }  // namespace
 
-PyObject* parts_of(PyArrayObject* flat, PyObject* like) {
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(like);
-  PyObject* parts = PyList_New(count);
-  npy_intp start = 0;
-  for (Py_ssize_t i = 0; parts && i < count; ++i) {
-    PyArrayObject* one = as_array(PySequence_Fast_GET_ITEM(like, i));
-    PyObject* view = part(flat, start, one);
-    if (view)
-      PyList_SET_ITEM(parts, i, view);
-    else
-      Py_CLEAR(parts);
-    start += PyArray_SIZE(one);
-  }
-  return parts;
+PyObject* part_of(PyArrayObject* flat, npy_intp start, PyArrayObject* like) {
+  PyArray_Descr* dtype = PyArray_DESCR(flat);
+  char* data = PyArray_BYTES(flat) + start * PyArray_ITEMSIZE(flat);
+  Py_INCREF(dtype);  // the new array takes it
+  PyObject* view =
+      PyArray_NewFromDescr(&PyArray_Type, dtype, PyArray_NDIM(like), PyArray_DIMS(like), nullptr,
+                           data, PyArray_FLAGS(flat), nullptr);
+  if (!view) return nullptr;
+  Py_INCREF(flat);  // the view takes it
+  if (PyArray_SetBaseObject(as_array(view), reinterpret_cast<PyObject*>(flat)) == 0) return view;
+  Py_DECREF(view);
+  return nullptr;
 }
 
 void bind_array_lists(nb::module_& module) {

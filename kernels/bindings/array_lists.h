@@ -12,10 +12,9 @@ namespace mpistrat {
 // What fused calls do array by array, which takes Python longer than short arrays take to travel.
 void bind_array_lists(nanobind::module_& module);
 
-// Return a list of views of the parts of `flat`, one after the other, of the shapes of the arrays
-// of `like`, a list or tuple that needs no more elements. Null with a Python error set if memory
-// lacks.
-PyObject* parts_of(PyArrayObject* flat, PyObject* like);
+// Return a view of `flat` from element `start` on, of the shape of `like`. Null with a Python error
+// set if memory lacks.
+PyObject* part_of(PyArrayObject* flat, npy_intp start, PyArrayObject* like);
 
 }  // namespace mpistrat
 

@@ -1,6 +1,7 @@
 #include "calls.h"
 
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include "fast_path/fast_calls.h"
@@ -128,12 +129,13 @@ nb::object bytes_view(const nb::object& owner, uint8_t* data, npy_intp rows, npy
   return array;
 }
 
-// Queue the fast call that is under way, and return its number; -1 if that is not possible.
-int64_t adopt(Calls& self) {
-  if (!self.may_detach) return -1;
+// Queue the fast call that is under way, and return its number and whether it holds others; -1 if
+// that is not possible.
+std::pair<int64_t, bool> adopt(Calls& self) {
+  if (!self.may_detach) return {-1, false};
   const int64_t number = mpistrat_adopt(self.calls, &self.call.ticket);
   if (number >= 0) self.is_busy = false;
-  return number;
+  return {number, self.call.ticket.holds};
 }
 
 int collect(Calls& self, int64_t number, uint64_t budget_ns) {

@@ -2,7 +2,7 @@
 #define MPISTRAT_BINDINGS_FAST_PATH_CALL_ARGUMENTS_H_
 
 // Take the arguments of a collective apart, where they are the common case: one array or number in
-// native byte order, or a list of arrays of one dtype (list_calls.h), axis 0, equal blocks.
+// native byte order, or a list of arrays (list_calls.h), axis 0, equal blocks.
 
 #include <Python.h>
 

@@ -155,14 +155,15 @@ int stay_with_nonblocking(FastCalls* self) {
   return status;
 }
 
-// End a call in Python; tell `lose` of an error, again if one more interrupt strikes that.
+// End a call in Python, from its transfer under way on; tell `lose` of an error, again if one more
+// interrupt strikes that.
 PyObject* finish(FastCalls* self, const Arguments& call, int status, int64_t sequence,
-                 PyObject* out) {
+                 PyObject* out, size_t transfer = 0) {
   PyObject* array = brought(call);
   PyObject* is_given = call.out == Py_None ? Py_False : Py_True;
-  PyObject* result =
-      PyObject_CallFunction(self->finish, "i(sOOiO)OO", status, call.method->name, array,
-                            or_none(call.op_text), call.root, call.timeout, out, is_given);
+  PyObject* result = PyObject_CallFunction(self->finish, "i(sOOiOn)OO", status, call.method->name,
+                                           array, or_none(call.op_text), call.root, call.timeout,
+                                           static_cast<Py_ssize_t>(transfer), out, is_given);
   if (result) return result;
   nanobind::python_error error;
   for (int i = 0; i < kLoseTries; ++i) {
@@ -176,6 +177,12 @@ PyObject* finish(FastCalls* self, const Arguments& call, int status, int64_t seq
   return nullptr;
 }
 
+// What is returned of a call that is over.
+PyObject* result_of(FastCalls* self, const Arguments& arguments, PyObject* out) {
+  const bool is_work = arguments.method->has(kIsNonblocking);
+  return is_work ? PyObject_CallOneArg(self->over, out) : Py_NewRef(out);
+}
+
 // Where the arrays of a broadcast are, as the kernels take them.
 void place_broadcast(const CallState& calls, Plain* call) {
   if (call->root != calls.rank) {
@@ -184,6 +191,14 @@ void place_broadcast(const CallState& calls, Plain* call) {
     if (call->recv != call->send) copy_own(call->send, call->recv, call->send_bytes);
     call->send = call->recv;
   }
+}
+
+// Stay with the transfer that has begun; returns its MpistratStatus.
+int stay(FastCalls* self, const Arguments& arguments, const Plain& call) {
+  const Method& method = *arguments.method;
+  if (method.has(kIsNonblocking)) return stay_with_nonblocking(self);
+  const int most_stays = method.has(kTakesTimeout) ? kMostStays : 1;  // of allreduce_soon
+  return wait(self->path.calls, call, most_stays);
 }
 
 // Returns null without an error where another thread was faster.
@@ -199,24 +214,48 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
     of_objects = ticket_of_objects(*ticket, *calls, *call);
     ticket = &of_objects;
   }
-  if (call->num_arrays > 0)
-    place_list(arguments.list.object, out, &calls->call);
-  else if (out != Py_None)
-    call->recv = PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
+  if (out != Py_None) call->recv = PyArray_DATA(reinterpret_cast<PyArrayObject*>(out));
   if (call->kind == MPISTRAT_BCAST) place_broadcast(*calls, call);
   self->path.begin(*call, ticket);
   const int64_t sequence = calls->call.ticket.record.sequence;
-  const Method& method = *arguments.method;
-  const int most_stays = method.has(kTakesTimeout) ? kMostStays : 1;  // of allreduce_soon
-  const int status =
-      method.has(kIsNonblocking) ? stay_with_nonblocking(self) : wait(calls, *call, most_stays);
+  const int status = stay(self, arguments, *call);
   // A call whose objects are longer goes on in Python; until then no other one begins.
   const bool is_over =
       status == MPISTRAT_DONE && (!is_of_objects || are_objects_whole(*call, call->send_bytes));
   self->path.note(is_over ? MPISTRAT_DONE : std::max<int>(status, MPISTRAT_WAITING));
-  if (!is_over) return finish(self, arguments, status, sequence, out);
-  return arguments.method->has(kIsNonblocking) ? PyObject_CallOneArg(self->over, out)
-                                               : Py_NewRef(out);
+  return is_over ? result_of(self, arguments, out) : finish(self, arguments, status, sequence, out);
+}
+
+// Begin a group's transfer; that of the first one begins the call.
+void begin_group(FastCalls* self, const Plain& call, size_t group, bool is_last,
+                 const MpistratTicket* ticket) {
+  if (group == 0)
+    self->path.begin(call, ticket);
+  else
+    self->path.go_on(call);
+  // Where the queue takes the transfer over, calls behind it wait until the last one is over.
+  self->path.calls->call.ticket.holds = !is_last;
+}
+
+// Make a call of a list, a transfer for each dtype; returns null as above.
+PyObject* carry_out_list(FastCalls* self, const Arguments& arguments, const ListPlan& plan,
+                         PyObject* out) {
+  const MpistratTicket* ticket = nullptr;
+  if (claim_with_ticket(self, arguments, nullptr, &ticket) != kClaimed) return nullptr;
+  FastCall& mine = self->path.calls->call;
+  int status = MPISTRAT_DONE;
+  size_t group = 0;
+  for (const size_t count = plan.groups.size(); group < count; ++group) {
+    place_group(arguments.list.object, out, plan, group, &mine);
+    const Plain call = plan.transfer(arguments, group);
+    begin_group(self, call, group, group + 1 == count, ticket);
+    status = stay(self, arguments, call);
+    if (status != MPISTRAT_DONE) break;
+  }
+  const int64_t sequence = mine.ticket.record.sequence;
+  self->path.note(status);
+  return status == MPISTRAT_DONE ? result_of(self, arguments, out)
+                                 : finish(self, arguments, status, sequence, out, group);
 }
 
 bool may_begin(const CallState& calls) { return calls.is_ready && !calls.is_busy; }
@@ -342,12 +381,12 @@ PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ti
 
 // Make a call of a list. The arrays of a call are its own tuple's: a user's list may change.
 static PyObject* call_list(FastCalls* self, const Arguments& arguments) {
-  Plain call;
-  if (!plan_list(arguments, &call)) return nullptr;
-  if (arguments.method->has(kIsNonblocking) && call.send_bytes > kNonblockingBytes) return nullptr;
-  PyObject* out = results_of_list(arguments, call.recv_bytes);
+  ListPlan plan;
+  if (!plan_list(arguments, &plan)) return nullptr;
+  if (arguments.method->has(kIsNonblocking) && plan.nbytes > kNonblockingBytes) return nullptr;
+  PyObject* out = results_of_list(arguments, plan);
   if (!out) return leave_to_python();
-  PyObject* found = carry_out(self, arguments, nullptr, &call, out);
+  PyObject* found = carry_out_list(self, arguments, plan, out);
   Py_DECREF(out);
   return found;
 }

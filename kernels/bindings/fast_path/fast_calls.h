@@ -22,9 +22,9 @@ bool init_fast_calls();
 // ticket  (method, array, op, root) -> (digest, extra, nbytes, op, reduction, dtype): how a call is
 //         shown and recorded, the last three as numbers of texts; asked once for each kind of call.
 //         `array` is None for barriers, and for who only receives of a scatter.
-// finish  (status, (method, array, op, root, timeout), out, is_given) -> result: ends a call that
-//         did not end soon, or not well. `out` is where the result goes, given by the user or made
-//         here.
+// finish  (status, (method, array, op, root, timeout, transfer), out, is_given) -> result: ends a
+//         call that did not end soon, or not well; those of its transfers before number `transfer`
+//         are over. `out` is where the result goes, given by the user or made here.
 // over    (result) -> work: what nonblocking calls return of a call that is over.
 // lose    (sequence, error, array, out): told of each error of `finish`, before it is raised. An
 //         interrupt may come before `finish` has done anything.

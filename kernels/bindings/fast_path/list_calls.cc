@@ -22,11 +22,25 @@ MpistratPiece piece_of(PyArrayObject* array) {
   return {PyArray_DATA(array), static_cast<int64_t>(PyArray_NBYTES(array))};
 }
 
-int64_t bytes_of(PyObject* list) {
-  int64_t total = 0;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i)
-    total += PyArray_NBYTES(array_at(list, i));
-  return total;
+// The group of an array's dtype, which is a new one if it is the first of its dtype.
+size_t group_of(PyArrayObject* array, std::vector<DtypeGroup>* groups) {
+  size_t group = 0;
+  while (group < groups->size() && PyArray_TYPE((*groups)[group].first) != PyArray_TYPE(array))
+    ++group;
+  if (group == groups->size())
+    groups->push_back({array, dtype_of(reinterpret_cast<PyObject*>(array)), 0, 0});
+  return group;
+}
+
+// Whether a fast call can reduce the groups. NumPy has several numbers of one dtype (of int64 those
+// of long and long long), whose arrays Python reduces as one group.
+bool can_reduce_all(int op, const std::vector<DtypeGroup>& groups) {
+  unsigned seen = 0;
+  for (const DtypeGroup& one : groups) {
+    if (one.nbytes == 0 || !can_reduce(op, one.dtype) || (seen >> one.dtype & 1)) return false;
+    seen |= 1u << one.dtype;
+  }
+  return true;
 }
 
 // Whether the result of `source` can be written to `out` at once.
@@ -61,12 +75,33 @@ PyObject* given_results(PyObject* out, PyObject* list) {
                                                               : nullptr;
 }
 
-PyObject* new_results(PyObject* list, int64_t nbytes) {
-  PyArray_Descr* dtype = PyArray_DESCR(array_at(list, 0));
-  const npy_intp size = nbytes / PyDataType_ELSIZE(dtype);
+// New memory for the results of a group.
+PyArrayObject* new_flat(const DtypeGroup& group) {
+  PyArray_Descr* dtype = PyArray_DESCR(group.first);
+  const npy_intp size = group.nbytes / PyDataType_ELSIZE(dtype);
+  return reinterpret_cast<PyArrayObject*>(new_result(dtype, 1, &size));
+}
+
+bool add_new_results(PyObject* list, const ListPlan& plan, size_t group, PyObject* results) {
   Owned flat;
-  flat.object = new_result(dtype, 1, &size);
-  return flat.object ? parts_of(reinterpret_cast<PyArrayObject*>(flat.object), list) : nullptr;
+  PyArrayObject* memory = new_flat(plan.groups[group]);
+  flat.object = reinterpret_cast<PyObject*>(memory);
+  npy_intp start = 0;
+  for (Py_ssize_t i = 0; memory && i < PyTuple_GET_SIZE(list); ++i) {
+    if (!plan.has(group, i)) continue;
+    PyObject* view = part_of(memory, start, array_at(list, i));
+    if (!view) return false;
+    PyList_SET_ITEM(results, i, view);
+    start += PyArray_SIZE(array_at(list, i));
+  }
+  return memory != nullptr;
+}
+
+PyObject* new_results(PyObject* list, const ListPlan& plan) {
+  PyObject* results = PyList_New(PyTuple_GET_SIZE(list));
+  for (size_t group = 0; results && group < plan.groups.size(); ++group)
+    if (!add_new_results(list, plan, group, results)) Py_CLEAR(results);
+  return results;
 }
 
 }  // namespace
@@ -78,43 +113,68 @@ bool take_list(PyObject* value, Owned* list) {
   const Py_ssize_t count = PyTuple_GET_SIZE(list->object);
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* one = PyTuple_GET_ITEM(list->object, i);
-    if (!PyArray_CheckExact(one) || !is_plain(array_at(list->object, i)) ||
-        PyArray_TYPE(array_at(list->object, i)) != type_num_of(list->object))
-      return false;
+    if (!PyArray_CheckExact(one) || !is_plain(array_at(list->object, i))) return false;
   }
   return true;
 }
 
-int type_num_of(PyObject* list) { return PyArray_TYPE(array_at(list, 0)); }
+int type_num_of(PyObject* list) {
+  const int first = PyArray_TYPE(array_at(list, 0));
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(list); ++i)
+    if (PyArray_TYPE(array_at(list, i)) != first) return -1;
+  return first;
+}
 
 Shapes shapes_of(PyObject* list) {
   Shapes shapes;
   if (!list) return shapes;
   const Py_ssize_t count = PyTuple_GET_SIZE(list);
+  const bool has_dtypes = type_num_of(list) < 0;
   shapes.reserve(static_cast<size_t>(4 * count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* array = array_at(list, i);
+    if (has_dtypes) shapes.push_back(PyArray_TYPE(array));
     shapes.push_back(PyArray_NDIM(array));
     shapes.insert(shapes.end(), PyArray_DIMS(array), PyArray_DIMS(array) + PyArray_NDIM(array));
   }
   return shapes;
 }
 
-bool plan_list(const Arguments& arguments, Plain* call) {
-  PyObject* list = arguments.list.object;
-  const int dtype = dtype_of(PyTuple_GET_ITEM(list, 0));
-  if (!can_reduce(arguments.op, dtype)) return false;
-  const int64_t nbytes = bytes_of(list);
-  const int32_t kind = arguments.method->kind;
-  *call = {kind, arguments.op,          dtype, 0, nullptr, nullptr, nbytes, nbytes, 0,
-           0,    PyTuple_GET_SIZE(list)};
-  return nbytes > 0;
+Plain ListPlan::transfer(const Arguments& arguments, size_t group) const {
+  const DtypeGroup& one = groups[group];
+  return {arguments.method->kind,
+          arguments.op,
+          one.dtype,
+          0,
+          nullptr,
+          nullptr,
+          one.nbytes,
+          one.nbytes,
+          0,
+          0,
+          one.num_arrays};
 }
 
-PyObject* results_of_list(const Arguments& arguments, int64_t nbytes) {
+bool plan_list(const Arguments& arguments, ListPlan* plan) {
+  PyObject* list = arguments.list.object;
+  const Py_ssize_t count = PyTuple_GET_SIZE(list);
+  const bool is_mixed = type_num_of(list) < 0;
+  if (is_mixed) plan->group_of.resize(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyArrayObject* array = array_at(list, i);
+    const size_t group = group_of(array, &plan->groups);
+    if (is_mixed) plan->group_of[static_cast<size_t>(i)] = static_cast<uint8_t>(group);
+    plan->groups[group].nbytes += PyArray_NBYTES(array);
+    ++plan->groups[group].num_arrays;
+    plan->nbytes += PyArray_NBYTES(array);
+  }
+  return can_reduce_all(arguments.op, plan->groups);
+}
+
+PyObject* results_of_list(const Arguments& arguments, const ListPlan& plan) {
   PyObject* list = arguments.list.object;
   if (arguments.out != Py_None) return given_results(arguments.out, list);
-  return nbytes <= kMostNewBytes ? new_results(list, nbytes) : nullptr;
+  return plan.nbytes <= kMostNewBytes ? new_results(list, plan) : nullptr;
 }
 
 bool can_take_results(PyObject* places, PyObject* arrays) {
@@ -125,10 +185,12 @@ bool can_take_results(PyObject* places, PyObject* arrays) {
   return are_apart(places);
 }
 
-void place_list(PyObject* list, PyObject* results, FastCall* call) {
+void place_group(PyObject* list, PyObject* results, const ListPlan& plan, size_t group,
+                 FastCall* call) {
   call->sends.clear();
   call->recvs.clear();
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); ++i) {
+    if (!plan.has(group, i)) continue;
     auto* result = reinterpret_cast<PyArrayObject*>(PyList_GET_ITEM(results, i));
     append_piece(piece_of(array_at(list, i)), &call->sends);
     append_piece(piece_of(result), &call->recvs);

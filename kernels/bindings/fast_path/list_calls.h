@@ -1,8 +1,9 @@
 #ifndef MPISTRAT_BINDINGS_FAST_PATH_LIST_CALLS_H_
 #define MPISTRAT_BINDINGS_FAST_PATH_LIST_CALLS_H_
 
-// Lists of arrays of one dtype, which fast calls reduce as if they were one array. Lists are held
-// as tuples of their own: users may change theirs while a call is under way.
+// Lists of arrays, which fast calls reduce dtype by dtype: the arrays of one dtype as if they were
+// one array, in one transfer. Lists are held as tuples of their own: users may change theirs while
+// a call is under way.
 
 #include <vector>
 
@@ -10,30 +11,53 @@
 
 namespace mpistrat {
 
-// Take a list or tuple of one or more plain arrays of one dtype, as a tuple; returns false, perhaps
-// with a Python error set, if `value` is anything else.
+// Take a list or tuple of one or more plain arrays, as a tuple; returns false, perhaps with a
+// Python error set, if `value` is anything else.
 bool take_list(PyObject* value, Owned* list);
 
+// NumPy's number of the arrays' dtype, or -1 if they have several.
 int type_num_of(PyObject* list);
 
-// How many dimensions each array has, and which; nothing where there is no list.
+// How many dimensions each array has, and which, and its dtype if there are several; nothing where
+// there is no list.
 Shapes shapes_of(PyObject* list);
+
+// The arrays of one dtype.
+struct DtypeGroup {
+  PyArrayObject* first;
+  int dtype;  // MpistratDtype
+  int64_t nbytes, num_arrays;
+};
+
+// What the transfers of a list are, in their order: that of the groups' first arrays, as in
+// operations/fusion.py.
+struct ListPlan {
+  std::vector<DtypeGroup> groups;
+  std::vector<uint8_t> group_of;  // of each array; empty if there is one group
+  int64_t nbytes = 0;             // of all groups
+
+  bool has(size_t group, Py_ssize_t array) const {
+    return group_of.empty() || group_of[static_cast<size_t>(array)] == group;
+  }
+  Plain transfer(const Arguments& arguments, size_t group) const;
+};
 
 // Fill in what is known before there is memory for the results. Returns false where the general way
 // is to be taken.
-bool plan_list(const Arguments& arguments, Plain* call);
+bool plan_list(const Arguments& arguments, ListPlan* plan);
 
-// Return a list of the arrays that the results go to: those of `out`, or views of new memory, one
-// after the other, of `nbytes` as a whole. Null without a Python error set where the general way is
-// to be taken.
-PyObject* results_of_list(const Arguments& arguments, int64_t nbytes);
+// Return a list of the arrays that the results go to: those of `out`, or views of new memory, those
+// of a group one after the other. Null without a Python error set where the general way is to be
+// taken.
+PyObject* results_of_list(const Arguments& arguments, const ListPlan& plan);
 
 // Whether the result of each array can be written at once to its place in `places`, of which no two
 // have memory in common. Both are tuples.
 bool can_take_results(PyObject* places, PyObject* arrays);
 
-// Tell the kernels where arrays and results lie.
-void place_list(PyObject* list, PyObject* results, FastCall* call);
+// Tell the kernels where the arrays and results of a group lie.
+void place_group(PyObject* list, PyObject* results, const ListPlan& plan, size_t group,
+                 FastCall* call);
 
 // Append a piece; with the last one it becomes one if it begins where that ends, since registered
 // memory is looked up by piece. Empty pieces are left out.

@@ -61,8 +61,9 @@ class FastCalls(Protocol):
         ticket
             Tells how a call is shown and recorded, from its method, array, op and root.
         finish
-            Ends a call that did not end soon, or well, from its status, those four and the
-            timeout in a tuple, its result's array, and whether that was given by the user.
+            Ends a call that did not end soon, or well, from its status, those four, the timeout
+            and the number of its transfer under way in a tuple, its result's array, and whether
+            that was given by the user.
         lose
             Told of each error of `finish` before it is raised, which may be an interrupt that
             kept `finish` from doing anything: its call's number, the error, array and result.

@@ -59,6 +59,9 @@ class FastCall(NamedTuple):
         a list, its `bucket_bytes`, or 0.
     timeout
         Seconds to wait, where the call has to be ended; None for the default.
+    transfer
+        Which of its transfers is under way, where the call has to be ended; a list has one for
+        each dtype.
     """
 
     method: str
@@ -66,6 +69,7 @@ class FastCall(NamedTuple):
     op: Any
     root: int
     timeout: float | None = None
+    transfer: int = 0
 
     @property
     def is_started(self) -> bool:
@@ -138,7 +142,9 @@ _OF_A_LIST = _Operation(
         call.op,
         gate.bucket_bytes if call.bucket_bytes is None else call.bucket_bytes,
     ),
-    lambda gate, call, out: allreduce_many(gate, call.array, call.op, call.bucket_bytes, out),
+    lambda gate, call, out: allreduce_many(
+        gate, call.array, call.op, call.bucket_bytes, out, call.transfer
+    ),
 )
 _OPERATIONS = {
     "allreduce": _ALLREDUCE,

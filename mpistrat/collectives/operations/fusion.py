@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -44,8 +45,12 @@ def allreduce_many(
     op: str,
     bucket_bytes: int | None,
     out: Sequence[Array] | None,
+    transfer: int = 0,
 ) -> Steps:
-    """See `Communicator.allreduce_many`."""
+    """See `Communicator.allreduce_many`.
+
+    The steps begin with that `transfer`; native code has made those before it, into `out`.
+    """
     sources = as_operands(arrays)
     own = gate_for(gate, sources[0]) if sources else gate
     for dtype in dict.fromkeys(_dtypes(sources)):  # in order, each once
@@ -59,7 +64,7 @@ def allreduce_many(
             f"allreduce_many: bucket_bytes={bucket_bytes!r}; expected a whole number above 0, or"
             " None for MPISTRAT_FUSION_BYTES"
         )
-    return own.run(_steps(own, sources, op, nbytes, outs))
+    return own.run(_steps(own, sources, op, nbytes, outs, transfer))
 
 
 def list_signature(sources: list[Array], op: str, nbytes: int) -> Signature:
@@ -109,7 +114,9 @@ def _fit_on_gpu(sources: list[Array], outs: Outs, op: str) -> bool:
     return are_alike and list(map(_DTYPE, outs)) == [wanted[dtype] for dtype in dtypes]
 
 
-def _steps(gate: GateOfCall, sources: list[Array], op: str, nbytes: int, outs: Outs) -> Steps:
+def _steps(
+    gate: GateOfCall, sources: list[Array], op: str, nbytes: int, outs: Outs, transfer: int
+) -> Steps:
     signature = list_signature(sources, op, nbytes)
     if isinstance(gate, DeviceGate):
         return (yield from reduce_on_gpu(gate, sources, op, signature, outs))
@@ -117,7 +124,7 @@ def _steps(gate: GateOfCall, sources: list[Array], op: str, nbytes: int, outs: O
         yield from gate.cross(signature)
         return [reduced_alone(source, op, out) for source, out in zip(sources, outs, strict=True)]
     if gate.carries_headers:
-        return (yield from _by_pieces(gate, sources, op, signature, outs))
+        return (yield from _by_pieces(gate, sources, op, signature, outs, transfer))
     how = [carried(op, source.dtype, is_exact=False) for source in sources]  # as it is packed
     # Equal on all ranks: it follows from what the signature compares.
     plan = list(buckets(sources, op, nbytes))
@@ -142,26 +149,29 @@ def _steps(gate: GateOfCall, sources: list[Array], op: str, nbytes: int, outs: O
 
 
 def _by_pieces(
-    gate: Gate, sources: list[Array], op: str, signature: Signature, outs: Outs
+    gate: Gate, sources: list[Array], op: str, signature: Signature, outs: Outs, first: int
 ) -> Steps:
-    """Reduce without packing: the backend reads the arrays where they lie, dtype by dtype."""
+    """Reduce without packing: the backend reads the arrays where they lie, dtype by dtype.
+
+    Those before transfer number `first` are over, with their results in `outs`.
+    """
     groups = _groups(gate, sources, op)
     mine = [[sources[i] for i in members] for members in groups.values()]
     # Converted before the first transfer, whose results may overlap sources of another group.
     sends = [_sends(own, how.dtype) for own, (how, _) in zip(mine, groups, strict=True)]
-    results: list[Array] = [np.empty(0)] * len(sources)
+    results: list[Any] = list(outs) if first else [np.empty(0)] * len(sources)
     if not groups:
         # An empty list is a call like any other, which the peers compare.
         yield from gate.cross(signature)
-    for number, (key, members) in enumerate(groups.items()):
+    for number, (key, members) in islice(enumerate(groups.items()), first, None):
         places: list[Any] = [outs[i] for i in members]
         is_direct = key[0] == Carried(op, key[1], False) and can_take_results(
             places, sends[number]
         )
         pieces = places if is_direct else _landings(gate, sends[number], places)
         transfer = partial(gate.backend.allreduce_pieces, sends[number], pieces, key[0].op)
-        if number == 0:  # the first one carries the header of the call
-            yield from gate.carry(signature, transfer, is_all=len(groups) == 1)
+        if number == first:  # it carries the header of the call
+            yield from gate.carry(signature, transfer, is_all=number == len(groups) - 1)
         else:
             yield from transfer()
         totals = pieces if is_direct else _totals(gate, op, key, pieces, mine[number])

@@ -112,11 +112,11 @@ class QueuedCall(QueuedRequest):
     @classmethod
     def adopted(cls, node: Any) -> QueuedCall | None:
         """Queue the fast call that is under way; None if the kernels cannot."""
-        number = node.adopt()
+        number, holds = node.adopt()
         if number < 0:
             return None
         call = cls.__new__(cls)
-        call._node, call._holds, call._number, call.status = node, False, number, WAITING
+        call._node, call._holds, call._number, call.status = node, holds, number, WAITING
         return call
 
     @property

@@ -110,7 +110,6 @@ def test_what_is_unusual_goes_the_general_way():
     with open_communicator() as comm:
         mine = [np.full((3, 2), comm.rank + 1.0), np.arange(4.0)]
         unusual = {
-            "two dtypes": [mine[0], np.arange(4, dtype="f4")],
             "another order": [np.asfortranarray(mine[0]), mine[1]],
             "steps": [mine[0], np.arange(8.0)[::2]],
             "a number": [mine[0], 2.0],
