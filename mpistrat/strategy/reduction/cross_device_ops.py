@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays.conversion import are_alike, can_be_sent
 from mpistrat.collectives.backends.gpu.memory.local_arrays import summed
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
@@ -19,7 +21,7 @@ from mpistrat.strategy.reduction.placement import HOST, ReplicaPlacement
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.reduction.shared_sums import SharedSums
 from mpistrat.strategy.values import DistributedValues, Mirrored
-from mpistrat.tables.reduction_ops import combine, narrow, result_dtype, widen
+from mpistrat.tables.reduction_ops import combine, narrow, result_dtype, widen, widened
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 Pairs = Sequence[tuple[Any, Any]]
+
+_SHAPE = attrgetter("shape")
 
 
 class CrossDeviceOps:
@@ -169,25 +173,34 @@ class CollectiveAllReduce(CrossDeviceOps):
         options: CommunicationOptions,
         shared: SharedSums | None,
     ) -> list[Array]:
+        name = "mean" if reduce_op is ReduceOp.MEAN else "sum"
         with nullcontext() if self.communicator is None else self.communicator.checking():
-            columns = [self._arrays(value) for value in values]
             # Summed here first: one array a rank travels, however many replicas there are.
-            sums = [self.local_sum(_widened(reduce_op, column)) for column in columns]
+            columns = self._columns(values)
+            sums = [self.local_sum(column) for column in _widened(name, columns)]
         if shared is None or self.communicator is None or self.communicator.size == 1:
             totals = self.over_ranks(sums, options)
         else:
             totals = shared.sum(sums, **_of_list(options))
         # Attached to no strategy, as in TensorFlow, it divides by this rank's replicas.
         count = self.num_replicas or (len(columns[0]) if columns else 1)
-        name = "mean" if reduce_op is ReduceOp.MEAN else "sum"
         return [
             narrow(name, total, result_dtype(name, column[0].dtype), count)
             for total, column in zip(totals, columns, strict=True)
         ]
 
+    def _columns(self, values: Sequence[Any]) -> list[list[Array]]:
+        """Return the arrays of this rank's replicas for each value."""
+        if self.placement.gpu is None:
+            rows = _by_replica(values)
+            if rows is not None and _are_sent_as_they_are(rows):
+                return [list(column) for column in zip(*rows, strict=True)]
+        return [self._arrays(value) for value in values]
+
     def _arrays(self, value: Any) -> list[Array]:
-        values = value.values if isinstance(value, DistributedValues) else (value,)
-        arrays = [self.placement.operand(one) for one in values]
+        if not isinstance(value, DistributedValues):
+            return [self.placement.operand(value)]
+        arrays = [self.placement.operand(one) for one in value.values]
         _check_alike(arrays)
         return arrays
 
@@ -280,9 +293,33 @@ def _check_alike(arrays: Sequence[Array]) -> None:
             )
 
 
-def _widened(reduce_op: ReduceOp, arrays: Sequence[Array]) -> list[Array]:
-    name = "mean" if reduce_op is ReduceOp.MEAN else "sum"
-    return [widen(name, array) for array in arrays]
+def _by_replica(values: Sequence[Any]) -> list[list[Any]] | None:
+    """Return what each local replica has of the values; None if some have not one for each."""
+    if not values or not isinstance(values[0], DistributedValues):
+        return [list(values)]
+    if not all(isinstance(value, DistributedValues) for value in values):
+        return None
+    each = [value.values for value in values]
+    if len(set(map(len, each))) > 1:
+        return None
+    return [list(row) for row in zip(*each, strict=True)]
+
+
+def _are_sent_as_they_are(rows: list[list[Any]]) -> bool:
+    """Tell, looking at all at once, whether `operand` and `_check_alike` have nothing to do."""
+    if not rows or not all(map(are_alike, rows)):
+        return False
+    dtypes = {row[0].dtype for row in rows}
+    shapes = [list(map(_SHAPE, row)) for row in rows] if len(rows) > 1 else []
+    first = next(iter(dtypes))
+    are_equal = len(dtypes) == 1 and all(row == shapes[0] for row in shapes)
+    return are_equal and first.kind != "b" and can_be_sent(first)
+
+
+def _widened(name: str, columns: list[list[Array]]) -> list[list[Array]]:
+    if all(widened(name, column[0].dtype) == column[0].dtype for column in columns):
+        return columns
+    return [[widen(name, array) for array in column] for column in columns]
 
 
 def check_cross_device_ops(value: Any) -> None:

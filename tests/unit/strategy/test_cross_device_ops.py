@@ -80,6 +80,47 @@ def test_unequal_values(kind, other):
         kind().reduce("SUM", PerReplica([np.ones(2), other]), None)
 
 
+BATCHES = {
+    "bare arrays": [np.arange(3.0), np.ones((2, 2)), np.full((), 2.0)],
+    "halves": [np.float16([2048, 1]), np.float16([[1.5]])],
+    "bools": [np.array([True, False]), np.array([True])],
+    "several dtypes": [np.arange(3.0), np.ones(2, np.float32), np.arange(4)],
+    "another order": [np.ones((3, 2), order="F"), np.arange(8.0)[::2]],
+    "values of two replicas": [PerReplica([np.arange(3.0), np.ones(3)]) for _ in range(3)],
+    "bools of two": [PerReplica([np.array([True, False]), np.array([False, False])])],
+    "halves of two": [PerReplica([np.float16([2048]), np.float16([1])])] * 2,
+    "lists": [PerReplica([[1.0, 2.0], [3.0, 4.0]]), PerReplica([[1], [2]])],
+    "variables": [Variable(np.ones(3)), Variable(np.arange(2.0))],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("op", ["SUM", "MEAN"])
+@pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES)
+def test_a_batch_is_combined_as_its_values_one_by_one(kind, op, batch):
+    found = kind().batch_reduce(op, [(value, None) for value in batch])
+    assert len(found) == len(batch)
+    for got, value in zip(found, batch, strict=True):
+        same(got, kind().reduce(op, value, None))
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_unequal_values_in_a_batch(kind):
+    for other in (np.ones(3), np.ones(2, np.float32)):
+        values = [PerReplica([np.ones(2)] * 2), PerReplica([np.ones(2), other])]
+        with pytest.raises(ValueError, match="mismatch, cannot reduce: replica 0"):
+            kind().batch_reduce("SUM", [(value, None) for value in values])
+
+
+def test_accumulation_fn_gets_lists():
+    got = []
+    ops = ReductionToOneDevice(accumulation_fn=lambda some: got.append(some) or some[0])
+    pairs = [(PerReplica([np.ones(2)] * 2), None), (PerReplica([np.ones(3)] * 2), None)]
+    ops.batch_reduce("SUM", pairs)
+    assert [(type(some), len(some)) for some in got] == [(list, 2)] * 2
+
+
 def test_accumulation_fn():
     ops = ReductionToOneDevice("CPU:0", accumulation_fn=np.maximum.reduce)
     value = PerReplica([np.array([1.0, 8.0]), np.array([4.0, 2.0])])
