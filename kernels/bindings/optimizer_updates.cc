@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -53,18 +54,20 @@ int dtype_number(PyArrayObject* array) { return dtype_of(reinterpret_cast<PyObje
 // The arrays of one variable: those that are written, and those that are read in their places.
 struct Arrays {
   PyArrayObject* gradient;
-  std::vector<PyArrayObject*> written, read;  // the variable, then the slots
+  // The variable, then the slots; so many of each.
+  std::array<PyArrayObject*, 1 + MPISTRAT_MAX_SLOTS> written, read;
+  size_t count = 0;
 };
 
 // Whether no array is written that another one is read from, or written to, too.
 bool may_be_written(const Arrays& arrays) {
-  for (size_t i = 0; i < arrays.written.size(); ++i) {
+  for (size_t i = 0; i < arrays.count; ++i) {
     PyArrayObject* const to = arrays.written[i];
     const auto is_free = [to](PyArrayObject* other, bool may_be_same) {
       return are_apart(other, to) || (may_be_same && are_same(other, to));
     };
     if (!is_free(arrays.gradient, i == 0)) return false;
-    for (size_t k = 0; k < arrays.written.size(); ++k)
+    for (size_t k = 0; k < arrays.count; ++k)
       if (!is_free(arrays.written[k], k == i) || !is_free(arrays.read[k], k == i)) return false;
   }
   return true;
@@ -75,8 +78,8 @@ bool add(nb::handle written, nb::handle read, int dtype, Arrays* arrays) {
   for (PyArrayObject* one : {writable(written), plain(read)})
     if (!one || dtype_number(one) != dtype || !PyArray_SAMESHAPE(one, arrays->gradient))
       return false;
-  arrays->written.push_back(plain(written));
-  arrays->read.push_back(plain(read));
+  arrays->written[arrays->count] = plain(written);
+  arrays->read[arrays->count++] = plain(read);
   return true;
 }
 
@@ -89,7 +92,7 @@ struct Lists {
 std::optional<Arrays> arrays_of(const Lists& written, const Lists& read, nb::handle gradient,
                                 size_t index) {
   const nb::handle variable = written.variables[index];
-  Arrays arrays = {plain(gradient), {}, {}};
+  Arrays arrays = {plain(gradient), {}, {}, 0};
   if (!arrays.gradient || !plain(variable)) return {};
   const int dtype = dtype_number(plain(variable)), wanted = mpistrat_slot_dtype(dtype);
   if (wanted < 0 || mpistrat_slot_dtype(dtype_number(arrays.gradient)) < 0) return {};
@@ -110,7 +113,7 @@ MpistratUpdateArrays pointers_of(const Arrays& arrays) {
                               {},
                               {},
                               static_cast<size_t>(PyArray_SIZE(variable))};
-  for (size_t s = 1; s < arrays.written.size(); ++s) {
+  for (size_t s = 1; s < arrays.count; ++s) {
     all.slots[s - 1] = PyArray_DATA(arrays.written[s]);
     all.old_slots[s - 1] = PyArray_DATA(arrays.read[s]);
   }
@@ -145,6 +148,7 @@ bool update(int rule, const std::vector<double>& numbers, const nb::list& gradie
   MpistratUpdate call = {rule, {}};
   std::copy(numbers.begin(), numbers.end(), call.numbers);
   std::vector<MpistratUpdateArrays> updates;
+  updates.reserve(gradients.size());
   size_t elements = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {
     const std::optional<Arrays> arrays = arrays_of(written, read, gradients[i], i);
