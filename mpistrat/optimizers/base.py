@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -11,16 +11,13 @@ from mpistrat import config
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.optimizers.gradients import (
     Trained,
-    as_gradient,
     check_same_strategy,
     check_variable,
-    container,
-    in_words,
-    pair_of,
     parts_of,
     strategy_of,
     summed,
 )
+from mpistrat.optimizers.step_plan import StepPlan, plan_of, remember, separated
 from mpistrat.strategy import context
 from mpistrat.strategy.replicas.replica_context import check_equal
 from mpistrat.strategy.variables import colocation
@@ -193,46 +190,66 @@ class Optimizer:
         ----------
         tf.keras.optimizers.Optimizer.apply_gradients.
         """
-        pairs = [(g, container(v)) for g, v in map(pair_of, grads_and_vars) if g is not None]
-        if not pairs:
+        gradients, given = separated(grads_and_vars)
+        if not given:
             raise UsageError("apply_gradients: no variable has a gradient; expected at least one")
-        gradients = [as_gradient(gradient, variable) for gradient, variable in pairs]
-        variables = [variable for _, variable in pairs]
-        strategy, replica = strategy_of(variables), context.get_replica_context()
+        plan = plan_of(self, given)
+        gradients = plan.checked(gradients)
+        strategy, replica = plan.strategy, context.get_replica_context()
         # Outside of all scopes the replica is the default strategy's, and no part of the
         # variables'.
         if replica is None or (not context.has_strategy() and strategy is not replica.strategy):
             with strategy.scope():
-                self._step(strategy, gradients, variables)
+                self._step(strategy, gradients, plan)
             return
-        check_same_strategy(replica, variables)
-        what = in_words(variables)
+        check_same_strategy(replica, strategy)
+        what = plan.what
         if not skip_gradients_aggregation and replica.strategy.extended.num_replicas > 1:
             is_ours = type(self.rule) in _OWN_RULES
             gradients = summed(replica, gradients, may_share=is_ours, what=what)
 
         def step(strategy: Strategy, gradients: list[Any], what: str) -> None:
             check_equal("variables, or orders of them", what)
-            self._step(strategy, gradients, variables)
+            self._step(strategy, gradients, plan)
 
         # Each replica has made a `step` of its own: merge_call takes functions of the same code
         # for one.
         replica.merge_call(step, args=(gradients, what))
 
-    def _step(self, strategy: Strategy, gradients: list[Any], variables: list[Trained]) -> None:
-        if self._iterations is None or any(_key(v) not in self._places for v in variables):
-            self.build(variables)
+    def _step(self, strategy: Strategy, gradients: list[Any], plan: StepPlan) -> None:
+        slots = self._slots_for(plan)
         number = strategy.extended.count_step(self._iterations)
         rate = self._learning_rate
         rate = _as_rate(rate(number) if callable(rate) else rate, number)
         self._compare(strategy, number + 1, rate)
         with strategy.extended.placement.current():  # where sums of gradients are
-            updates = [
-                (variable, self._slots_of(variable), gradient)
-                for pair in zip(gradients, variables, strict=True)
-                for gradient, variable in parts_of(*pair)
-            ]
+            updates = self._updates(plan.variables, slots, gradients)
         strategy.extended.apply_rule(self.rule, updates, number + 1, rate, self._iterations)
+
+    def _slots_for(self, plan: StepPlan) -> list[Mapping[str, Any] | None]:
+        """Return the slots of a plan, which are made if there are none yet."""
+        if plan.slots is None:
+            variables = plan.variables
+            if self._iterations is None or any(_key(v) not in self._places for v in variables):
+                self.build(variables)
+            plan.slots = [
+                None if isinstance(variable, ShardedVariable) else self._slots_of(variable)
+                for variable in variables
+            ]
+            remember(self, plan)
+        return plan.slots
+
+    def _updates(
+        self, variables: list[Trained], slots: Sequence[Any], gradients: list[Any]
+    ) -> list[tuple[Any, Any, Any]]:
+        whole = list(zip(variables, slots, gradients, strict=True))
+        if None not in slots:
+            return whole
+        return [
+            (part, self._slots_of(part) if some is None else some, share)
+            for variable, some, gradient in whole
+            for share, part in parts_of(gradient, variable)
+        ]
 
     def _compare(self, strategy: Strategy, step: int, rate: float) -> None:
         """Raise on all ranks, in some steps, if their rates differ."""

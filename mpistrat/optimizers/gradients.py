@@ -80,9 +80,8 @@ def strategy_of(variables: Sequence[Trained]) -> Strategy:
     return strategy
 
 
-def check_same_strategy(replica: ReplicaContext, variables: Sequence[Trained]) -> None:
-    """Raise unless the replica is one of the variables' strategy."""
-    strategy = strategy_of(variables)
+def check_same_strategy(replica: ReplicaContext, strategy: Strategy) -> None:
+    """Raise unless the replica is one of the variables' `strategy`."""
     if strategy is not replica.strategy:
         raise ContextError(
             f"apply_gradients in a replica of {replica.strategy} to variables of {strategy};"
@@ -162,6 +161,9 @@ def summed(
     In a synchronous round of parameter servers they are those of the worker: the ps sum further.
     """
     are_rows = [isinstance(gradient, IndexedSlices) for gradient in gradients]
+    if True not in are_rows:
+        totals: list[Any] = replica.merge_call(_all_reduce, (gradients, may_share, what))
+        return totals
     rows = [gradient for gradient in gradients if isinstance(gradient, IndexedSlices)]
     whole = [g for g, is_rows in zip(gradients, are_rows, strict=True) if not is_rows]
     sums: Any = []
@@ -183,10 +185,10 @@ def _all_reduce(strategy: Strategy, gradients: list[Any], may_share: bool, what:
     combiner = strategy.extended.combiner
     with combiner.communicator.checking():
         replica_context.check_equal("variables, or orders of them", what)
-    mine = [combiner.of_each_replica(gradient) for gradient in gradients]
     label = f"SUM over replicas, {what}" if what else None
-    totals = combiner.reduce_nest(ReduceOp.SUM, mine, None, label, may_share)
-    return [combiner.copies(total) for total in totals]
+    mine = combiner.of_each_replica_all(gradients)
+    totals = combiner.reduce_list(ReduceOp.SUM, mine, label, may_share)
+    return combiner.copies_of_all(totals)
 
 
 def _all_gather(strategy: Strategy, rows: list[list[Any]], what: str) -> list[list[Any]]:

@@ -184,10 +184,11 @@ class StrategyExtended(Updating):
     def _call(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Nest:
-        check_count(self.num_local_replicas, (args, dict(kwargs)))
+        if args or kwargs:
+            check_count(self.num_local_replicas, (args, dict(kwargs)))
         fn = on_its_gpu(fn, self.placement.gpus)
         if self.num_local_replicas == 1:
-            args, kwargs = select_replica(0, args), select_replica(0, dict(kwargs))
+            args, kwargs = select_replica(0, args), kwargs and select_replica(0, dict(kwargs))
             with context.enter(Mode(self._strategy, self.replica_contexts[0])):
                 return fn(*args, **kwargs)
         return regroup(ReplicaThreads(self.replica_contexts).run(fn, args, kwargs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from mpistrat.errors import UsageError
 from mpistrat.types import Nest
 
-__all__ = ["flatten", "is_nested", "map_nest", "map_nests", "text_of"]
+__all__ = ["flatten", "is_nested", "map_nest", "map_nests", "text_of", "text_of_list"]
 
 _LEAVES = (np.ndarray, np.generic, int, float, complex, str, bytes, type(None))
 
@@ -26,6 +27,12 @@ def flatten(nest: Nest) -> tuple[list[Any], Any]:
 def text_of(structure: Any) -> str:
     """Return what `flatten` calls a structure in few words: a star for each leaf."""
     return str(structure).removeprefix("PyTreeSpec(").removesuffix(", NoneIsLeaf)")
+
+
+@lru_cache(maxsize=256)
+def text_of_list(length: int) -> str:
+    """Return the :func:`text_of` a list of so many leaves."""
+    return text_of(flatten([None] * length)[1])
 
 
 def is_nested(nest: Nest) -> bool:

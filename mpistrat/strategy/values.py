@@ -41,6 +41,8 @@ class DistributedValues:
     tf.distribute.DistributedValues.
     """
 
+    is_variable = False  # whether these are the copies of one
+
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = tuple(values)
 
@@ -163,10 +165,12 @@ def select_replica(index: int, nest: Nest) -> Nest:
     """
 
     def select(leaf: Any) -> Any:
-        if isinstance(leaf, DistributedValues) and not getattr(leaf, "is_variable", False):
+        if isinstance(leaf, DistributedValues) and not leaf.is_variable:
             return leaf.values[index]
         return leaf
 
+    if type(nest) is tuple and not nest:  # no arguments, as in most calls
+        return nest
     return map_nest(select, nest)
 
 

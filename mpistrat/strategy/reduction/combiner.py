@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives import Communicator
+from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import UsageError
-from mpistrat.strategy.nest import flatten, is_nested, map_nest, text_of
+from mpistrat.strategy.nest import flatten, is_nested, map_nest, text_of, text_of_list
 from mpistrat.strategy.reduction.along_axis import reduce_along, summed_as
 from mpistrat.strategy.reduction.communication_options import CommunicationOptions
 from mpistrat.strategy.reduction.cross_device_ops import CollectiveAllReduce, CrossDeviceOps
@@ -112,6 +113,10 @@ class Combiner:
             return leaf
         return DistributedValues([leaf] * self.num_local)
 
+    def of_each_replica_all(self, leaves: list[Any]) -> list[Any]:
+        """Do :meth:`of_each_replica` for each value of a list."""
+        return leaves if self.num_local == 1 else [self.of_each_replica(leaf) for leaf in leaves]
+
     def reduce_one(self, op: ReduceOp, value: Any, what: str = "") -> Array:
         """Combine one value over all replicas; a new array. **Collective.**
 
@@ -141,6 +146,14 @@ class Combiner:
         with _Labelled(self.communicator, label):
             results = self._reduce_leaves(op, leaves, options or self.options, may_share)
         return results[0] if structure is None else structure.unflatten(results)
+
+    def reduce_list(
+        self, op: ReduceOp, leaves: list[Any], label: str | None = None, may_share: bool = False
+    ) -> list[Array]:
+        """Do :meth:`reduce_nest` for a list of values, sooner. **Collective.**"""
+        label = f"{label or _LABELS[op]}, of {text_of_list(len(leaves))}"
+        with _Labelled(self.communicator, label):
+            return self._reduce_leaves(op, leaves, self.options, may_share)
 
     def _reduce_leaves(
         self,
@@ -252,3 +265,9 @@ class Combiner:
     def copies(self, value: Array) -> Mirrored:
         """Return one array for each local replica, on its device, none of them shared."""
         return Mirrored(self.placement.copies(value))
+
+    def copies_of_all(self, values: list[Array]) -> list[Any]:
+        """Do :meth:`copies` for each value; a bare array is that of the only local replica."""
+        if self.placement.gpus == (None,):  # on the host, where a first copy is the array itself
+            return [one if isinstance(one, np.ndarray) else as_array(one) for one in values]
+        return [self.copies(value) for value in values]

@@ -196,7 +196,7 @@ def check_equal(name: str, value: Any) -> None:
 
     Merging leaves equal ones as they are, and wraps others in `DistributedValues`.
     """
-    if isinstance(value, DistributedValues) and not getattr(value, "is_variable", False):
+    if isinstance(value, DistributedValues) and not value.is_variable:
         raise UsageError(
             f"the replicas gave different {name}: {value.values}; expected equal ones"
         )

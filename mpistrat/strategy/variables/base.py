@@ -178,6 +178,11 @@ class Variable(Scattered, Delegate, metaclass=_Dispatch):
         self._synchronization, self._aggregation = synchronization, aggregation
 
     @property
+    def memory_on_host(self) -> tuple[Array, ...] | None:
+        """The memory of all copies on this rank; None if it is not this process's own."""
+        return (self._value,) if type(self) is Variable else None
+
+    @property
     def name(self) -> str:
         """Name, with ``:0``."""
         return self._name

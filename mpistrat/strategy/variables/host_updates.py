@@ -10,7 +10,6 @@ import numpy as np
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.values import DistributedValues
-from mpistrat.strategy.variables.base import Variable
 from mpistrat.tables.native_updates import NativeRule, update_natively
 from mpistrat.types import Array
 
@@ -69,7 +68,7 @@ class _Batch:
         self._gradients: list[Array] = []
         self._columns: list[list[Array]] = [[] for _ in range(1 + len(self._native.slots))]
 
-    def add(self, update: RuleUpdate, memory: list[list[Array]]) -> None:
+    def add(self, update: RuleUpdate, memory: list[tuple[Array, ...]]) -> None:
         """Put an update behind the others; `memory` is that of its variable, and of each slot."""
         gradients = _of_each(update[2], len(memory[0]))
         if not all(map(_is_plain, gradients)):
@@ -90,7 +89,7 @@ class _Batch:
         self._begin()
 
 
-def _memory_of_all(native: NativeRule, update: RuleUpdate) -> list[list[Array]] | None:
+def _memory_of_all(native: NativeRule, update: RuleUpdate) -> list[tuple[Array, ...]] | None:
     """Return the memory of a variable's copies, and that of each slot's.
 
     None if there is a gradient of some rows, or some of it is not in this process's own memory.
@@ -99,15 +98,9 @@ def _memory_of_all(native: NativeRule, update: RuleUpdate) -> list[list[Array]] 
     first = gradient.values[0] if isinstance(gradient, DistributedValues) else gradient
     if isinstance(first, IndexedSlices):
         return None
-    found = []
-    for one in (variable, *(slots[name] for name in native.slots)):
-        each = copies(one)
-        if len(each) != len(copies(variable)):
-            return None
-        for copy in each:
-            if type(copy) is not Variable:
-                return None
-        found.append([copy.live() for copy in each])
+    found = [variable.memory_on_host, *(slots[name].memory_on_host for name in native.slots)]
+    if None in found or len(set(map(len, found))) > 1:
+        return None
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,12 @@ class DistributedVariable(DistributedValues, Variable):
         for component in components:
             # A replica function gets a copy; regroup() and optimizers find the whole by this.
             component.container = self
+
+    @cached_property
+    def memory_on_host(self) -> tuple[Array, ...] | None:
+        """As of `Variable`; the components, and their memory, stay the same ones."""
+        each = [component.memory_on_host for component in self._values]
+        return None if None in each else tuple(memory for (memory,) in each)
 
     @property
     def _primary(self) -> Variable:

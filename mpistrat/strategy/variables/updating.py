@@ -13,6 +13,7 @@ from mpistrat.strategy.context import Mode
 from mpistrat.strategy.indexed_slices import IndexedSlices
 from mpistrat.strategy.reduction.placement import ReplicaPlacement
 from mpistrat.strategy.values import DistributedValues, Mirrored, regroup, select_replica
+from mpistrat.strategy.variables.base import Variable
 from mpistrat.strategy.variables.gpu import GpuVariable
 from mpistrat.strategy.variables.gpu_updates import GpuUpdate, update_all
 from mpistrat.strategy.variables.host_updates import RuleUpdate, copies, update_together
@@ -22,7 +23,6 @@ from mpistrat.types import Array
 
 if TYPE_CHECKING:
     from mpistrat.strategy.base import Strategy
-    from mpistrat.strategy.variables.base import Variable
 
 __all__ = ["RuleUpdate", "Updating"]
 
@@ -212,6 +212,8 @@ def _copy_of(variable: Any, index: int) -> Any:
 def _is_on_gpus(update: RuleUpdate) -> bool:
     """Tell whether all copies of a variable, and of what an optimizer keeps of it, are on GPUs."""
     variable, slots, _ = update
+    if type(copies(variable)[0]) is Variable:  # the common case
+        return False
     return all(
         isinstance(copy, GpuVariable)
         for one in (variable, *slots.values())
