@@ -23,8 +23,10 @@ from mpistrat.errors import ClosedError
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.graph import xla_call
 from mpistrat.tensorflow.graph.gpu_collectives import GpuCollectives
+from mpistrat.tensorflow.graph.gradient_order import Gradients, Numbers
 from mpistrat.tensorflow.graph.ordering import in_order
 from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape, Start, check_dtypes
+from mpistrat.tensorflow.graph.variable_order import NameOrder
 from mpistrat.tensorflow.private import graph as private_graph
 from mpistrat.types import Array
 
@@ -52,6 +54,8 @@ class Bridge:
     ----------
     is_native
         Whether its graphs run where the native operation can be had.
+    numbers
+        The numbers of the strategy's variables.
     """
 
     is_native = True
@@ -69,7 +73,10 @@ class Bridge:
             "mean": self._all_reduce("mean"),
             "sum of a mean": self._all_reduce("sum", OF_A_MEAN),
         }
-        self._first_values = self._same_shape(self._start_broadcast)
+        self._names = NameOrder(communicator)
+        self.numbers = Numbers(communicator)
+        self._first_values: list[SameShape] = []  # of graphs, which refer to them
+        self._values = self._same_shape(self._start_broadcast)
         self._next_values = self._same_shape(self._start_short_broadcast)
         self._gpu = gpu
         self._on_gpus = (
@@ -123,23 +130,32 @@ class Bridge:
         if self.communicator.is_closed:
             raise of_both(ClosedError("this strategy was closed; make a new one"))
 
-    def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
+    def all_reduce(
+        self, tensors: Sequence[tf.Tensor], op: str = "sum", of: Gradients | None = None
+    ) -> list[tf.Tensor]:
         """Combine each tensor over the ranks; shapes and dtypes are equal on all.
 
         A "sum of a mean" is a sum that the caller divides: only ranks that all do so may meet.
         In a graph there is one collective for each ``bytes_per_pack``, the last tensors first:
-        of gradients, these are the first that backpropagation has.
+        of gradients, these are the first that backpropagation has. Of which variables they are,
+        if that is known, is compared.
         """
         if self.size == 1:
             return list(tensors)
         results: dict[int, tf.Tensor] = {}
         for members in self._packs(tensors):
-            found = self._sums[op]([tensors[i] for i in members])
+            part = None if of is None or op != "sum" else of.part(members)
+            sums = self._sums[op] if part is None else self._sums_of(part)
+            found = sums([tensors[i] for i in members])
             results.update(zip(members, found, strict=True))
         return [results[i] for i in range(len(tensors))]
 
     def all_reduce_on_gpu(
-        self, tensors: Sequence[tf.Tensor], op: str, gpu: str
+        self,
+        tensors: Sequence[tf.Tensor],
+        op: str,
+        gpu: str,
+        of: Gradients | None = None,
     ) -> list[tf.Tensor]:
         """Combine tensors that :meth:`place_of` has found on a GPU, there; see all_reduce."""
         if self._on_gpus is None:
@@ -149,17 +165,44 @@ class Bridge:
         for members in self._packs(tensors):
             with tf.device(gpu):
                 pack = [tensors[i] for i in members]
-                found = self._on_gpus.all_reduce(pack, op.partition(" ")[0], made_for)
+                if of is None or op != "sum":
+                    found = self._on_gpus.all_reduce(pack, op.partition(" ")[0], made_for)
+                else:
+                    found = self._sums_on_gpu(self._on_gpus, of.part(members), gpu).on_gpu(pack)
             results.update(zip(members, found, strict=True))
         return [results[i] for i in range(len(tensors))]
 
+    def _sums_on_gpu(self, gpus: GpuCollectives, gradients: Gradients, gpu: str) -> SameShape:
+        if gpu not in gradients.sums:
+            start = self.numbers.compared_once(gradients, gpus.start_sum)
+            gradients.sums[gpu] = SameShape(start, self._timeout)
+        return gradients.sums[gpu]
+
     def _all_reduce(self, op: str, made_for: str | None = None) -> SameShape:
+        start_now = self._start_of(op)
+
         def start(sources: list[Array], results: list[Array]) -> Finish | None:
             # A call takes the label when it begins, so the label need not last until its end.
             with self.communicator.labelled(made_for):
                 return start_now(sources, results)
 
-        def start_now(sources: list[Array], results: list[Array]) -> Finish | None:
+        # Native code begins a call without Python, and so without its label.
+        if made_for is not None:
+            return self._same_shape(start)
+        return self._same_shape(start_now, _Native(self.communicator, op))
+
+    def _sums_of(self, gradients: Gradients) -> SameShape:
+        found = gradients.sums.get(None)
+        if found is None:
+            start = self.numbers.compared_once(gradients, self._start_of("sum"))
+            # Native code would begin without the label; `compared_once` hands it over.
+            native = _Native(self.communicator, "sum")
+            found = gradients.sums[None] = self._same_shape(start)
+            start.after = partial(found.begin_natively, native)
+        return found
+
+    def _start_of(self, op: str) -> Start:
+        def start(sources: list[Array], results: list[Array]) -> Finish | None:
             if len(sources) == 1:
                 return self._start_one(sources[0], results[0], op)
             arrays = tuple((source.dtype, source.shape) for source in sources)
@@ -182,10 +225,7 @@ class Bridge:
             return finish
 
         packed: dict[Any, int] = {}  # short lists that were equal on all ranks once; in what form
-        # Native code begins a call without Python, and so without its label.
-        if made_for is not None:
-            return self._same_shape(start)
-        return self._same_shape(start_now, _Native(self.communicator, op))
+        return start
 
     def _same_shape(self, start: Start, native: _Native | None = None) -> SameShape:
         return SameShape(start, self._timeout, native, self.is_native)
@@ -239,10 +279,12 @@ class Bridge:
         if members:
             yield members
 
-    def all_gather(self, tensor: tf.Tensor, axis: int = 0, of_mean: bool = False) -> tf.Tensor:
+    def all_gather(
+        self, tensor: tf.Tensor, axis: int = 0, made_for: str | None = None
+    ) -> tf.Tensor:
         """Concatenate the ranks' tensors along `axis`, along which shapes may differ.
 
-        With `of_mean` the caller makes a mean of them, and so do all ranks.
+        What it is `made_for` has to be the same on all ranks.
         """
         if self.size == 1:
             return tensor
@@ -257,11 +299,11 @@ class Bridge:
                 return np.concatenate(rows, axis)
             return self.communicator.allgather(array, axis, timeout=self._timeout)
 
-        def run_for_mean(array: Array) -> Array:
-            with self.communicator.labelled(OF_A_MEAN):
-                return run(array)
+        def run_labelled(array: Array) -> Array:
+            found: Array = self.numbers.compared(made_for, partial(run, array))
+            return found
 
-        return _call(run_for_mean if of_mean else run, tensor, tf.TensorShape(shape))
+        return _call(run_labelled, tensor, tf.TensorShape(shape))
 
     def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
         """Return rank 0's tensor; the others' has its shape and dtype.
@@ -276,7 +318,31 @@ class Bridge:
                 return self._on_gpus.broadcast(tensor)
         if tensor.dtype == tf.string:
             return _call(self._broadcast_objects, tensor, tensor.shape)
-        return (self._first_values if is_new else self._next_values)([tensor])[0]
+        return (self._values if is_new else self._next_values)([tensor])[0]
+
+    def broadcast_first(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
+        """Return rank 0's tensor as the first value of the variable `name`, which is compared."""
+        if self.size == 1:
+            return tensor
+        if tensor.dtype == tf.string:
+            named = partial(self._names.done, name)
+            return _call(
+                lambda array: named(partial(self._broadcast_objects, array)), tensor, tensor.shape
+            )
+        gpu = self.place_of(tensor)
+
+        def start(sources: list[Array], results: list[Array]) -> Finish:
+            begin = partial(self.communicator.ibcast, sources[0], out=results[0])
+            return self._names.started(name, begin)
+
+        # Of this variable alone, for the sake of its name.
+        collective = self._same_shape(start)
+        if not tf.executing_eagerly():
+            self._first_values.append(collective)
+        if gpu is None:
+            return collective([tensor])[0]
+        with tf.device(gpu):
+            return collective.on_gpu([tensor])[0]
 
     def _broadcast_objects(self, array: Array) -> Array:
         # A tensor without dimensions comes as bytes.

@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.errors import UsageError
-from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.graph.bridge import OF_A_MEAN, Bridge
+from mpistrat.tensorflow.graph.gradient_order import OF_GRADIENTS, Gradients
 from mpistrat.tensorflow.private import api as private_api
 
 __all__ = ["RankAllReduce"]
@@ -72,13 +73,22 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         with tf.device("CPU:0"):
             values = [value for value, _ in value_destination_pairs]
             is_mean = reduce_op == tf.distribute.ReduceOp.MEAN
-            results = self._reduced(bridge, values, options, "mean" if is_mean else "sum")
+            of = getattr(options, OF_GRADIENTS, None)
+            how = "mean" if is_mean else "sum"
+            results = self._reduced(bridge, values, options, how, of)
             if is_mean:
                 results = list(map(self._divided, values, results))
         places = [place for _, place in value_destination_pairs]
         return [private_api.placed(*pair) for pair in zip(results, places, strict=True)]
 
-    def _reduced(self, bridge: Bridge, values: Sequence[Any], options: Any, op: str) -> list[Any]:
+    def _reduced(
+        self,
+        bridge: Bridge,
+        values: Sequence[Any],
+        options: Any,
+        op: str,
+        of: Gradients | None,
+    ) -> list[Any]:
         """Return the sums of all values, or the ranks' means where the backend has them."""
         # A rank whose local sum fails tells the others in place of the collective below.
         with bridge.communicator.checking():
@@ -94,12 +104,14 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
             ]
             mine = [local[i] for i in members]
             if gpu is None:
-                totals = bridge.all_reduce(mine, kind)
+                totals = bridge.all_reduce(mine, kind, of and of.part(members))
             else:
-                totals = bridge.all_reduce_on_gpu(mine, kind, gpu)
+                totals = bridge.all_reduce_on_gpu(mine, kind, gpu, of and of.part(members))
             found.update(zip(members, totals, strict=True))
         return [
-            found[i] if i in found else self._of_all_rows(bridge, rows, is_mean=op == "mean")
+            found[i]
+            if i in found
+            else self._of_all_rows(bridge, rows, _made_for(op, of and of.part([i])))
             for i, rows in enumerate(local)
         ]
 
@@ -142,12 +154,12 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
             return False
         return not any(map(_is_sparse, value.values))
 
-    def _of_all_rows(self, bridge: Bridge, rows: Any, is_mean: bool) -> Any:
+    def _of_all_rows(self, bridge: Bridge, rows: Any, made_for: str | None) -> Any:
         """Return the slices of all replicas, or the user's function of their values."""
         if _is_sparse(rows):
-            return _all_rows(bridge, rows, is_mean)
+            return _all_rows(bridge, rows, made_for)
         local: Any = self._local
-        gathered = bridge.all_gather(rows, of_mean=is_mean)
+        gathered = bridge.all_gather(rows, made_for=made_for)
         values = tf.unstack(gathered, rows.shape[0] * bridge.size)
         with tf.device(local.reduce_to_device or "CPU:0"):
             return local.accumulation_fn(values)
@@ -178,9 +190,16 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         return private_api.placed(result, destinations)
 
 
-def _all_rows(bridge: Bridge, slices: tf.IndexedSlices, is_mean: bool) -> tf.IndexedSlices:
+def _made_for(op: str, of: Gradients | None) -> str | None:
+    """Return what rows are gathered for."""
+    if op == "mean":
+        return OF_A_MEAN
+    return None if of is None else of.label
+
+
+def _all_rows(bridge: Bridge, slices: tf.IndexedSlices, made_for: str | None) -> tf.IndexedSlices:
     """Gather the rows of all ranks; rows of equal indices add up."""
-    values = bridge.all_gather(slices.values, of_mean=is_mean)
+    values = bridge.all_gather(slices.values, made_for=made_for)
     indices = bridge.all_gather(slices.indices)
     return tf.IndexedSlices(values, indices, slices.dense_shape)
 

@@ -85,12 +85,19 @@ class GpuCollectives:
     def _start_reduction(
         self, op: str, made_for: str | None, sources: list[Any], results: list[Any]
     ) -> Finish:
+        with self._communicator.labelled(made_for):
+            return self._start(op, sources, results)
+
+    def start_sum(self, sources: list[Any], results: list[Any]) -> Finish:
+        """Begin a sum of arrays on GPUs, under the label that the communicator has now."""
+        return self._start("sum", sources, results)
+
+    def _start(self, op: str, sources: list[Any], results: list[Any]) -> Finish:
         communicator = self._communicator
-        with communicator.labelled(made_for):
-            if len(sources) == 1:
-                return communicator.iallreduce(sources[0], op, out=results[0]).wait
-            pack = self._bytes_per_pack
-            return communicator.iallreduce_many(sources, op, bucket_bytes=pack, out=results).wait
+        if len(sources) == 1:
+            return communicator.iallreduce(sources[0], op, out=results[0]).wait
+        pack = self._bytes_per_pack
+        return communicator.iallreduce_many(sources, op, bucket_bytes=pack, out=results).wait
 
     def _start_broadcast(self, sources: list[Any], results: list[Any]) -> Finish:
         return self._communicator.ibcast(sources[0], out=results[0]).wait

@@ -15,9 +15,10 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.graph.variable_order import name_of
 from mpistrat.tensorflow.private import api as private_api
 
-__all__ = ["first_value", "made_alone"]
+__all__ = ["first_value", "is_alone", "made_alone"]
 
 
 class _Local(threading.local):
@@ -42,13 +43,21 @@ def made_alone(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def is_alone() -> bool:
+    """Whether this rank makes variables without the others now. **Local.**"""
+    return _local.is_alone
+
+
 def first_value(
-    bridge: Bridge, initial_value: Any, dtype: Any, device: str
+    bridge: Bridge, initial_value: Any, dtype: Any, device: str, name: str | None = None
 ) -> Callable[[], tf.Tensor]:
     """Return an initializer that gives rank 0's value on all ranks. **Local.**
 
     The initializer is **Collective**, unless the variable is made in a function of `made_alone`.
+    The `name` of the variable is compared over the ranks (variable_order.py).
     """
+    # Here, where the variable is made: the value may be asked for later.
+    compared = name_of(name)
 
     def value() -> tf.Tensor:
         found = initial_value() if callable(initial_value) else initial_value
@@ -58,7 +67,8 @@ def first_value(
             if _local.is_alone:
                 return mine
             # On all ranks where the variable is, also a value that came from elsewhere.
-            return bridge.broadcast(tf.identity(mine) if bridge.uses_gpus else mine)
+            sent = tf.identity(mine) if bridge.uses_gpus else mine
+            return bridge.broadcast_first(sent, compared)
 
     return value
 

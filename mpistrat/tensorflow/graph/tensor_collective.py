@@ -109,6 +109,12 @@ class SameShape:
             # Before the state goes, which is the communicator's.
             weakref.finalize(self, native_op.remove_native, key)
 
+    def begin_natively(self, native: Native) -> None:
+        """Let native code begin its calls from now on; see `native`. **Local.**"""
+        self._native = native
+        for dtypes, key in self._keys.items():
+            self._tell_native(key, dtypes)
+
     def begin(self, sources: list[Array], results: list[Array]) -> Callable[[], Any] | None:
         """Start it; return the function that waits for its end, or None if it has ended."""
         finish = passed_on(self._start, sources, results)

@@ -6,14 +6,15 @@ The functions wrap methods of Keras (see hooks.py), and leave other strategies t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from mpistrat.tensorflow.graph.gradient_order import OF_GRADIENTS, gradients_of
 from mpistrat.tensorflow.own_strategies import our_replica
 
-__all__ = ["clip_sums", "finite_on_all", "sum_once"]
+__all__ = ["clip_sums", "finite_on_all", "noted_variables", "sum_once"]
 
 # TensorFlow runs the replicas of a rank in threads of their own.
 _sums = threading.local()
@@ -44,7 +45,7 @@ def clip_sums(original: Callable[..., Any]) -> Callable[..., Any]:
         limits = (self.clipnorm, self.global_clipnorm, self.clipvalue)
         if not any(limits) or our_replica() is None:
             return original(self, grads)
-        pairs = self._all_reduce_sum_gradients([(grad, None) for grad in grads])
+        pairs = self._all_reduce_sum_gradients(list(zip(grads, _sums.variables, strict=True)))
         _sums.clipped = original(self, [total for total, _ in pairs])
         return _sums.clipped
 
@@ -59,7 +60,34 @@ def sum_once(original: Callable[..., Any]) -> Callable[..., Any]:
         # Compared by identity: after an error between clipping and this call, they are of an
         # earlier step.
         clipped, _sums.clipped = getattr(_sums, "clipped", ()), ()
-        are_summed = list(map(id, clipped)) == [id(grad) for grad, _ in pairs]
-        return pairs if are_summed else original(self, pairs)
+        if list(map(id, clipped)) == [id(grad) for grad, _ in pairs]:
+            return pairs
+        totals = _totals(pairs)
+        if totals is None:
+            return original(self, pairs)
+        return [(total, variable) for total, (_, variable) in zip(totals, pairs, strict=True)]
 
     return all_reduce
+
+
+def noted_variables(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``_backend_apply_gradients``: note the variables, which `clip_sums` is not given."""
+
+    def apply(self: Any, grads: Any, trainable_variables: Any) -> Any:
+        _sums.variables = [getattr(one, "value", one) for one in trainable_variables]
+        return original(self, grads, trainable_variables)
+
+    return apply
+
+
+def _totals(pairs: Sequence[tuple[Any, Any]]) -> Any:
+    """Return the gradients' sums, compared by variables; None where that is not to be done."""
+    context = our_replica()
+    if context is None or not pairs or any(grad is None for grad, _ in pairs):
+        return None
+    gradients = gradients_of([variable for _, variable in pairs])
+    if gradients is None:
+        return None
+    options = tf.distribute.experimental.CommunicationOptions()
+    setattr(options, OF_GRADIENTS, gradients)
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, [grad for grad, _ in pairs], options)

@@ -24,6 +24,7 @@ from mpistrat.tensorflow.keras import (
     losses,
     output,
     saving,
+    variable_names,
 )
 from mpistrat.tensorflow.keras.assignments import assigned
 from mpistrat.tensorflow.keras.building import built_from_own_batch
@@ -85,8 +86,10 @@ def install() -> None:
     optimizer = sys.modules["keras.src.backend.tensorflow.optimizer"].TFOptimizer
     _replace(optimizer, "_clip_gradients", gradients.clip_sums)
     _replace(optimizer, "_all_reduce_sum_gradients", gradients.sum_once)
+    _replace(optimizer, "_backend_apply_gradients", gradients.noted_variables)
     _replace(optimizer, "_backend_update_step", worker_optimizers.in_replica)
     _replace(optimizer, "add_variable_from_reference", worker_optimizers.beside_variable)
+    _replace(optimizer, "add_variable_from_reference", variable_names.of_reference)
     # Files: all ranks or one may save; a file appears at its path whole, and once.
     saving_lib = sys.modules["keras.src.saving.saving_lib"]
     _replace(saving_lib, "get_attr_skipset", made_alone)
@@ -151,6 +154,8 @@ def _watch_variables() -> None:
     _replace(normalization.BatchNormalization, "_moments", layer_statistics.moments_of_rows)
     variable = sys.modules["keras.src.backend.tensorflow.core"].Variable
     _replace(variable, "_initialize", layer_statistics.initialized)
+    _replace(variable, "_initialize", variable_names.created)
+    _replace(sys.modules["keras.src.utils.naming"], "uniquify", variable_names.counted)
     _replace(variable, "_direct_assign", assigned)
     for name in ("assign_add", "assign_sub"):
         _replace(variable, name, made_atomic(name, is_stateless))

@@ -53,11 +53,13 @@ class CentralExtended(OverRanks, private_api.CentralExtended):  # type: ignore[m
         self.bridge.require_open()
         if self.bridge.size > 1:
             initial, dtype = kwargs["initial_value"], kwargs.get("dtype")
-            device = self.parameter_devices[0]
-            kwargs["initial_value"] = first_value(self.bridge, initial, dtype, device)
+            device, name = self.parameter_devices[0], kwargs.get("name")
+            kwargs["initial_value"] = first_value(self.bridge, initial, dtype, device, name)
         if kwargs.get("synchronization") == tf.VariableSynchronization.ON_READ:
             return self._create_on_read(next_creator, **kwargs)
-        return super()._create_variable(next_creator, **kwargs)
+        variable = super()._create_variable(next_creator, **kwargs)
+        self.number(variable, kwargs.get("name"))
+        return variable
 
     def _create_on_read(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         """Make a part for each replica, as for a metric; reading sums them."""

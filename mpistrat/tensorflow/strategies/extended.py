@@ -56,6 +56,7 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         self.bridge.require_open()
         variable = super()._create_variable(next_creator, **kwargs)
+        self.number(variable, kwargs.get("name"))
         return read_alike(variable) if self.bridge.size > 1 else variable
 
     def _get_variable_creator_initial_value(
@@ -66,4 +67,5 @@ class RankExtended(OverRanks, private_api.MirroredExtended):  # type: ignore[mis
             return super()._get_variable_creator_initial_value(
                 replica_id, device, primary_var, **kwargs
             )
-        return first_value(self.bridge, kwargs["initial_value"], kwargs.get("dtype"), device)
+        value, dtype, name = kwargs["initial_value"], kwargs.get("dtype"), kwargs.get("name")
+        return first_value(self.bridge, value, dtype, device, name)

@@ -12,7 +12,9 @@ from mpistrat.tensorflow.data import dataset_parts, sharding, shuffle_check
 from mpistrat.tensorflow.data.pipelines import made_untuned, untuned
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.graph.cross_device_ops import RankAllReduce
+from mpistrat.tensorflow.graph.initial_values import is_alone
 from mpistrat.tensorflow.graph.trace_once import Lifted, is_lifted
+from mpistrat.tensorflow.graph.variable_order import name_of
 from mpistrat.tensorflow.keras import row_weights
 from mpistrat.tensorflow.keras.layer_statistics import averaged
 from mpistrat.tensorflow.private import api as private_api
@@ -120,6 +122,11 @@ class OverRanks:
             return call(*private_api.of_replica(0, args), **private_api.of_replica(0, kwargs))
 
     # ----------------------------------------------------------------------------- variables
+
+    def number(self, variable: Any, name: str | None) -> None:
+        """Give a new variable the number by which its gradients are compared. **Local.**"""
+        if self.bridge.size > 1 and not is_alone():
+            self.bridge.numbers.give(variable, name_of(name))
 
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
         """Return the value of rank 0's first replica; Python numbers are taken to be equal."""

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.graph.gradient_order import Gradients
 from mpistrat.tensorflow.graph.native_op import has_workers
 
 __all__ = ["HostBridge"]
@@ -28,17 +29,25 @@ class HostBridge(Bridge):
         self.is_native = not has_workers()
         super().__init__(communicator, options)
 
-    def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
+    def all_reduce(
+        self, tensors: Sequence[tf.Tensor], op: str = "sum", of: Gradients | None = None
+    ) -> list[tf.Tensor]:
         """See `Bridge`."""
-        return self._here(lambda: super(HostBridge, self).all_reduce(tensors, op))
+        return self._here(lambda: super(HostBridge, self).all_reduce(tensors, op, of))
 
-    def all_gather(self, tensor: tf.Tensor, axis: int = 0, of_mean: bool = False) -> tf.Tensor:
+    def all_gather(
+        self, tensor: tf.Tensor, axis: int = 0, made_for: str | None = None
+    ) -> tf.Tensor:
         """See `Bridge`."""
-        return self._here(lambda: [super(HostBridge, self).all_gather(tensor, axis, of_mean)])[0]
+        return self._here(lambda: [super(HostBridge, self).all_gather(tensor, axis, made_for)])[0]
 
     def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
         """See `Bridge`."""
         return self._here(lambda: [super(HostBridge, self).broadcast(tensor, is_new)])[0]
+
+    def broadcast_first(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
+        """See `Bridge`."""
+        return self._here(lambda: [super(HostBridge, self).broadcast_first(tensor, name)])[0]
 
     def _here(self, call: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
         with tf.device(_HERE):

@@ -15,6 +15,7 @@ import tensorflow as tf
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.graph.bridge import Bridge
+from mpistrat.tensorflow.graph.variable_order import name_of
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import tpu as private_tpu
 from mpistrat.tensorflow.wrapped_strategy.on_read_variables import read_over_slices
@@ -39,14 +40,15 @@ class TPUSliceExtended:
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         """Make a variable that begins as slice 0's, and is read alike on all."""
         found, dtype = kwargs["initial_value"], kwargs.get("dtype")
-        kwargs["initial_value"] = functools.partial(self._first, found, dtype)
+        name = name_of(kwargs.get("name"))
+        kwargs["initial_value"] = functools.partial(self._first, found, dtype, name)
         made = super()._create_variable(next_creator, **kwargs)  # type: ignore[misc]
         return read_over_slices(made)
 
-    def _first(self, found: Any, dtype: Any) -> tf.Tensor:
+    def _first(self, found: Any, dtype: Any, name: str) -> tf.Tensor:
         # A variable that is restored as it is made begins with the checkpoint's value.
         value = private_api.checkpointed_value(found() if callable(found) else found)
-        return self.bridge.broadcast(tf.convert_to_tensor(value, dtype=dtype))
+        return self.bridge.broadcast_first(tf.convert_to_tensor(value, dtype=dtype), name)
 
     def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
         if private_tpu.in_tpu_program():

@@ -11,6 +11,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.graph.bridge import OF_A_MEAN, Bridge
+from mpistrat.tensorflow.graph.gradient_order import Gradients
 from mpistrat.tensorflow.graph.horovod import dtypes, installed, session
 from mpistrat.tensorflow.graph.horovod.operations import Operations
 from mpistrat.tensorflow.graph.horovod.tuning import Tuning
@@ -71,7 +72,9 @@ class HorovodBridge(Bridge):
         if self._member is not None:
             self._member.close(is_well)
 
-    def all_reduce(self, tensors: Sequence[tf.Tensor], op: str = "sum") -> list[tf.Tensor]:
+    def all_reduce(
+        self, tensors: Sequence[tf.Tensor], op: str = "sum", of: Gradients | None = None
+    ) -> list[tf.Tensor]:
         """See `Bridge`."""
         if self.size == 1:
             return list(tensors)
@@ -84,7 +87,11 @@ class HorovodBridge(Bridge):
         return [results[i] for i in range(len(tensors))]
 
     def all_reduce_on_gpu(
-        self, tensors: Sequence[tf.Tensor], op: str, gpu: str
+        self,
+        tensors: Sequence[tf.Tensor],
+        op: str,
+        gpu: str,
+        of: Gradients | None = None,
     ) -> list[tf.Tensor]:
         """See `Bridge`."""
         with tf.device(gpu):
@@ -100,20 +107,21 @@ class HorovodBridge(Bridge):
         found = self._operations.all_reduce(sent, kind, label)
         return found if carried.back is None else [carried.back(one) for one in found]
 
-    def all_gather(self, tensor: tf.Tensor, axis: int = 0, of_mean: bool = False) -> tf.Tensor:
+    def all_gather(
+        self, tensor: tf.Tensor, axis: int = 0, made_for: str | None = None
+    ) -> tf.Tensor:
         """See `Bridge`."""
         carried = dtypes.moved(tensor.dtype)
         rank = tensor.shape.rank
         if self.size == 1 or carried is None or rank is None:
-            return super().all_gather(tensor, axis, of_mean)
-        label = OF_A_MEAN if of_mean else None
+            return super().all_gather(tensor, axis, made_for)
 
         def gather(sent: tf.Tensor) -> tf.Tensor:
             if axis == 0:
-                return self._operations.all_gather(sent, label)
+                return self._operations.all_gather(sent, made_for)
             # Horovod gathers along the first dimension.
             order = [axis, *(i for i in range(sent.shape.rank) if i != axis)]
-            found = self._operations.all_gather(tf.transpose(sent, order), label)
+            found = self._operations.all_gather(tf.transpose(sent, order), made_for)
             return tf.transpose(found, tf.math.invert_permutation(order))
 
         shape = [None if i == axis else n for i, n in enumerate(tensor.shape)]
@@ -124,6 +132,12 @@ class HorovodBridge(Bridge):
         if self.size == 1 or dtypes.moved(tensor.dtype) is None:
             return super().broadcast(tensor, is_new)
         return self.broadcast_from(tensor, 0)
+
+    def broadcast_first(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
+        """See `Bridge`."""
+        if self.size == 1 or dtypes.moved(tensor.dtype) is None:
+            return super().broadcast_first(tensor, name)
+        return self.broadcast(tensor)
 
     def broadcast_from(self, tensor: tf.Tensor, root: int) -> tf.Tensor:
         """Return the root's tensor; the others' has its shape and dtype."""
