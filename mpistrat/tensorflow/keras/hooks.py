@@ -87,7 +87,7 @@ def install() -> None:
     _replace(optimizer, "_clip_gradients", gradients.clip_sums)
     _replace(optimizer, "_all_reduce_sum_gradients", gradients.sum_once)
     _replace(optimizer, "_backend_apply_gradients", gradients.noted_variables)
-    _replace(optimizer, "_backend_update_step", worker_optimizers.in_replica)
+    _replace(optimizer, "_backend_apply_gradients", worker_optimizers.in_replica)
     _replace(optimizer, "add_variable_from_reference", worker_optimizers.beside_variable)
     _replace(optimizer, "add_variable_from_reference", variable_names.of_reference)
     # Files: all ranks or one may save; a file appears at its path whole, and once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +20,7 @@ from mpistrat.tensorflow.servers.open_clusters import cluster_of
 from mpistrat.tensorflow.servers.server import serve
 from mpistrat.tensorflow.servers.tasks import Tasks
 from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
+from mpistrat.tensorflow.strategies.only_replica import in_this_thread
 
 __all__ = ["ParameterServerStrategy"]
 
@@ -94,6 +96,8 @@ class ParameterServerStrategy(OlderMembers, WithServers, distribute.ParameterSer
             super().__init__(self._cluster.tf_resolver, variable_partitioner)
         # A strategy has one coordinator only, which the constructor keeps in it.
         ClusterCoordinator(self)  # before TensorFlow makes one of its own for the strategy
+        extended: Any = self.extended
+        extended._call_for_each_replica = partial(in_this_thread, extended)
         # The strategy counts once it is made: one that fails must not keep the servers.
         self._cluster.join()
 

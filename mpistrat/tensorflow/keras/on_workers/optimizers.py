@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.errors import ContextError
+from mpistrat.errors import ContextError, UsageError
 from mpistrat.tensorflow.own_strategies import has_servers
 
 __all__ = ["beside_variable", "in_replica"]
@@ -35,16 +35,27 @@ def beside_variable(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_replica(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Raise where an optimizer's step is in a function without ``strategy.run``."""
+    """Raise where an optimizer's step is in a function without ``strategy.run``.
 
-    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_on_servers = has_servers(tf.distribute.get_strategy())
+    Also where several workers would accumulate gradients, which is no atomic step.
+    """
+
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = tf.distribute.get_strategy()
+        is_on_servers = has_servers(strategy)
         if is_on_servers and tf.distribute.get_replica_context() is None:
             raise ContextError(
                 "a step of a Keras optimizer outside of strategy.run under"
                 " ParameterServerStrategy; move apply_gradients into a function of its own, and"
                 " call strategy.run(that function) in the function that is scheduled"
             )
+        if is_on_servers and self.gradient_accumulation_steps and strategy.tasks.num_workers > 1:
+            raise UsageError(
+                f"gradient_accumulation_steps={self.gradient_accumulation_steps} with"
+                f" {strategy.tasks.num_workers} workers of parameter servers, which would lose"
+                " gradients: one may reset the sum that another adds to; use one worker, or larger"
+                " batches, or add gradients up in the function that is scheduled"
+            )
         return original(self, *args, **kwargs)
 
-    return update
+    return apply
