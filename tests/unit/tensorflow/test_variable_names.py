@@ -13,7 +13,8 @@ from mpistrat.tensorflow.graph.variable_order import NameOrder, name_of, named
 
 
 def created(*ranks, op="ibcast(float32, shape=(2,), root=0)", ops=None):
-    """Create variables whose names each of `ranks` has in its order."""
+    """Create variables whose names each of `ranks` has in its order; return how many."""
+    num = 0
     order = NameOrder(SimpleNamespace(labelled=lambda label: nullcontext()))
     for names in zip(*ranks, strict=True):
         calls = {
@@ -30,6 +31,8 @@ def created(*ranks, op="ibcast(float32, shape=(2,), root=0)", ops=None):
                 raise error
 
         order.done(names[0], broadcast)
+        num += 1
+    return num
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_crosswise(ranks):
     ],
 )
 def test_correct(ranks):
-    created(*ranks)
+    assert created(*ranks) == len(ranks[0])
 
 
 def test_other_calls_are_left_as_they_are():
