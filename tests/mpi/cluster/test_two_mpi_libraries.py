@@ -47,6 +47,8 @@ def test_the_library_of_mpi4py_is_started(tmp_path):
     for folder in ("m", "a", "z"):  # others have paths before and behind its own
         (tmp_path / folder).mkdir()
         copies.append(shutil.copy(library, tmp_path / folder / library.name))
-    needs = {"LD_LIBRARY_PATH": f"{library.parent}:{library.parent / 'mpich'}"}
+    # PyPI's libraries have what they need in a folder beside them, which a copy does not find.
+    folders = [library.parent, library.parent / "mpich", library.parent / "openmpi"]
+    needs = {"LD_LIBRARY_PATH": ":".join(map(str, folders))}
     result = run_job(["-c", PROGRAM, *map(str, copies)], 2, env=needs).check()
     assert [rank.stdout for rank in result.ranks] == ["2\n", "2\n"]
