@@ -72,6 +72,7 @@ def test_on_the_driving_rank(file, name):
     check_by_driver(of(file)[name])
 
 
+@pytest.mark.deadline(60)  # as above, and for the same snippets
 @pytest.mark.parametrize("layout", SLICES, ids=str)
 @pytest.mark.parametrize("name", AS_SLICES)
 def test_slices(name, layout):
