@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from mpistrat.cluster import ended_ranks
 from mpistrat.collectives import Communicator
-from mpistrat.errors import CommunicationTimeoutError
+from mpistrat.errors import CommunicationTimeoutError, PeerLostError
 from mpistrat.system.log import get_logger
 
 __all__ = ["open_job"]
@@ -39,6 +40,8 @@ def open_job(comm: Any, backend: str, has_open: bool = False) -> Communicator:
     ------
     CommunicationTimeoutError
         Not all ranks came.
+    PeerLostError
+        A rank can never come, as its program has ended.
     """
     try:
         with _warning_later() if has_open else nullcontext():
@@ -46,6 +49,10 @@ def open_job(comm: Any, backend: str, has_open: bool = False) -> Communicator:
     except CommunicationTimeoutError as error:
         text = f"{error}; {_STILL_OPEN if has_open else _NEEDS}"
         raise CommunicationTimeoutError(text, error.missing) from error
+    except PeerLostError as error:
+        if error.world_rank not in ended_ranks.exit_statuses():
+            raise  # it has failed, and said why
+        raise PeerLostError(f"{error}; {_NEEDS}", error.rank, error.world_rank) from error
 
 
 @contextmanager

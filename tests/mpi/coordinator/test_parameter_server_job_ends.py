@@ -111,7 +111,8 @@ os._exit(1)  # MPI has a communicator that only this rank has begun to make
 
 
 @takes_long()
-def test_without_servers_the_chief_says_what_others_have_to_call():
+@pytest.mark.parametrize("timeout_s", [2, 30], ids=["deadline", "ended rank"])
+def test_without_servers_the_chief_says_what_others_have_to_call(timeout_s):
     program = """
 import mpistrat as ms
 resolver = ms.cluster_resolver.MPIClusterResolver(num_ps=1)
@@ -121,7 +122,7 @@ elif resolver.task_type == "ps":
     ms.Server(resolver).join()
 """
     root = str(Path(mpistrat.__file__).parents[1])
-    environment = {"PYTHONPATH": root, "MPISTRAT_TIMEOUT": "2"}
+    environment = {"PYTHONPATH": root, "MPISTRAT_TIMEOUT": str(timeout_s)}
     result = run_job(["-c", program], 3, 40.0, env=environment)
     assert not result.timed_out, result.output
     check_failed(result, "while each other rank calls Server(resolver).join()", silent=(1,))
