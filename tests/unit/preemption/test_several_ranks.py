@@ -81,9 +81,11 @@ def test_ranks_that_are_done_take_part_in_periodic_saves(tmp_path, outcome, step
     assert len(managers[0].saved_after) == len(managers[1].saved_after) >= 3
     # A save is agreed on in one step and made after the next. Not each step that is shorter than
     # 50 ms is looked at: of steps of 11 ms each 4th, so one that is due comes up to 3 steps later.
-    gaps = np.diff([0, *after, 40])
-    assert all(9 <= gap <= 12 for gap in gaps[:-1]), gaps
-    assert gaps[-1] < 12, gaps
+    # After the last step a rank waits for what it began there: a save is made without a next step.
+    *gaps, last, rest = np.diff([0, *after, 40])
+    assert all(9 <= gap <= 12 for gap in gaps), after
+    assert (8 if after[-1] == 40 else 9) <= last <= 12, after
+    assert rest < 12, after
     assert outcome() == "DONE"
 
 
