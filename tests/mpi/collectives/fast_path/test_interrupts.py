@@ -39,10 +39,19 @@ class Interrupt:
         return self
 
     def call(self, function, argument):
+        """Call a function that is interrupted.
+
+        In a generator, which has a handled error of its own: where a trace function raises in the
+        line of an `except`, Python 3.11 takes what was caught there as handled until the end of
+        the frames around it, and later tests had it as the context of their errors.
+        """
+        next(self._calls(function, argument))
+
+    def _calls(self, function, argument):
         gc.disable()  # what is raised in an object's end is lost
         sys.settrace(self)
         try:
-            function(argument)
+            yield function(argument)
         finally:
             sys.settrace(None)
             gc.enable()
@@ -63,6 +72,7 @@ def see_the_end(comm, array, method="allreduce"):
 
 
 @takes_long()
+@pytest.mark.mpi(ranks=2, timeout_s=120)  # makes a communicator for each line
 @pytest.mark.parametrize(
     ("method", "array", "lines"),
     [
@@ -86,6 +96,7 @@ def test_interrupt_in_every_line_until_the_call_is_waited_for(method, array, lin
             line += lines
             drop(comm)
     assert line > 10
+    assert sys.exc_info() == (None, None, None)
 
 
 @pytest.mark.parametrize("count", [3, 200_000])
