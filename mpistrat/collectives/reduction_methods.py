@@ -65,7 +65,7 @@ class ReductionMethods(Starts):
     def _allreduce_from_gpu(
         self, array: Array, op: str, gpu: int, *, out: Array | None = None
     ) -> Array:
-        """All-reduce what was copied to the host from the GPU of that index (short_arrays.py)."""
+        """All-reduce what was copied to the host from the GPU of that index (short_arrays/)."""
         found: Array = self._call(None, operations.allreduce_from_gpu, array, op, gpu, out)
         return found
 

@@ -33,7 +33,7 @@ if os.fork():  # mpirun ends all ranks when one is killed, so what it started is
 import cupy, numpy as np
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.gpu import short_arrays
+from mpistrat.collectives.backends.gpu.short_arrays import allreduce as short_arrays
 from mpistrat.collectives.backends.gpu.carriers import nccl, peer_memory, staged
 comm = Communicator(MPI.COMM_WORLD)
 with cupy.cuda.Device(comm.rank if {is_apart} else 0):
@@ -90,7 +90,7 @@ LONG = "cupy.ones(300_000, np.float32)"  # too long to be all-reduced by the hos
 REGISTERED = 'comm.empty(300_000, np.float32, device=f"GPU:{cupy.cuda.Device().id}")'
 FAMILIES = {
     "allreduce": ("allreduce", "comm.allreduce(mine)", LONG),
-    "short": ("_copy_down", "comm.allreduce(mine)", PLAIN),  # by the host, if no carrier is named
+    "short": ("copy_down", "comm.allreduce(mine)", PLAIN),  # by the host, if no carrier is named
     "registered": ("allreduce", "comm.allreduce(mine, out=mine)", REGISTERED),
     "a list": ("allreduce", "comm.allreduce_many([mine, mine[:7]])", PLAIN),
     "reduce": ("reduce", "comm.reduce(mine, root=0)", PLAIN),
@@ -101,7 +101,7 @@ FAMILIES = {
     "scatter": ("scatter", "comm.scatter(mine if comm.rank == 1 else None, 1)", PLAIN),
     "alltoall": ("alltoall", "comm.alltoall(mine)", PLAIN),
 }
-"""What is struck of the carriers, or of short_arrays.py, the call, and the memory."""
+"""What is struck of the carriers, or of short_arrays/allreduce.py, the call, and the memory."""
 
 
 def what_the_ranks_saw(carrier, happens, family="allreduce"):

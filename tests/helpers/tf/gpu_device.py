@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from mpistrat.collectives.backends.gpu.backend import GpuBackend
-from mpistrat.collectives.backends.gpu.short_arrays import ShortArrays
+from mpistrat.collectives.backends.gpu.short_arrays.allreduce import ShortArrays
 from mpistrat.system import compile_on_demand
 
 __all__ = ["carried_on_gpus", "gpus_of_tensorflow"]

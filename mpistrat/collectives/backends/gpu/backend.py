@@ -24,7 +24,7 @@ from mpistrat.collectives.backends.gpu.memory.mapped_slots import MappedSlots, N
 from mpistrat.collectives.backends.gpu.memory.pinned_regions import pinned_region
 from mpistrat.collectives.backends.gpu.memory.registered import PLAIN
 from mpistrat.collectives.backends.gpu.opening import Opened, Opening
-from mpistrat.collectives.backends.gpu.short_arrays import ShortArrays
+from mpistrat.collectives.backends.gpu.short_arrays.allreduce import ShortArrays
 from mpistrat.collectives.backends.gpu.streams import TransferStreams
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
 from mpistrat.errors import BackendUnavailableError

@@ -44,7 +44,7 @@ class Opening:
     under_way
         What is being opened, or None.
     may_shorten
-        Whether short arrays may go another way than by the best carrier (short_arrays.py).
+        Whether short arrays may go another way than by the best carrier (short_arrays/).
     are_apart
         Whether each rank has a GPU of its own.
     """

@@ -11,7 +11,7 @@ import pytest
 from gpu.pretend import counting
 from helpers.gpu_ranks import communicator_on_gpus, fill_late
 from helpers.gpus import needs_gpus
-from mpistrat.collectives.backends.gpu import short_arrays
+from mpistrat.collectives.backends.gpu.short_arrays import allreduce, host_slot
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long
 
@@ -44,7 +44,7 @@ with cupy.cuda.Device(0), Communicator(MPI.COMM_WORLD) as comm:
 
 @pytest.mark.deadline(90)
 def test_how_many_calls_of_the_driver_it_makes(tmp_path):
-    """Why each is needed says short_arrays.py; one more takes up to 2 µs of a call."""
+    """Why each is needed says short_arrays/allreduce.py; one more takes up to 2 µs of a call."""
     needs_gpus(1)
     if (why := counting.why_not()) is not None:
         pytest.skip(why)
@@ -73,12 +73,12 @@ import threading
 import cupy, numpy as np
 from mpi4py import MPI
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.backends.gpu import short_arrays
-found, plainly = [], short_arrays._copy_down
+from mpistrat.collectives.backends.gpu.short_arrays import allreduce, host_slot
+found, plainly = [], allreduce.copy_down
 
 def copy_down(slot, there, nbytes, stream):
     is_of_all_threads = stream.ptr == cupy.cuda.runtime.streamLegacy  # which the general way uses
-    found.append(is_of_all_threads or short_arrays._is_over(slot.event, 1, slot.runtime))
+    found.append(is_of_all_threads or host_slot.is_over(slot.event, 1, slot.runtime))
     plainly(slot, there, nbytes, stream)
 
 rank = MPI.COMM_WORLD.rank
@@ -88,7 +88,7 @@ with Communicator(MPI.COMM_WORLD) as comm:
     comm.allreduce(arrays[0])
     cupy.cuda.Device().synchronize()
     results = []
-    short_arrays._copy_down = copy_down
+    allreduce.copy_down = copy_down
     if {is_per_thread}:
         for array in arrays:  # one thread after the other, each with a default stream
             def call(): results.append(comm.allreduce(array))
@@ -134,7 +134,7 @@ def test_which_streams_its_memory_is_in_the_order_of():
     needs_gpus(1)
     import cupy
 
-    slot = short_arrays._Slot(1024, None)
+    slot = host_slot.HostSlot(1024, None)
     stream = cupy.cuda.Stream(non_blocking=True)
     assert not slot.is_before(stream)
     slot.note(stream)
@@ -155,12 +155,12 @@ def test_work_of_the_gpu_takes_its_time():
     """The call waits for it, copies once, and is counted and recorded once."""
     with communicator_on_gpus("auto", 0) as (comm, cupy), pytest.MonkeyPatch.context() as patch:
         stream, copies = cupy.cuda.Stream(non_blocking=True), []
-        plainly = short_arrays._copy_down
+        plainly = allreduce.copy_down
         with stream:
             mine, out = cupy.ones(3000, np.float32), cupy.empty(3000, np.float32)
             comm.allreduce(mine, out=out)
             stream.synchronize()
-            patch.setattr(short_arrays, "_copy_down", lambda *a: copies.append(plainly(*a)))
+            patch.setattr(allreduce, "copy_down", lambda *a: copies.append(plainly(*a)))
             before = comm._engine.started, comm.records()[-1].sequence
             for turn in range(3):
                 fill_late(mine, comm.rank + turn)

@@ -14,8 +14,8 @@ from helpers.gpu_ranks import WaitingKernel, communicator_on_gpus, fill_late
 from helpers.gpus import needs_gpus
 from mpistrat import config
 from mpistrat.collectives import shutdown
-from mpistrat.collectives.backends.gpu import short_arrays
 from mpistrat.collectives.backends.gpu.memory import pinned_regions
+from mpistrat.collectives.backends.gpu.short_arrays import host_slot
 from mpistrat.errors import (
     ArgumentTypeError,
     BackendUnavailableError,
@@ -310,29 +310,29 @@ def test_memory_in_a_cycle_of_garbage_is_kept_until_its_copies_are_over():
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
-    short_arrays._give_up_parked()
-    before = len(short_arrays._parked)
+    host_slot._give_up_parked()
+    before = len(host_slot._parked)
     busy = WaitingKernel(stream)
-    slots = [short_arrays._Slot(1024, None) for _ in range(20)]
+    slots = [host_slot.HostSlot(1024, None) for _ in range(20)]
     for slot in slots:
         slot.event.record(stream)
     slots[0].all = slots
     del slot, slots
     gc.collect()
     for _ in range(3):
-        short_arrays._give_up_parked()
-        assert len(short_arrays._parked) == before + 20
+        host_slot._give_up_parked()
+        assert len(host_slot._parked) == before + 20
     busy.end()
     stream.synchronize()
-    short_arrays._give_up_parked()
-    assert len(short_arrays._parked) == before
+    host_slot._give_up_parked()
+    assert len(host_slot._parked) == before
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 def test_no_pinned_memory_is_left():
     with communicator_on_gpus("auto", 0) as (comm, cupy), pytest.MonkeyPatch.context() as patch:
         patch.setattr(pinned_regions, "_pin", lambda *_: False)
-        patch.setattr(short_arrays, "_pinned", lambda nbytes: None)
+        patch.setattr(host_slot, "_pinned", lambda nbytes: None)
         comm.allreduce(cupy.ones(1))
         everyone = [sample("float32", (3000,), rank) for rank in range(2)]
         for _ in range(3):

@@ -1,0 +1,1 @@
+"""All-reduces of short arrays on GPUs by the host's memory."""
