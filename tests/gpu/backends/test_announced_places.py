@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.gpu_ranks import communicator_on_gpus, fill_late
-from mpistrat.collectives.backends.gpu.carriers.peer_memory import PeerMemory
+from mpistrat.collectives.backends.gpu.carriers.registered_places import RegisteredPlaces
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import with_all
@@ -22,13 +22,13 @@ def registered(comm, cupy, length=COUNT):
 def count_meetings(patch):
     """Return a list that grows with each meeting in which ranks tell places by themselves."""
     meetings = []
-    places = PeerMemory._places
+    places = RegisteredPlaces.exchange
 
     def counted(*arguments):
         meetings.append(arguments)
         return (yield from places(*arguments))
 
-    patch.setattr(PeerMemory, "_places", counted)
+    patch.setattr(RegisteredPlaces, "exchange", counted)
     return meetings
 
 

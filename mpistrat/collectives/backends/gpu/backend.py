@@ -117,13 +117,13 @@ class GpuBackend:
     def announce(self, send: Any, recv: Any) -> int:
         """Return the number that the header of an all-reduce tells of its arrays. **Local.**"""
         carrier = self._carriers.get(self.devices)
-        return carrier.announce(send, recv) if isinstance(carrier, PeerMemory) else PLAIN
+        return carrier.places.announce(send, recv) if isinstance(carrier, PeerMemory) else PLAIN
 
     def hear(self, word: int | None) -> None:
         """Take note of the number that all ranks have told; None if they have told others."""
         carrier = self._carriers.get(self.devices)
         if isinstance(carrier, PeerMemory):
-            carrier.hear(word)
+            carrier.places.hear(word)
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Backend.allreduce`."""

@@ -10,32 +10,25 @@ process, which takes 0.15 to 0.3 ms each time without MPS.
 Windows go to one of two slots, then to the other. A rank comes to a meeting when its reads of the
 window before are done, too, so the slot of the window before that can be filled again after it.
 
-What all ranks send from registered memory (registered.py) is read where it is, in one window, and
-the ranks meet once more at its end: what is read belongs to the user again when the call returns.
-Headers of all-reduces tell where that is, if it is at one place in the memory of each rank.
-So it is with lists that were packed into slots (mapped_slots.py).
+What all ranks send from registered memory (registered_places.py) is read where it is, in one
+window, and the ranks meet once more at its end: what is read belongs to the user again when the
+call returns. So it is with lists that were packed into slots (mapped_slots.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
+from mpistrat.collectives.backends.gpu.carriers.meeting import Meeting
+from mpistrat.collectives.backends.gpu.carriers.registered_places import RegisteredPlaces
 from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Part, Window, windows
 from mpistrat.collectives.backends.gpu.kernels.reductions import slice_reduce
 from mpistrat.collectives.backends.gpu.memory.mapped_slots import MappedSlots
-from mpistrat.collectives.backends.gpu.memory.registered import (
-    APART,
-    NOWHERE,
-    PLAIN,
-    Place,
-    Regions,
-    places_of,
-    word_of,
-)
+from mpistrat.collectives.backends.gpu.memory.registered import Regions
 from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
 from mpistrat.collectives.backends.gpu.streams import TransferStream
 from mpistrat.collectives.backends.gpu.tuning import GpuTuning
@@ -45,13 +38,6 @@ __all__ = ["PeerMemory"]
 
 Read: TypeAlias = Callable[[Window, Sequence[int]], Steps | None]
 """Queues the reads of a window, of which each rank's part begins at an address."""
-
-
-class _Places(NamedTuple):
-    """Where the memory is that each rank sends from and receives in, in its registered memory."""
-
-    sends: list[Place]
-    recvs: list[Place]
 
 
 class PeerMemory:
@@ -77,6 +63,8 @@ class PeerMemory:
     ----------
     slots
         What windows go through, and lists are packed into.
+    places
+        Where the ranks have registered memory.
     """
 
     name = "peer_memory"
@@ -97,8 +85,8 @@ class PeerMemory:
         self._regions = regions
         self.slots = MappedSlots(slabs, stream)
         self._window_bytes, self._whole_bytes = self.slots.nbytes, whole_bytes
-        self._word = np.zeros(1, np.int64)
-        self._heard: int | None = None  # of the all-reduce that begins next
+        self._meeting = Meeting(host, stream)
+        self.places = RegisteredPlaces(host, regions, stream)
 
     def open(self) -> str | None:
         """See `Carrier.open`."""
@@ -135,15 +123,15 @@ class PeerMemory:
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Carrier.allreduce`."""
-        word, self._heard = self._heard, None
+        word = self.places.take_heard()
         lent = self.slots.lent(send, recv)
         if lent is not None:
-            yield from self._all_done()  # all have packed
+            yield from self._meeting.all_done()  # all have packed
             yield from self._reduce_slice(send, lent, lent, op)
             return
-        places = yield from self._places_of(word, send, recv)
-        sends = None if places is None else self._addresses(places.sends)
-        recvs = None if places is None else self._addresses(places.recvs)
+        places = yield from self.places.of_allreduce(word, send, recv)
+        sends = None if places is None else self.places.addresses(places.sends)
+        recvs = None if places is None else self.places.addresses(places.recvs)
         if sends is not None and recvs is not None:
             yield from self._reduce_slice(send, sends, recvs, op)
             return
@@ -151,7 +139,7 @@ class PeerMemory:
             yield from self._by_slices(send, recv, op)
             return
         # A rank that reads all of them writes to what others may still read, in place.
-        is_in_place = places is not None and any(map(_is_same, *places))
+        is_in_place = places is not None and places.are_in_place
         blocks = Blocks.one(send)
         yield from self._reduce(blocks, recv, op, send.size, None if is_in_place else sends)
 
@@ -163,7 +151,7 @@ class PeerMemory:
         In place, too: each element is read and written by one thread of one rank.
         """
         self._reduce_own_slice(op, send.dtype, send.size, sends, recvs)
-        yield from self._all_done()
+        yield from self._meeting.all_done()
 
     def _reduce_own_slice(
         self, op: str, dtype: Any, length: int, sends: Sequence[int], recvs: Sequence[int]
@@ -174,12 +162,12 @@ class PeerMemory:
 
     def reduce(self, send: Any, recv: Any | None, op: str, root: int) -> Steps:
         """See `Carrier.reduce`."""
-        sends = yield from self._sends(send)
+        sends = yield from self.places.sends(send)
         yield from self._reduce(Blocks.one(send), recv, op, send.size, sends)
 
     def reduce_scatter(self, send: Any, recv: Any, counts: Sequence[int], op: str) -> Steps:
         """See `Carrier.reduce_scatter`."""
-        sends = yield from self._sends(send)
+        sends = yield from self.places.sends(send)
         yield from self._reduce(Blocks(send, counts), recv, op, max(counts), sends)
 
     def _reduce(
@@ -213,7 +201,7 @@ class PeerMemory:
             results = self.slots.for_results(offset)
             everyone = self.slots.everyone(results)
             self._reduce_own_slice(op, send.dtype, length, places, everyone)
-            yield from self._all_done()
+            yield from self._meeting.all_done()
             [part] = Blocks.one(recv).parts(window)
             _read(self.slots.mine(results), part)
 
@@ -224,7 +212,7 @@ class PeerMemory:
     def bcast(self, buffer: Any, root: int) -> Steps:
         """See `Carrier.bcast`."""
         is_root, blocks = self._host.rank == root, Blocks.one(buffer)
-        sends = yield from self._sends(buffer if is_root else None, root)
+        sends = yield from self.places.sends(buffer if is_root else None, root)
 
         def read(window: Window, places: Sequence[int]) -> None:
             if not is_root:
@@ -239,7 +227,7 @@ class PeerMemory:
 
     def gather(self, send: Any, recv: Any | None, counts: Sequence[int], root: int) -> Steps:
         """See `Carrier.gather`."""
-        sends = yield from self._sends(send)
+        sends = yield from self.places.sends(send)
 
         def read(window: Window, places: Sequence[int]) -> None:
             parts = [] if recv is None else Blocks(recv, counts).parts(window)
@@ -250,7 +238,7 @@ class PeerMemory:
 
     def scatter(self, send: Any | None, recv: Any, counts: Sequence[int], root: int) -> Steps:
         """See `Carrier.scatter`."""
-        sends = yield from self._sends(send, root)
+        sends = yield from self.places.sends(send, root)
 
         def read(window: Window, places: Sequence[int]) -> None:
             before = sum(window.lengths(counts)[: self._host.rank])
@@ -273,7 +261,7 @@ class PeerMemory:
         everyone = np.empty((size, size), np.int64)  # row r: how rank r cuts what it sends
         row = np.array(send_counts, np.int64)
         yield from self._host.allgather(row, everyone.reshape(-1), [size] * size)
-        sends = yield from self._sends(send)
+        sends = yield from self.places.sends(send)
 
         def read(window: Window, places: Sequence[int]) -> None:
             parts = Blocks(recv, recv_counts).parts(window)
@@ -300,80 +288,15 @@ class PeerMemory:
         """
         if sends is not None:
             yield from read(Window(0, longest), sends) or ()
-            yield from self._all_done()
+            yield from self._meeting.all_done()
             return
         size = send.array.itemsize if send is not None else itemsize
         for window in windows(longest, size, blocks, self._window_bytes):
             slot = self.slots.take()
             if send is not None:
                 _write(send.parts(window), self.slots.mine(slot))
-            yield from self._all_done()
+            yield from self._meeting.all_done()
             yield from read(window, self.slots.everyone(slot)) or ()
-
-    def _all_done(self) -> Steps:
-        """Wait until all that the ranks have queued until here is done. **Collective.**"""
-        yield self._stream.done()
-        yield from self._host.allreduce(self._word, self._word, "max")
-
-    # --------------------------------------------------------------------- registered memory
-
-    def announce(self, send: Any, recv: Any) -> int:
-        """Return the word for the arrays of an all-reduce. **Local.**"""
-        if self._regions.are_none:
-            return PLAIN
-        return word_of(self._regions.find(send), self._regions.find(recv))
-
-    def hear(self, word: int | None) -> None:
-        """Know the word of all ranks for the all-reduce that begins next. **Local.**"""
-        self._heard = word
-
-    def _places_of(self, word: int | None, send: Any, recv: Any) -> Steps:
-        """Do what :meth:`_places` does, if all ranks told the same `word` without telling more."""
-        if word is None or word == APART:
-            return (yield from self._places(send, recv))
-        if word == PLAIN:
-            return None
-        # A header alone is no leave to write to the memory of its rank, which may have given up.
-        yield from self._all_done()
-        mine, size = places_of(word), self._host.size
-        return _Places([mine[0]] * size, [mine[1]] * size)
-
-    def _sends(self, send: Any | None, root: int | None = None) -> Steps:
-        """Return the addresses of what the ranks send, or `root` alone, if all is registered."""
-        places = yield from self._places(send, None)
-        if places is None:
-            return None
-        if root is None:
-            return self._addresses(places.sends)
-        place = places.sends[root]
-        address = None if place == NOWHERE else self._regions.address(root, place)
-        return None if address is None else [address] * self._host.size
-
-    def _addresses(self, places: list[Place]) -> list[int] | None:
-        """Return the addresses of all ranks' places in this process; None if one has none."""
-        if NOWHERE in places:
-            return None
-        return [self._regions.address(rank, place) for rank, place in enumerate(places)]
-
-    def _places(self, send: Any | None, recv: Any | None) -> Steps:
-        """Return where all ranks' memory is, once all is written; None if none is registered.
-
-        **Collective**, but only where some memory has been registered.
-        """
-        if self._regions.are_none:
-            return None
-        mine = [NOWHERE if one is None else self._regions.find(one) for one in (send, recv)]
-        table = np.empty((self._host.size, 2, 2), np.int64)
-        yield self._stream.done()
-        yield from self._host.allgather(
-            np.array(mine, np.int64).reshape(-1), table.reshape(-1), [4] * self._host.size
-        )
-        sends, recvs = ([Place(*one) for one in table[:, side].tolist()] for side in (0, 1))
-        return _Places(sends, recvs)
-
-
-def _is_same(send: Place, recv: Place) -> bool:
-    return send == recv != NOWHERE
 
 
 def _read(source: int, target: Part) -> None:
