@@ -21,8 +21,8 @@ except BackendUnavailableError as error:
 import cupy
 
 COLUMNS = 3
-FEW = rows._FEW
-COUNTS = (1, 7, FEW, FEW + 1, row_order.TILE, row_order.TILE + 1, 9000)
+MOST_BY_HOST = rows._MAX_ORDERED_BY_HOST
+COUNTS = (1, 7, MOST_BY_HOST, MOST_BY_HOST + 1, row_order.TILE, row_order.TILE + 1, 9000)
 PLACES = {
     "host": np.asarray,
     "GPU": cupy.asarray,
@@ -93,9 +93,9 @@ def test_indices_that_are_checked_are_not_waited_for(count):
     table, values, indices = made(count, 200)
     there, given = cupy.asarray(table), cupy.asarray(indices)
     added = cupy.asarray(values)
-    with patch.object(row_order, "Answer") as answer:
+    with patch.object(row_order, "PendingIndexCheck") as check:
         rows.scatter_add(there, given, added, are_checked=True)
-    answer.assert_not_called()
+    check.assert_not_called()
     with np.errstate(all="ignore"):
         np.add.at(table, indices, values)
     assert same_bits(there.get(), table)
@@ -107,8 +107,8 @@ def test_indices_that_are_checked_are_not_waited_for(count):
 def test_who_orders(launches):
     """Few indices of the host: the host. Others: as few launches as their number needs."""
     for place, count, names in (
-        ("host", FEW, []),
-        ("host", FEW + 1, ["order_few"]),
+        ("host", MOST_BY_HOST, []),
+        ("host", MOST_BY_HOST + 1, ["order_few"]),
         ("GPU", 1, ["order_few"]),
         ("GPU", row_order.TILE, ["order_few"]),
         ("GPU", row_order.TILE + 1, ["make_keys", "order_digit", "order_digit", "order_digit"]),
@@ -121,7 +121,7 @@ def test_who_orders(launches):
 
 @pytest.mark.parametrize("place", ["host", "GPU"])
 def test_more_than_the_kernels_count_are_ordered_on_the_host(place, launches, monkeypatch):
-    monkeypatch.setattr(row_order, "MOST", 1500)
+    monkeypatch.setattr(row_order, "MAX_INDICES", 1500)
     table, values, indices = made(1501, 200)
     there = cupy.asarray(table)
     rows.scatter_add(there, PLACES[place](indices), cupy.asarray(values))

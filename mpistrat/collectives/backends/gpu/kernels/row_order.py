@@ -19,18 +19,18 @@ from mpistrat.types import Array
 __all__ = [
     "DIGITS",
     "DIGIT_BITS",
-    "MOST",
+    "MAX_INDICES",
     "ROW_ORDER",
     "TILE",
-    "Answer",
     "Ordered",
+    "PendingIndexCheck",
     "index_bytes",
     "key_bits",
     "order",
     "passes_of",
 ]
 
-MOST = 2**30 - 1
+MAX_INDICES = 2**30 - 1
 """Indices that the kernels can count."""
 
 TILE = 2048
@@ -50,7 +50,7 @@ ROW_ORDER = np.dtype(
 """``RowOrder`` of row_keys.cuh."""
 
 
-class Answer:
+class PendingIndexCheck:
     """Whether all indices are rows, as the GPU finds it: brought to the host meanwhile.
 
     Parameters
@@ -93,14 +93,14 @@ class Ordered(NamedTuple):
     bad
         On the GPU, of dtype uint32: not 0 if an index is no row, and the keys mean nothing. None
         if all are.
-    answer
+    index_check
         The same, for the host; None if it knows.
     """
 
     keys: Any
     shift: int
     bad: Any | None
-    answer: Answer | None
+    index_check: PendingIndexCheck | None
 
 
 def key_bits(count: int, num_rows: int) -> tuple[int, int]:
@@ -122,7 +122,8 @@ def order(indices: Any, num_rows: int, *, are_checked: bool = False) -> Ordered:
     Parameters
     ----------
     indices
-        An array of CuPy on the current GPU, of whole numbers, of shape [n], n from 1 to `MOST`.
+        An array of CuPy on the current GPU, of whole numbers, of shape [n], n from 1 to
+        `MAX_INDICES`.
         The bits of `key_bits` are at most 64 together.
     num_rows
         Of the table.
@@ -137,8 +138,8 @@ def order(indices: Any, num_rows: int, *, are_checked: bool = False) -> Ordered:
     call["indices"], call["index_bytes"] = indices.data.ptr, index_bytes(indices.dtype)
     call["count"], call["num_rows"] = len(indices), num_rows
     call["shift"], call["bits"] = shift, bits
-    ordering = _order_few if len(indices) <= TILE else _order_many
-    return ordering(call, None if are_checked else Answer)
+    ordering = _order_by_one_launch if len(indices) <= TILE else _order_by_several
+    return ordering(call, are_checked)
 
 
 def index_bytes(dtype: np.dtype[Any]) -> int:
@@ -146,7 +147,7 @@ def index_bytes(dtype: np.dtype[Any]) -> int:
     return -dtype.itemsize if dtype.kind == "i" else dtype.itemsize
 
 
-def _order_few(call: Array, ask: type[Answer] | None) -> Ordered:
+def _order_by_one_launch(call: Array, are_checked: bool) -> Ordered:
     import cupy
 
     count = int(call["count"])
@@ -154,10 +155,10 @@ def _order_few(call: Array, ask: type[Answer] | None) -> Ordered:
     keys, bad = memory[:count], memory[count:].view(np.uint32)[:1]
     call["to"], call["bad"] = keys.data.ptr, bad.data.ptr
     launch(kernel(current_device(), "order_few", file="row_order"), 1, call)
-    return Ordered(keys, int(call["shift"]), bad, None if ask is None else ask(bad))
+    return Ordered(keys, int(call["shift"]), bad, None if are_checked else PendingIndexCheck(bad))
 
 
-def _order_many(call: Array, ask: type[Answer] | None) -> Ordered:
+def _order_by_several(call: Array, are_checked: bool) -> Ordered:
     import cupy
 
     count, passes = int(call["count"]), passes_of(int(call["bits"]))
@@ -172,7 +173,7 @@ def _order_many(call: Array, ask: type[Answer] | None) -> Ordered:
     make = kernel(device, "make_keys", file="row_order")
     launch(make, blocks_for(device, -(-count // (2 * THREADS))), call)
     # Before the passes, which the GPU goes on with meanwhile.
-    answer = None if ask is None else ask(bad)
+    index_check = None if are_checked else PendingIndexCheck(bad)
     for number in range(passes):
         call["from"], call["to"] = keys.data.ptr, others.data.ptr
         call["ticket"] = tickets.data.ptr + number * 4
@@ -181,4 +182,4 @@ def _order_many(call: Array, ask: type[Answer] | None) -> Ordered:
         call["bit"] = int(call["shift"]) + number * DIGIT_BITS
         launch(kernel(device, "order_digit", file="row_order"), tiles, call)
         keys, others = others, keys
-    return Ordered(keys, int(call["shift"]), bad, answer)
+    return Ordered(keys, int(call["shift"]), bad, index_check)

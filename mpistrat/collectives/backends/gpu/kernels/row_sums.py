@@ -15,7 +15,7 @@ __all__ = ["can_sum", "row_sums"]
 
 def can_sum(count: int, num_rows: int) -> bool:
     """Tell whether `row_sums` takes so many rows with numbers below `num_rows`."""
-    return 0 < count <= row_order.MOST and sum(row_order.key_bits(count, num_rows)) <= 64
+    return 0 < count <= row_order.MAX_INDICES and sum(row_order.key_bits(count, num_rows)) <= 64
 
 
 def row_sums(indices: Any, values: Any, num_rows: int) -> tuple[Any, Any] | None:

@@ -29,7 +29,7 @@ SCATTER_ADD = np.dtype(
 )
 """``ScatterAdd`` of scatter_add.cu."""
 
-_FEW = 1024
+_MAX_ORDERED_BY_HOST = 1024
 """Indices of the host, up to which it orders them itself: in 17 us, which one launch more and its
 work on the GPU take as well."""
 
@@ -92,7 +92,7 @@ def scatter_add(table: Any, indices: Any, values: Any, *, are_checked: bool = Fa
     function = kernel(current_device(), "scatter_add", source.type_name(table.dtype))
     ordered = _ordered(indices, len(table), are_checked=are_checked)
     _add(function, table, ordered, values)
-    bad = 0 if ordered.answer is None else ordered.answer.read()
+    bad = 0 if ordered.index_check is None else ordered.index_check.read()
     if bad:  # then the kernel has added nothing
         at = len(indices) - bad
         _refuse(indices[at], at, len(table))
@@ -119,7 +119,7 @@ def _ordered(indices: Any, num_rows: int, *, are_checked: bool) -> Ordered:
     """Order positions by their row: where the indices are, unless another place is faster."""
     if isinstance(indices, np.ndarray):
         return _ordered_of_host(indices, num_rows)
-    if len(indices) > row_order.MOST:
+    if len(indices) > row_order.MAX_INDICES:
         return _ordered_of_host(indices.get(), num_rows)
     _check_dtype(indices)
     _shift(len(indices), num_rows)
@@ -130,7 +130,7 @@ def _ordered_of_host(indices: Array, num_rows: int) -> Ordered:
     """Order few indices on the host, and more than the kernels count; others on the GPU."""
     import cupy
 
-    if _FEW < len(indices) <= row_order.MOST:
+    if _MAX_ORDERED_BY_HOST < len(indices) <= row_order.MAX_INDICES:
         _check(indices, num_rows)
         _shift(len(indices), num_rows)
         return row_order.order(cupy.asarray(indices), num_rows, are_checked=True)
