@@ -15,7 +15,7 @@ import typer
 from mpistrat.bench.harness.json_lines import check_can_append
 from mpistrat.bench.peers import PEERS
 from mpistrat.cluster import mpi, report_once
-from mpistrat.cluster.launcher.environment import expected_size, local_size, was_launched
+from mpistrat.cluster.launcher.launch_variables import expected_size, local_size, was_launched
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.backends.registry import available_backends
 from mpistrat.errors import UsageError

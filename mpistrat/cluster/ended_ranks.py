@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from mpistrat.cluster.launcher.environment import local_size
+from mpistrat.cluster.launcher.launch_variables import local_size
 from mpistrat.cluster.mpi_start import ranks_without_mpi
 
 __all__ = ["exit_statuses", "record_exit", "remove_file", "take_back"]

@@ -11,7 +11,7 @@ from typing import Any
 from mpistrat import config
 from mpistrat.cluster import ended_ranks
 from mpistrat.cluster.launcher.advice import how_to_start
-from mpistrat.cluster.launcher.environment import expected_size, was_launched
+from mpistrat.cluster.launcher.launch_variables import expected_size, was_launched
 from mpistrat.cluster.mpi_start import (
     child_processes,
     mpich_of_pypi,

@@ -10,7 +10,7 @@ import signal
 import sys
 
 from mpistrat.cluster import ended_ranks
-from mpistrat.cluster.launcher.environment import expected_size
+from mpistrat.cluster.launcher.launch_variables import expected_size
 from mpistrat.cluster.mpi_start import child_processes, ranks_without_mpi
 from mpistrat.system import exit_hooks, standard_output
 from mpistrat.system.exit_hooks import Phase

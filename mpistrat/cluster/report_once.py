@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
-from mpistrat.cluster.launcher.environment import expected_rank, local_size, was_launched
+from mpistrat.cluster.launcher.launch_variables import expected_rank, local_size, was_launched
 from mpistrat.system import standard_output
 from mpistrat.system.processes import process_status
 from mpistrat.system.waiting import wait_until

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpistrat import config
-from mpistrat.cluster.launcher import comparison
+from mpistrat.cluster.launcher import mpi_agreement
 
 __all__ = ["Topology", "host_name"]
 
@@ -95,9 +95,9 @@ class Topology:
         comm = mpi.world() if comm is None else comm
         if comm is None:
             return cls.from_hosts(0, [host_name()])
-        told = comparison.announced(mpi.world_place())
+        told = mpi_agreement.announced(mpi.world_place())
         hosts, everyone = zip(*comm.allgather((host_name(), told)), strict=True)
-        comparison.check(hosts, everyone)
+        mpi_agreement.check(hosts, everyone)
         return cls.from_hosts(comm.rank, hosts)
 
 

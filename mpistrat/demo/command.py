@@ -9,7 +9,7 @@ import typer
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import mpistrat
-from mpistrat.cluster.launcher.environment import expected_rank
+from mpistrat.cluster.launcher.launch_variables import expected_rank
 from mpistrat.demo.devices import Device, strategy_on
 from mpistrat.demo.digits import load
 from mpistrat.demo.report import Report

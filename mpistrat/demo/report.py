@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import mpistrat
-from mpistrat.cluster.launcher.environment import was_launched
+from mpistrat.cluster.launcher.launch_variables import was_launched
 from mpistrat.demo.devices import are_gpus
 from mpistrat.demo.digits import Digits
 from mpistrat.demo.train import Epoch

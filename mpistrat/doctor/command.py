@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from mpistrat.cluster import report_once
-from mpistrat.cluster.launcher.environment import was_launched
+from mpistrat.cluster.launcher.launch_variables import was_launched
 from mpistrat.doctor import runner
 from mpistrat.doctor.checks import CHECKS
 from mpistrat.doctor.examination import Examination

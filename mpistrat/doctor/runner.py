@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mpistrat.cluster.launcher.environment import expected_size
+from mpistrat.cluster.launcher.launch_variables import expected_size
 from mpistrat.cluster.mpi_start import timed_start
 from mpistrat.cluster.report_once import NOT_WRITTEN, await_report, is_reporter, reporting
 from mpistrat.cluster.topology import host_name

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from mpistrat.cluster.launcher.environment import expected_size
+from mpistrat.cluster.launcher.launch_variables import expected_size
 from mpistrat.errors import BackendUnavailableError, MpistratError, UsageError
 from mpistrat.horovod_build.compiling import build_wheel
 from mpistrat.horovod_build.installing import install, installed_from

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import IO
 
-from mpistrat.cluster.launcher.environment import expected_rank
+from mpistrat.cluster.launcher.launch_variables import expected_rank
 
 __all__ = ["import_quietly"]
 

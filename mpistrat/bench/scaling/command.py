@@ -22,7 +22,7 @@ from mpistrat.bench.scaling.planning import Planned, plan
 from mpistrat.bench.scaling.progress import SuiteProgress
 from mpistrat.bench.scaling.runner import run_suite
 from mpistrat.bench.scaling.suite import Suite, read_suite, shipped_suites
-from mpistrat.cluster.launcher.environment import was_launched
+from mpistrat.cluster.launcher.launch_variables import was_launched
 from mpistrat.errors import ClusterError, UsageError
 from mpistrat.system.output_paths import why_no_file
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mpistrat.cluster.launcher import environment
+from mpistrat.cluster.launcher import launch_variables
 from mpistrat.cluster.slurm.mpi_types import library_kind, read_types, understood_types
 
 __all__ = ["how_to_start"]
@@ -38,7 +38,7 @@ def how_to_start(size: int | None, version: str = "") -> str:
     **Local.** In a Slurm step it asks ``srun --mpi=list``, for 5 s at most.
     """
     ranks = "..." if size is None else str(size)
-    lines = [(_by_srun if environment.is_srun() else _by_mpirun)(ranks, version)]
+    lines = [(_by_srun if launch_variables.is_srun() else _by_mpirun)(ranks, version)]
     if "SLURM_HET_SIZE" in os.environ:
         lines.append(
             "this is a heterogeneous job, which not every MPI library can span: let doctor try it"

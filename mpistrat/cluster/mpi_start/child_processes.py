@@ -12,7 +12,7 @@ import hashlib
 import os
 import sys
 
-from mpistrat.cluster.launcher import environment
+from mpistrat.cluster.launcher import launch_variables
 from mpistrat.errors import ClusterError
 from mpistrat.system.processes import process_status
 from mpistrat.system.processes.process_status import ProcessStatus
@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_note_fork)
 def mark() -> None:
     """Record that this process is a rank that runs MPI. **Local**, idempotent."""
     me = _process(os.getpid())
-    if me is not None and environment.was_launched():
+    if me is not None and launch_variables.was_launched():
         os.environ[_MARK] = f"{os.getpid()} {me.start} {_identity()}"
 
 
@@ -62,7 +62,7 @@ def check_no_child() -> None:
         )
     if is_child():
         names = ", ".join(
-            sorted({name.partition("_")[0] + "_*" for name in environment.variables()})
+            sorted({name.partition("_")[0] + "_*" for name in launch_variables.variables()})
         )
         raise ClusterError(
             f"this process (pid {os.getpid()}) was started by a rank of the job, pid"
@@ -104,7 +104,7 @@ def is_child() -> bool:
 
 def _identity() -> str:
     """Return a digest of the launcher's variables in this process's environment."""
-    said = sorted(environment.variables().items())
+    said = sorted(launch_variables.variables().items())
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 

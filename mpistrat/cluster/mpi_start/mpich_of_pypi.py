@@ -19,7 +19,7 @@ import os
 from pathlib import Path
 
 from mpistrat import config
-from mpistrat.cluster.launcher import environment
+from mpistrat.cluster.launcher import launch_variables
 from mpistrat.cluster.launcher.advice import how_to_start
 from mpistrat.errors import ClusterError
 from mpistrat.system.log import get_logger, warn_once
@@ -55,7 +55,7 @@ def prepare() -> None:
 
 
 def _tell() -> None:
-    if (environment.expected_rank() or ("", 0))[1]:
+    if (launch_variables.expected_rank() or ("", 0))[1]:
         return  # the log of the other ranks is not off before MPI starts
     text = (
         f"{_MODULE}=ofi, {_PROVIDER}={os.environ[_PROVIDER]}: Slurm's PMI server cannot take the"
@@ -79,7 +79,7 @@ def _check_launcher() -> None:
     is_chosen = any(name in os.environ for name in _VERSIONS) or config.allows_singleton()
     if _PMIX not in os.environ or is_chosen or any(name in os.environ for name in _SERVERS):
         return
-    expected = environment.expected_size()
+    expected = launch_variables.expected_size()
     raise ClusterError(
         f"the launcher speaks PMIx ({_PMIX}={os.environ[_PMIX]}), which MPICH of PyPI does not;"
         f" {how_to_start(expected[1] if expected else None, 'MPICH')}"
@@ -87,5 +87,5 @@ def _check_launcher() -> None:
 
 
 def _publishes_to_slurm() -> bool:
-    is_by_pmi = environment.is_srun() and _SERVER in os.environ
+    is_by_pmi = launch_variables.is_srun() and _SERVER in os.environ
     return is_by_pmi and os.environ.get(_NODES, "") not in {"", "1"}

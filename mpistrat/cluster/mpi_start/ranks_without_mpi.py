@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from mpistrat.cluster.launcher.environment import expected_rank, expected_size, local_size
+from mpistrat.cluster.launcher.launch_variables import expected_rank, expected_size, local_size
 from mpistrat.errors import ClusterError
 from mpistrat.system.processes import process_status
 

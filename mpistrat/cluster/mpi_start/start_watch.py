@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from mpistrat import config
-from mpistrat.cluster.launcher.environment import expected_rank, expected_size, local_size
+from mpistrat.cluster.launcher.launch_variables import expected_rank, expected_size, local_size
 from mpistrat.cluster.mpi_start import ranks_without_mpi
 from mpistrat.system.kernels import compiled_module
 from mpistrat.system.processes import process_status

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mpistrat.cluster.cluster_spec import ClusterSpec
-from mpistrat.cluster.launcher import environment
+from mpistrat.cluster.launcher import launch_variables
 from mpistrat.cluster.resolvers.job_counts import JOBS, checked_counts, whole_number
 from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 from mpistrat.cluster.slurm import hosts
@@ -182,7 +182,7 @@ def _labels(topology: Topology, port_base: int) -> list[str]:
 def _note_idle_nodes(used: set[str]) -> None:
     """Warn about nodes of the allocation without a rank of mpirun's; steps may leave some out."""
     found = hosts.job_list()
-    if found is None or environment.is_srun() or not environment.was_launched():
+    if found is None or launch_variables.is_srun() or not launch_variables.was_launched():
         return
     try:
         nodes = hosts.expand(found[1])

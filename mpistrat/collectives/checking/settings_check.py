@@ -11,8 +11,8 @@ import numpy as np
 
 from mpistrat import __version__, config
 from mpistrat.cluster import mpi
-from mpistrat.cluster.launcher import comparison
-from mpistrat.cluster.launcher.comparison import Announced
+from mpistrat.cluster.launcher import mpi_agreement
+from mpistrat.cluster.launcher.mpi_agreement import Announced
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives.health import timeline
 from mpistrat.errors import ClusterError
@@ -69,7 +69,7 @@ def facts(address: str = "") -> Facts:
         "numpy": np.__version__,
         **config.agreed_settings(),
     }
-    announced = comparison.announced(place)
+    announced = mpi_agreement.announced(place)
     # From 2 on: 0 is no number yet, and 1 stands for creations (deadlock.py).
     uid = secrets.randbits(62) + 2
     return Facts(host_name(), versions, uid, timeline.clock(), address, announced)
@@ -78,9 +78,9 @@ def facts(address: str = "") -> Facts:
 def check(everyone: Sequence[Facts]) -> None:
     """Raise `ClusterError` on every rank if versions or settings differ, listing them.
 
-    It is raised, too, if launcher and MPI do not fit (`comparison.check`).
+    It is raised, too, if launcher and MPI do not fit (`mpi_agreement.check`).
     """
-    comparison.check([one.host for one in everyone], [one.announced for one in everyone])
+    mpi_agreement.check([one.host for one in everyone], [one.announced for one in everyone])
     rows = []
     for name in sorted({name for one in everyone for name in one.versions}):
         values = [one.versions.get(name, "(unset)") for one in everyone]

@@ -73,7 +73,7 @@ WRONG = """
 import sys
 import mpistrat.bench.__main__ as program
 from mpistrat.bench.training_loop import loop
-from mpistrat.cluster.launcher.environment import expected_rank
+from mpistrat.cluster.launcher.launch_variables import expected_rank
 
 {change}
 sys.argv = {argv!r}[1:]

@@ -49,8 +49,8 @@ command = "import mpistrat; mpistrat.MirroredStrategy()"
 start("sh", "-c", f'"{sys.executable}" -c "{command}"; echo status $?')
 """,
     "without the variables": """
-from mpistrat.cluster.launcher import environment
-env = {k: v for k, v in os.environ.items() if k not in environment.variables()}
+from mpistrat.cluster.launcher import launch_variables
+env = {k: v for k, v in os.environ.items() if k not in launch_variables.variables()}
 start(sys.executable, '-c', CHILD, env=env)
 """,
 }

@@ -38,7 +38,7 @@ def test_a_program_that_one_rank_lacks_is_told_by_that_one(tmp_path: Path) -> No
     file.write_text(PROGRAM)
     code = (
         "import sys\n"
-        "from mpistrat.cluster.launcher.environment import expected_rank\n"
+        "from mpistrat.cluster.launcher.launch_variables import expected_rank\n"
         "from mpistrat.run.command import main\n"
         "main([sys.argv[1] + 'x' * expected_rank()[1]])"
     )

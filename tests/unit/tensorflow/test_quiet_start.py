@@ -10,7 +10,7 @@ pytest.importorskip("tensorflow")
 PROGRAM = """
 import os, sys
 sys.modules["tensorflow"] = None  # it is not imported here
-from mpistrat.cluster.launcher import environment
+from mpistrat.cluster.launcher import launch_variables
 import importlib.util
 from pathlib import Path
 import mpistrat

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpistrat.cluster.launcher.environment import expected_rank
+from mpistrat.cluster.launcher.launch_variables import expected_rank
 from mpistrat.cluster.slurm.mpi_types import fitting_type, library_kind
 from mpistrat.doctor.check import Check, Problem, Verdict, failure, warning
 from mpistrat.doctor.here import Here

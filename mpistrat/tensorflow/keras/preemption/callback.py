@@ -10,7 +10,7 @@ import keras
 
 from mpistrat.checkpoint.checkpoint import Checkpoint
 from mpistrat.checkpoint.manager import CheckpointManager
-from mpistrat.cluster.launcher.environment import expected_size
+from mpistrat.cluster.launcher.launch_variables import expected_size
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.errors import UsageError

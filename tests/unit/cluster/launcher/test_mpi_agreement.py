@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from mpistrat.cluster.launcher import comparison
-from mpistrat.cluster.launcher.comparison import Announced, announced, check
+from mpistrat.cluster.launcher import mpi_agreement
+from mpistrat.cluster.launcher.mpi_agreement import Announced, announced, check
 from mpistrat.errors import ClusterError
 
 PREFIXES = ("OMPI_", "PMI_", "PMIX_", "PALS_", "MV2_", "SLURM", "FLUX_", "MPI_", "MPICH_RANK")
@@ -100,4 +100,4 @@ def test_many_complaints_are_cut_short():
     with pytest.raises(ClusterError, match=r"rank 3 has 3, and 996 more; start") as caught:
         check(["a"] * 1000, everyone)
     assert len(str(caught.value)) < 500
-    assert comparison.__doc__
+    assert mpi_agreement.__doc__

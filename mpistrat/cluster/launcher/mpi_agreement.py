@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mpistrat import config
-from mpistrat.cluster.launcher import environment
+from mpistrat.cluster.launcher import launch_variables
 from mpistrat.cluster.slurm import step
 from mpistrat.errors import ClusterError
 
@@ -41,7 +41,7 @@ def announced(world: tuple[int, int] | None) -> Announced:
     """
     if world is None or config.allows_singleton() or _is_outer(world[1]):
         return Announced()
-    is_srun = environment.is_srun()
+    is_srun = launch_variables.is_srun()
     lacking = step.missing() if is_srun else []
     if lacking:
         return Announced(complaint=f"is in a Slurm step, but has {step.values(lacking)}")
@@ -50,13 +50,13 @@ def announced(world: tuple[int, int] | None) -> Announced:
 
 
 def _is_outer(size: int) -> bool:
-    expected = environment.expected_size()
+    expected = launch_variables.expected_size()
     return expected is not None and expected[1] < size
 
 
 def _other_rank(world_rank: int) -> str:
     """Return how the launcher's rank of this process differs from MPI's, or ""."""
-    ranks = environment.announced_ranks()
+    ranks = launch_variables.announced_ranks()
     if not ranks or world_rank in ranks.values() or _REORDERING in os.environ:
         return ""
     shown = ", ".join(f"{name}={rank}" for name, rank in ranks.items())

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from mpistrat.cluster import mpi
-from mpistrat.cluster.launcher import environment
+from mpistrat.cluster.launcher import launch_variables
 from mpistrat.errors import ClusterError
 
 PREFIXES = ("OMPI_", "PMI_", "PMIX_", "PALS_", "MV2_", "SLURM", "FLUX_", "ALPS_", "MPI_", "HYDI_")
@@ -102,9 +102,13 @@ def test_environment_of_launchers(setenv, variables, launched, size):
 )
 def test_place_of_a_rank(setenv, variables, rank, local_rank, local_size, is_srun):
     setenv(variables)
-    found = environment.expected_rank(), environment.local_rank(), environment.local_size()
+    found = (
+        launch_variables.expected_rank(),
+        launch_variables.local_rank(),
+        launch_variables.local_size(),
+    )
     assert [one and one[1] for one in found] == [rank, local_rank, local_size]
-    assert environment.is_srun() is is_srun
+    assert launch_variables.is_srun() is is_srun
 
 
 def test_a_task_of_a_larger_step_that_lacks_its_rank_is_refused(setenv, install, monkeypatch):

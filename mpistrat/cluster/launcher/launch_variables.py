@@ -1,7 +1,7 @@
 """Read what the launcher (mpirun, srun, flux, ...) set in the environment, before MPI starts.
 
 These variables check MPI's communicator and never take its place: it alone says which rank this is
-(`mpistrat.cluster.launcher.comparison`).
+(`mpistrat.cluster.launcher.mpi_agreement`).
 """
 
 from __future__ import annotations
