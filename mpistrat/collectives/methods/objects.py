@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives.fast_path.decorator import with_fast_path
+from mpistrat.collectives.methods.base import StartsCalls
 from mpistrat.collectives.operations import objects
 from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.collectives.pickling import pack
-from mpistrat.collectives.starting import Starts
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectMethods"]
 
 
-class ObjectMethods(Starts):
+class ObjectMethods(StartsCalls):
     """The methods of a `Communicator` that send objects; see there for what they share."""
 
     _gate: Gate

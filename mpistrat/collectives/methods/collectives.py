@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from mpistrat.collectives import operations
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.fast_path.decorator import with_fast_path
-from mpistrat.collectives.movement_methods import MovementMethods
-from mpistrat.collectives.object_methods import ObjectMethods
+from mpistrat.collectives.methods.movement import MovementMethods
+from mpistrat.collectives.methods.objects import ObjectMethods
+from mpistrat.collectives.methods.reductions import ReductionMethods
 from mpistrat.collectives.outside_call import OutsideCall
-from mpistrat.collectives.reduction_methods import ReductionMethods
 from mpistrat.collectives.work import Work
 from mpistrat.types import Array
 

@@ -9,10 +9,10 @@ from typing import Any
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.work import Work
 
-__all__ = ["Starts"]
+__all__ = ["StartsCalls"]
 
 
-class Starts(ABC):
+class StartsCalls(ABC):
     """A base of classes with collectives as methods."""
 
     @abstractmethod

@@ -1,0 +1,1 @@
+"""The methods of the communicator that are collectives, with their documentation for users."""
