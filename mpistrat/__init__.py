@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from mpistrat.collectives.communicator import Communicator as Communicator
     from mpistrat.collectives.health.call_record import CallRecord as CallRecord
-    from mpistrat.collectives.work import Work as Work
+    from mpistrat.collectives.progress.work import Work as Work
     from mpistrat.coordinator.server import Server as Server
     from mpistrat.preemption.handler import PreemptionHandler as PreemptionHandler
     from mpistrat.preemption.preempted import Preempted as Preempted
@@ -104,7 +104,7 @@ _HOMES = {
     "collectives.communicator": ("Communicator",),
     "collectives.health.call_record": ("CallRecord",),
     "collectives.backends.registry": ("available_backends", "register_backend"),
-    "collectives.work": ("Work",),
+    "collectives.progress.work": ("Work",),
     "coordinator.server": ("Server",),
     "preemption.handler": ("PreemptionHandler",),
     "preemption.preempted": ("Preempted",),

@@ -11,7 +11,7 @@ from mpistrat.collectives.backends.base import Backend, Capabilities
 from mpistrat.collectives.backends.registry import available_backends, register_backend
 from mpistrat.collectives.communicator import Communicator
 from mpistrat.collectives.health.call_record import CallRecord
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.work import Work
 
 __all__ = [
     "Backend",

@@ -21,8 +21,8 @@ from mpistrat.collectives.health.call_record import CallRecord, text_number
 from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.stacks import Stacks
 from mpistrat.collectives.methods.collectives import CollectiveMethods
-from mpistrat.collectives.progress_engine import Engine
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.engine import Engine
+from mpistrat.collectives.progress.work import Work
 from mpistrat.errors import ArgumentTypeError, CommunicationError
 
 if TYPE_CHECKING:

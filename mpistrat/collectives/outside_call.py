@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from mpistrat.collectives.backends.base import SleepingRequest
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.progress_engine import Engine
-    from mpistrat.collectives.work import Work
+    from mpistrat.collectives.progress.engine import Engine
+    from mpistrat.collectives.progress.work import Work
 
 __all__ = ["OutsideCall"]
 

@@ -28,7 +28,7 @@ from mpistrat.system.waiting import wait_until
 
 if TYPE_CHECKING:
     from mpistrat.collectives.communicator import Communicator
-    from mpistrat.collectives.work import Work
+    from mpistrat.collectives.progress.work import Work
 
 __all__ = ["forget", "install", "leave", "watch"]
 

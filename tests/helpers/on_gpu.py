@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array
 
 __all__ = ["OnGpu"]

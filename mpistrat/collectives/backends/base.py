@@ -4,7 +4,7 @@ Shapes, axes, dtypes, fingerprints, deadlines and errors are settled above it, a
 each other besides the data is its control (control.py), so a backend stays small. Every transfer
 is a generator of *requests*: it starts, yields the request, and is resumed once
 ``request.Test()`` was true. That makes the same code serve blocking and asynchronous calls, and
-leaves every wait (and its deadline) to one loop in progress_engine.py.
+leaves every wait (and its deadline) to one loop, in progress/engine.py.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.errors import MismatchError, PeerLostError
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.progress_engine import Engine
+    from mpistrat.collectives.progress.engine import Engine
 
 __all__ = ["ThreadCalls", "current", "say_after_s"]
 

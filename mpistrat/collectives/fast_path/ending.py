@@ -12,8 +12,8 @@ from typing import Any
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.fast_path.fast_call import FastCall
-from mpistrat.collectives.progress_engine import Engine
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.engine import Engine
+from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array
 
 __all__ = ["FastPath"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpistrat.collectives.backends.base import Steps
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.work import Work
 
 __all__ = ["StartsCalls"]
 

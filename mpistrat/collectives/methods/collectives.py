@@ -12,11 +12,11 @@ from mpistrat.collectives.methods.movement import MovementMethods
 from mpistrat.collectives.methods.objects import ObjectMethods
 from mpistrat.collectives.methods.reductions import ReductionMethods
 from mpistrat.collectives.outside_call import OutsideCall
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.progress_engine import Engine
+    from mpistrat.collectives.progress.engine import Engine
 
 __all__ = ["CollectiveMethods"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mpistrat.collectives import operations
 from mpistrat.collectives.fast_path.decorator import with_fast_path
 from mpistrat.collectives.methods.base import StartsCalls
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["MovementMethods"]

@@ -11,7 +11,7 @@ from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.fast_path.decorator import with_fast_path
 from mpistrat.collectives.methods.base import StartsCalls
 from mpistrat.collectives.operations import fusion
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["ReductionMethods"]

@@ -18,7 +18,7 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.health.interrupts import heeding
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.work import Work
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.graph import xla_call

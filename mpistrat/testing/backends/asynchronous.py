@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives.communicator import Communicator
-from mpistrat.collectives.work import Work
+from mpistrat.collectives.progress.work import Work
 from mpistrat.errors import UsageError
 from mpistrat.testing.backends.cases import BackendCases
 

@@ -17,7 +17,7 @@ from mpistrat.collectives.backends.shared_memory import segment, tuning, tuning_
 from mpistrat.collectives.backends.shared_memory.segment import Segment
 from mpistrat.collectives.backends.shared_memory.tuning import Tunings
 from mpistrat.collectives.checking import deadlock
-from mpistrat.collectives.work import abandon
+from mpistrat.collectives.progress.work import abandon
 from mpistrat.errors import BackendUnavailableError, CommunicationTimeoutError
 from mpistrat.system.liveness.pidfd import Process
 from mpistrat.system.log import get_logger

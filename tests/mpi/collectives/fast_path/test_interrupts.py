@@ -12,7 +12,7 @@ import pytest
 
 from helpers.collectives.fast_calls import assert_equal, check, drop, open_communicator
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.progress_engine import Engine
+from mpistrat.collectives.progress.engine import Engine
 from mpistrat.errors import CommunicationError, PeerLostError
 from mpistrat.testing.sets import takes_long
 

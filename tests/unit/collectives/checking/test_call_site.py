@@ -15,7 +15,7 @@ def caller_in(file):
 def test_caller_is_the_innermost_line_outside_the_package():
     package = call_site._PACKAGE.rstrip("/")
     assert caller_in("/home/user/train.py") == "/home/user/train.py:2 (f)"
-    assert "test_call_site.py" in caller_in(f"{package}/collectives/work.py")
+    assert "test_call_site.py" in caller_in(f"{package}/collectives/progress/work.py")
     libraries = "/opt/venv/lib/python3.11/site-packages"
     assert caller_in(f"{libraries}/users/model.py") == f"{libraries}/users/model.py:2 (f)"
     for framework in ("tensorflow/python/ops.py", "keras/src/backend.py"):
@@ -27,7 +27,7 @@ def test_caller_is_the_innermost_line_outside_the_package():
 def test_caller_is_outside_the_package_where_that_is_installed(monkeypatch):
     installed = "/opt/venv/lib/python3.11/site-packages/mpistrat/"
     monkeypatch.setattr(call_site, "_PACKAGE", installed)
-    assert "test_call_site.py" in caller_in(f"{installed}collectives/work.py")
+    assert "test_call_site.py" in caller_in(f"{installed}collectives/progress/work.py")
 
 
 def test_caller_is_not_what_tensorflow_generates_for_an_operation():

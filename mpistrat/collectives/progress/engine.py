@@ -15,8 +15,8 @@ from mpistrat.collectives.backends.base import QueuedRequest, Request, SleepingR
 from mpistrat.collectives.checking import deadlock, stall
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.health import interrupts
-from mpistrat.collectives.long_wait import LongWait
-from mpistrat.collectives.work import Awaited, Work
+from mpistrat.collectives.progress.long_wait import LongWait
+from mpistrat.collectives.progress.work import Awaited, Work
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, MpistratError
 from mpistrat.system.waiting import wait_until
 

@@ -201,7 +201,7 @@ def fast_call(is_busy=True):
 
 
 def test_fast_call_that_never_ends_is_not_waited_for_without_end(engine, monkeypatch):
-    from mpistrat.collectives import progress_engine as module
+    from mpistrat.collectives.progress import engine as module
 
     monkeypatch.setattr(module, "_NAPS", 10)
     engine._fast = fast_call()
@@ -226,7 +226,7 @@ def test_fast_call_that_ends_lets_the_next_one_begin(engine):
 
 
 def test_given_up_transfers_are_kept_alive(engine):
-    from mpistrat.collectives import work
+    from mpistrat.collectives.progress import work
 
     held = len(work._abandoned)
     with pytest.raises(CommunicationTimeoutError):

@@ -10,7 +10,7 @@ from mpistrat.collectives.backends.base import QueuedRequest, Request, SleepingR
 from mpistrat.errors import UsageError
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.progress_engine import Engine
+    from mpistrat.collectives.progress.engine import Engine
 
 __all__ = ["Awaited", "Work", "abandon"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mpistrat.collectives.work import Awaited
+from mpistrat.collectives.progress.work import Awaited
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.progress_engine import Engine
+    from mpistrat.collectives.progress.engine import Engine
 
 __all__ = ["LongWait"]
 
