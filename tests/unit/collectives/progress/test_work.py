@@ -201,7 +201,7 @@ def fast_call(is_busy=True):
 
 
 def test_fast_call_that_never_ends_is_not_waited_for_without_end(engine, monkeypatch):
-    from mpistrat.collectives.progress import engine as module
+    from mpistrat.collectives.progress import work_queue as module
 
     monkeypatch.setattr(module, "_NAPS", 10)
     engine._fast = fast_call()
