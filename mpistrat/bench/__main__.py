@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mpistrat.system import standard_output
+from mpistrat.system.program_end import standard_output
 
 if TYPE_CHECKING:
     import typer

@@ -13,7 +13,8 @@ from mpistrat.checkpoint.checkpoint import Checkpoint
 from mpistrat.checkpoint.files import disk, index, pointer
 from mpistrat.checkpoint.files.pointer import Pointer
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.system import atomic_files, log
+from mpistrat.system import log
+from mpistrat.system.files import atomic_files
 
 __all__ = ["CheckpointManager"]
 

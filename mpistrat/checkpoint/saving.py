@@ -16,7 +16,8 @@ from mpistrat.checkpoint.ranks.kept_by_servers import Kept
 from mpistrat.checkpoint.ranks.saving_ranks import SavingRanks
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import CheckpointError, CommunicationError
-from mpistrat.system import atomic_files, log
+from mpistrat.system import log
+from mpistrat.system.files import atomic_files
 from mpistrat.types import Array
 
 __all__ = ["data_name", "save"]

@@ -8,7 +8,7 @@ from mpistrat.doctor import start_mask  # noqa: F401 - first: numpy may change t
 
 # isort: split
 from mpistrat.bench import __main__ as bench
-from mpistrat.system import standard_output
+from mpistrat.system.program_end import standard_output
 
 __all__ = ["main"]
 

@@ -12,8 +12,8 @@ import sys
 from mpistrat.cluster import ended_ranks
 from mpistrat.cluster.launcher.launch_variables import expected_size
 from mpistrat.cluster.mpi_start import child_processes, ranks_without_mpi
-from mpistrat.system import exit_hooks, standard_output
-from mpistrat.system.exit_hooks import Phase
+from mpistrat.system.program_end import exit_hooks, standard_output
+from mpistrat.system.program_end.exit_hooks import Phase
 
 __all__ = ["end_job_on_early_failure", "finalize_and_leave", "leave_at_end"]
 

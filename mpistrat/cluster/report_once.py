@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
 from mpistrat.cluster.launcher.launch_variables import expected_rank, local_size, was_launched
-from mpistrat.system import standard_output
 from mpistrat.system.processes import process_status
+from mpistrat.system.program_end import standard_output
 from mpistrat.system.waiting import wait_until
 
 __all__ = ["NOT_WRITTEN", "await_report", "is_reporter", "leave", "reporting"]

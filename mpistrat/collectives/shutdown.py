@@ -21,9 +21,9 @@ from mpistrat import config
 from mpistrat.cluster import mpi
 from mpistrat.collectives.health import stacks, timeline
 from mpistrat.errors import CommunicationError
-from mpistrat.system import exit_hooks, standard_output
-from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.log import get_logger
+from mpistrat.system.program_end import exit_hooks, standard_output
+from mpistrat.system.program_end.exit_hooks import Phase
 from mpistrat.system.waiting import wait_until
 
 if TYPE_CHECKING:

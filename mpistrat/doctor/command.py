@@ -26,9 +26,9 @@ from mpistrat.doctor.report.json_report import as_json
 from mpistrat.doctor.report.junit import as_junit
 from mpistrat.doctor.report.table import print_table
 from mpistrat.errors import UsageError
-from mpistrat.system import standard_output
-from mpistrat.system.atomic_files import replace_whole
-from mpistrat.system.output_paths import why_no_file
+from mpistrat.system.files.atomic_files import replace_whole
+from mpistrat.system.files.output_paths import why_no_file
+from mpistrat.system.program_end import standard_output
 
 if TYPE_CHECKING:
     from mpistrat.sites.schema import Site

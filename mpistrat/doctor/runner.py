@@ -24,7 +24,7 @@ from mpistrat.doctor.judging import judge
 from mpistrat.doctor.measuring import Answer, exchange, measure
 from mpistrat.doctor.start_mask import START_MASK
 from mpistrat.errors import CommunicationTimeoutError
-from mpistrat.system import standard_output
+from mpistrat.system.program_end import standard_output
 
 if TYPE_CHECKING:
     from mpistrat.sites.schema import Site

@@ -16,9 +16,9 @@ from mpistrat import config
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.horovod_build.recipe import HOROVOD, RECIPE, target_options
 from mpistrat.horovod_build.requirements.examination import Toolchain
-from mpistrat.system.atomic_files import replace_whole
 from mpistrat.system.compile_on_demand import own_folder
-from mpistrat.system.file_locks import try_to_lock
+from mpistrat.system.files.atomic_files import replace_whole
+from mpistrat.system.files.file_locks import try_to_lock
 
 __all__ = ["CachedWheel", "cached_wheel", "made_for"]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from mpistrat import config
 from mpistrat.errors import UsageError
-from mpistrat.system import atomic_files, log
+from mpistrat.system import log
+from mpistrat.system.files import atomic_files
 
 __all__ = ["DONE", "REQUEUE", "check", "leave"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mpistrat.system import atomic_files, log
+from mpistrat.system import log
+from mpistrat.system.files import atomic_files
 
 __all__ = ["SaveTime"]
 

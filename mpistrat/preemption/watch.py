@@ -15,7 +15,7 @@ from mpistrat.collectives.checking.call_site import caller
 from mpistrat.preemption import outcome
 from mpistrat.preemption.signals import SignalNotes, name_of
 from mpistrat.preemption.time_left import Leads
-from mpistrat.system import standard_output
+from mpistrat.system.program_end import standard_output
 
 __all__ = ["STATUS", "Watch"]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from mpistrat import config
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.system.file_locks import try_to_lock
+from mpistrat.system.files.file_locks import try_to_lock
 from mpistrat.system.log import get_logger, warn_alone
 from mpistrat.system.processes.process_group import started_group
 

@@ -1,13 +1,14 @@
 """Let all ranks save to one path at once, without conflicts or partial files.
 
 Programs made for one process save once; on several ranks each saves. Each writes in a folder of
-its own (:mod:`mpistrat.system.staging`). The first that is done moves its files to the path, and
-the others drop theirs: a rank whose call has returned can read what one rank wrote, whole. No rank
-waits for a call of another, so that one alone can save too, but for variables that are summed over
-all ranks to be read.
+its own (:mod:`mpistrat.system.files.staging`). The first that is done moves its files to the
+path, and the others drop theirs: a rank whose call has returned can read what one rank wrote,
+whole. No rank waits for a call of another, so that one alone can save too, except where variables
+are summed over all ranks to be read.
 
 What was saved when, and the locks of those who move files, are in the job's folder
-(:mod:`mpistrat.system.job_folder`): the folder of the path only ever has the program's files.
+(:mod:`mpistrat.system.files.job_folder`): the folder of the path only ever has the program's
+files.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ import tensorflow as tf
 
 from mpistrat import config
 from mpistrat.errors import CommunicationTimeoutError
-from mpistrat.system import exit_hooks, job_folder
-from mpistrat.system.exit_hooks import Phase
-from mpistrat.system.file_locks import try_to_lock
+from mpistrat.system.files import job_folder
+from mpistrat.system.files.file_locks import try_to_lock
+from mpistrat.system.files.staging import Staging
 from mpistrat.system.log import get_logger, warn_once
-from mpistrat.system.staging import Staging
+from mpistrat.system.program_end import exit_hooks
+from mpistrat.system.program_end.exit_hooks import Phase
 from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.private import api as private_api
 

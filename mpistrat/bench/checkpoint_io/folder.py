@@ -13,8 +13,8 @@ from pathlib import Path
 
 from mpistrat import Communicator
 from mpistrat.errors import UsageError
-from mpistrat.system import exit_hooks
-from mpistrat.system.exit_hooks import Phase
+from mpistrat.system.program_end import exit_hooks
+from mpistrat.system.program_end.exit_hooks import Phase
 
 __all__ = ["shared_folder"]
 

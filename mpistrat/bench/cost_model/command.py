@@ -18,7 +18,7 @@ from mpistrat.bench.options import told_to_the_user
 from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.bench.sizes import parse_sizes
 from mpistrat.errors import UsageError
-from mpistrat.system.output_paths import is_same
+from mpistrat.system.files.output_paths import is_same
 
 __all__ = ["command"]
 

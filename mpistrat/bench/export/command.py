@@ -15,7 +15,7 @@ from mpistrat.bench.export.osu_and_nccl_tests import nccl_tests_lines, osu_lines
 from mpistrat.bench.options import told_to_the_user
 from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.errors import UsageError
-from mpistrat.system.output_paths import is_same
+from mpistrat.system.files.output_paths import is_same
 
 __all__ = ["Format", "command"]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import mpistrat
 from mpistrat.errors import UsageError
-from mpistrat.system.output_paths import why_no_file
+from mpistrat.system.files.output_paths import why_no_file
 
 __all__ = ["check_can_append", "facts", "write_lines"]
 

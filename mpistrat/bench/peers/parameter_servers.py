@@ -13,7 +13,7 @@ from mpistrat import Communicator
 from mpistrat.bench.harness.ps_workload import Calls, TableSize, draws
 from mpistrat.bench.peers.base import load, why_not
 from mpistrat.cluster_resolver import MPIClusterResolver
-from mpistrat.system.held_port import held_port
+from mpistrat.system.network.held_port import held_port
 from mpistrat.types import Array
 
 __all__ = ["TensorFlowServers"]

@@ -11,7 +11,7 @@ from typing import Any
 from mpistrat import Communicator
 from mpistrat.bench.harness.problem import Problem
 from mpistrat.bench.peers.base import load, why_not
-from mpistrat.system.held_port import held_port
+from mpistrat.system.network.held_port import held_port
 
 __all__ = ["TensorFlowPeer"]
 

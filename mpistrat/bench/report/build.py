@@ -20,7 +20,7 @@ from mpistrat.bench.report.units import counted, plain
 from mpistrat.bench.results.file import distinct, read_points
 from mpistrat.bench.results.point import Point
 from mpistrat.errors import UsageError
-from mpistrat.system.output_paths import why_no_file
+from mpistrat.system.files.output_paths import why_no_file
 
 __all__ = ["Report", "make_report", "read_results"]
 

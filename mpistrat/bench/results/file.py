@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from mpistrat.bench.results.point import Point, Setup
 from mpistrat.errors import UsageError
-from mpistrat.system.output_paths import is_same
+from mpistrat.system.files.output_paths import is_same
 
 __all__ = ["FACTS", "append_point", "distinct", "read_points"]
 

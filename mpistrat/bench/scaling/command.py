@@ -24,7 +24,7 @@ from mpistrat.bench.scaling.runner import run_suite
 from mpistrat.bench.scaling.suite import Suite, read_suite, shipped_suites
 from mpistrat.cluster.launcher.launch_variables import was_launched
 from mpistrat.errors import ClusterError, UsageError
-from mpistrat.system.output_paths import why_no_file
+from mpistrat.system.files.output_paths import why_no_file
 
 __all__ = ["command"]
 

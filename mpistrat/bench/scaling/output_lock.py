@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mpistrat.bench.scaling.one_run import folder_prefix
 from mpistrat.errors import UsageError
-from mpistrat.system.file_locks import try_to_lock
+from mpistrat.system.files.file_locks import try_to_lock
 
 __all__ = ["alone_with"]
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from mpistrat.bench.results.file import read_points
 from mpistrat.errors import UsageError
-from mpistrat.system.output_paths import is_same, why_no_file
+from mpistrat.system.files.output_paths import is_same, why_no_file
 
 __all__ = ["check_page", "make_page"]
 

@@ -15,7 +15,7 @@ from mpistrat.checkpoint.files.dtypes import as_dtype, flat_bytes, stored, unsto
 from mpistrat.checkpoint.objects.names import piece_name
 from mpistrat.checkpoint.objects.saveable import row_count
 from mpistrat.errors import CheckpointError
-from mpistrat.system import atomic_files
+from mpistrat.system.files import atomic_files
 from mpistrat.types import Array
 
 __all__ = ["DataFiles", "Piece", "write"]

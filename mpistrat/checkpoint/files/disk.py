@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mpistrat.system.atomic_files import sync
-from mpistrat.system.file_locks import try_to_lock
+from mpistrat.system.files.atomic_files import sync
+from mpistrat.system.files.file_locks import try_to_lock
 
 __all__ = ["alone", "make_folder", "remove_empty", "remove_files"]
 

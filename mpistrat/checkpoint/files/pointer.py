@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mpistrat.checkpoint.files import index
 from mpistrat.errors import CheckpointError
-from mpistrat.system import atomic_files
+from mpistrat.system.files import atomic_files
 
 __all__ = ["NAME", "Pointer", "latest_checkpoint", "read", "write"]
 

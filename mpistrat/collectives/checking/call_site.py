@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-from mpistrat.system import exit_hooks
+from mpistrat.system.program_end import exit_hooks
 
 __all__ = ["caller"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mpistrat.cluster import ended_ranks
 from mpistrat.collectives.checking import deadlock
 from mpistrat.errors import PeerLostError
-from mpistrat.system import exit_hooks
+from mpistrat.system.program_end import exit_hooks
 from mpistrat.system.waiting import wait_until
 
 __all__ = ["PAUSE_S", "Creation"]

@@ -32,10 +32,10 @@ from typing import TYPE_CHECKING, Any
 from mpistrat import config
 from mpistrat.cluster import mpi
 from mpistrat.errors import UsageError
-from mpistrat.system import exit_hooks
-from mpistrat.system.exit_hooks import Phase
-from mpistrat.system.file_locks import try_to_lock
+from mpistrat.system.files.file_locks import try_to_lock
 from mpistrat.system.log import get_logger, warn_once
+from mpistrat.system.program_end import exit_hooks
+from mpistrat.system.program_end.exit_hooks import Phase
 
 if TYPE_CHECKING:
     from mpistrat.collectives.checking.settings_check import Facts

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from mpistrat.doctor.lint.examining import Examined
 from mpistrat.doctor.lint.report import as_json, print_report
-from mpistrat.system import standard_output
-from mpistrat.system.atomic_files import replace_whole
+from mpistrat.system.files.atomic_files import replace_whole
+from mpistrat.system.program_end import standard_output
 
 __all__ = ["show"]
 

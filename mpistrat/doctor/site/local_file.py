@@ -16,7 +16,7 @@ from mpistrat.doctor.job.launcher import library_name
 from mpistrat.errors import UsageError
 from mpistrat.sites import lookup
 from mpistrat.sites.reading import read
-from mpistrat.system.atomic_files import replace_whole
+from mpistrat.system.files.atomic_files import replace_whole
 
 __all__ = ["corrected", "measured_by", "write_local"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from mpistrat.errors import MpistratError
-from mpistrat.system import exit_hooks
-from mpistrat.system.exit_hooks import Phase
+from mpistrat.system.program_end import exit_hooks
+from mpistrat.system.program_end.exit_hooks import Phase
 
 __all__ = ["AUTOTUNE", "Prefetcher"]
 

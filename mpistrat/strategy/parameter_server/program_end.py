@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from mpistrat.errors import CommunicationError
-from mpistrat.system import exit_hooks
-from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.log import get_logger
+from mpistrat.system.program_end import exit_hooks
+from mpistrat.system.program_end.exit_hooks import Phase
 
 if TYPE_CHECKING:
     from mpistrat.strategy.parameter_server.strategy import ParameterServerStrategy

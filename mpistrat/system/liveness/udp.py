@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpistrat.system.addresses import usual_address
+from mpistrat.system.network.addresses import usual_address
 
 __all__ = ["Place", "Port", "here", "is_known_to_have_ended", "mark_ended", "port"]
 

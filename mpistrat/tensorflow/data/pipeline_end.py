@@ -13,8 +13,8 @@ import weakref
 from typing import Any
 
 from mpistrat.cluster.process_end import finalize_and_leave
-from mpistrat.system import exit_hooks
-from mpistrat.system.exit_hooks import Phase
+from mpistrat.system.program_end import exit_hooks
+from mpistrat.system.program_end.exit_hooks import Phase
 from mpistrat.tensorflow.data import dataset_parts
 from mpistrat.tensorflow.private import data as private_data
 

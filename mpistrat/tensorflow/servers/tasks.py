@@ -10,7 +10,7 @@ from mpistrat.cluster.resolvers.mpi import MPIClusterResolver
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ClusterError, PeerLostError, UsageError
 from mpistrat.ps.transport.open_job import open_job
-from mpistrat.system.addresses import reachable_host
+from mpistrat.system.network.addresses import reachable_host
 
 __all__ = ["Tasks"]
 

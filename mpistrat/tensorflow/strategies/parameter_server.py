@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.errors import ClosedError
-from mpistrat.system.held_port import held_port
+from mpistrat.system.network.held_port import held_port
 from mpistrat.tensorflow.coordinator import ClusterCoordinator
 from mpistrat.tensorflow.keras import hooks as keras_hooks
 from mpistrat.tensorflow.original_distribute import distribute

@@ -204,7 +204,7 @@ with strategy.scope():
     manager = CheckpointManager(checkpoint, folder, max_to_keep=1)
     manager.save()
     if rank == victim:
-        from mpistrat.system import atomic_files
+        from mpistrat.system.files import atomic_files
         from mpistrat.checkpoint.files import data_files
 
         def killed(original):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from mpistrat import config
 from mpistrat.collectives.backends.shared_memory import tuning
 from mpistrat.collectives.backends.shared_memory.tuning import Sizes
-from mpistrat.system.atomic_files import beside
+from mpistrat.system.files.atomic_files import beside
 from mpistrat.system.log import get_logger, warn_once
 
 __all__ = [

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from mpistrat.cluster import mpi
 from mpistrat.collectives import Communicator
 from mpistrat.errors import BackendUnavailableError
-from mpistrat.system import exit_hooks
-from mpistrat.system.exit_hooks import Phase
 from mpistrat.system.processes.process_token import process_token
+from mpistrat.system.program_end import exit_hooks
+from mpistrat.system.program_end.exit_hooks import Phase
 from mpistrat.tensorflow.graph.horovod import horovod_timeline, installed
 from mpistrat.tensorflow.graph.horovod.tuning import Tuning, environment
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mpistrat.system.atomic_files import beside
+from mpistrat.system.files.atomic_files import beside
 
 __all__ = ["loaded"]
 

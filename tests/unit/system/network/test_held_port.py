@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from mpistrat.system.held_port import held_port
+from mpistrat.system.network.held_port import held_port
 
 
 def listening(port, shares):

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mpistrat import config
-from mpistrat.system.file_locks import try_to_lock, try_to_share
+from mpistrat.system.files.file_locks import try_to_lock, try_to_share
 
 __all__ = ["JobFolder", "hidden_folder", "in_temp", "joined", "made_for", "remove_left"]
 

@@ -18,7 +18,7 @@ from enum import IntEnum, auto
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
-from mpistrat.system import standard_output
+from mpistrat.system.program_end import standard_output
 
 __all__ = ["Ending", "Phase", "ending", "register", "watch_errors", "watch_statuses"]
 

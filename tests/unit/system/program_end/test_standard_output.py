@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from mpistrat.system import standard_output
+from mpistrat.system.program_end import standard_output
 
 WAITS = """
 import sys, time
-from mpistrat.system import standard_output
+from mpistrat.system.program_end import standard_output
 sys.stderr.write("last words")
 start = time.monotonic()
 standard_output.wait_until_read({limit})

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import mpistrat
-from mpistrat.system.exit_hooks import Phase
+from mpistrat.system.program_end.exit_hooks import Phase
 
 HEADER = """
 import atexit, os, signal, sys, time
-from mpistrat.system import exit_hooks
-from mpistrat.system.exit_hooks import Phase, ending, register
+from mpistrat.system.program_end import exit_hooks
+from mpistrat.system.program_end.exit_hooks import Phase, ending, register
 
 # Programs that a shell starts in the background inherit that SIGINT is ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from mpistrat.errors import ClusterError
-from mpistrat.system.addresses import Machine, reachable_host
+from mpistrat.system.network.addresses import Machine, reachable_host
 
 
 def machine(name, *interfaces):

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from mpistrat.system.job_folder import JobFolder, hidden_folder, in_temp
+from mpistrat.system.files.job_folder import JobFolder, hidden_folder, in_temp
 
 __all__ = ["Staging"]
 
@@ -33,7 +33,7 @@ class Staging:
     Parameters
     ----------
     kind, nonce
-        As of :func:`mpistrat.system.job_folder.in_temp`.
+        As of :func:`mpistrat.system.files.job_folder.in_temp`.
     folder
         The job's folder; None if it has none.
 

@@ -5,8 +5,8 @@ import tempfile
 
 import pytest
 
-from mpistrat.system import job_folder
-from mpistrat.system.job_folder import JobFolder, in_temp, joined, made_for, remove_left
+from mpistrat.system.files import job_folder
+from mpistrat.system.files.job_folder import JobFolder, in_temp, joined, made_for, remove_left
 
 DAY_S = 24 * 3600
 

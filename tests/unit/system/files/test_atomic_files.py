@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpistrat.system.atomic_files import beside
+from mpistrat.system.files.atomic_files import beside
 
 
 def test_it_is_empty_and_beside_and_its_own(tmp_path):

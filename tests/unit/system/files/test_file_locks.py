@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mpistrat.system.file_locks import try_to_lock
+from mpistrat.system.files.file_locks import try_to_lock
 
 NAP_S = 0.001
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.system import staging
-from mpistrat.system.job_folder import in_temp, made_for
-from mpistrat.system.staging import Staging
+from mpistrat.system.files import staging
+from mpistrat.system.files.job_folder import in_temp, made_for
+from mpistrat.system.files.staging import Staging
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Files: written whole, locked, in temporary folders of a job or of a target's file system."""

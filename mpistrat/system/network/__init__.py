@@ -1,0 +1,1 @@
+"""The network: addresses of machines, and ports held free."""

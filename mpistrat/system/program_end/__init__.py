@@ -1,0 +1,1 @@
+"""The end of the program: what runs then, and what is still to be printed."""
