@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.one_gpu import OneGpuConformance
+from helpers.gpu.one_gpu_strategy import OneGpuConformance
 from mpistrat import CentralStorageStrategy
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError

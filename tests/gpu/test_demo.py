@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
 from mpistrat.testing.launcher import JobResult, run_job
 from mpistrat.testing.sets import repeats, takes_long
 

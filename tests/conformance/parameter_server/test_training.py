@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.coordination import Cast, on_chief, on_jobs
-from helpers.training import MAKERS, STEPS, new_variables, step_gradients
+from helpers.servers.coordination import Cast, on_chief, on_jobs
+from helpers.strategy.training import MAKERS, STEPS, new_variables, step_gradients
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import ContextError
 from mpistrat.optimizers import SGD, Adam

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.gpu_ranks import communicator_on_gpus, fill_late
+from helpers.gpu.ranks import communicator_on_gpus, fill_late
 from mpistrat.collectives.backends.gpu.carriers.registered_places import RegisteredPlaces
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import run_job
@@ -117,7 +117,7 @@ def test_another_gpu_than_in_the_call_before():
 
 DEADLINE = """
 import cupy
-from helpers.gpu_ranks import WaitingKernel
+from helpers.gpu.ranks import WaitingKernel
 from mpistrat.collectives import Communicator
 from mpistrat.errors import CommunicationTimeoutError
 comm = Communicator()

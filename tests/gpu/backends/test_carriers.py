@@ -2,9 +2,9 @@
 
 import pytest
 
-from helpers.gpu_ranks import carried_by
-from helpers.gpus import device_of_rank, needs_gpus
-from helpers.on_gpu import OnGpu
+from helpers.gpu.arrays_on_gpu import OnGpu
+from helpers.gpu.devices import device_of_rank, needs_gpus
+from helpers.gpu.ranks import carried_by
 from mpistrat.testing.backends.arrays import ArrayCases
 from mpistrat.testing.backends.asynchronous import AsyncCases
 from mpistrat.testing.backends.cases import setting

@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import CARRIERS, communicator_on_gpus
 from mpistrat.collectives.backends.gpu.carriers import peer_memory
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample

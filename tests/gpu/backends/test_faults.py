@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu_ranks import CARRIERS, carried_by, communicator_on_gpus
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import CARRIERS, carried_by, communicator_on_gpus
 from mpistrat.collectives.backends.gpu.memory import slabs
 from mpistrat.system import log
 from mpistrat.testing.launcher import run_job

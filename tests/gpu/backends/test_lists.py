@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus, fill_late
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import CARRIERS, communicator_on_gpus, fill_late
 from mpistrat import built_in_sizes
 from mpistrat.collectives.backends.gpu.carriers import peer_memory
 from mpistrat.collectives.operations import fusion_on_gpu

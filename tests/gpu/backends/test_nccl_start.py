@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mpistrat
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long
 

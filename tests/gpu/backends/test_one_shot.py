@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import WaitingKernel, communicator_on_gpus
+from helpers.gpu.ranks import WaitingKernel, communicator_on_gpus
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.gpu.carriers import one_shot
 from mpistrat.errors import CommunicationError, CommunicationTimeoutError, PeerLostError

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import CARRIERS, communicator_on_gpus
 from mpistrat.collectives.backends.gpu.memory import filling
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.testing.backends.cases import setting

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import communicator_on_gpus, fill_late
+from helpers.gpu.ranks import communicator_on_gpus, fill_late
 from mpistrat.collectives.backends.gpu.carriers import staged
 from mpistrat.collectives.backends.gpu.memory import pinned_regions
 from mpistrat.collectives.backends.shared_memory.segment import Segment

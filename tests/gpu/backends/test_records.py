@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import CARRIERS, communicator_on_gpus
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long
 

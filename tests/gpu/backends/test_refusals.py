@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import communicator_on_gpus
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import communicator_on_gpus
 from mpistrat.errors import (
     ArgumentTypeError,
     BackendUnavailableError,

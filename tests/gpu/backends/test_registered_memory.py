@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus, num_counted
+from helpers.gpu.ranks import CARRIERS, communicator_on_gpus, num_counted
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.gpu.carriers import peer_memory
 from mpistrat.collectives.backends.gpu.memory import slabs

@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, WaitingKernel, communicator_on_gpus, fill_late
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import CARRIERS, WaitingKernel, communicator_on_gpus, fill_late
 from mpistrat.collectives.arrays import gpu_streams
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long

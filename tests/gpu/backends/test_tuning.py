@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import carried_by, communicator_on_gpus
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import carried_by, communicator_on_gpus
 from mpistrat.collectives.backends.gpu.carriers import one_shot, peer_memory
 from mpistrat.collectives.backends.gpu.facts import facts
 from mpistrat.collectives.backends.gpu.tuning import GPU, GpuTuning, gpu_key

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
+from helpers.gpu.ranks import CARRIERS, communicator_on_gpus
 
 
 @pytest.mark.mpi(ranks=2, timeout_s=60)

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import CARRIERS, communicator_on_gpus
 from mpistrat.collectives import Communicator
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.launcher import run_job

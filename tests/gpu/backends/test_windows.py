@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import CARRIERS, communicator_on_gpus
+from helpers.gpu.ranks import CARRIERS, communicator_on_gpus
 from mpistrat.collectives.backends.gpu.carriers import peer_memory, staged
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, get_dtype, sample

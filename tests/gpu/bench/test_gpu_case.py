@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
 from mpistrat.bench.gpu.families import FAMILIES
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import BackendUnavailableError

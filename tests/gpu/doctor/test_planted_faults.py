@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from helpers.doctor.reports import Report, examine
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
 from mpistrat.testing.sets import takes_long
 
 pytest.importorskip("typer")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.central_storage import made
-from helpers.gpus import needs_gpus
-from helpers.one_gpu import OneGpuConformance, host
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.one_gpu_strategy import OneGpuConformance, host
+from helpers.strategy.central_storage import made
 from mpistrat import CentralStorageStrategy, Variable, VariableAggregation
 from mpistrat.errors import BackendUnavailableError, MismatchError, UsageError
 from mpistrat.optimizers import Adam

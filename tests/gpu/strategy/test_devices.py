@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
 from mpistrat.errors import (
     ArgumentTypeError,
     BackendUnavailableError,

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu_strategies import at_places, gpus_of, same_on_gpus
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.strategies import at_places, gpus_of, same_on_gpus
 from mpistrat.errors import UsageError
 from mpistrat.strategy.values import DistributedValues
 from mpistrat.testing.sets import takes_long, with_all

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
 from mpistrat.testing.launcher import run_job
 
 _PROGRAM = """
 import cupy
 import numpy as np
 import mpistrat
-from helpers.gpu_ranks import fill_late
+from helpers.gpu.ranks import fill_late
 
 assert cupy.cuda.get_current_stream().ptr == cupy.cuda.Stream.ptds.ptr
 with mpistrat.MirroredStrategy(["GPU:0", "GPU:1"]) as strategy:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu_strategies import at_places, gpus_of, on_host, same_on_gpus
-from helpers.gpus import needs_gpus
-from helpers.training import MAKERS
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.strategies import at_places, gpus_of, on_host, same_on_gpus
+from helpers.strategy.training import MAKERS
 from mpistrat import IndexedSlices, Variable
 from mpistrat.collectives.arrays import on_device
 from mpistrat.collectives.backends.gpu.kernels import updates

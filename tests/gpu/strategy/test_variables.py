@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu_strategies import PLACES, at_places, gpus_of, same_on_gpus
-from helpers.one_gpu import nothing_is_carried
+from helpers.gpu.one_gpu_strategy import nothing_is_carried
+from helpers.gpu.strategies import PLACES, at_places, gpus_of, same_on_gpus
 from mpistrat import IndexedSlices, Variable, VariableAggregation, VariableSynchronization
 from mpistrat.collectives.arrays import on_device
 from mpistrat.testing.sets import takes_long

@@ -10,7 +10,7 @@ cupy = pytest.importorskip("cupy")
 tf = pytest.importorskip("tensorflow")
 
 import mpistrat.tensorflow as distribute  # noqa: E402 - TensorFlow may be missing
-from helpers.gpus import needs_gpus  # noqa: E402
+from helpers.gpu.devices import needs_gpus  # noqa: E402
 from helpers.tf.gpu_device import carried_on_gpus, gpus_of_tensorflow  # noqa: E402
 from mpistrat.collectives.checking import device_gate  # noqa: E402
 from mpistrat.testing.sets import takes_long  # noqa: E402

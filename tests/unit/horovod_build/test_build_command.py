@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.machine_for_horovod import Machine
+from helpers.horovod.machine import Machine
 
 pytest.importorskip("typer")
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from helpers.machine_for_horovod import Machine
+from helpers.horovod.machine import Machine
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.horovod_build.recipe import environment
 from mpistrat.horovod_build.requirements import cuda as requirement

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from helpers.machine_for_horovod import Machine
+from helpers.horovod.machine import Machine
 from mpistrat.horovod_build.recipe import SHA256, environment
 from mpistrat.horovod_build.requirements.examination import examine
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from helpers.machine_for_horovod import MPICH, OPEN_MPI, Machine
+from helpers.horovod.machine import MPICH, OPEN_MPI, Machine
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.horovod_build.requirements.build_tools import find_cmake, find_make, find_pip
 from mpistrat.horovod_build.requirements.compiler import find_compiler

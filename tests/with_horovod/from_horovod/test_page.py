@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from helpers.from_horovod import PAGE, RESULT, SIDES, pairs
+from helpers.horovod.guide import PAGE, RESULT, SIDES, pairs
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long
 
@@ -35,7 +35,7 @@ def job(request, tmp_path_factory):
         pytest.skip("Horovod is not installed; mpistrat horovod build installs it")
     folder = tmp_path_factory.mktemp(side)
     env = {TIMELINES[side]: str(folder / "timeline.json")}
-    program = ["-m", "helpers.from_horovod", side]
+    program = ["-m", "helpers.horovod.guide", side]
     return side, folder, run_job(program, 2, DEADLINE_S, env, folder).check()
 
 

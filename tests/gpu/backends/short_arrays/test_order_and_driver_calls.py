@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpu.pretend import counting
-from helpers.gpu_ranks import communicator_on_gpus, fill_late
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import communicator_on_gpus, fill_late
 from mpistrat.collectives.backends.gpu.short_arrays import allreduce, host_slot
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long

@@ -10,8 +10,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from helpers.gpu_ranks import WaitingKernel, communicator_on_gpus, fill_late
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
+from helpers.gpu.ranks import WaitingKernel, communicator_on_gpus, fill_late
 from mpistrat import config
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.gpu.memory import pinned_regions

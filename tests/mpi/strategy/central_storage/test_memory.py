@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.central_storage import MEAN, communicator, made
+from helpers.strategy.central_storage import MEAN, communicator, made
 from mpistrat import CentralStorageStrategy
 from mpistrat.testing.sets import takes_long
 

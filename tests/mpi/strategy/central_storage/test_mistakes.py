@@ -5,9 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from helpers.central_storage import MEAN, SUM, communicator, made, tried
 from helpers.mistakes import refused
 from helpers.pretend.nodes import pretended_nodes
+from helpers.strategy.central_storage import MEAN, SUM, communicator, made, tried
 from mpistrat import CentralStorageStrategy, MirroredStrategy
 from mpistrat.errors import (
     ArgumentTypeError,

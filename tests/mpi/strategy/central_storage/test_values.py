@@ -5,8 +5,16 @@ import copy
 import numpy as np
 import pytest
 
-from helpers.central_storage import FIRST, MEAN, SUM, communicator, made, replica_id, tried
 from helpers.mistakes import refused
+from helpers.strategy.central_storage import (
+    FIRST,
+    MEAN,
+    SUM,
+    communicator,
+    made,
+    replica_id,
+    tried,
+)
 from mpistrat import (
     CentralStorageStrategy,
     IndexedSlices,

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from helpers.from_horovod import PAGE, SIDES, pairs
+from helpers.horovod.guide import PAGE, SIDES, pairs
 from mpistrat.doctor.lint.report import PAGE as NAMED
 from mpistrat.doctor.lint.rules import RULES
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.input_ranks import Ranks, distribute
+from helpers.strategy.input_ranks import Ranks, distribute
 from mpistrat.data import AutoShardPolicy, Dataset
 from mpistrat.errors import UsageError
 from mpistrat.strategy.input.distributed import DistributedDataset

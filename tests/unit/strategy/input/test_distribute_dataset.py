@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.input_ranks import Ranks, distribute, flat, local, steps
+from helpers.strategy.input_ranks import Ranks, distribute, flat, local, steps
 from mpistrat import MirroredStrategy
 from mpistrat.data import ArraySpec, AutoShardPolicy, Dataset
 from mpistrat.errors import UsageError

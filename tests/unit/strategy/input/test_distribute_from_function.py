@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.input_ranks import Ranks, from_function, local, steps
+from helpers.strategy.input_ranks import Ranks, from_function, local, steps
 from mpistrat.data import Dataset
 from mpistrat.strategy.input.distributed import DistributedDatasetsFromFunction
 from mpistrat.strategy.input.input_context import InputOptions, InputReplicationMode

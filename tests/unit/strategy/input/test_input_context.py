@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.input_ranks import distribute
+from helpers.strategy.input_ranks import distribute
 from mpistrat.data import AutoShardPolicy
 from mpistrat.errors import ArgumentTypeError, UsageError
 from mpistrat.strategy.input.distributed import make_numpy_dataset

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.input_ranks import DEADLINE_S, Ranks, local, steps
+from helpers.strategy.input_ranks import DEADLINE_S, Ranks, local, steps
 from mpistrat.data import Dataset
 from mpistrat.strategy.input.distributed import (
     DistributedDataset,

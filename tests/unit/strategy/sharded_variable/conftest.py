@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.sharded_variables import make
+from helpers.strategy.sharded_variables import make
 from mpistrat import MirroredStrategy
 
 

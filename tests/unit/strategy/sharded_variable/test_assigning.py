@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.sharded_variables import WHOLE, make, same
+from helpers.strategy.sharded_variables import WHOLE, make, same
 from mpistrat import MirroredStrategy
 from mpistrat.errors import UsageError
 

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from helpers.sharded_variables import WHOLE, make, same
+from helpers.strategy.sharded_variables import WHOLE, make, same
 from mpistrat import ShardedVariable, Variable
 from mpistrat.errors import ArgumentTypeError, UsageError
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.sharded_variables import WHOLE, same
+from helpers.strategy.sharded_variables import WHOLE, same
 from mpistrat import Variable
 from mpistrat.errors import UsageError
 from mpistrat.nn import embedding_lookup

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from helpers.sharded_variables import WHOLE, same
+from helpers.strategy.sharded_variables import WHOLE, same
 from mpistrat import ShardedVariable, Variable
 
 

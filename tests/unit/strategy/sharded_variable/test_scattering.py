@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.sharded_variables import WHOLE, make, same
+from helpers.strategy.sharded_variables import WHOLE, make, same
 from mpistrat import IndexedSlices, MirroredStrategy, Variable
 from mpistrat.errors import ArgumentTypeError, UsageError
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpus import needs_gpus
+from helpers.gpu.devices import needs_gpus
 from mpistrat.collectives.arrays import on_device
 from mpistrat.strategy.nest import flatten
 from mpistrat.testing.sets import repeats

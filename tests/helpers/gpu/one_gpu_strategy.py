@@ -12,9 +12,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from helpers.central_storage import made
 from helpers.mistakes import replica
-from helpers.training import MAKERS, STEPS, new_variables
+from helpers.strategy.central_storage import made
+from helpers.strategy.training import MAKERS, STEPS, new_variables
 from mpistrat.collectives.arrays import on_device
 from mpistrat.errors import UsageError
 from mpistrat.strategy.base import Strategy

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.gpus import device_of_rank, needs_gpus
+from helpers.gpu.devices import device_of_rank, needs_gpus
 from mpistrat.collectives.communicator import Communicator
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The code of docs/from-horovod.md: its blocks, what they say they print, and a program of them.
 
-``python -m helpers.from_horovod SIDE`` runs the blocks of one side, and prints what each of them
+``python -m helpers.horovod.guide SIDE`` runs the blocks of one side, and prints what each of them
 printed as a line of JSON.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "from-horovod.md"
+PAGE = Path(__file__).parents[3] / "docs" / "from-horovod.md"
 SIDES = ("horovod", "mpistrat")
 SAYS = "#> "
 _BLOCK = re.compile(r"^```python (\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

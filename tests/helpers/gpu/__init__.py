@@ -1,0 +1,1 @@
+"""GPUs for tests: which there are, communicators and strategies on them."""

@@ -1,0 +1,1 @@
+"""Horovod for tests: the page about it, and a machine to build it on."""

@@ -1,0 +1,1 @@
+"""Strategies for tests: their variables, their input, what they train."""
