@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mpistrat.errors import ArgumentTypeError, UsageError
-from mpistrat.strategy.input.array_spec import ArraySpec, check_signature, spec_of
+from mpistrat.strategy.input import dataset_plan
+from mpistrat.strategy.input.dataset_plan import Plan
 from mpistrat.strategy.input.dataset_rows import Rows, as_arrays
 from mpistrat.strategy.input.dataset_streams import (
     INFINITE,
     UNKNOWN,
-    Epoch,
-    Stream,
     batched,
     batched_length,
     repeated,
@@ -30,26 +28,9 @@ from mpistrat.strategy.input.dataset_streams import (
 )
 from mpistrat.strategy.input.prefetch import AUTOTUNE, Prefetcher
 from mpistrat.strategy.nest import map_nest
-from mpistrat.types import Array, Nest
+from mpistrat.types import Nest
 
 __all__ = ["Dataset"]
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How a data set makes its elements.
-
-    Data sets of slices stream row numbers, which cost next to nothing to shuffle, batch and cut
-    over replicas; only what this rank keeps is fetched, by `load`, in one go.
-    """
-
-    stream: Stream
-    load: Callable[[Any], Nest]
-    row_spec: Callable[[], Nest]
-    length: int
-    batch_shape: tuple[int | None, ...] = ()
-    buffer_size: int = 0
-    rows: Rows | None = None  # the arrays that it is made of
 
 
 class Dataset:
@@ -71,7 +52,7 @@ class Dataset:
     [[0, 1, 2, 3], [4, 5]]
     """
 
-    def __init__(self, plan: _Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._epochs = itertools.count()
 
@@ -93,16 +74,7 @@ class Dataset:
         UsageError
             No array, one without rows, or unequal lengths. It is a ValueError.
         """
-        rows = Rows(tensors)
-        return Dataset(
-            _Plan(
-                stream=lambda epoch: iter(builtins.range(rows.length)),
-                load=rows,
-                row_spec=lambda: _without_rows(rows.nest),
-                length=rows.length,
-                rows=rows,
-            )
-        )
+        return Dataset(dataset_plan.of_rows(Rows(tensors)))
 
     @staticmethod
     def from_tensors(tensors: Nest) -> Dataset:
@@ -112,21 +84,7 @@ class Dataset:
     @staticmethod
     def range(*args: int, output_type: npt.DTypeLike = np.int64) -> Dataset:
         """Count as Python's ``range(...)`` does; the elements are 0-d int64."""
-        numbers = builtins.range(*args)
-        dtype = np.dtype(output_type)
-
-        def load(index: int | Array) -> Nest:
-            value = numbers.start + numbers.step * index
-            return dtype.type(value) if isinstance(value, int) else value.astype(dtype)
-
-        return Dataset(
-            _Plan(
-                stream=lambda epoch: iter(builtins.range(len(numbers))),
-                load=load,
-                row_spec=lambda: ArraySpec((), dtype),
-                length=len(numbers),
-            )
-        )
+        return Dataset(dataset_plan.of_range(builtins.range(*args), np.dtype(output_type)))
 
     @staticmethod
     def from_generator(
@@ -147,20 +105,7 @@ class Dataset:
                 f"from_generator: got a {type(generator).__name__}, which can be walked once at"
                 " most; pass the function that makes it, such as `lambda: generate(...)`"
             )
-
-        def stream(epoch: Epoch) -> Iterator[Nest]:
-            for element in generator():
-                if output_signature is None:
-                    yield as_arrays(element)
-                else:
-                    yield check_signature(element, output_signature)
-
-        def spec() -> Nest:
-            if output_signature is None:
-                return _peek(stream, unknown_batch=True)
-            return spec_of(output_signature, unknown_batch=False)
-
-        return _generic(stream, UNKNOWN, spec)
+        return Dataset(dataset_plan.of_generator(generator, output_signature))
 
     # ---------------------------------------------------------------------------- rearranging
 
@@ -267,34 +212,11 @@ class Dataset:
 
         `num_parallel_calls` is accepted for programs that set it; the calls are made in order.
         """
-        source = self._plan
-
-        def stream(epoch: Epoch) -> Iterator[Nest]:
-            for raw in source.stream(epoch):
-                element = source.load(raw)
-                is_tuple = type(element) is tuple
-                result = map_func(*element) if is_tuple else map_func(element)
-                # TensorFlow, too, takes a list that a function of map() returns for a tuple of
-                # components.
-                yield tuple(result) if isinstance(result, list) else result
-
-        is_ragged = bool(source.batch_shape) and source.batch_shape[0] is None
-        return _generic(stream, source.length, lambda: _peek(stream, is_ragged), source.rows)
+        return Dataset(dataset_plan.mapped(self._plan, map_func))
 
     def enumerate(self, start: int = 0) -> Dataset:
         """Pair each element with its number: ``(number, element)``."""
-        source = self._plan
-
-        def stream(epoch: Epoch) -> Iterator[Nest]:
-            elements = builtins.map(source.load, source.stream(epoch))
-            return zip(builtins.map(np.int64, itertools.count(start)), elements, strict=False)
-
-        return _generic(
-            stream,
-            source.length,
-            lambda: (ArraySpec((), np.int64), self.element_spec),
-            source.rows,
-        )
+        return Dataset(dataset_plan.enumerated(self._plan, start))
 
     def prefetch(self, buffer_size: int) -> Dataset:
         """Prepare up to `buffer_size` elements ahead, in a thread; -1 for a default number.
@@ -320,12 +242,7 @@ class Dataset:
         UsageError
             It takes an element to tell (after `map`, or from a generator), and there is none.
         """
-        front = self._plan.batch_shape
-
-        def widen(spec: ArraySpec) -> ArraySpec:
-            return spec if spec.shape is None else ArraySpec((*front, *spec.shape), spec.dtype)
-
-        return map_nest(widen, self._plan.row_spec())
+        return self._plan.spec
 
     def raw(self, epoch: int) -> tuple[Iterator[Any], Callable[[Any], Nest]]:
         """Open an epoch without fetching any data, for those who need a part of each element.
@@ -359,29 +276,6 @@ class Dataset:
     def __repr__(self) -> str:
         length = {INFINITE: "endless", UNKNOWN: "unknown"}.get(self._plan.length)
         return f"<mpistrat.data.Dataset length={length or self._plan.length}>"
-
-
-def _generic(
-    stream: Stream, length: int, spec: Callable[[], Nest], rows: Rows | None = None
-) -> Dataset:
-    """Make a data set of elements that are streamed themselves rather than by row number."""
-    # Cached, since to tell the spec may take making an element.
-    spec = functools.cache(spec)
-    return Dataset(_Plan(stream, lambda element: element, spec, length, rows=rows))
-
-
-def _peek(stream: Stream, unknown_batch: bool) -> Nest:
-    for element in stream((0,)):
-        return spec_of(element, unknown_batch)
-    raise UsageError(
-        "element_spec: the data set has no element to look at; pass output_signature to"
-        " from_generator, or make sure that it is not empty"
-    )
-
-
-def _without_rows(nest: Nest) -> Nest:
-    specs = spec_of(nest, unknown_batch=False)
-    return map_nest(lambda spec: ArraySpec(spec.shape[1:], spec.dtype), specs)
 
 
 def _whole(what: str, value: object, least: int | None = None) -> int:
