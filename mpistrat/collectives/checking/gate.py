@@ -30,17 +30,21 @@ from mpistrat.collectives.backends.base import (
 from mpistrat.collectives.backends.control import Control
 from mpistrat.collectives.checking import fingerprint
 from mpistrat.collectives.checking.call_site import caller
+from mpistrat.collectives.checking.difference_error import (
+    difference_error,
+    failed_alone,
+    memory_error,
+)
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gather_calls import gather_texts, most_bytes
 from mpistrat.collectives.checking.headers import Headers, with_length
-from mpistrat.collectives.checking.mismatch_message import mismatch_text
 from mpistrat.collectives.checking.reduction_check import ReductionCheck
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.call_record import Kind, kind_of, text_number
 from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.rank_names import RankNames
 from mpistrat.collectives.health.recorder import Recorder
-from mpistrat.errors import BackendUnavailableError, MismatchError, PeerLostError
+from mpistrat.errors import BackendUnavailableError, MismatchError
 from mpistrat.types import Array
 
 __all__ = ["Gate", "Transfer"]
@@ -326,22 +330,15 @@ class Gate:
         # Room for the rest of the text, of which the line matters most.
         most = most_bytes(self.size) // 2
         text = f"{self.call_log.describe(most)} at {caller()}"
-        failed = [rank for rank, count in enumerate(failures) if count > failures.min()]
-        if self.rank in failed:  # what all ranks failed with alike has been mended
+        if self.rank in failed_alone(failures):  # what all ranks failed with has been mended
             text += f", after it failed with {self.health.peers.last_failure}"
         # All ranks have compared the same table, so that all of them come to this gathering.
         calls = yield from gather_texts(self.backend, text)
         if fingerprint.NO_MEMORY in digests:
-            rows = [f"  rank {self.names.of(rank)}: {call}" for rank, call in calls.items()]
-            message = "\n".join(["not enough memory on GPUs for a call:", *rows])
-            raise self.call_log.mark_known(BackendUnavailableError(message))
-        message = mismatch_text(calls, self.rank, failed, self.names)
-        worst = int(failures.argmax())
-        if failures[worst] > self.health.peers.failures:  # so the calls differ because of it
-            text = f"rank {self.names.of(worst)} failed alone:\n{message}"
-            lost = PeerLostError(text, worst, self.names.world_rank(worst))
-            raise self.call_log.mark_known(lost)
-        raise self.call_log.mark_known(MismatchError(message, calls))
+            raise self.call_log.mark_known(memory_error(calls, self.names))
+        mine = self.health.peers.failures
+        error = difference_error(calls, failures, self.rank, mine, self.names)
+        raise self.call_log.mark_known(error)
 
 
 def _one_after_the_other(crossing: Steps, transfer: Transfer) -> Steps:
