@@ -16,18 +16,17 @@ from mpistrat.strategy.input.data_check import compare_data
 from mpistrat.strategy.input.distributed import (
     DistributedDataset,
     DistributedDatasetsFromFunction,
-    make_numpy_dataset,
 )
 from mpistrat.strategy.input.input_context import (
     InputContext,
     InputOptions,
-    InputReplicationMode,
     RunOptions,
     ValueContext,
 )
-from mpistrat.strategy.input.iterator import InputIterator, InputWorkers
+from mpistrat.strategy.input.iterator import InputWorkers
 from mpistrat.strategy.input.source import as_dataset
 from mpistrat.strategy.nest import is_nested, map_nest
+from mpistrat.strategy.older_names import OlderNames
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, PerReplica, regroup
 from mpistrat.types import Array, Nest
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Strategy"]
 
 
-class Strategy:
+class Strategy(OlderNames):
     """Replicas of a computation, and how they share state and results.
 
     Use a subclass: `OneDeviceStrategy`, `MirroredStrategy`, `MultiWorkerMirroredStrategy`,
@@ -143,21 +142,6 @@ class Strategy:
                 " args=(x,) for one argument"
             )
         return self._extended.call_for_each_replica(fn, args, kwargs)
-
-    def experimental_run_v2(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Nest:
-        """Call :meth:`run`; its name in TensorFlow 2.0."""
-        return self.run(fn, args, kwargs)
-
-    def experimental_run(self, fn: Callable[..., Any], input_iterator: Any = None) -> Nest:
-        """Do :meth:`run` on the next input of `input_iterator`, or without input."""
-        if input_iterator is None:
-            return self.run(fn)
-        return self.run(fn, args=(input_iterator.get_next(),))
 
     # ---------------------------------------------------------------------------- collectives
 
@@ -316,30 +300,6 @@ class Strategy:
         self._extended.require_cross_replica()
         return DistributedDatasetsFromFunction(dataset_fn, self._workers(), options)
 
-    def experimental_distribute_datasets_from_function(
-        self, dataset_fn: Callable[[InputContext], Any], options: InputOptions | None = None
-    ) -> DistributedDatasetsFromFunction:
-        """Call :meth:`distribute_datasets_from_function`; its older name."""
-        return self.distribute_datasets_from_function(dataset_fn, options)
-
-    def make_dataset_iterator(self, dataset: Any) -> InputIterator:
-        """Return an iterator with ``initialize()`` and ``get_next()`` over global batches."""
-        return InputIterator(self.experimental_distribute_dataset(dataset))
-
-    def make_input_fn_iterator(
-        self,
-        input_fn: Callable[[InputContext], Any],
-        replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER,
-    ) -> InputIterator:
-        """Return such an iterator over the datasets that `input_fn` makes."""
-        options = InputOptions(experimental_replication_mode=replication_mode)
-        return InputIterator(self.distribute_datasets_from_function(input_fn, options))
-
-    def experimental_make_numpy_dataset(self, numpy_input: Nest, session: Any = None) -> Any:
-        """Return a `mpistrat.data.Dataset` of the rows of a nest of arrays. **Local.**"""
-        del session
-        return make_numpy_dataset(numpy_input)
-
     def _workers(self) -> InputWorkers:
         extended = self._extended
         return InputWorkers(
@@ -353,20 +313,6 @@ class Strategy:
             any_has_data=extended.combiner.any_rank,
             gpus=extended.placement.gpus,
         )
-
-    # ----------------------------------------------------------------------------- older names
-
-    def update_config_proto(self, config_proto: Any) -> Any:
-        """Return a copy of `config_proto`; nothing in it needs to change here. **Local.**"""
-        return copy.deepcopy(config_proto)
-
-    def experimental_initialize(self) -> list[Any]:
-        """Return the operations to run first: none. **Local.**"""
-        return []
-
-    def experimental_finalize(self) -> list[Any]:
-        """Return the operations to run last: none. **Local.**"""
-        return []
 
     # ------------------------------------------------------------------------------------- end
 
