@@ -132,7 +132,7 @@ def grace_s() -> float:
 
 
 def fusion_bytes() -> int:
-    """Return the size of a fusion bucket, in bytes."""
+    """Return the size of the buckets of lists of arrays, in bytes."""
     number = _number("MPISTRAT_FUSION_BYTES", DEFAULT_FUSION_BYTES)
     if number < 1:
         text = _text("MPISTRAT_FUSION_BYTES")

@@ -9,7 +9,7 @@
 
 namespace mpistrat {
 
-// What fused calls do array by array, which takes Python longer than short arrays take to travel.
+// What calls of lists do array by array: Python would take longer than short arrays take to travel.
 void bind_array_lists(nanobind::module_& module);
 
 // Return a view of `flat` from element `start` on, of the shape of `like`. Null with a Python error

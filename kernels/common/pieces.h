@@ -1,7 +1,7 @@
 #ifndef MPISTRAT_COMMON_PIECES_H_
 #define MPISTRAT_COMMON_PIECES_H_
 
-// A list of ranges of memory, read and written as if it were one. Fused calls hand over their
+// A list of ranges of memory, read and written as if it were one. Calls of lists hand over their
 // arrays as they lie: packing them is the copy into the shared slot, and no pass of its own.
 
 #include <algorithm>

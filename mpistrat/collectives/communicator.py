@@ -51,7 +51,7 @@ class Communicator(FastPath, CollectiveMethods):
     go on while Python computes, one after the other, without the interpreter's lock. Calls of
     several steps do so up to the end of their first: ``igather`` and ``iallgather`` of unequal
     lengths, ``ialltoall`` with uneven splits, ``iscatter`` of another shape or dtype than before,
-    fused lists of several dtypes. They, and what is behind them, go on when this rank next waits
+    lists of several dtypes. They, and what is behind them, go on when this rank next waits
     for a call or tests one.
     Every blocking method takes ``timeout``, in seconds (default ``MPISTRAT_TIMEOUT``).
 

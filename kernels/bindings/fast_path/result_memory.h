@@ -6,7 +6,7 @@
 // not shared: a forked child must not see, or change, the results of its parent.
 //
 // BufferPool (mpistrat/collectives/arrays/buffer_pool.py) does the same in Python, which takes
-// longer than the calls here may; it keeps blocks of any length, as those of fused gradients are.
+// longer than the calls here may; it keeps blocks of any length, as lists of gradients need.
 
 #include <Python.h>
 

@@ -11,7 +11,7 @@ from mpistrat.bench.models.gradient_set import GradientSet
 from mpistrat.bench.training_step.dense_bucket import DTYPE, DenseBucket
 from mpistrat.bench.training_step.pending import Pending
 from mpistrat.bench.training_step.rows_bucket import RowsBucket
-from mpistrat.collectives.operations import fusion
+from mpistrat.collectives.operations.allreduce_many import buckets as buckets_of
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def make_buckets(
     has one of its own. The rows of all tables are the last bucket.
     """
     arrays = [np.empty(shape, DTYPE) for shape in reversed(gradients.shapes)]
-    plan = fusion.buckets(arrays, "sum", bucket_bytes)
+    plan = buckets_of(arrays, "sum", bucket_bytes)
     buckets: list[DenseBucket | RowsBucket] = [
         DenseBucket.filled(number, [arrays[index] for index in members], rank, size)
         for number, members in enumerate(plan)

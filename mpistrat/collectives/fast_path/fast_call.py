@@ -25,10 +25,10 @@ from mpistrat.collectives.operations.allreduce import (
     allreduce_signature,
     short_allreduce_signature,
 )
+from mpistrat.collectives.operations.allreduce_many import allreduce_many, list_signature
 from mpistrat.collectives.operations.alltoall import alltoall_signature
 from mpistrat.collectives.operations.barrier import BARRIER
 from mpistrat.collectives.operations.bcast import bcast_signature
-from mpistrat.collectives.operations.fusion import allreduce_many, list_signature
 from mpistrat.collectives.operations.gather import gather_signature
 from mpistrat.collectives.operations.objects import (
     ALLGATHER_OBJECT,

@@ -10,7 +10,6 @@ from mpistrat.collectives import operations
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.fast_path.decorator import with_fast_path
 from mpistrat.collectives.methods.base import StartsCalls
-from mpistrat.collectives.operations import fusion
 from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array, ArrayLike
 
@@ -126,7 +125,7 @@ class ReductionMethods(StartsCalls):
         One message for each dtype and each `bucket_bytes` of it.
         """
         found: list[Array] = self._call(
-            timeout, fusion.allreduce_many, arrays, op, bucket_bytes, out
+            timeout, operations.allreduce_many, arrays, op, bucket_bytes, out
         )
         return found
 
@@ -140,7 +139,7 @@ class ReductionMethods(StartsCalls):
         out: Sequence[Array] | None = None,
     ) -> Work[list[Array]]:
         """Start :meth:`allreduce_many`."""
-        return self._start_behind(fusion.allreduce_many, arrays, op, bucket_bytes, out)
+        return self._start_behind(operations.allreduce_many, arrays, op, bucket_bytes, out)
 
     @with_fast_path
     def reduce(

@@ -8,6 +8,7 @@ documented once, on the methods of `Communicator`.
 
 from mpistrat.collectives.operations.allgather import allgather
 from mpistrat.collectives.operations.allreduce import allreduce, allreduce_from_gpu
+from mpistrat.collectives.operations.allreduce_many import allreduce_many
 from mpistrat.collectives.operations.alltoall import alltoall
 from mpistrat.collectives.operations.barrier import barrier, close
 from mpistrat.collectives.operations.bcast import bcast
@@ -22,6 +23,7 @@ __all__ = [
     "allgather",
     "allreduce",
     "allreduce_from_gpu",
+    "allreduce_many",
     "alltoall",
     "barrier",
     "bcast",

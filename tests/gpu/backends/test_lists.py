@@ -7,7 +7,7 @@ from helpers.gpu.devices import needs_gpus
 from helpers.gpu.ranks import CARRIERS, communicator_on_gpus, fill_late
 from mpistrat import built_in_sizes
 from mpistrat.collectives.backends.gpu.carriers import peer_memory
-from mpistrat.collectives.operations import fusion_on_gpu
+from mpistrat.collectives.operations import allreduce_many_on_gpu
 from mpistrat.testing.backends.cases import setting
 from mpistrat.testing.backends.samples import assert_same, expected_reduction, sample
 from mpistrat.testing.sets import takes_long, with_all
@@ -138,7 +138,7 @@ def test_some_buckets_are_longer_than_a_slot_of_mapped_memory():
 @pytest.mark.mpi(ranks=2, timeout_s=40)
 def test_results_that_are_taken_late_from_mapped_memory_are_not_overwritten():
     """There are two slots, so the third call uses the first one's, on a stream of its own."""
-    given = fusion_on_gpu._given
+    given = allreduce_many_on_gpu._given
 
     def late(*arguments):
         for _ in range(5):  # longer than two calls take
@@ -150,7 +150,7 @@ def test_results_that_are_taken_late_from_mapped_memory_are_not_overwritten():
         pytest.MonkeyPatch.context() as patch,
     ):
         slow = cupy.empty(1, np.float32)
-        patch.setattr(fusion_on_gpu, "_given", late)
+        patch.setattr(allreduce_many_on_gpu, "_given", late)
         kept = []
         for turn in range(6):
             stream = cupy.cuda.Stream(non_blocking=True)

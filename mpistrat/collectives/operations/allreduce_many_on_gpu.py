@@ -76,7 +76,7 @@ def reduce_on_gpu(
     signature: Signature,
     outs: Sequence[Array | None],
 ) -> Steps:
-    """Return the steps of `fusion.allreduce_many` for arrays on one GPU."""
+    """Return the steps of `operations.allreduce_many` for arrays on one GPU."""
     plan, memory = yield from _prepared(gate, sources, op, signature, outs)
     results: list[Any] = [None] * len(sources)
     for bucket, work, block in zip(plan, memory.work, memory.results, strict=True):

@@ -26,8 +26,8 @@ from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.checking.device_gate import DeviceGate, GateOfCall, gate_for
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.gate import Gate
+from mpistrat.collectives.operations.allreduce_many_on_gpu import reduce_on_gpu
 from mpistrat.collectives.operations.exact_reduction import Nans
-from mpistrat.collectives.operations.fusion_on_gpu import reduce_on_gpu
 from mpistrat.errors import UsageError
 from mpistrat.tables.reduction_ops import Carried, carried, combine, narrow, result_dtype, widened
 from mpistrat.types import Array, ArrayLike

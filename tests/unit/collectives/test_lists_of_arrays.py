@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.operations.fusion import buckets
+from mpistrat.collectives.operations.allreduce_many import buckets
 from mpistrat.errors import ArgumentTypeError, UsageError
 
 
