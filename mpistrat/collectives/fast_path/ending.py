@@ -11,7 +11,7 @@ from typing import Any
 
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.fast_path.fast_call import FastCall
+from mpistrat.collectives.fast_path.begun_call import BegunCall
 from mpistrat.collectives.progress.engine import Engine
 from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array
@@ -110,22 +110,22 @@ class FastPath:
         return work
 
     def _ticket(self, *call: Any) -> tuple[int, int, int, int, int, int]:
-        return FastCall(*call).ticket(self._gate, self._label)
+        return BegunCall(*call).ticket(self._gate, self._label)
 
     def _finish(self, status: int, call: tuple[Any, ...], out: Any, is_given: bool) -> Any:
         """End a native call as any other one: with a deadline, and with errors in words."""
-        fast_call = FastCall(*call)
+        begun_call = BegunCall(*call)
         # If this fails, the kernels may still write to them.
-        self._at_risk = (fast_call.array, out)
-        steps = fast_call.steps(self._gate, out, is_given)
+        self._at_risk = (begun_call.array, out)
+        steps = begun_call.steps(self._gate, out, is_given)
         fast = self._backend.fast
-        begun = fast.adopt() if fast is not None and fast_call.is_started else None
+        begun = fast.adopt() if fast is not None and begun_call.is_started else None
         if begun is not None:  # it is under way, and others can be queued behind it
             return self._engine.take_over(self._until(steps), self._label, begun)
         resumed = self._until(self._gate.resume(status, steps))
         # The kernels have counted this call (`fast_calls`), so that the engine must not.
         work = self._engine.start(resumed, self._label, is_counted=False)
-        return work if fast_call.is_started else work.wait(fast_call.timeout)
+        return work if begun_call.is_started else work.wait(begun_call.timeout)
 
     def _until(self, steps: Steps) -> Steps:
         result = yield from steps

@@ -40,10 +40,10 @@ from mpistrat.collectives.operations.reduce import reduce_signature
 from mpistrat.collectives.operations.reduce_scatter import reduce_scatter_signature
 from mpistrat.collectives.operations.scatter import scatter_length, scatter_signature
 
-__all__ = ["FastCall"]
+__all__ = ["BegunCall"]
 
 
-class FastCall(NamedTuple):
+class BegunCall(NamedTuple):
     """One call, as the kernels name it.
 
     Attributes
@@ -54,9 +54,9 @@ class FastCall(NamedTuple):
         What this rank brings, of lists a tuple of arrays; None if nothing.
     op
         A reduction; None for calls that have none.
-    root
-        A rank, where there is a root; of an array that was copied from a GPU, the GPU's index; of
-        a list, its `bucket_bytes`, or 0.
+    number
+        What :attr:`root`, :attr:`gpu` or :attr:`bucket_bytes` reads, whichever the method takes;
+        else 0.
     timeout
         Seconds to wait, where the call has to be ended; None for the default.
     transfer
@@ -67,7 +67,7 @@ class FastCall(NamedTuple):
     method: str
     array: Any
     op: Any
-    root: int
+    number: int
     timeout: float | None = None
     transfer: int = 0
 
@@ -77,9 +77,19 @@ class FastCall(NamedTuple):
         return self.method in _NONBLOCKING or self.method == "allreduce_soon"
 
     @property
+    def root(self) -> int:
+        """The rank that the call names as its root."""
+        return self.number
+
+    @property
+    def gpu(self) -> int:
+        """The index of the GPU from which the array was copied."""
+        return self.number
+
+    @property
     def bucket_bytes(self) -> int | None:
         """The `bucket_bytes` of a list, if some were named."""
-        return self.root or None
+        return self.number or None
 
     @property
     def _operation(self) -> str:
@@ -121,8 +131,8 @@ class FastCall(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    signature: Callable[[Gate, FastCall], Signature]
-    steps: Callable[[Gate, FastCall, Any], Steps]
+    signature: Callable[[Gate, BegunCall], Signature]
+    steps: Callable[[Gate, BegunCall, Any], Steps]
 
 
 _OF_ROWS = ("allgather", "gather", "scatter", "alltoall")  # whose results have guessed lengths
@@ -131,9 +141,9 @@ _ALLREDUCE = _Operation(
     lambda gate, call, out: operations.allreduce(gate, call.array, call.op, out),
 )
 _FROM_GPU = _Operation(
-    lambda gate, call: short_allreduce_signature(call.array, call.op, call.root),
+    lambda gate, call: short_allreduce_signature(call.array, call.op, call.gpu),
     lambda gate, call, out: operations.allreduce_from_gpu(
-        gate, call.array, call.op, call.root, out
+        gate, call.array, call.op, call.gpu, out
     ),
 )
 _OF_A_LIST = _Operation(
