@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_
 from mpistrat.types import Array
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.backends.fast_calls import FastCalls
+    from mpistrat.collectives.backends.fast_path import FastCalls
 
 __all__ = [
     "HEAD_BYTES",

@@ -18,7 +18,7 @@ from mpistrat import built_in_sizes
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import shutdown
 from mpistrat.collectives.backends.base import Capabilities, Steps
-from mpistrat.collectives.backends.fast_calls import FastCalls
+from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.mpi_support import comm_split, symbols
 from mpistrat.collectives.backends.mpi_support.control import MpiWatch, mpi_control
 from mpistrat.collectives.backends.shared_memory.registered import private_memory

@@ -23,8 +23,8 @@ from mpistrat.collectives.backends.base import (
     Steps,
     Ticket,
 )
-from mpistrat.collectives.backends.fast_calls import FastCalls
-from mpistrat.collectives.backends.kernel_calls.fast_calls import NativeFastCalls
+from mpistrat.collectives.backends.fast_path import FastCalls
+from mpistrat.collectives.backends.kernel_calls.fast_path import NativeFastCalls
 from mpistrat.collectives.backends.kernel_calls.requests import (
     ALLGATHER,
     ALLREDUCE,

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpistrat.collectives.backends.base import Capabilities, Header, Late, LateRequest, Steps
 from mpistrat.collectives.backends.control import Control
-from mpistrat.collectives.backends.fast_calls import FastCalls
+from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.shared_memory.registered import private_memory
 from mpistrat.tables.reduction_ops import DTYPES, OPS, combine
 from mpistrat.types import Array

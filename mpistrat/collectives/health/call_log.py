@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mpistrat.collectives.backends.fast_calls import FastCalls
+from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.checking.fingerprint import Signature
 from mpistrat.collectives.checking.headers import Headers
 from mpistrat.collectives.checking.mismatch_message import describe

@@ -17,7 +17,7 @@ from mpistrat import built_in_sizes
 from mpistrat.cluster import mpi as cluster_mpi
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.backends.base import Capabilities, Steps
-from mpistrat.collectives.backends.fast_calls import FastCalls
+from mpistrat.collectives.backends.fast_path import FastCalls
 from mpistrat.collectives.backends.shared_memory.registered import private_memory
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.tables.reduction_ops import DTYPES, OPS, combine

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from helpers.collectives.fast_calls import (
+from helpers.collectives.fast_path import (
     assert_equal,
     check,
     drop,

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.collectives.fast_calls import drop, open_communicator
+from helpers.collectives.fast_path import drop, open_communicator
 from mpistrat.collectives import Communicator, Work
 from mpistrat.errors import MismatchError, PeerLostError
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from helpers.collectives.fast_calls import (
+from helpers.collectives.fast_path import (
     assert_equal,
     check,
     fast_calls,

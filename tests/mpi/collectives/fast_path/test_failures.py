@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.collectives.fast_calls import check, drop, open_communicator
+from helpers.collectives.fast_path import check, drop, open_communicator
 from mpistrat.errors import (
     ClosedError,
     CommunicationError,

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.collectives.fast_calls import assert_equal, check, drop, open_communicator
+from helpers.collectives.fast_path import assert_equal, check, drop, open_communicator
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.progress.engine import Engine
 from mpistrat.errors import CommunicationError, PeerLostError

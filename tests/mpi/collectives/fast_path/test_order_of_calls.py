@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.collectives.fast_calls import assert_equal, check, open_communicator, slow
+from helpers.collectives.fast_path import assert_equal, check, open_communicator, slow
 from mpistrat.errors import MismatchError
 
 

@@ -11,7 +11,7 @@ __all__ = ["NativeFastCalls"]
 
 
 class NativeFastCalls:
-    """See `FastCalls` of backends/fast_calls.py.
+    """See `FastCalls` of backends/fast_path.py.
 
     Attributes
     ----------
