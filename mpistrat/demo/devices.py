@@ -7,7 +7,7 @@ from enum import Enum
 import numpy as np
 
 import mpistrat
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["Device", "are_gpus", "strategy_on"]
@@ -60,6 +60,6 @@ def _require_gpus(strategy: mpistrat.Strategy) -> None:
     """Raise on all ranks unless the replicas of all are on GPUs. **Collective.**"""
     lacking = np.flatnonzero(~strategy.communicator.allgather(np.array([are_gpus(strategy)])))
     if strategy.communicator.rank in lacking:
-        on_device.require(["GPU:0"])  # which says what is missing
+        gpu_devices.require(["GPU:0"])  # which says what is missing
     if lacking.size:
         raise BackendUnavailableError(f"ranks {lacking.tolist()} have no GPU; use --device cpu")

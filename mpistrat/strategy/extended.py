@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.context import Mode
@@ -72,10 +72,10 @@ class StrategyExtended(Updating):
         self.options = options or CommunicationOptions()
         self._devices = devices[communicator.rank]
         self.num_local_replicas = len(self._devices)
-        are_on_gpus = all(on_device.gpu_index(own[0]) is not None for own in devices)
+        are_on_gpus = all(gpu_devices.gpu_index(own[0]) is not None for own in devices)
         self.placement = placement_of(self._devices, are_on_gpus)
         if self.placement.gpu is not None:
-            on_device.make_current(self.placement.gpu)
+            gpu_devices.make_current(self.placement.gpu)
         counts = [len(own) for own in devices]  # replicas by rank, which need not be equally many
         self.first_replica = sum(counts[: communicator.rank])
         self.num_replicas = sum(counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.arrays.conversion import as_array, as_operand
 from mpistrat.collectives.backends.gpu.kernels.row_sums import can_sum, row_sums
 from mpistrat.collectives.backends.gpu.kernels.rows import scatter_add
@@ -42,7 +42,7 @@ def rows_outside(indices: Array, num_rows: int) -> Array:
     if isinstance(indices, np.ndarray):
         outside: Array = indices[(indices < 0) | (indices >= num_rows)]
         return outside
-    with on_device.on_gpu(on_device.index_of(indices)):
+    with gpu_devices.on_gpu(on_device.index_of(indices)):
         are_rows = not bool(((indices < 0) | (indices >= num_rows)).any())
     return np.empty(0, indices.dtype) if are_rows else rows_outside(as_array(indices), num_rows)
 
@@ -155,7 +155,7 @@ class IndexedSlices:
         return _unchecked(values, indices[starts], self.dense_shape)
 
     def _summed_on_gpu(self) -> IndexedSlices:
-        with on_device.on_gpu(on_device.index_of(self.values)):
+        with gpu_devices.on_gpu(on_device.index_of(self.values)):
             indices = on_device.placed(self.given_indices)
             num_rows = self._end_of_rows(indices)
             if num_rows is None or not can_sum(len(indices), num_rows):
@@ -208,7 +208,7 @@ def _summed(values: Array, places: Array, count: int) -> Array:
         sums = np.zeros(shape, values.dtype)
         check_result(add_rows(sums, places, np.ascontiguousarray(values)), "summed")
         return sums
-    with on_device.on_gpu(on_device.index_of(values)):
+    with gpu_devices.on_gpu(on_device.index_of(values)):
         there = np.zeros_like(values, shape=shape, order="C")
         scatter_add(there, places, on_device.contiguous(values))
     return there

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpistrat.cluster.devices.names import named_devices
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.extended import StrategyExtended
@@ -38,5 +38,5 @@ class OneDeviceStrategy(Strategy):
     def __init__(self, device: str, *, comm: Any = None, backend: str = "auto") -> None:
         del comm, backend
         devices = named_devices([device], 0)
-        on_device.require(devices)
+        gpu_devices.require(devices)
         self._extended = OneDeviceExtended(self, single_process_communicator(), [devices])

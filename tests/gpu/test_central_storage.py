@@ -4,7 +4,7 @@ import pytest
 
 from helpers.gpu.one_gpu_strategy import OneGpuConformance
 from mpistrat import CentralStorageStrategy
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import BackendUnavailableError
 
 
@@ -12,7 +12,7 @@ class TestOneGpu(OneGpuConformance):
     @pytest.fixture(autouse=True)
     def _needs_a_gpu(self):
         try:
-            on_device.require(["GPU:0"])
+            gpu_devices.require(["GPU:0"])
         except BackendUnavailableError as error:
             pytest.skip(str(error))
 

@@ -6,7 +6,7 @@ import pytest
 import mpistrat
 from helpers.servers.coordination import Cast, on_chief
 from mpistrat import Variable
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.optimizers import SGD
@@ -15,13 +15,13 @@ from mpistrat.optimizers import SGD
 @pytest.fixture(autouse=True)
 def _needs_a_gpu():
     try:
-        on_device.require(["GPU:0"])
+        gpu_devices.require(["GPU:0"])
     except BackendUnavailableError as error:
         pytest.skip(str(error))
 
 
 def test_arrays_of_a_gpu_come_to_the_host():
-    with on_device.on_gpu(0):
+    with gpu_devices.on_gpu(0):
         there = on_device.placed(np.arange(6, dtype=np.float32).reshape(2, 3))
     with pytest.raises(TypeError):
         np.asarray(there)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["gpu_facts", "has_bars", "is_pretended", "why_no_gpu"]
@@ -16,10 +16,10 @@ _PRETENDED = "pretended GPU"  # how the devices of tests/gpu/pretend call themse
 def why_no_gpu(wanted: int = 1) -> str | None:
     """Return why this rank cannot use so many GPUs, and what to do; None if it can. **Local.**"""
     try:
-        on_device.require(["GPU:0"])
+        gpu_devices.require(["GPU:0"])
     except BackendUnavailableError as error:
         return str(error)
-    seen = on_device.count()
+    seen = gpu_devices.count()
     if wanted > seen:
         return (
             f"--gpus {wanted}: a rank can see {seen} GPUs; expected 1 to {seen}, or leave it out"

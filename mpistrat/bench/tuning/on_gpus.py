@@ -13,7 +13,7 @@ from rich.console import Console
 
 from mpistrat import Communicator, built_in_sizes
 from mpistrat.bench.tuning.comparison import Bench, Trial
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.backends.gpu.facts import facts
 from mpistrat.collectives.backends.gpu.tuning import GPU, GpuTuning, from_entry, gpu_key
 from mpistrat.errors import BackendUnavailableError
@@ -33,7 +33,7 @@ def gpu_of_rank(communicator: Communicator) -> int | None:
     A rank takes the one of its number on the node, in turn if there are fewer.
     """
     try:
-        count = on_device.count()
+        count = gpu_devices.count()
     except BackendUnavailableError:
         count = 0
     if not communicator.allreduce(np.array(count), "min"):
@@ -85,7 +85,7 @@ class GpuSearch:
     @contextmanager
     def _trial(self, carrier: str, needs: str = "") -> Iterator[Trial[GpuTuning] | None]:
         """Yield what compares tunings of a carrier, or None if it cannot carry here."""
-        with _opened_with(carrier), on_device.on_gpu(self._device), Communicator() as own:
+        with _opened_with(carrier), gpu_devices.on_gpu(self._device), Communicator() as own:
             backend = None
             try:
                 own.allreduce(on_device.placed(np.ones(1, np.float32)))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mpistrat import config
-from mpistrat.collectives.arrays import gpu_streams, on_device
+from mpistrat.collectives.arrays import gpu_devices, gpu_streams, on_device
 from mpistrat.collectives.backends.base import Request, Steps
 from mpistrat.collectives.backends.gpu.backend import GpuBackend
 from mpistrat.collectives.checking.fingerprint import Signature
@@ -91,7 +91,7 @@ class DeviceGate:
         except BackendUnavailableError as error:  # all ranks have found the same
             raise self._host.call_log.mark_known(error) from None
         except Exception as error:
-            problem = on_device.memory_problem(error)
+            problem = gpu_devices.memory_problem(error)
             if problem is None:
                 raise
             if self._is_across:  # the peers may be in the transfer: they hear of it by a notice

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NoReturn, TypeAlias
 
 from mpistrat import built_in_sizes, config
-from mpistrat.collectives.arrays.on_device import memory_problem
+from mpistrat.collectives.arrays.gpu_devices import memory_problem
 from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import (
     Backend,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.collectives.arrays.conversion import cut
 from mpistrat.collectives.arrays.results import new_like
 from mpistrat.collectives.backends.base import Steps
@@ -183,7 +183,7 @@ def _allocated(
     try:
         return _memory(plan, sources, outs, mapped_bytes), None
     except Exception as error:
-        problem = on_device.memory_problem(error)
+        problem = gpu_devices.memory_problem(error)
         if problem is None:
             raise
         return None, problem

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpistrat import config
 from mpistrat.cluster.devices.names import canonical
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.collectives.arrays.conversion import as_array
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.backends.gpu.all_or_none import reasons, said
@@ -38,7 +38,7 @@ def empty(gate: Gate, shape: Any, dtype: Any, is_shared: bool, device: str | Non
         raise UsageError(f"empty: shape={shape!r}, dtype={kind}: more than any memory holds")
     name = "empty_shared" if is_shared else "empty"
     signature = Signature(name, dtype=kind, shape=lengths)
-    index = None if device is None else on_device.gpu_index(canonical(device, gate.rank))
+    index = None if device is None else gpu_devices.gpu_index(canonical(device, gate.rank))
     if index is None:
         return _steps(gate, signature, bool(is_shared))
     config.gpu_carrier()  # a wrong one is refused before the first message
@@ -58,7 +58,7 @@ def _steps(gate: Gate, signature: Signature, is_shared: bool) -> Steps:
 def _on_gpu(gate: Gate, signature: Signature, is_shared: bool, index: int) -> Steps:
     yield from gate.cross(signature, extra=index)
     devices = tuple(gate.extras.tolist())
-    found = yield from reasons(gate.backend, on_device.why_not(index))
+    found = yield from reasons(gate.backend, gpu_devices.why_not(index))
     if found:
         error = BackendUnavailableError(f"empty: {said(found)}")
         raise gate.call_log.mark_known(error)

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.arrays.conversion import as_operand, check_axis
 from mpistrat.collectives.arrays.results import Out, Spare, check_out, deliver_rows, new_like, room
 from mpistrat.collectives.backends.base import Steps
@@ -42,7 +42,7 @@ def scatter(gate: Gate, array: ArrayLike | None, root: int, axis: int, out: Out 
                 " on the other ranks"
             )
         check_axis(axis, _MAX_NDIM, "scatter")
-        return _steps(gate, None, (root, axis), out, on_device.current())
+        return _steps(gate, None, (root, axis), out, gpu_devices.current())
     if array is None:
         raise UsageError(f"scatter: the root (rank {root}) gave None; expected its array")
     source = as_operand(array)
@@ -123,7 +123,7 @@ def _scatter_on_gpus(
     gate: Gate, form: _Form, source: Array | None, where: tuple[int, int], gpu: int | None
 ) -> Steps:
     """Scatter an array on the root's GPU to those that were the current ones of the others."""
-    found = yield from reasons(gate.backend, on_device.why_not(gpu or 0))
+    found = yield from reasons(gate.backend, gpu_devices.why_not(gpu or 0))
     if found:
         error = BackendUnavailableError(f"scatter of an array on a GPU: {said(found)}")
         raise gate.call_log.mark_known(error)

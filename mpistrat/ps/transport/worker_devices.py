@@ -9,7 +9,7 @@ from mpistrat.cluster.devices.gpu_binding import SeenGpus, bound_devices
 from mpistrat.cluster.devices.names import named_devices
 from mpistrat.cluster.resolvers.base import ClusterResolver
 from mpistrat.cluster.topology import host_name
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import UsageError
 from mpistrat.ps.transport.roles import Member, Roster, member_of
 
@@ -25,13 +25,13 @@ def named(devices: Sequence[str], worker: int) -> tuple[str, ...]:
         They are no device strings; a GPU is not there, or CuPy to use it.
     """
     names = named_devices(devices, worker)
-    on_device.require(names)
+    gpu_devices.require(names)
     return names
 
 
 def seen_gpus() -> SeenGpus:
     """Return the GPUs that this rank can see. **Local.**"""
-    return SeenGpus(host_name(), on_device.visible_buses())
+    return SeenGpus(host_name(), gpu_devices.visible_buses())
 
 
 def devices_of_workers(members: Sequence[Member], seen: Sequence[SeenGpus | None]) -> list[Member]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpistrat.cluster.devices.names import named_devices
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import BackendUnavailableError, ClusterError, UsageError
 from mpistrat.strategy.base import Strategy
 from mpistrat.strategy.central_storage.extended import CentralExtended
@@ -81,7 +81,7 @@ class CentralStorageStrategy(Strategy):
         devices = devices_of_ranks(communicator, compute_devices)
         with communicator.checking():
             place = _parameter_device(devices[communicator.rank], parameter_device, communicator)
-        if on_device.gpu_index(place) is not None:
+        if gpu_devices.gpu_index(place) is not None:
             self._extended = OneGpuExtended(self, communicator, devices)
             return
         _require_shared_memory(communicator)
@@ -99,11 +99,11 @@ def _parameter_device(devices: tuple[str, ...], wanted: str | None, comm: Commun
     gpu = devices[0] if comm.size == 1 and len(devices) == 1 else None
     if wanted is None:
         is_beside = gpu is not None or (
-            len(devices) == 1 and on_device.gpu_index(devices[0]) is None
+            len(devices) == 1 and gpu_devices.gpu_index(devices[0]) is None
         )
         return devices[0] if is_beside else named_devices(_CPU, comm.rank)[0]
     place = named_devices([wanted], comm.rank)[0]
-    if on_device.gpu_index(place) is not None and place != gpu:
+    if gpu_devices.gpu_index(place) is not None and place != gpu:
         raise UsageError(
             f"parameter_device={wanted!r}, where the replicas of rank {comm.rank}/{comm.size} are"
             f" on {', '.join(devices)}: only a single replica has its variables on a GPU, its own;"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.arrays.conversion import can_be_sent
 from mpistrat.collectives.backends.gpu.memory.pinned_upload import Upload, Uploader
 from mpistrat.strategy.nest import flatten, map_nest
@@ -76,7 +76,7 @@ class GpuBatches:
             return batch.take()
         if gpu is None:
             return batch
-        with on_device.on_gpu(gpu):
+        with gpu_devices.on_gpu(gpu):
             return map_nest(partial(_moved, on_device.placed), batch)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.arrays.conversion import as_array, as_operand
 from mpistrat.types import Array, ArrayLike
 
@@ -36,18 +36,18 @@ class ReplicaPlacement:
         """Return a value where this rank combines values: an array of CuPy, or of NumPy."""
         if self.gpu is None:
             return as_array(value)
-        with on_device.on_gpu(self.gpu):
+        with gpu_devices.on_gpu(self.gpu):
             found: Array = on_device.placed(as_operand(value))
             return found
 
     def current(self) -> AbstractContextManager[Any]:
         """Make the GPU on which values are combined the current one in a block."""
-        return nullcontext() if self.gpu is None else on_device.on_gpu(self.gpu)
+        return nullcontext() if self.gpu is None else gpu_devices.on_gpu(self.gpu)
 
     def current_of(self, index: int) -> AbstractContextManager[Any]:
         """Make the GPU of a local replica the current one in a block."""
         gpu = self.gpus[index]
-        return nullcontext() if gpu is None else on_device.on_gpu(gpu)
+        return nullcontext() if gpu is None else gpu_devices.on_gpu(gpu)
 
     def copies(self, value: Array, count: int | None = None) -> list[Array]:
         """Return arrays of one content, none of them shared: the first may be `value` itself.
@@ -66,7 +66,7 @@ class ReplicaPlacement:
 
 def _copy_on(gpu: int | None, value: Array, *, is_first: bool) -> Array:
     if gpu is not None:
-        with on_device.on_gpu(gpu):
+        with gpu_devices.on_gpu(gpu):
             found: Array = on_device.placed(value)
             return found.copy() if found is value and not is_first else found
     found = value if isinstance(value, np.ndarray) else as_array(value)
@@ -87,5 +87,5 @@ def placement_of(devices: Sequence[str], is_all_on_gpus: bool = True) -> Replica
     is_all_on_gpus
         Whether the first replica of every rank is on a GPU.
     """
-    gpus = tuple(map(on_device.gpu_index, devices))
+    gpus = tuple(map(gpu_devices.gpu_index, devices))
     return ReplicaPlacement(gpus, gpus[0] if is_all_on_gpus else None)

@@ -14,7 +14,7 @@ from mpistrat.cluster.devices.gpu_binding import SeenGpus, bound_devices, idle_g
 from mpistrat.cluster.devices.names import named_devices
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.system.log import get_logger, warn_once
 
 __all__ = ["RankDevices", "devices_of_ranks"]
@@ -72,11 +72,11 @@ def devices_of_ranks(
 
 def _of_this_rank(devices: Iterable[str] | None, rank: int) -> RankDevices:
     if devices is None:
-        return RankDevices(SeenGpus(host_name(), on_device.visible_buses()), None)
+        return RankDevices(SeenGpus(host_name(), gpu_devices.visible_buses()), None)
     names = named_devices(devices, rank)
-    on_device.require(names)
-    has_gpus = any(on_device.gpu_index(name) is not None for name in names)
-    buses = on_device.visible_buses() if has_gpus else ()  # CuPy stays unused without GPUs
+    gpu_devices.require(names)
+    has_gpus = any(gpu_devices.gpu_index(name) is not None for name in names)
+    buses = gpu_devices.visible_buses() if has_gpus else ()  # CuPy stays unused without GPUs
     return RankDevices(SeenGpus(host_name(), buses), names)
 
 
@@ -104,7 +104,7 @@ def _warn_shared(host: str, told: Sequence[RankDevices]) -> None:
     used = [
         one.seen.buses[index]
         for one in told
-        for index in map(on_device.gpu_index, one.names or ())
+        for index in map(gpu_devices.gpu_index, one.names or ())
         if index is not None
     ]
     seen = {bus for one in told for bus in one.seen.buses}

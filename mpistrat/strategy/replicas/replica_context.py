@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.errors import ContextError, UsageError
 from mpistrat.strategy import context
 from mpistrat.strategy.nest import flatten, map_nest, text_of
@@ -68,7 +68,7 @@ class ReplicaContext:
     @functools.cached_property
     def gpu(self) -> int | None:
         """Which GPU of this rank the replica runs on, where it is the current one, or None."""
-        return on_device.gpu_index(self.devices[0])
+        return gpu_devices.gpu_index(self.devices[0])
 
     def merge_call(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.arrays.conversion import as_operand
 from mpistrat.errors import UsageError
 from mpistrat.strategy.values import Delegate
@@ -39,7 +39,7 @@ def fitting(value: ArrayLike, dtype: np.dtype[Any], what: str) -> Array:
             return np.array(value, dtype)
         array = as_operand(value)
         if not isinstance(array, np.ndarray):
-            with on_device.on_gpu(on_device.index_of(array)):
+            with gpu_devices.on_gpu(on_device.index_of(array)):
                 return _cast(array, dtype)
         # A list of ints becomes int64, which "same_kind" does not cast to uint8, whatever the
         # numbers are: from the list itself NumPy converts each of them.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.arrays.conversion import as_operand
 from mpistrat.collectives.backends.gpu.kernels.rows import scatter_add
 from mpistrat.strategy.indexed_slices import IndexedSlices
@@ -64,7 +64,7 @@ class GpuVariable(Variable):
         self._gpu = gpu
         value = as_operand(initial_value() if callable(initial_value) else initial_value)
         check_initial(options.get("name"), value, shape)
-        with on_device.on_gpu(gpu):
+        with gpu_devices.on_gpu(gpu):
             # A copy in C order: kernels change rows in place.
             self._value = on_device.placed(value).astype(dtype or value.dtype, "C", copy=True)
 
@@ -75,7 +75,7 @@ class GpuVariable(Variable):
 
     def read_value(self) -> Array:
         """Return a copy of the current value, on the GPU."""
-        with on_device.on_gpu(self._gpu):
+        with gpu_devices.on_gpu(self._gpu):
             # CuPy computes on the current GPU, which may be another one where this is called.
             return self._value.copy()
 
@@ -88,33 +88,33 @@ class GpuVariable(Variable):
 
         Not the memory itself: ``cupy.asarray(v)`` may be written to.
         """
-        with on_device.on_gpu(self._gpu):
+        with gpu_devices.on_gpu(self._gpu):
             return self._read().copy()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        with on_device.on_gpu(self._gpu):
+        with gpu_devices.on_gpu(self._gpu):
             return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
     def __getitem__(self, key: Any) -> Any:
-        with on_device.on_gpu(self._gpu):
+        with gpu_devices.on_gpu(self._gpu):
             return super().__getitem__(key)
 
     def _rows(self, rows: Array) -> Array:
-        with on_device.on_gpu(self._gpu):
+        with gpu_devices.on_gpu(self._gpu):
             found: Array = self._value[on_device.placed(rows)]
             return found
 
     @classmethod
     def read_joined(cls, variables: Sequence[Any]) -> Array:
         """Return the values of the parts of a whole as one, in new memory of the GPU."""
-        with on_device.on_gpu(variables[0]._gpu):
+        with gpu_devices.on_gpu(variables[0]._gpu):
             return super().read_joined(variables)
 
     @classmethod
     def rows_of_parts(cls, variables: Sequence[Any], ranges: RowRanges, rows: Array) -> Array:
         """Return some rows of a whole, on the GPU."""
         routes = ranges.route(rows)
-        with on_device.on_gpu(variables[0]._gpu):
+        with gpu_devices.on_gpu(variables[0]._gpu):
             result = np.zeros_like(variables[0]._value, shape=(rows.size, *variables[0].shape[1:]))
             for one, route in zip(variables, routes, strict=True):
                 where = slice(None) if route.where is None else on_device.placed(route.where)
@@ -134,7 +134,7 @@ class GpuVariable(Variable):
     # ------------------------------------------------------------------------------- changing
 
     def _assign(self, method: str, value: ArrayLike) -> Variable:
-        with on_device.on_gpu(self._gpu):
+        with gpu_devices.on_gpu(self._gpu):
             _CHANGES[method](self._value, self._fitting(value, method))
         return self
 
@@ -153,7 +153,7 @@ class GpuVariable(Variable):
         return self
 
     def _add_rows(self, slices: IndexedSlices, *, is_sum: bool) -> None:
-        with on_device.on_gpu(self._gpu):
+        with gpu_devices.on_gpu(self._gpu):
             values = on_device.contiguous(on_device.placed(slices.values))
             if np.may_share_memory(values, self._value):
                 values = values.copy()  # rows of this variable: read before they are changed
@@ -165,7 +165,7 @@ class GpuVariable(Variable):
 
     def _scatter_on_host(self, method: str, slices: IndexedSlices) -> None:
         rows, places = np.unique(slices.indices, return_inverse=True)
-        with on_device.on_gpu(self._gpu):
+        with gpu_devices.on_gpu(self._gpu):
             there = on_device.placed(rows)
             part = np.array(on_device.to_host(self._value[there]))
             scatter(part, method, IndexedSlices(slices.values, places))

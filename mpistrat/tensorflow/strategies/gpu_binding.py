@@ -16,7 +16,7 @@ from mpistrat.cluster.devices import gpu_order
 from mpistrat.cluster.devices.gpu_binding import SeenGpus, bound_gpus
 from mpistrat.cluster.topology import host_name
 from mpistrat.collectives import Communicator
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.system.log import get_logger, warn_once
 from mpistrat.tensorflow.graph import gpu_op
 
@@ -88,7 +88,7 @@ def bind_gpus(
 
 def _shown(is_named: bool) -> _Shown:
     gpus = tf.config.list_physical_devices("GPU")
-    buses = on_device.visible_buses() if gpus else ()
+    buses = gpu_devices.visible_buses() if gpus else ()
     is_chosen = is_named or tf.config.get_visible_devices("GPU") != gpus
     return _Shown(SeenGpus(host_name(), buses), len(gpus), is_chosen)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers.gpu.ranks import CARRIERS, communicator_on_gpus, num_counted
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.collectives.backends.gpu.carriers import peer_memory
 from mpistrat.collectives.backends.gpu.memory import slabs
 from mpistrat.errors import BackendUnavailableError, MismatchError, UsageError
@@ -277,7 +277,7 @@ def test_one_rank_names_a_gpu_that_is_not_there():
 def test_one_rank_has_no_cupy():
     with communicator_on_gpus("staged") as (comm, cupy), pytest.MonkeyPatch.context() as patch:
         if comm.rank == 1:
-            patch.setattr(on_device, "_cupy", lambda: __import__("no_such_library"))
+            patch.setattr(gpu_devices, "_cupy", lambda: __import__("no_such_library"))
         with pytest.raises(BackendUnavailableError, match=r"rank 1: .*CuPy.*install"):
             comm.empty(5, device="GPU:0")
         patch.undo()

@@ -9,13 +9,13 @@ pytest.importorskip("typer")
 
 from helpers.gpu.devices import needs_gpus
 from mpistrat.bench.gpu.families import FAMILIES
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import takes_long
 
 try:
-    on_device.require(["GPU:0"])
+    gpu_devices.require(["GPU:0"])
 except BackendUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -129,7 +129,7 @@ def test_more_gpus_than_there_are() -> None:
     argv = ["-m", "mpistrat.bench", "gpu", "--gpus", "99"]
     result = run_job(argv, 2, timeout_s=ENDS_S)
     assert result.returncode == 2
-    seen = on_device.count()
+    seen = gpu_devices.count()
     message = f"bench gpu: --gpus 99: a rank can see {seen} GPUs; expected 1 to {seen}, or leave"
     assert result.output.count(message) == 1
 

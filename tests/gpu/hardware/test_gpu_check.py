@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.testing.sets import takes_long
 
 try:
-    on_device.require(["GPU:0"])
+    gpu_devices.require(["GPU:0"])
 except BackendUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 

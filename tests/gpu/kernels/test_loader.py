@@ -11,7 +11,7 @@ import pytest
 
 from helpers.gpu_kernels.arrays import dtype_of, random_values, same_bits
 from helpers.gpu_kernels.reductions import expected
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.collectives.backends.gpu.kernels import (
     compiling,
     launch,
@@ -26,7 +26,7 @@ from mpistrat.tables.reduction_ops import result_dtype
 from mpistrat.tables.update_rules import AdagradRule, AdamRule, Rule, SGDRule
 
 try:
-    on_device.require(["GPU:0"])
+    gpu_devices.require(["GPU:0"])
 except BackendUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 

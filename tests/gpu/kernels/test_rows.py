@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from helpers.gpu_kernels.arrays import dtype_of, random_values, same_bits
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.backends.gpu.kernels import row_order, row_sums, rows
 from mpistrat.errors import BackendUnavailableError, UsageError
 from mpistrat.tables.row_order import in_order
 
 try:
-    on_device.require(["GPU:0"])
+    gpu_devices.require(["GPU:0"])
 except BackendUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.collectives.backends.gpu.kernels import movement, reductions, table_cache, updates
 from mpistrat.collectives.backends.gpu.kernels.tables import NUM_INLINE
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.tables.update_rules import AdamRule
 
 try:
-    on_device.require(["GPU:0"])
+    gpu_devices.require(["GPU:0"])
 except BackendUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -113,7 +113,7 @@ def test_each_stream_and_thread_has_its_own_copy(uploads):
 @pytest.mark.skipif(cupy.cuda.runtime.getDeviceCount() < 2, reason="needs two GPUs")
 def test_each_gpu_has_its_own_copy(uploads):
     for index in (0, 1, 0, 1):
-        with on_device.on_gpu(index):
+        with gpu_devices.on_gpu(index):
             arrays = lists()
             assert pack_twice(arrays, packed(arrays))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import BackendUnavailableError
 
 __all__ = ["device_of_rank", "needs_gpus"]
@@ -15,7 +15,7 @@ __all__ = ["device_of_rank", "needs_gpus"]
 def needs_gpus(count: int) -> Any:
     """Skip the test unless this process can see so many GPUs; return CuPy."""
     try:
-        on_device.require([f"GPU:{count - 1}"])
+        gpu_devices.require([f"GPU:{count - 1}"])
     except BackendUnavailableError as error:
         pytest.skip(f"needs {count} GPUs: {error}")
     import cupy

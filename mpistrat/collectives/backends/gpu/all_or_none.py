@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mpistrat.collectives.arrays.on_device import memory_problem
+from mpistrat.collectives.arrays.gpu_devices import memory_problem
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.facts import exchange_bytes
 from mpistrat.errors import BackendUnavailableError

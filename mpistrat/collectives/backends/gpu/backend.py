@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from mpistrat import built_in_sizes
+from mpistrat.collectives.arrays.gpu_devices import on_gpu
 from mpistrat.collectives.arrays.gpu_streams import run_on
-from mpistrat.collectives.arrays.on_device import on_gpu
 from mpistrat.collectives.backends.base import Backend, Capabilities, Steps
 from mpistrat.collectives.backends.gpu.all_or_none import new_memory
 from mpistrat.collectives.backends.gpu.carriers.carrier import Carrier

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpistrat import built_in_sizes
-from mpistrat.collectives.arrays import on_device
+from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.facts import Facts
 from mpistrat.collectives.backends.shared_memory import tuning_table
@@ -123,7 +123,7 @@ def agreed(host: Backend, everyone: Sequence[Facts]) -> Steps:
     """Return what rank 0's table says for these ranks, no figure left open. **Collective.**"""
     word = np.zeros(_TEXT_BYTES, np.uint8)
     if host.rank == 0:
-        gpu_bytes = on_device.memory_bytes()
+        gpu_bytes = gpu_devices.memory_bytes()
         found = tuning_table.find(gpu_key(everyone), from_entry).filled(host.size, gpu_bytes)
         text = to_text({GPU: found}).encode()
         word[: len(text)] = np.frombuffer(text, np.uint8)

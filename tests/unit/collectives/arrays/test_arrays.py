@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mpistrat.collectives.arrays import conversion, on_device
+from mpistrat.collectives.arrays import conversion, gpu_devices
 from mpistrat.collectives.arrays.conversion import are_alike, as_array, check_axis, cut, flat
 from mpistrat.collectives.arrays.results import check_out, deliver, landing
 from mpistrat.collectives.operations.axis_rows import from_rows, row_counts, row_signature, to_rows
@@ -280,4 +280,4 @@ def test_masked_arrays_would_hide_a_result():
 
 def test_which_gpu_a_device_is():
     names = ["/job:worker/replica:0/task:3/device:GPU:12", "GPU:1", "/gpu:0", "CPU:0"]
-    assert [on_device.gpu_index(name) for name in names] == [12, 1, 0, None]
+    assert [gpu_devices.gpu_index(name) for name in names] == [12, 1, 0, None]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpistrat.collectives.arrays import cupy_installation, on_device
+from mpistrat.collectives.arrays import cupy_installation, gpu_devices
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.system import log
 
@@ -37,7 +37,7 @@ def machine(monkeypatch):
             runtime = SimpleNamespace(getDeviceCount=count, CUDARuntimeError=CUDARuntimeError)
             return SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
 
-        monkeypatch.setattr(on_device, "_cupy", cupy)
+        monkeypatch.setattr(gpu_devices, "_cupy", cupy)
 
     yield make
     cupy_installation._builds.cache_clear()
@@ -45,7 +45,7 @@ def machine(monkeypatch):
 
 def refusal():
     with pytest.raises(BackendUnavailableError) as caught:
-        on_device.require(["GPU:0"])
+        gpu_devices.require(["GPU:0"])
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -88,7 +88,7 @@ def test_two_builds_that_work_by_chance(machine):
     logger.addHandler(handler)
     try:
         for _ in range(2):
-            on_device.require(["GPU:0"])
+            gpu_devices.require(["GPU:0"])
     finally:
         logger.removeHandler(handler)
     [warning] = told

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from mpistrat.collectives.arrays.gpu_devices import memory_problem
 from mpistrat.collectives.arrays.gpu_streams import stream_for_all_threads
-from mpistrat.collectives.arrays.on_device import memory_problem
 from mpistrat.errors import BackendUnavailableError
 from mpistrat.types import Array
 
