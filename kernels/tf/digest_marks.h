@@ -22,11 +22,12 @@ namespace {
 using tensorflow::DataTypeCanUseMemcpy;
 using tensorflow::Tensor;
 
-constexpr int64_t kWhole = 8 << 10;   // bytes: shorter memory is read whole
-constexpr int64_t kPiece = 64;        // bytes of longer memory that are read in a row
-constexpr int64_t kPieces = 96;       // how often
-constexpr int64_t kStrings = 64;      // of a tensor that are read
-constexpr double kOfVariety = 1e-4;   // of the numbers' distance from their mean
+constexpr int64_t kWholeBytes = 8 << 10;  // shorter memory is read whole
+constexpr int64_t kPieceBytes = 64;       // that are read in a row, of longer memory
+constexpr int64_t kNumPieces = 96;
+constexpr int64_t kNumStrings = 64;  // of a tensor, at most
+// Part of the numbers' distance from their mean by which they may differ between ranks.
+constexpr double kPartOfSpread = 1e-4;
 constexpr double kNoNumber = 1234.5;  // stands for infinities and for what is no number
 constexpr uint64_t kFactor = 0x9E3779B97F4A7C15U;
 
@@ -37,18 +38,18 @@ uint64_t mix(uint64_t digest, uint64_t word) {
 
 // Call `read(first, nbytes)` with all memory, or with pieces of it if it is long: at places that
 // look random, so that they do not all fall into one column of the rows, but are the same on all
-// ranks. They begin at multiples of `kPiece`.
+// ranks. They begin at multiples of `kPieceBytes`.
 template <typename Read>
 void read_some(const char* first, int64_t nbytes, Read read) {
-  if (nbytes <= kWhole) {
+  if (nbytes <= kWholeBytes) {
     read(first, nbytes);
     return;
   }
   uint64_t place = 1;
-  for (int64_t i = 0; i < kPieces; ++i) {
+  for (int64_t i = 0; i < kNumPieces; ++i) {
     place = mix(place, static_cast<uint64_t>(i) + 1);
-    const auto piece = static_cast<int64_t>(place % static_cast<uint64_t>(nbytes / kPiece));
-    read(first + piece * kPiece, kPiece);
+    const auto piece = static_cast<int64_t>(place % static_cast<uint64_t>(nbytes / kPieceBytes));
+    read(first + piece * kPieceBytes, kPieceBytes);
   }
 }
 
@@ -71,7 +72,7 @@ uint64_t digest_of(const char* first, int64_t nbytes, uint64_t digest) {
 template <typename Read>
 void for_strings(const Tensor& tensor, Read read) {
   const auto strings = tensor.flat<tensorflow::tstring>();
-  const int64_t step = strings.size() / kStrings + 1;
+  const int64_t step = strings.size() / kNumStrings + 1;
   for (int64_t i = 0; i < strings.size(); i += step) {
     read(strings(i).data(), static_cast<int64_t>(strings(i).size()));
   }
@@ -88,7 +89,7 @@ struct Mark {
 // change the sum. As many as numbers of two bytes are read.
 const std::vector<double>& weights() {
   static const auto* all = [] {
-    auto* made = new std::vector<double>(kWhole / 2);
+    auto* made = new std::vector<double>(kWholeBytes / 2);
     for (size_t place = 0; place < made->size(); ++place) {
       const double turns = 0.618033988749895 * static_cast<double>(place);
       (*made)[place] = 0.5 + (turns - std::floor(turns));
@@ -98,11 +99,12 @@ const std::vector<double>& weights() {
   return *all;
 }
 
-// Rounding is a part `of_numbers` of the numbers, and what was computed from rounded numbers
-// differs by a part of how the numbers vary.
+// Note the weighted sum of a tensor's numbers, and how much it may differ between ranks: by
+// rounding, a part `of_numbers` of each number, and by what is computed from rounded numbers, which
+// differs by a part of the distance from their mean.
 template <typename T>
 void add_floats(const Tensor& tensor, double of_numbers, Mark* mark) {
-  std::vector<double> numbers(kWhole / sizeof(T));
+  std::vector<double> numbers(kWholeBytes / sizeof(T));
   size_t count = 0;
   double total = 0;
   const auto add = [&](const char* piece, int64_t length) {
@@ -125,7 +127,7 @@ void add_floats(const Tensor& tensor, double of_numbers, Mark* mark) {
     of_sizes += weight[i] * std::abs(numbers[i]);
   }
   mark->sum = sum;
-  mark->allowed = kOfVariety * of_distances + of_numbers * of_sizes;
+  mark->allowed = kPartOfSpread * of_distances + of_numbers * of_sizes;
 }
 
 Mark mark_of(const Tensor& tensor) {

@@ -34,8 +34,8 @@ AlgorithmChoice::Algorithm LongReduction::algorithm() const {
                                                                : AlgorithmChoice::kSlots;
 }
 
-// Whether private arrays may be worth to be read where they are. Of those that are streamed each
-// slice would come from memory twice: for the rank that reduces it, and for the one that copies it.
+// Whether it may pay to read private arrays where they are. Of those that are streamed each slice
+// would come from memory twice: for the rank that reduces it, and for the one that copies it.
 bool LongReduction::may_read_peers(const NodeView& view) const {
   const bool is_unlikely = operands_.nbytes >= view.tuning.stream_bytes && !view.choices;
   return operands_.nbytes >= view.tuning.remote_bytes && !is_unlikely &&
