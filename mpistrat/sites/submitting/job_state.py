@@ -36,6 +36,8 @@ class Record:
         File that has what it prints.
     restarts
         How often it was started again.
+    index
+        Number of a job of an array; "" for other jobs.
     """
 
     state: str
