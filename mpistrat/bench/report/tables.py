@@ -26,8 +26,8 @@ from mpistrat.bench.results.point import Point
 __all__ = ["failure_table", "io_table", "last_line", "other_table", "replay_tables"]
 
 _TIMED = ("time (median)", "interval")
-# Keys that other columns tell, or that are of no use in a line.
-_TOLD = frozenset(
+# Keys that have other columns, or that are of no use in a line.
+_LEFT_OUT = frozenset(
     ("case", "side", "ranks", "nodes", "kind", "backend", "correct", "rank", "host", "op")
 )
 
@@ -58,9 +58,9 @@ def replay_tables(measurements: Iterable[Measurement]) -> list[Table]:
         source, layout = plain(m.get("source")), format_layout(m.ranks, m.nodes)
         recorded = m.get("recorded_us")
         ratio = f"{m.time.median / recorded:.2f}" if recorded and m.interval else ""
-        told = format_time(recorded) if recorded else ""
+        recorded_time = format_time(recorded) if recorded else ""
         counts = [str(m.get("calls", "")), _size(m.get("bytes"))]
-        rows.append([source, layout, *counts, told, *_times(m), ratio])
+        rows.append([source, layout, *counts, recorded_time, *_times(m), ratio])
         for op, one in (m.get("by_op") or {}).items():
             operations.append([source, layout, plain(op), *_operation(one)])
     headers = ("timeline", "layout", "calls", "size", "recorded", *_TIMED, "replayed / recorded")
@@ -121,13 +121,13 @@ def _times(m: Measurement) -> list[str]:
 
 
 def _what(m: Measurement) -> str:
-    told = [str(m.get("op"))] if m.get("op") not in (None, "none") else []
-    told += [
+    parts = [str(m.get("op"))] if m.get("op") not in (None, "none") else []
+    parts += [
         format_size(value) if key == "bytes" and isinstance(value, int) else f"{key} {value}"
         for key, value in m.record.items()
-        if key not in _TOLD and isinstance(value, (str, int)) and not isinstance(value, bool)
+        if key not in _LEFT_OUT and isinstance(value, (str, int)) and not isinstance(value, bool)
     ]
-    return plain(" ".join([", ".join(told), options_of(m.point)]), 120)
+    return plain(" ".join([", ".join(parts), options_of(m.point)]), 120)
 
 
 def _operation(one: Mapping[str, Any]) -> list[str]:

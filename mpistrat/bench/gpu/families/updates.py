@@ -25,6 +25,9 @@ _RULES: dict[str, Rule] = {
     "Adam": AdamRule(),
     "Adagrad": AdagradRule(),
 }
+# Arrays as large as all variables that are there at once: variables, gradients, slots, initial
+# values, those of torch, and a copy of 7 of these.
+_SETS = 15
 # torch and CuPy round in other places, and torch has Adam's epsilon elsewhere.
 _TOLERANCE = 1e-4
 
@@ -33,8 +36,7 @@ def planned(variables: int) -> Plans:
     """Yield a row for each rule."""
     nbytes = 4 * sum(math.prod(shape) for shape in gradient_shapes()[:variables])
     for name in _RULES:
-        # Variables, gradients, slots, initial values, those of torch, and a copy of 7 such sets.
-        yield Planned("update", name, nbytes, 15 * nbytes, partial(_make, name, variables))
+        yield Planned("update", name, nbytes, _SETS * nbytes, partial(_make, name, variables))
 
 
 def _make(name: str, variables: int) -> Comparison:
@@ -47,13 +49,6 @@ def _make(name: str, variables: int) -> Comparison:
         Update(weight, {s: weight * 0 + v for s, v in rule.initial_slots().items()}, given)
         for weight, given in zip(weights, gradients, strict=True)
     ]
-
-    def reset() -> None:
-        for weight, one, update in zip(weights, initial, updates, strict=True):
-            weight[...] = one
-            for slot, value in rule.initial_slots().items():
-                update.slots[slot].fill(value)
-
     want = _expected(rule, start, gradient)
 
     def is_right(_: Any) -> bool:
@@ -73,7 +68,15 @@ def _make(name: str, variables: int) -> Comparison:
     )
     passes = 3 + 2 * len(rule.initial_slots())  # of each element: reads and writes
     row = ("update", name, "float32", 4 * count, 4 * count * passes)
-    return Comparison(*row, sides, reset, is_right)
+    return Comparison(*row, sides, partial(_reset, rule, updates, initial), is_right)
+
+
+def _reset(rule: Rule, updates: list[Update], initial: list[Any]) -> None:
+    """Give variables and slots the values from which each side's step begins."""
+    for update, value in zip(updates, initial, strict=True):
+        update.variable[...] = value
+        for slot, first in rule.initial_slots().items():
+            update.slots[slot].fill(first)
 
 
 def _expected(rule: Rule, start: Array, gradient: Array) -> Array:
