@@ -27,7 +27,7 @@ __all__ = ["failure_table", "io_table", "last_line", "other_table", "replay_tabl
 
 _TIMED = ("time (median)", "interval")
 # Keys that have other columns, or that are of no use in a line.
-_LEFT_OUT = frozenset(
+_ELSEWHERE = frozenset(
     ("case", "side", "ranks", "nodes", "kind", "backend", "correct", "rank", "host", "op")
 )
 
@@ -125,7 +125,7 @@ def _what(m: Measurement) -> str:
     parts += [
         format_size(value) if key == "bytes" and isinstance(value, int) else f"{key} {value}"
         for key, value in m.record.items()
-        if key not in _LEFT_OUT and isinstance(value, (str, int)) and not isinstance(value, bool)
+        if key not in _ELSEWHERE and isinstance(value, (str, int)) and not isinstance(value, bool)
     ]
     return plain(" ".join([", ".join(parts), options_of(m.point)]), 120)
 
