@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.collectives.fast_calls import (
+from helpers.collectives.fast_path import (
     assert_equal,
     drop,
     fast_calls,
