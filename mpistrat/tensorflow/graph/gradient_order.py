@@ -26,6 +26,7 @@ OF_GRADIENTS = "_mpistrat_gradients"
 _LABEL = re.compile(r"\(gradients of variables ([\d ]+)\)")
 _ATTRIBUTE = "_mpistrat_number"  # set on variables
 _LISTS = "_mpistrat_lists"  # set on the first variable of a list: they go with it
+_MOST_LISTS = 100
 _SHOWN = 3
 
 
@@ -69,6 +70,8 @@ def gradients_of(variables: Sequence[Any]) -> Gradients | None:
     lists: dict[tuple[int, ...], Gradients] = vars(variables[0]).setdefault(_LISTS, {})
     found = lists.get(numbers)
     if found is None:
+        if len(lists) == _MOST_LISTS:  # of a program whose steps take other layers each
+            lists.clear()
         found = lists[numbers] = Gradients(numbers)
     return found
 

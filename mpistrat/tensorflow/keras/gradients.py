@@ -45,7 +45,8 @@ def clip_sums(original: Callable[..., Any]) -> Callable[..., Any]:
         limits = (self.clipnorm, self.global_clipnorm, self.clipvalue)
         if not any(limits) or our_replica() is None:
             return original(self, grads)
-        pairs = self._all_reduce_sum_gradients(list(zip(grads, _sums.variables, strict=True)))
+        variables = getattr(_sums, "variables", None) or [None] * len(grads)
+        pairs = self._all_reduce_sum_gradients(list(zip(grads, variables, strict=True)))
         _sums.clipped = original(self, [total for total, _ in pairs])
         return _sums.clipped
 
@@ -75,7 +76,10 @@ def noted_variables(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def apply(self: Any, grads: Any, trainable_variables: Any) -> Any:
         _sums.variables = [getattr(one, "value", one) for one in trainable_variables]
-        return original(self, grads, trainable_variables)
+        try:
+            return original(self, grads, trainable_variables)
+        finally:
+            _sums.variables = None
 
     return apply
 
@@ -83,7 +87,7 @@ def noted_variables(original: Callable[..., Any]) -> Callable[..., Any]:
 def _totals(pairs: Sequence[tuple[Any, Any]]) -> Any:
     """Return the gradients' sums, compared by variables; None where that is not to be done."""
     context = our_replica()
-    if context is None or not pairs or any(grad is None for grad, _ in pairs):
+    if context is None or not pairs or any(one is None for pair in pairs for one in pair):
         return None
     gradients = gradients_of([variable for _, variable in pairs])
     if gradients is None:
