@@ -117,7 +117,8 @@ void FastPath::begin(const Plain& call, const MpistratTicket* ticket) {
 }
 
 void FastPath::go_on(const Plain& call) {
-  describe(*calls, call, &calls->call);  // as one that crosses no gate: the first one has
+  describe(*calls, call,
+           &calls->call);  // without a header: the first transfer has compared the call
   mpistrat_begin(calls->calls, &calls->call.spec);
 }
 

@@ -67,7 +67,7 @@ struct FastPath {
   void forget_scatters();
   // `ticket` is null where calls are not compared.
   void begin(const Plain& call, const MpistratTicket* ticket);
-  // Begin one more transfer of the call, whose last one is done.
+  // Begin the call's next transfer; the one before is done.
   void go_on(const Plain& call);
   // Take note of how a call stands. Unless it is done, it stays claimed, and no other begins until
   // it is in the queue: another would pass it.

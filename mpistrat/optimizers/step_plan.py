@@ -1,4 +1,4 @@
-"""What an optimizer's steps with the same variables have in common, found out once."""
+"""Cache what a step derives from its variables alone, for later steps with the same ones."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Arrays on their way in and out: conversion, GPUs, NaN, memory that is used again."""
+"""Arrays on their way in and out: conversion, GPUs and their streams, memory for results."""

@@ -104,7 +104,7 @@ class ReductionMethods(StartsCalls):
         out: Sequence[Array] | None = None,
         timeout: float | None = None,
     ) -> list[Array]:
-        """Reduce each array of a list over all ranks, packed into few messages.
+        """Reduce each array of a list over all ranks, by few transfers.
 
         Parameters
         ----------
@@ -122,7 +122,8 @@ class ReductionMethods(StartsCalls):
 
         Notes
         -----
-        One message for each dtype and each `bucket_bytes` of it.
+        One transfer for each dtype. Where arrays are packed (by the backend ``mpi``, on GPUs, and
+        in graphs of TensorFlow), `bucket_bytes` limits a transfer.
         """
         found: list[Array] = self._call(
             timeout, operations.allreduce_many, arrays, op, bucket_bytes, out

@@ -1,4 +1,7 @@
-"""Pack lists of arrays into few flat buckets, reduce those, and unpack."""
+"""Reduce lists of arrays: in place, one transfer for each dtype, or packed into flat buckets.
+
+Packed by backends whose transfers carry no headers, and on GPUs (`allreduce_many_on_gpu`).
+"""
 
 from __future__ import annotations
 

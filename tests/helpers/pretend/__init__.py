@@ -1,1 +1,1 @@
-"""Stand-ins for what the machine that runs the tests lacks: GPUs, TPUs, other nodes."""
+"""Stand-ins for what the test machine lacks: TPUs, their API, nodes (GPUs: tests/gpu/pretend)."""

@@ -1,8 +1,8 @@
 """The C++ kernels' own tests, compiled and run plainly, under sanitizers, and for AArch64.
 
 They need nothing of Python or MPI; each is a program that prints what is wrong and exits with 1.
-Those for AArch64 run under QEMU. It keeps the order in which an x86-64 processor stores: what
-relies on that order is found by the thread sanitizer, not by QEMU.
+Those for AArch64 run under QEMU, which on x86-64 does not reveal code that wrongly relies on
+x86-64's memory ordering; ThreadSanitizer does.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class HostSlot:
             self._last_stream = _none if is_of_one_thread(stream) else weakref.ref(stream)
 
     def views(self, kind: Kind) -> tuple[Array, Array]:
-        """Return both, as arrays like those of a call whose result is like what it is given."""
+        """Return the send and result memory as arrays of a kind's dtype and shape."""
         views = self._views.get(kind)
         if views is None:
             if len(self._views) >= MOST_KINDS:
