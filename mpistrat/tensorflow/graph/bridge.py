@@ -75,9 +75,8 @@ class Bridge:
         }
         self._names = NameOrder(communicator)
         self.numbers = Numbers(communicator)
-        self._first_values: list[SameShape] = []  # of graphs, which refer to them
-        self._values = self._same_shape(self._start_broadcast)
-        self._next_values = self._same_shape(self._start_short_broadcast)
+        self._kept_broadcasts: list[SameShape] = []  # of first values: graphs refer to them
+        self._value_broadcast = self._same_shape(self._start_broadcast)
         self._gpu = gpu
         self._on_gpus = (
             None
@@ -305,10 +304,10 @@ class Bridge:
 
         return _call(run_labelled, tensor, tf.TensorShape(shape))
 
-    def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
+    def broadcast_value(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return rank 0's tensor; the others' has its shape and dtype.
 
-        Whether it has that dtype is checked if the tensor `is_new`, not one of a variable.
+        The dtype of a short one is not checked: that of a variable's first value was.
         """
         if self.size == 1:
             return tensor
@@ -318,7 +317,7 @@ class Bridge:
                 return self._on_gpus.broadcast(tensor)
         if tensor.dtype == tf.string:
             return _call(self._broadcast_objects, tensor, tensor.shape)
-        return (self._values if is_new else self._next_values)([tensor])[0]
+        return self._value_broadcast([tensor])[0]
 
     def broadcast_first(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """Return rank 0's tensor as the first value of the variable `name`, which is compared."""
@@ -338,7 +337,7 @@ class Bridge:
         # Of this variable alone, for the sake of its name.
         collective = self._same_shape(start)
         if not tf.executing_eagerly():
-            self._first_values.append(collective)
+            self._kept_broadcasts.append(collective)
         if gpu is None:
             return collective([tensor])[0]
         with tf.device(gpu):
@@ -350,12 +349,10 @@ class Bridge:
         return np.asarray(told, object)
 
     def _start_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
-        return self.communicator.ibcast(sources[0], out=results[0]).wait
-
-    def _start_short_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
-        """Broadcast by an all-reduce of bytes, which begins sooner; other ranks add zeros."""
+        """Broadcast short values by an all-reduce of bytes, which begins sooner."""
         if sources[0].nbytes > _PACKED_BYTES:
-            return self._start_broadcast(sources, results)
+            return self.communicator.ibcast(sources[0], out=results[0]).wait
+        # Other ranks than rank 0 add zeros.
         mine, result = _bytes(sources[0]), _bytes(results[0])
         return self._start_one(mine if self.rank == 0 else np.zeros_like(mine), result, "or")
 

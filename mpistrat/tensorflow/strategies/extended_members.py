@@ -133,7 +133,7 @@ class OverRanks:
         if isinstance(tensor, (float, int)) or self.bridge.size == 1:
             return super()._broadcast_to(tensor, destinations)  # type: ignore[misc]
         # TensorFlow copies to this rank's devices, so it has to copy rank 0's value.
-        told = self.bridge.broadcast(tensor, is_new=False)
+        told = self.bridge.broadcast_value(tensor)
         return super()._broadcast_to(told, destinations)  # type: ignore[misc]
 
     # --------------------------------------------------------------------------------- input

@@ -24,7 +24,7 @@ class OfRank0:
 
     def _get_cross_replica(self) -> tf.Tensor:
         mine = tf.convert_to_tensor(self._get_replica(0))
-        return self._distribute_strategy.extended.bridge.broadcast(mine, is_new=False)
+        return self._distribute_strategy.extended.bridge.broadcast_value(mine)
 
     def value(self) -> tf.Tensor:
         """Return rank 0's first value, or in a replica its own."""

@@ -41,9 +41,9 @@ class HostBridge(Bridge):
         """See `Bridge`."""
         return self._here(lambda: [super(HostBridge, self).all_gather(tensor, axis, made_for)])[0]
 
-    def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
+    def broadcast_value(self, tensor: tf.Tensor) -> tf.Tensor:
         """See `Bridge`."""
-        return self._here(lambda: [super(HostBridge, self).broadcast(tensor, is_new)])[0]
+        return self._here(lambda: [super(HostBridge, self).broadcast_value(tensor)])[0]
 
     def broadcast_first(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """See `Bridge`."""

@@ -74,7 +74,7 @@ def sums_of_pods(s):
         assert float(found[0]) == total
         assert float(found[1]) == pytest.approx(total / (n * (n + 1) / 2))
         assert found[2].numpy().tolist() == [float(k) for i in range(n) for k in range(i + 1)]
-    first = s.extended.bridge.broadcast(tf.constant(1.0 + s.communicator.rank))
+    first = s.extended.bridge.broadcast_value(tf.constant(1.0 + s.communicator.rank))
     assert float(first) == 1.0
 
 

@@ -127,17 +127,17 @@ class HorovodBridge(Bridge):
         shape = [None if i == axis else n for i, n in enumerate(tensor.shape)]
         return tf.ensure_shape(self._moved(tensor, gather), shape)
 
-    def broadcast(self, tensor: tf.Tensor, is_new: bool = True) -> tf.Tensor:
+    def broadcast_value(self, tensor: tf.Tensor) -> tf.Tensor:
         """See `Bridge`."""
         if self.size == 1 or dtypes.moved(tensor.dtype) is None:
-            return super().broadcast(tensor, is_new)
+            return super().broadcast_value(tensor)
         return self.broadcast_from(tensor, 0)
 
     def broadcast_first(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """See `Bridge`."""
         if self.size == 1 or dtypes.moved(tensor.dtype) is None:
             return super().broadcast_first(tensor, name)
-        return self.broadcast(tensor)
+        return self.broadcast_value(tensor)
 
     def broadcast_from(self, tensor: tf.Tensor, root: int) -> tf.Tensor:
         """Return the root's tensor; the others' has its shape and dtype."""
