@@ -1,7 +1,6 @@
 #define MPISTRAT_IMPORTS_NUMPY
 #include "fast_calls.h"
 
-#include <nanobind/nanobind.h>
 #include <structmember.h>
 
 #include <algorithm>
@@ -10,113 +9,15 @@
 
 #include "../../calls/fast_path.h"
 #include "../dtypes.h"
-#include "list_calls.h"
+#include "carry_out_list.h"
+#include "fast_call_steps.h"
 #include "object_frames.h"
 #include "result_memory.h"
 
 namespace mpistrat {
 namespace {
 
-constexpr int64_t kHoldGilBytes = 16 << 10;  // longer calls let other threads run at once
-constexpr uint64_t kHoldGilNs = 5'000;       // as do calls that have waited for this long
-// A nonblocking call of up to kNonblockingBytes waits for its peers for a moment, since to end it
-// by Python and the queue's thread takes longer. After kMisses waits in vain it waits for
-// kShortStayNs only, and each kTryEvery-th longer again.
-constexpr int64_t kNonblockingBytes = 64 << 10;
-constexpr uint64_t kShortStayNs = 5'000;
-constexpr unsigned kMisses = 2, kTryEvery = 16;
-constexpr int kMostStays = 10;  // times kStayNs, where data is moved all the time
-constexpr int kLoseTries = 8;   // each is lost to one more interrupt at most
-
-struct FastCalls {
-  PyObject_HEAD;
-  PyObject *calls_object, *ticket, *finish, *lose, *over;
-  PyObject* form;  // like what was last scattered to this rank, by `form_root`; or null
-  int form_root;
-  unsigned misses;  // nonblocking calls in a row that were not over in time
-  FastPath path;
-};
-
 PyTypeObject* fast_type = nullptr;
-
-PyObject* or_none(PyObject* object) { return object ? object : Py_None; }
-
-enum Claim { kClaimed, kRefused };
-
-// Ask Python how a call is shown and recorded.
-bool ask_ticket(FastCalls* self, const Arguments& call, const CallState& calls,
-                MpistratTicket* ticket) {
-  PyObject* found = PyObject_CallFunction(self->ticket, "sOOi", call.method->name, brought(call),
-                                          or_none(call.op_text), call.root);
-  if (!found) return false;
-  long long digest, extra, nbytes;
-  MpistratRecord& record = ticket->record;
-  const int is_read = PyArg_ParseTuple(found, "LLLiii", &digest, &extra, &nbytes, &record.op,
-                                       &record.reduction, &record.dtype);
-  Py_DECREF(found);
-  if (!is_read) return false;
-  ticket->digest = digest;
-  ticket->extra = extra;
-  record.nbytes = nbytes;
-  record.label = static_cast<int32_t>(calls.label);
-  return true;
-}
-
-// Errors before a call has begun are the general way's, which tells the peers of them.
-PyObject* leave_to_python() {
-  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
-  return nullptr;
-}
-
-Kind key_of_array(const CallState& calls, const Arguments& call) {
-  const int kind = call.method->kind;
-  // Arrays from GPUs are told from those of the host by a root that is none.
-  const int op = call.op, root = is_from_gpu(*call.method) ? -1 - call.root : call.root;
-  if (call.list.object)
-    return kind_of(calls, kind, op, root, type_num_of(call.list.object), 0, nullptr);
-  if (!call.array) return kind_of(calls, kind, op, root, 0, 0, nullptr);
-  int64_t shape[kMaxDims];
-  const int ndim = PyArray_NDIM(call.array);
-  std::copy_n(PyArray_DIMS(call.array), ndim, shape);
-  return kind_of(calls, kind, op, root, PyArray_TYPE(call.array), ndim, shape);
-}
-
-Kind key_of(const CallState& calls, const Arguments& call) {
-  Kind key = key_of_array(calls, call);
-  key.is_of_objects = call.method->has(kIsOfObjects);
-  return key;
-}
-
-// What the root scatters, as far as this rank knows.
-PyArrayObject* form_of(FastCalls* self, const Arguments& call) {
-  const bool is_known = self->form && self->form_root == call.root;
-  return is_known ? reinterpret_cast<PyArrayObject*>(self->form) : nullptr;
-}
-
-// Claim the calls, with the ticket of this one at hand; Python is asked once for each kind.
-Claim claim_with_ticket(FastCalls* self, const Arguments& call, PyArrayObject* form,
-                        const MpistratTicket** ticket) {
-  CallState* calls = self->path.calls;
-  if (!claim(calls)) return kRefused;
-  if (!calls->has_digests) return kClaimed;
-  const Kind key = key_of(*calls, call);
-  const Shapes shapes = shapes_of(call.list.object);
-  if ((*ticket = self->path.find(key, shapes))) return kClaimed;
-  calls->is_busy = false;  // while Python runs, other threads may, too
-  MpistratTicket found = {};
-  if (!ask_ticket(self, call, *calls, &found)) {
-    leave_to_python();
-    return kRefused;
-  }
-  if (!claim(calls)) return kRefused;
-  if (!call.array && form_of(self, call) != form) {  // another thread has learned of another one
-    calls->is_busy = false;
-    return kRefused;
-  }
-  self->path.learn(key, found, shapes);
-  *ticket = self->path.find(key, shapes);
-  return kClaimed;
-}
 
 // Of a root that broadcasts from where its result is: put the array there.
 void copy_own(const void* array, void* result, int64_t nbytes) {
@@ -129,60 +30,6 @@ void copy_own(const void* array, void* result, int64_t nbytes) {
   Py_END_ALLOW_THREADS;
 }
 
-int wait(CallState* calls, const Plain& call, int most_stays) {
-  int status = MPISTRAT_WAITING;
-  if (std::max(call.send_bytes, call.recv_bytes) <= kHoldGilBytes) status = calls->wait(kHoldGilNs);
-  if (status == MPISTRAT_WAITING) {
-    Py_BEGIN_ALLOW_THREADS;
-    int stays = 0;
-    do status = calls->wait(kStayNs);
-    while (status == MPISTRAT_WAITING && ++stays < most_stays && mpistrat_is_moving(calls->calls));
-    Py_END_ALLOW_THREADS;
-  }
-  return status;
-}
-
-int stay_with_nonblocking(FastCalls* self) {
-  const bool is_long = self->misses < kMisses || self->misses % kTryEvery == 0;
-  CallState* calls = self->path.calls;
-  int status = calls->wait(kShortStayNs);
-  if (status == MPISTRAT_WAITING && is_long) {
-    Py_BEGIN_ALLOW_THREADS;
-    status = calls->wait(calls->nonblocking_ns);
-    Py_END_ALLOW_THREADS;
-  }
-  self->misses = status == MPISTRAT_WAITING ? self->misses + 1 : 0;
-  return status;
-}
-
-// End a call in Python, from its transfer under way on; tell `lose` of an error, again if one more
-// interrupt strikes that.
-PyObject* finish(FastCalls* self, const Arguments& call, int status, int64_t sequence,
-                 PyObject* out, size_t transfer = 0) {
-  PyObject* array = brought(call);
-  PyObject* is_given = call.out == Py_None ? Py_False : Py_True;
-  PyObject* result = PyObject_CallFunction(self->finish, "i(sOOiOn)OO", status, call.method->name,
-                                           array, or_none(call.op_text), call.root, call.timeout,
-                                           static_cast<Py_ssize_t>(transfer), out, is_given);
-  if (result) return result;
-  nanobind::python_error error;
-  for (int i = 0; i < kLoseTries; ++i) {
-    result = PyObject_CallFunction(self->lose, "LOOO", static_cast<long long>(sequence),
-                                   error.value().ptr(), array, out);
-    if (result) break;
-    PyErr_WriteUnraisable(self->lose);
-  }
-  Py_XDECREF(result);
-  error.restore();
-  return nullptr;
-}
-
-// What is returned of a call that is over.
-PyObject* result_of(FastCalls* self, const Arguments& arguments, PyObject* out) {
-  const bool is_work = arguments.method->has(kIsNonblocking);
-  return is_work ? PyObject_CallOneArg(self->over, out) : Py_NewRef(out);
-}
-
 // Where the arrays of a broadcast are, as the kernels take them.
 void place_broadcast(const CallState& calls, Plain* call) {
   if (call->root != calls.rank) {
@@ -191,14 +38,6 @@ void place_broadcast(const CallState& calls, Plain* call) {
     if (call->recv != call->send) copy_own(call->send, call->recv, call->send_bytes);
     call->send = call->recv;
   }
-}
-
-// Stay with the transfer that has begun; returns its MpistratStatus.
-int stay(FastCalls* self, const Arguments& arguments, const Plain& call) {
-  const Method& method = *arguments.method;
-  if (method.has(kIsNonblocking)) return stay_with_nonblocking(self);
-  const int most_stays = method.has(kTakesTimeout) ? kMostStays : 1;  // of allreduce_soon
-  return wait(self->path.calls, call, most_stays);
 }
 
 // Returns null without an error where another thread was faster.
@@ -224,38 +63,6 @@ PyObject* carry_out(FastCalls* self, const Arguments& arguments, PyArrayObject* 
       status == MPISTRAT_DONE && (!is_of_objects || are_objects_whole(*call, call->send_bytes));
   self->path.note(is_over ? MPISTRAT_DONE : std::max<int>(status, MPISTRAT_WAITING));
   return is_over ? result_of(self, arguments, out) : finish(self, arguments, status, sequence, out);
-}
-
-// Begin a group's transfer; that of the first one begins the call.
-void begin_group(FastCalls* self, const Plain& call, size_t group, bool is_last,
-                 const MpistratTicket* ticket) {
-  if (group == 0)
-    self->path.begin(call, ticket);
-  else
-    self->path.go_on(call);
-  // Where the queue takes the transfer over, calls behind it wait until the last one is over.
-  self->path.calls->call.ticket.holds = !is_last;
-}
-
-// Make a call of a list, a transfer for each dtype; returns null as above.
-PyObject* carry_out_list(FastCalls* self, const Arguments& arguments, const ListPlan& plan,
-                         PyObject* out) {
-  const MpistratTicket* ticket = nullptr;
-  if (claim_with_ticket(self, arguments, nullptr, &ticket) != kClaimed) return nullptr;
-  FastCall& mine = self->path.calls->call;
-  int status = MPISTRAT_DONE;
-  size_t group = 0;
-  for (const size_t count = plan.groups.size(); group < count; ++group) {
-    place_group(arguments.list.object, out, plan, group, &mine);
-    const Plain call = plan.transfer(arguments, group);
-    begin_group(self, call, group, group + 1 == count, ticket);
-    status = stay(self, arguments, call);
-    if (status != MPISTRAT_DONE) break;
-  }
-  const int64_t sequence = mine.ticket.record.sequence;
-  self->path.note(status);
-  return status == MPISTRAT_DONE ? result_of(self, arguments, out)
-                                 : finish(self, arguments, status, sequence, out, group);
 }
 
 bool may_begin(const CallState& calls) { return calls.is_ready && !calls.is_busy; }
@@ -377,18 +184,6 @@ PyObject* make_fast_calls(PyObject* calls_object, CallState* calls, PyObject* ti
   self->form_root = -1;
   self->path.calls = calls;
   return object;
-}
-
-// Make a call of a list. The arrays of a call are its own tuple's: a user's list may change.
-static PyObject* call_list(FastCalls* self, const Arguments& arguments) {
-  ListPlan plan;
-  if (!plan_list(arguments, &plan)) return nullptr;
-  if (arguments.method->has(kIsNonblocking) && plan.nbytes > kNonblockingBytes) return nullptr;
-  PyObject* out = results_of_list(arguments, plan);
-  if (!out) return leave_to_python();
-  PyObject* found = carry_out_list(self, arguments, plan, out);
-  Py_DECREF(out);
-  return found;
 }
 
 PyObject* call_fast(PyObject* state, const Method* method, PyObject* const* args, Py_ssize_t nargs,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "call_arguments.h"
+#include "list_plan.h"
 
 namespace mpistrat {
 
@@ -15,36 +16,17 @@ namespace mpistrat {
 // Python error set, if `value` is anything else.
 bool take_list(PyObject* value, Owned* list);
 
+// An array of a tuple of them.
+inline PyArrayObject* array_at(PyObject* list, Py_ssize_t i) {
+  return reinterpret_cast<PyArrayObject*>(PyTuple_GET_ITEM(list, i));
+}
+
 // NumPy's number of the arrays' dtype, or -1 if they have several.
 int type_num_of(PyObject* list);
 
 // How many dimensions each array has, and which, and its dtype if there are several; nothing where
 // there is no list.
 Shapes shapes_of(PyObject* list);
-
-// The arrays of one dtype.
-struct DtypeGroup {
-  PyArrayObject* first;
-  int dtype;  // MpistratDtype
-  int64_t nbytes, num_arrays;
-};
-
-// What the transfers of a list are, in their order: that of the groups' first arrays, as in
-// operations/fusion.py.
-struct ListPlan {
-  std::vector<DtypeGroup> groups;
-  std::vector<uint8_t> group_of;  // of each array; empty if there is one group
-  int64_t nbytes = 0;             // of all groups
-
-  bool has(size_t group, Py_ssize_t array) const {
-    return group_of.empty() || group_of[static_cast<size_t>(array)] == group;
-  }
-  Plain transfer(const Arguments& arguments, size_t group) const;
-};
-
-// Fill in what is known before there is memory for the results. Returns false where the general way
-// is to be taken.
-bool plan_list(const Arguments& arguments, ListPlan* plan);
 
 // Return a list of the arrays that the results go to: those of `out`, or views of new memory, those
 // of a group one after the other. Null without a Python error set where the general way is to be
