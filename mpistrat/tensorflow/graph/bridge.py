@@ -7,7 +7,6 @@ operation (native_op.py) carries those whose results have the shape of their ten
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -18,13 +17,13 @@ import tensorflow as tf
 from mpistrat import config
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.health.interrupts import heeding
-from mpistrat.collectives.progress.work import Work
 from mpistrat.errors import ClosedError
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.graph import xla_call
 from mpistrat.tensorflow.graph.gpu_collectives import GpuCollectives
 from mpistrat.tensorflow.graph.gradient_order import Gradients, Numbers
 from mpistrat.tensorflow.graph.ordering import in_order
+from mpistrat.tensorflow.graph.packed_sums import SHORT_BYTES, PackedSums, start_one
 from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape, Start, check_dtypes
 from mpistrat.tensorflow.graph.variable_order import NameOrder
 from mpistrat.tensorflow.private import graph as private_graph
@@ -33,8 +32,6 @@ from mpistrat.types import Array
 __all__ = ["OF_A_MEAN", "Bridge"]
 
 OF_A_MEAN = "of a mean"  # what a call is made for that a rank with a sum must not join
-_PACKED_BYTES, _MOST_PACKED = 16 << 10, 1000
-_NUM_FORMS = 61  # of packed lists; a prime, so that rows seldom come out alike
 
 
 class Bridge:
@@ -68,6 +65,7 @@ class Bridge:
         self._bytes_per_pack = self._options.bytes_per_pack or config.fusion_bytes()
         self._timeout = self._options.timeout_seconds
         self._others: dict[tuple[int, float | None], Bridge] = {}  # kept: graphs refer to them
+        self._packed_sums = PackedSums(communicator, self._bytes_per_pack)
         self._sums = {
             "sum": self._all_reduce("sum"),
             "mean": self._all_reduce("mean"),
@@ -178,7 +176,7 @@ class Bridge:
         return gradients.sums[gpu]
 
     def _all_reduce(self, op: str, made_for: str | None = None) -> SameShape:
-        start_now = self._start_of(op)
+        start_now = self._packed_sums.start_of(op)
 
         def start(sources: list[Array], results: list[Array]) -> Finish | None:
             # A call takes the label when it begins, so the label need not last until its end.
@@ -193,72 +191,15 @@ class Bridge:
     def _sums_of(self, gradients: Gradients) -> SameShape:
         found = gradients.sums.get(None)
         if found is None:
-            start = self.numbers.compared_once(gradients, self._start_of("sum"))
+            start = self.numbers.compared_once(gradients, self._packed_sums.start_of("sum"))
             # Native code would begin without the label; `compared_once` hands it over.
             native = _Native(self.communicator, "sum")
             found = gradients.sums[None] = self._same_shape(start)
             start.after = partial(found.begin_natively, native)
         return found
 
-    def _start_of(self, op: str) -> Start:
-        def start(sources: list[Array], results: list[Array]) -> Finish | None:
-            if len(sources) == 1:
-                return self._start_one(sources[0], results[0], op)
-            arrays = tuple((source.dtype, source.shape) for source in sources)
-            # Their shapes were compared once, so one array without them is enough from then on.
-            if arrays in packed:
-                return self._start_packed(sources, results, op, packed[arrays])
-            pack = self._bytes_per_pack
-            work = self.communicator.iallreduce_many(sources, op, bucket_bytes=pack, out=results)
-
-            def finish(timeout: float | None) -> None:
-                # All ranks add the list at the end of the same call, so that all pack the next
-                # one: it begins after that end. Eager calls wait for it, those of a graph follow
-                # each other (ordering.py), and two threads give their calls one order on all ranks
-                # only by waiting for the end of one before the other begins.
-                work.wait(timeout)
-                if _may_be_packed(sources) and len(packed) < _MOST_PACKED:
-                    # Not hash(), which differs between processes for the strings in it.
-                    packed[arrays] = 1 + zlib.crc32(repr(arrays).encode()) % _NUM_FORMS
-
-            return finish
-
-        packed: dict[Any, int] = {}  # short lists that were equal on all ranks once; in what form
-        return start
-
     def _same_shape(self, start: Start, native: _Native | None = None) -> SameShape:
         return SameShape(start, self._timeout, native, self.is_native)
-
-    def _start_one(self, source: Array, result: Array, op: str) -> Finish | None:
-        begun = self.communicator.allreduce_soon(source, op, out=result)
-        return begun.wait if isinstance(begun, Work) else None
-
-    def _start_packed(
-        self, sources: list[Array], results: list[Array], op: str, num_rows: int
-    ) -> Finish | None:
-        """Concatenate short arrays, which costs less than a list whose shapes are compared.
-
-        Lists that differ in their shapes alone are told apart by the rows of what is reduced.
-        """
-        size = sum(source.size for source in sources)
-        shape = (num_rows, -(-size // num_rows))
-        send, total = np.zeros(shape, sources[0].dtype), np.empty(shape, sources[0].dtype)
-        np.concatenate([np.ravel(one) for one in sources], out=send.reshape(-1)[:size])
-        finish = self._start_one(send, total, op)
-        sums = total.reshape(-1)
-
-        def deliver(timeout: float | None) -> None:
-            if finish is not None:
-                finish(timeout)
-            start = 0
-            for result in results:
-                result[...] = sums[start : start + result.size].reshape(result.shape)
-                start += result.size
-
-        if finish is not None:
-            return deliver
-        deliver(None)
-        return None
 
     def _packs(self, tensors: Sequence[tf.Tensor]) -> Iterator[list[int]]:
         """Yield lists of indices, one for each collective."""
@@ -350,11 +291,12 @@ class Bridge:
 
     def _start_broadcast(self, sources: list[Array], results: list[Array]) -> Finish | None:
         """Broadcast short values by an all-reduce of bytes, which begins sooner."""
-        if sources[0].nbytes > _PACKED_BYTES:
+        if sources[0].nbytes > SHORT_BYTES:
             return self.communicator.ibcast(sources[0], out=results[0]).wait
         # Other ranks than rank 0 add zeros.
         mine, result = _bytes(sources[0]), _bytes(results[0])
-        return self._start_one(mine if self.rank == 0 else np.zeros_like(mine), result, "or")
+        sent = mine if self.rank == 0 else np.zeros_like(mine)
+        return start_one(self.communicator, sent, result, "or")
 
 
 class _Native:
@@ -379,11 +321,6 @@ def _in_xla() -> bool:
 
 def _bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8).reshape(*array.shape, array.itemsize)
-
-
-def _may_be_packed(sources: Sequence[Array]) -> bool:
-    is_one_dtype = all(source.dtype == sources[0].dtype for source in sources)
-    return is_one_dtype and sum(source.nbytes for source in sources) <= _PACKED_BYTES
 
 
 def _call(run: Callable[[Array], Array], tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
