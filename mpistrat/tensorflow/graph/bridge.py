@@ -21,7 +21,7 @@ from mpistrat.errors import ClosedError
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.graph import xla_call
 from mpistrat.tensorflow.graph.gpu_collectives import GpuCollectives
-from mpistrat.tensorflow.graph.gradient_order import Gradients, Numbers
+from mpistrat.tensorflow.graph.gradient_order import GradientList, VariableNumbers
 from mpistrat.tensorflow.graph.ordering import in_order
 from mpistrat.tensorflow.graph.packed_sums import SHORT_BYTES, PackedSums, start_one
 from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape, Start, check_dtypes
@@ -72,7 +72,7 @@ class Bridge:
             "sum of a mean": self._all_reduce("sum", OF_A_MEAN),
         }
         self._names = NameOrder(communicator)
-        self.numbers = Numbers(communicator)
+        self.numbers = VariableNumbers(communicator)
         self._kept_broadcasts: list[SameShape] = []  # of first values: graphs refer to them
         self._value_broadcast = self._same_shape(self._start_broadcast)
         self._gpu = gpu
@@ -128,7 +128,10 @@ class Bridge:
             raise of_both(ClosedError("this strategy was closed; make a new one"))
 
     def all_reduce(
-        self, tensors: Sequence[tf.Tensor], op: str = "sum", of: Gradients | None = None
+        self,
+        tensors: Sequence[tf.Tensor],
+        op: str = "sum",
+        gradient_list: GradientList | None = None,
     ) -> list[tf.Tensor]:
         """Combine each tensor over the ranks; shapes and dtypes are equal on all.
 
@@ -141,7 +144,7 @@ class Bridge:
             return list(tensors)
         results: dict[int, tf.Tensor] = {}
         for members in self._packs(tensors):
-            part = None if of is None or op != "sum" else of.part(members)
+            part = None if gradient_list is None or op != "sum" else gradient_list.part(members)
             sums = self._sums[op] if part is None else self._sums_of(part)
             found = sums([tensors[i] for i in members])
             results.update(zip(members, found, strict=True))
@@ -152,7 +155,7 @@ class Bridge:
         tensors: Sequence[tf.Tensor],
         op: str,
         gpu: str,
-        of: Gradients | None = None,
+        gradient_list: GradientList | None = None,
     ) -> list[tf.Tensor]:
         """Combine tensors that :meth:`place_of` has found on a GPU, there; see all_reduce."""
         if self._on_gpus is None:
@@ -162,18 +165,21 @@ class Bridge:
         for members in self._packs(tensors):
             with tf.device(gpu):
                 pack = [tensors[i] for i in members]
-                if of is None or op != "sum":
+                if gradient_list is None or op != "sum":
                     found = self._on_gpus.all_reduce(pack, op.partition(" ")[0], made_for)
                 else:
-                    found = self._sums_on_gpu(self._on_gpus, of.part(members), gpu).on_gpu(pack)
+                    part = gradient_list.part(members)
+                    found = self._sums_on_gpu(self._on_gpus, part, gpu).on_gpu(pack)
             results.update(zip(members, found, strict=True))
         return [results[i] for i in range(len(tensors))]
 
-    def _sums_on_gpu(self, gpus: GpuCollectives, gradients: Gradients, gpu: str) -> SameShape:
-        if gpu not in gradients.sums:
-            start = self.numbers.compared_once(gradients, gpus.start_sum)
-            gradients.sums[gpu] = SameShape(start, self._timeout)
-        return gradients.sums[gpu]
+    def _sums_on_gpu(
+        self, gpus: GpuCollectives, gradient_list: GradientList, gpu: str
+    ) -> SameShape:
+        if gpu not in gradient_list.sums:
+            start = self.numbers.compared_once(gradient_list, gpus.start_sum)
+            gradient_list.sums[gpu] = SameShape(start, self._timeout)
+        return gradient_list.sums[gpu]
 
     def _all_reduce(self, op: str, made_for: str | None = None) -> SameShape:
         start_now = self._packed_sums.start_of(op)
@@ -188,13 +194,13 @@ class Bridge:
             return self._same_shape(start)
         return self._same_shape(start_now, _Native(self.communicator, op))
 
-    def _sums_of(self, gradients: Gradients) -> SameShape:
-        found = gradients.sums.get(None)
+    def _sums_of(self, gradient_list: GradientList) -> SameShape:
+        found = gradient_list.sums.get(None)
         if found is None:
-            start = self.numbers.compared_once(gradients, self._packed_sums.start_of("sum"))
+            start = self.numbers.compared_once(gradient_list, self._packed_sums.start_of("sum"))
             # Native code would begin without the label; `compared_once` hands it over.
             native = _Native(self.communicator, "sum")
-            found = gradients.sums[None] = self._same_shape(start)
+            found = gradient_list.sums[None] = self._same_shape(start)
             start.after = partial(found.begin_natively, native)
         return found
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.graph.bridge import OF_A_MEAN, Bridge
-from mpistrat.tensorflow.graph.gradient_order import OF_GRADIENTS, Gradients
+from mpistrat.tensorflow.graph.gradient_order import OF_GRADIENTS, GradientList
 from mpistrat.tensorflow.private import api as private_api
 
 __all__ = ["RankAllReduce"]
@@ -73,9 +73,9 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         with tf.device("CPU:0"):
             values = [value for value, _ in value_destination_pairs]
             is_mean = reduce_op == tf.distribute.ReduceOp.MEAN
-            of = getattr(options, OF_GRADIENTS, None)
+            gradient_list = getattr(options, OF_GRADIENTS, None)
             how = "mean" if is_mean else "sum"
-            results = self._reduced(bridge, values, options, how, of)
+            results = self._reduced(bridge, values, options, how, gradient_list)
             if is_mean:
                 results = list(map(self._divided, values, results))
         places = [place for _, place in value_destination_pairs]
@@ -87,7 +87,7 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         values: Sequence[Any],
         options: Any,
         op: str,
-        of: Gradients | None,
+        gradient_list: GradientList | None,
     ) -> list[Any]:
         """Return the sums of all values, or the ranks' means where the backend has them."""
         # A rank whose local sum fails tells the others in place of the collective below.
@@ -103,15 +103,16 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
                 if gpus[i] == gpu and self._how(value, op) == kind
             ]
             mine = [local[i] for i in members]
+            part = gradient_list and gradient_list.part(members)
             if gpu is None:
-                totals = bridge.all_reduce(mine, kind, of and of.part(members))
+                totals = bridge.all_reduce(mine, kind, part)
             else:
-                totals = bridge.all_reduce_on_gpu(mine, kind, gpu, of and of.part(members))
+                totals = bridge.all_reduce_on_gpu(mine, kind, gpu, part)
             found.update(zip(members, totals, strict=True))
         return [
             found[i]
             if i in found
-            else self._of_all_rows(bridge, rows, _made_for(op, of and of.part([i])))
+            else self._of_all_rows(bridge, rows, _made_for(op, gradient_list, i))
             for i, rows in enumerate(local)
         ]
 
@@ -190,11 +191,11 @@ class RankAllReduce(tf.distribute.CrossDeviceOps):  # type: ignore[misc]
         return private_api.placed(result, destinations)
 
 
-def _made_for(op: str, of: Gradients | None) -> str | None:
-    """Return what rows are gathered for."""
+def _made_for(op: str, gradient_list: GradientList | None, index: int) -> str | None:
+    """Return what the rows with this index are gathered for."""
     if op == "mean":
         return OF_A_MEAN
-    return None if of is None else of.label
+    return None if gradient_list is None else gradient_list.part([index]).label
 
 
 def _all_rows(bridge: Bridge, slices: tf.IndexedSlices, made_for: str | None) -> tf.IndexedSlices:

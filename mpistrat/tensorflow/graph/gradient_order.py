@@ -18,10 +18,10 @@ from mpistrat.errors import MismatchError
 from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape, Start
 from mpistrat.types import Array
 
-__all__ = ["OF_GRADIENTS", "Gradients", "Numbers", "gradients_of"]
+__all__ = ["OF_GRADIENTS", "GradientList", "VariableNumbers", "gradients_of"]
 
 OF_GRADIENTS = "_mpistrat_gradients"
-"""Set on the options of a reduction: the `Gradients` that it is of."""
+"""Set on the options of a reduction: the `GradientList` that it is of."""
 
 _LABEL = re.compile(r"\(gradients of variables ([\d ]+)\)")
 _ATTRIBUTE = "_mpistrat_number"  # set on variables
@@ -30,7 +30,7 @@ _MOST_LISTS = 100
 _SHOWN = 3
 
 
-class Gradients:
+class GradientList:
     """Of which variables the gradients of a list are.
 
     Parameters
@@ -50,29 +50,29 @@ class Gradients:
         self.label = f"gradients of variables {' '.join(map(str, numbers))}"
         self.sums: dict[str | None, SameShape] = {}
         self._numbers = numbers
-        self._parts: dict[tuple[int, ...], Gradients] = {}
+        self._parts: dict[tuple[int, ...], GradientList] = {}
 
-    def part(self, members: Sequence[int]) -> Gradients:
+    def part(self, members: Sequence[int]) -> GradientList:
         """Return what stands for those with these indices. **Local.**"""
         key = tuple(members)
         found = self._parts.get(key)
         if found is None:
-            found = self._parts[key] = Gradients(tuple(self._numbers[i] for i in key))
+            found = self._parts[key] = GradientList(tuple(self._numbers[i] for i in key))
         return found
 
 
-def gradients_of(variables: Sequence[Any]) -> Gradients | None:
+def gradients_of(variables: Sequence[Any]) -> GradientList | None:
     """Return what stands for gradients of `variables`; None if some have no number. **Local.**"""
     # Not getattr, with which TensorFlow's variables may be read.
     numbers = tuple([vars(variable).get(_ATTRIBUTE) for variable in variables])
     if None in numbers:
         return None
-    lists: dict[tuple[int, ...], Gradients] = vars(variables[0]).setdefault(_LISTS, {})
+    lists: dict[tuple[int, ...], GradientList] = vars(variables[0]).setdefault(_LISTS, {})
     found = lists.get(numbers)
     if found is None:
         if len(lists) == _MOST_LISTS:  # of a program whose steps take other layers each
             lists.clear()
-        found = lists[numbers] = Gradients(numbers)
+        found = lists[numbers] = GradientList(numbers)
     return found
 
 
@@ -111,7 +111,7 @@ class ComparedOnce:
         self.after()
 
 
-class Numbers:
+class VariableNumbers:
     """The numbers of the variables of one strategy.
 
     Parameters
@@ -124,20 +124,20 @@ class Numbers:
         self._communicator = communicator
         self._names: list[str] = []  # of this rank's variables, by number
 
-    def give(self, variable: Any, name: str) -> None:
+    def assign(self, variable: Any, name: str) -> None:
         """Give the next number to a variable that all ranks have made. **Local.**"""
         setattr(variable, _ATTRIBUTE, len(self._names))
         self._names.append(name)
 
     def compared(self, label: str | None, call: Callable[[], Any]) -> Any:
-        """Return ``call()``, a collective with this label, which may be one of `Gradients`."""
+        """Return ``call()``, a collective with this label, which may be one of `GradientList`."""
         try:
             with self._communicator.labelled(label):
                 return call()
         except MismatchError as error:
             raise self._explained(error) from None
 
-    def compared_once(self, gradients: Gradients, start: Start) -> ComparedOnce:
+    def compared_once(self, gradients: GradientList, start: Start) -> ComparedOnce:
         """Return `start` with the label of `gradients` until a call has ended. **Local.**"""
         return ComparedOnce(partial(self.compared, gradients.label), start)
 

@@ -126,7 +126,7 @@ class OverRanks:
     def number(self, variable: Any, name: str | None) -> None:
         """Give a new variable the number by which its gradients are compared. **Local.**"""
         if self.bridge.size > 1 and not is_alone():
-            self.bridge.numbers.give(variable, name_of(name))
+            self.bridge.numbers.assign(variable, name_of(name))
 
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
         """Return the value of rank 0's first replica; Python numbers are taken to be equal."""

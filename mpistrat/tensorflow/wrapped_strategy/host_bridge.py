@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.graph.bridge import Bridge
-from mpistrat.tensorflow.graph.gradient_order import Gradients
+from mpistrat.tensorflow.graph.gradient_order import GradientList
 from mpistrat.tensorflow.graph.native_op import has_workers
 
 __all__ = ["HostBridge"]
@@ -30,10 +30,13 @@ class HostBridge(Bridge):
         super().__init__(communicator, options)
 
     def all_reduce(
-        self, tensors: Sequence[tf.Tensor], op: str = "sum", of: Gradients | None = None
+        self,
+        tensors: Sequence[tf.Tensor],
+        op: str = "sum",
+        gradient_list: GradientList | None = None,
     ) -> list[tf.Tensor]:
         """See `Bridge`."""
-        return self._here(lambda: super(HostBridge, self).all_reduce(tensors, op, of))
+        return self._here(lambda: super(HostBridge, self).all_reduce(tensors, op, gradient_list))
 
     def all_gather(
         self, tensor: tf.Tensor, axis: int = 0, made_for: str | None = None

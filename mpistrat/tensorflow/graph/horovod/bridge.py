@@ -11,7 +11,7 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.graph.bridge import OF_A_MEAN, Bridge
-from mpistrat.tensorflow.graph.gradient_order import Gradients
+from mpistrat.tensorflow.graph.gradient_order import GradientList
 from mpistrat.tensorflow.graph.horovod import dtypes, installed, session
 from mpistrat.tensorflow.graph.horovod.operations import Operations
 from mpistrat.tensorflow.graph.horovod.tuning import Tuning
@@ -73,7 +73,10 @@ class HorovodBridge(Bridge):
             self._member.close(is_well)
 
     def all_reduce(
-        self, tensors: Sequence[tf.Tensor], op: str = "sum", of: Gradients | None = None
+        self,
+        tensors: Sequence[tf.Tensor],
+        op: str = "sum",
+        gradient_list: GradientList | None = None,
     ) -> list[tf.Tensor]:
         """See `Bridge`."""
         if self.size == 1:
@@ -91,7 +94,7 @@ class HorovodBridge(Bridge):
         tensors: Sequence[tf.Tensor],
         op: str,
         gpu: str,
-        of: Gradients | None = None,
+        gradient_list: GradientList | None = None,
     ) -> list[tf.Tensor]:
         """See `Bridge`."""
         with tf.device(gpu):
