@@ -105,24 +105,24 @@ class NameOrder:
             return again()
 
     def _judge(self, error: MismatchError) -> None:
-        """Raise `error` unless only the names differ; raise another one if they are crosswise."""
+        """Raise `error` unless only the names differ; raise another one if they are swapped."""
         calls = {rank: _CALL.match(text) for rank, text in error.calls.items()}
         found = {rank: (call[1], call[2]) for rank, call in calls.items() if call is not None}
         if len(found) < len(calls) or len({call for call, _ in found.values()}) > 1:
             raise error
         names = {rank: name for rank, (_, name) in found.items()}
-        crossing = self._crossing(names)
-        if crossing is not None:
-            raise MismatchError(_crosswise(crossing), error.calls)
+        swapped = self._swapped(names)
+        if swapped is not None:
+            raise MismatchError(_swapped_error(swapped), error.calls)
         if len(set(map(_without_digits, names.values()))) > 1:
             warn_once(_LOG, "names", _warning(names))
 
-    def _crossing(self, names: Mapping[int, str]) -> dict[int, _Pair] | None:
-        """Note unequal names; return two creations in which ranks have crossed over, if any.
+    def _swapped(self, names: Mapping[int, str]) -> dict[int, _Pair] | None:
+        """Note unequal names; return two creations whose names ranks have swapped, if any.
 
-        Names that differ in more than numbers have, if one of them was another rank's before. What
-        differs in numbers alone may count the objects of a process that is ahead of the others: of
-        such names those of a rank have to become those of rank 0, in another order.
+        Ranks have swapped if a name was used earlier by another rank. Names that differ only in
+        numbers (`dense_3`, `dense_4`) may come from a rank that has made more objects; they count
+        as swapped only if the rank's names are a permutation of rank 0's.
         """
         for rank, name in names.items():
             if name == names[0]:
@@ -147,8 +147,8 @@ def _without_digits(name: str) -> str:
     return re.sub(r"_?\d+", "", name)
 
 
-def _crosswise(crossing: Mapping[int, _Pair]) -> str:
-    rows = [f"  rank {rank}: '{one}', then '{two}'" for rank, (one, two) in crossing.items()]
+def _swapped_error(swapped: Mapping[int, _Pair]) -> str:
+    rows = [f"  rank {rank}: '{one}', then '{two}'" for rank, (one, two) in swapped.items()]
     return "\n".join(
         [
             "the ranks create variables of a strategy in different orders:",
@@ -162,7 +162,8 @@ def _crosswise(crossing: Mapping[int, _Pair]) -> str:
 def _warning(names: Mapping[int, str]) -> str:
     rank, other = next((rank, name) for rank, name in names.items() if name != names[0])
     return (
-        f"rank 0 creates variable '{names[0]}' of a strategy where rank {rank} creates '{other}':"
-        " they are one variable, with rank 0's first value, whose gradients are summed; if that is"
-        " not what they are, create variables in one order on all ranks, else give them one name"
+        f"rank 0 creates variable '{names[0]}' where rank {rank} creates '{other}'; they are"
+        " treated as one variable: it starts with rank 0's value, and its gradients are summed"
+        " over the ranks. If they are different variables, create them in the same order on all"
+        " ranks; if not, give them the same name."
     )

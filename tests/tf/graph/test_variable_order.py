@@ -18,7 +18,7 @@ four_cpus()
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=60)
 CASES = some([Case(2, 1), Case(2, 2), Case(2, 1, "Central")])
 # Each rank's names, of variables of one shape.
-CROSSWISE = {
+SWAPPED = {
     "words": (["user", "item"], ["item", "user"]),
     "numbers": (["tower_0", "tower_1"], ["tower_1", "tower_0"]),
     "three": (["t0", "t1", "t2"], ["t1", "t2", "t0"]),
@@ -39,7 +39,7 @@ def created(strategy, names, dtype=float):
 
 
 @pytest.mark.parametrize("dtype", [float, str])
-@pytest.mark.parametrize("names", CROSSWISE.values(), ids=CROSSWISE)
+@pytest.mark.parametrize("names", SWAPPED.values(), ids=SWAPPED)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_variables_in_another_order_are_an_error(case, names, dtype):
     strategy = case.ours()
@@ -74,6 +74,7 @@ def test_other_words_are_a_warning():
     text = warn.call_args.args[2]
     assert "'chief/x'" in text
     assert "'helper/x'" in text
+    assert "treated as one variable" in text
     strategy.close()
 
 

@@ -1,4 +1,4 @@
-"""Judging the names of new variables: unequal ones may be right, crosswise ones are not."""
+"""Judging the names of new variables: unequal ones may be right, swapped ones are not."""
 
 import re
 from contextlib import nullcontext
@@ -47,7 +47,7 @@ def created(*ranks, op="ibcast(float32, shape=(2,), root=0)", ops=None):
         (["a/x", "y", "b/x"], ["b/x", "y", "a/x"]),
     ],
 )
-def test_crosswise(ranks):
+def test_swapped(ranks):
     with pytest.raises(MismatchError, match="in different orders"):
         created(*ranks)
 
