@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpistrat.tensorflow.keras import legacy_variable_names
 from mpistrat.tensorflow.keras.logs import all_rows, means
 from mpistrat.tensorflow.keras.losses import scaled_by_share
 from mpistrat.tensorflow.own_strategies import OnRanks, is_over_ranks
@@ -43,6 +44,17 @@ def install() -> None:
         for name, wrap in wrappers.items():
             _replace(sys.modules[_PACKAGE + module], name, wrap)
     _replace(sys.modules[_PACKAGE + "callbacks"].BackupAndRestore, "__init__", _on_ranks)
+    _name_variables()
+
+
+def _name_variables() -> None:
+    backend = sys.modules[_PACKAGE + "backend"]
+    legacy_variable_names.note_all(backend.PER_GRAPH_OBJECT_NAME_UIDS)
+    _replace(backend, "unique_object_name", legacy_variable_names.counted)
+    base = sys.modules[_PACKAGE + "optimizers.optimizer"]._BaseOptimizer
+    _replace(base, "add_variable_from_reference", legacy_variable_names.of_reference)
+    older = sys.modules[_PACKAGE + "optimizers.legacy.optimizer_v2"].OptimizerV2
+    _replace(older, "add_slot", legacy_variable_names.of_slot)
 
 
 def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:

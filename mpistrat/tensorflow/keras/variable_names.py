@@ -15,7 +15,7 @@ from typing import Any
 
 from mpistrat.tensorflow.graph.variable_order import named
 
-__all__ = ["counted", "created", "of_reference"]
+__all__ = ["counted", "created", "note_count", "of_reference", "uncounted"]
 
 _COUNTS: dict[str, int] = {}  # of the names that Keras has made, the highest numbers
 _NAME = "_mpistrat_name"  # set on Keras's variables
@@ -39,17 +39,27 @@ def counted(original: Callable[[str], str]) -> Callable[[str], str]:
     def uniquify(name: str) -> str:
         found = original(name)
         number = found[len(name) + 1 :]
-        _COUNTS[name] = max(_COUNTS.get(name, 0), int(number) if number.isdigit() else 0)
+        note_count(name, int(number) if number.isdigit() else 0)
         return found
 
     return uniquify
+
+
+def note_count(name: str, number: int) -> None:
+    """Note that Keras has made a name with this number. **Local.**"""
+    _COUNTS[name] = max(_COUNTS.get(name, 0), number)
+
+
+def uncounted(path: str) -> str:
+    """Return a path without the counts that Keras has made. **Local.**"""
+    return "/".join(map(_without_count, path.split("/")))
 
 
 def created(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``Variable._initialize``, which makes TensorFlow's variable."""
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
-        name = "/".join(map(_without_count, _begun_by_reference(self.path).split("/")))
+        name = uncounted(_begun_by_reference(self.path))
         setattr(self, _NAME, name)
         with named(name):
             original(self, *args, **kwargs)
