@@ -16,8 +16,14 @@ from mpistrat.tensorflow.own_strategies import our_replica
 
 __all__ = ["clip_sums", "finite_on_all", "noted_variables", "sum_once"]
 
+
 # TensorFlow runs the replicas of a rank in threads of their own.
-_sums = threading.local()
+class _Sums(threading.local):
+    clipped: Sequence[Any] = ()
+    variables: Sequence[Any] = ()  # of the step under way
+
+
+_sums = _Sums()
 
 
 def finite_on_all(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,7 +51,9 @@ def clip_sums(original: Callable[..., Any]) -> Callable[..., Any]:
         limits = (self.clipnorm, self.global_clipnorm, self.clipvalue)
         if not any(limits) or our_replica() is None:
             return original(self, grads)
-        variables = getattr(_sums, "variables", None) or [None] * len(grads)
+        # A subclass may clip outside of a step, where there are no variables to compare.
+        is_step = len(_sums.variables) == len(grads)
+        variables = _sums.variables if is_step else [None] * len(grads)
         pairs = self._all_reduce_sum_gradients(list(zip(grads, variables, strict=True)))
         _sums.clipped = original(self, [total for total, _ in pairs])
         return _sums.clipped
@@ -60,7 +68,7 @@ def sum_once(original: Callable[..., Any]) -> Callable[..., Any]:
         pairs = list(grads_and_vars)
         # Compared by identity: after an error between clipping and this call, they are of an
         # earlier step.
-        clipped, _sums.clipped = getattr(_sums, "clipped", ()), ()
+        clipped, _sums.clipped = _sums.clipped, ()
         if list(map(id, clipped)) == [id(grad) for grad, _ in pairs]:
             return pairs
         totals = _totals(pairs)
@@ -75,11 +83,12 @@ def noted_variables(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``_backend_apply_gradients``: note the variables, which `clip_sums` is not given."""
 
     def apply(self: Any, grads: Any, trainable_variables: Any) -> Any:
+        before = _sums.variables
         _sums.variables = [getattr(one, "value", one) for one in trainable_variables]
         try:
             return original(self, grads, trainable_variables)
         finally:
-            _sums.variables = None
+            _sums.variables = before
 
     return apply
 

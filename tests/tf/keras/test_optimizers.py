@@ -17,6 +17,15 @@ four_cpus()
 pytestmark = pytest.mark.mpi(ranks=2, timeout_s=120)
 
 kinds = keras.optimizers
+
+
+class Clipping(kinds.SGD):
+    """Clips by itself, too, before the step has begun."""
+
+    def apply(self, grads, trainable_variables=None):
+        super().apply(self._clip_gradients(grads), trainable_variables)
+
+
 ALWAYS = {
     "accumulated": lambda: kinds.Adam(0.05, gradient_accumulation_steps=3, global_clipnorm=0.1),
     "averaged": lambda: kinds.SGD(0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2),
@@ -28,6 +37,7 @@ ALWAYS = {
 }
 EVERYWHERE = {
     "clipped": lambda: kinds.SGD(0.5, clipnorm=0.05),
+    "clipped by a subclass": lambda: Clipping(0.5, clipnorm=0.05),
     "decayed": lambda: kinds.Adam(kinds.schedules.CosineDecay(0.2, 8), weight_decay=0.05),
     "Adafactor": lambda: kinds.Adafactor(0.05),
     "Lamb": lambda: kinds.Lamb(0.05),
