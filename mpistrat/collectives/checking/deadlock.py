@@ -31,7 +31,7 @@ from mpistrat.collectives.health.peers import cut, decode
 from mpistrat.errors import MismatchError, PeerLostError
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.progress.work_queue import WorkQueue
+    from mpistrat.collectives.progress.engine import Engine
 
 __all__ = ["ThreadCalls", "current", "say_after_s"]
 
@@ -81,20 +81,20 @@ class ThreadCalls:
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
-        self._engines: weakref.WeakSet[WorkQueue] = weakref.WeakSet()
+        self._engines: weakref.WeakSet[Engine] = weakref.WeakSet()
         self.creations = 0
 
-    def add(self, engine: WorkQueue) -> None:
+    def add(self, engine: Engine) -> None:
         """Take in a communicator's engine."""
         self._engines.add(engine)
 
-    def progress(self, waiting: WorkQueue | None = None) -> None:
+    def progress(self, waiting: Engine | None = None) -> None:
         """Advance the asynchronous calls of the other communicators: peers may wait for them."""
         for engine in self._open():
             if engine is not waiting:
                 engine.poll()
 
-    def has_pending(self, waiting: WorkQueue) -> bool:
+    def has_pending(self, waiting: Engine) -> bool:
         """Tell whether asynchronous calls of other communicators are under way."""
         return any(engine is not waiting and engine.is_pending for engine in self._open())
 
@@ -145,11 +145,11 @@ class ThreadCalls:
                     names.world_rank(rank),
                 )
 
-    def _open(self) -> Iterator[WorkQueue]:
+    def _open(self) -> Iterator[Engine]:
         # After the last crossing has begun no notice may go out: the peers know their number.
         return (engine for engine in self._unclosed() if not engine.health.closing)
 
-    def _unclosed(self) -> Iterator[WorkQueue]:
+    def _unclosed(self) -> Iterator[Engine]:
         """Yield those that hear notices: also one that this rank is closing."""
         for engine in list(self._engines):
             health = engine.health
@@ -169,7 +169,7 @@ def _unpack(notice: bytes) -> Place:
     return Place(uid, number, calls, text)
 
 
-def _tangled(engine: WorkQueue, rank: int, theirs: str, mine: str) -> MismatchError:
+def _tangled(engine: Engine, rank: int, theirs: str, mine: str) -> MismatchError:
     gate = engine.gate
     calls = {gate.rank: f"{mine} at {caller()}", rank: theirs}
     rows = [f"  rank {gate.names.of(r)}: {calls[r]}" for r in sorted(calls)]

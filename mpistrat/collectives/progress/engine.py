@@ -11,7 +11,7 @@ from mpistrat.collectives.checking import deadlock, stall
 from mpistrat.collectives.health import interrupts
 from mpistrat.collectives.progress.long_wait import LongWait
 from mpistrat.collectives.progress.work import Awaited
-from mpistrat.collectives.progress.work_queue import WorkQueue
+from mpistrat.collectives.progress.work_queue import NAP_S, WorkQueue
 from mpistrat.errors import CommunicationTimeoutError
 from mpistrat.system.waiting import wait_until
 
@@ -20,7 +20,7 @@ __all__ = ["Engine"]
 _SPINS = 50  # tests in a row before the core is offered to others
 _LOOK_EVERY = 32  # offers of the core between looks at the clock and at the peers' notices
 _WAY_NAPS = 20  # naps, before a thread that waits takes the lock, for others to take it first
-_NAP_AFTER_S, _NAP_S = 0.02, 50e-6  # a wait this long costs at most a nap more
+_NAP_AFTER_S = 0.02  # a wait this long costs at most a nap more
 _STAY_S = 2e-3  # how long the backend itself waits, where it can, at first,
 _SLEEP_S = 0.02  # and in long waits, between looks at the clock and at the peers
 
@@ -53,7 +53,7 @@ class Engine(WorkQueue):
         for _ in range(_WAY_NAPS):
             if work.done or not self._wanted.count:
                 return
-            time.sleep(_NAP_S)
+            time.sleep(NAP_S)
 
     def wait(self, work: Awaited, timeout: float | None) -> None:
         """Run until `work` is over."""
@@ -100,7 +100,7 @@ class Engine(WorkQueue):
             os.sched_yield()  # it may have returned at once
             return self.poll()
         if is_long:
-            time.sleep(_NAP_S)
+            time.sleep(NAP_S)
             return self.poll()
         for _ in range(_LOOK_EVERY):
             os.sched_yield()

@@ -10,7 +10,7 @@ from mpistrat.collectives.backends.base import QueuedRequest, Request, SleepingR
 from mpistrat.errors import UsageError
 
 if TYPE_CHECKING:
-    from mpistrat.collectives.progress.work_queue import WorkQueue
+    from mpistrat.collectives.progress.engine import Engine
 
 __all__ = ["Awaited", "Work", "abandon"]
 
@@ -63,7 +63,7 @@ class Work(Generic[T]):
         "request",
     )
 
-    def __init__(self, engine: WorkQueue, steps: Steps, label: str | None) -> None:
+    def __init__(self, engine: Engine, steps: Steps, label: str | None) -> None:
         self._engine = engine
         self.is_ahead = False
         self._what: Any = None
@@ -77,7 +77,7 @@ class Work(Generic[T]):
         self.done = False
 
     @classmethod
-    def over(cls, engine: WorkQueue, result: T) -> Work[T]:
+    def over(cls, engine: Engine, result: T) -> Work[T]:
         """Return the work of a call that is over, and has this result. **Local.**"""
         work: Work[T] = cls(engine, iter(()), None)  # type: ignore[arg-type]
         work._result = result

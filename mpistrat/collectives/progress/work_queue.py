@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mpistrat.collectives.backends.base import QueuedRequest, Steps
 from mpistrat.collectives.checking import deadlock
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.progress.work import Awaited, Work
+from mpistrat.collectives.progress.work import Work
 from mpistrat.errors import CommunicationError, MpistratError
+
+if TYPE_CHECKING:
+    from mpistrat.collectives.progress.engine import Engine
 
 __all__ = ["WorkQueue"]
 
 _GLANCE_EVERY = 256  # tests of a user who does not wait
-_NAP_S = 50e-6
+NAP_S = 50e-6
 _NAPS = 60_000  # 3 s and more; counted, since a clock goes on while a process is stopped
 _GIVE_UP_TRIES = 8  # each is lost to one more interrupt at most
 
@@ -41,8 +43,8 @@ class _Wanted:
         self._inside.pop()
 
 
-class WorkQueue(ABC):
-    """The works of one communicator, in the order of their start; `Engine` waits for them.
+class WorkQueue:
+    """The part of an `Engine` that begins works and keeps their order; the other waits for them.
 
     Attributes
     ----------
@@ -56,10 +58,15 @@ class WorkQueue(ABC):
         self.is_foreign = False
         self._fast = gate.backend.fast
         self._thread_calls = deadlock.current()
-        self._thread_calls.add(self)
+        self._thread_calls.add(self._engine)
         self._queue: deque[Work[Any]] = deque()
         self._lock = threading.RLock()  # several threads may wait for works of their own
         self._wanted = _Wanted()  # threads that wait for `_lock`, or hold it
+
+    @property
+    def _engine(self) -> Engine:
+        """The same object, as works and other communicators know it: each queue is an engine."""
+        return cast("Engine", self)
 
     @property
     def started(self) -> int:
@@ -87,7 +94,7 @@ class WorkQueue(ABC):
         self.health.check_open()
         self._started += is_counted
         self.is_foreign |= self._thread_calls is not deadlock.current()
-        work: Work[Any] = Work(self, steps, label)
+        work: Work[Any] = Work(self._engine, steps, label)
         try:
             begin = partial(self._begin, work, is_behind, is_awaited)
             while not self._try_to_begin(begin, is_counted):
@@ -102,7 +109,7 @@ class WorkQueue(ABC):
         """Queue a fast call that has begun, and that the backend carries on with by itself."""
         self.health.check_open()
         self.is_foreign |= self._thread_calls is not deadlock.current()
-        work: Work[Any] = Work(self, steps, label)
+        work: Work[Any] = Work(self._engine, steps, label)
         with self._wanted, self._lock:
             work.leave(begun)
             self.call_log.note_resumed()
@@ -156,7 +163,7 @@ class WorkQueue(ABC):
             if not self._fast.is_busy or self._queue:
                 return
             self.health.check_open()
-            time.sleep(_NAP_S)
+            time.sleep(NAP_S)
         gate = self.gate
         raise CommunicationError(
             f"call {self.call_log.sequence} on rank {gate.names.here_by(gate.backend.name)},"
@@ -254,16 +261,6 @@ class WorkQueue(ABC):
             if tries > 1:
                 self._give_up(error, tries - 1)
             raise
-
-    # ------------------------------------------------------------- what works ask of the engine
-
-    @abstractmethod
-    def wait(self, work: Awaited, timeout: float | None) -> None:
-        """Run until `work` is over."""
-
-    @abstractmethod
-    def check_peers(self) -> None:
-        """Raise if the peers can never reach the call that this rank waits in."""
 
 
 def _lost(error: BaseException) -> Exception:
