@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.gpu.one_gpu_strategy import OneGpuConformance
+from helpers.gpu.one_gpu_conformance import OneGpuConformance
 from mpistrat import CentralStorageStrategy
 from mpistrat.collectives.arrays import gpu_devices
 from mpistrat.errors import BackendUnavailableError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.servers.coordination import Cast, on_chief
+from helpers.coordinator.coordination import Cast, on_chief
 from mpistrat import Variable
 from mpistrat.collectives.arrays import gpu_devices, on_device
 from mpistrat.collectives.arrays.conversion import as_array

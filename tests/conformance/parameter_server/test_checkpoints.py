@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.servers.coordination import Cast, on_chief, on_jobs
+from helpers.coordinator.coordination import Cast, on_chief, on_jobs
 from mpistrat import Variable
 from mpistrat.checkpoint.files import data_files, index
 from mpistrat.checkpoint.ranks import kept_by_servers

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.servers.coordination import Cast, on_chief, on_jobs
+from helpers.coordinator.coordination import Cast, on_chief, on_jobs
 from helpers.strategy.training import BATCH, MAKERS, STEPS, new_variables, step_gradients
 from mpistrat import IndexedSlices, PerReplica, Variable, VariableAggregation
 from mpistrat.coordinator import experimental_get_current_worker_index

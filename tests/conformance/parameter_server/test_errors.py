@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from helpers.servers.coordination import on_chief, on_jobs
+from helpers.coordinator.coordination import on_chief, on_jobs
 from mpistrat import Variable
 from mpistrat.errors import ClosedError, CoordinatorError
 

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from helpers.servers.coordination import Cast, on_chief, on_jobs
+from helpers.coordinator.coordination import Cast, on_chief, on_jobs
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index
 from mpistrat.errors import CoordinatorError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.servers.coordination import Cast, on_chief, on_jobs
+from helpers.coordinator.coordination import Cast, on_chief, on_jobs
 from mpistrat import IndexedSlices, Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.coordinator.server import Server

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.servers.coordination import Cast, on_chief, on_jobs
+from helpers.coordinator.coordination import Cast, on_chief, on_jobs
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import UsageError
 from mpistrat.experimental import partitioners

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.servers.coordination import Cast, on_chief, on_jobs
+from helpers.coordinator.coordination import Cast, on_chief, on_jobs
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.ps.client.local_reads import LocalReader
 from mpistrat.strategy.variables.remote import ServedVariable

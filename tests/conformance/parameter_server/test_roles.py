@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.servers.coordination import Cast, on_chief, on_jobs
+from helpers.coordinator.coordination import Cast, on_chief, on_jobs
 from mpistrat import Variable
 from mpistrat.cluster_resolver import ClusterSpec, SimpleClusterResolver, TFConfigClusterResolver
 from mpistrat.coordinator import ClusterCoordinator, experimental_get_current_worker_index

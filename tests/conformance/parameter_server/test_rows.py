@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from helpers.servers.coordination import JOBS, Cast, on_chief
+from helpers.coordinator.coordination import JOBS, Cast, on_chief
 from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import UsageError
 from mpistrat.nn import embedding_lookup

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.servers.coordination import JOBS, Cast, on_chief
+from helpers.coordinator.coordination import JOBS, Cast, on_chief
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import ArgumentTypeError, CoordinatorError

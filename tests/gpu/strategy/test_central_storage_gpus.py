@@ -10,7 +10,7 @@ import pytest
 
 import mpistrat
 from helpers.gpu.devices import needs_gpus
-from helpers.gpu.one_gpu_strategy import OneGpuConformance, host
+from helpers.gpu.one_gpu_conformance import OneGpuConformance, host
 from helpers.strategy.central_storage import made
 from mpistrat import CentralStorageStrategy, Variable, VariableAggregation
 from mpistrat.errors import BackendUnavailableError, MismatchError, UsageError

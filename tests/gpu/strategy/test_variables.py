@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mpistrat
-from helpers.gpu.one_gpu_strategy import nothing_is_carried
+from helpers.gpu.one_gpu_conformance import nothing_is_carried
 from helpers.gpu.strategies import PLACES, at_places, gpus_of, same_on_gpus
 from mpistrat import IndexedSlices, Variable, VariableAggregation, VariableSynchronization
 from mpistrat.collectives.arrays import on_device

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mpistrat
+from helpers.coordinator.coordination import on_chief, on_jobs
 from helpers.gpu.devices import needs_gpus
-from helpers.servers.coordination import on_chief, on_jobs
 from mpistrat import IndexedSlices, Variable, VariableAggregation
 from mpistrat.errors import BackendUnavailableError, MismatchError
 from mpistrat.optimizers import SGD

@@ -7,7 +7,7 @@ import functools
 
 import pytest
 
-from helpers.strategy.strategy_job import run
+from helpers.strategy.failing_job import run
 from mpistrat.testing.sets import takes_long
 
 MAKES_A_STRATEGY = """

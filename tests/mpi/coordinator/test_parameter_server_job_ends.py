@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import mpistrat
-from helpers.strategy.strategy_job import SOON_S, START_S
+from helpers.strategy.failing_job import SOON_S, START_S
 from mpistrat.testing.launcher import run_job
 from mpistrat.testing.sets import repeats, takes_long
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.strategy.strategy_job import run
+from helpers.strategy.failing_job import run
 from mpistrat.testing.sets import takes_long, with_all
 
 BODY = """

@@ -5,7 +5,7 @@ Real programs under mpirun: their exit codes and what each rank wrote are looked
 
 import pytest
 
-from helpers.strategy.strategy_job import SOON_S, START_S, check_failed, run
+from helpers.strategy.failing_job import SOON_S, START_S, check_failed, run
 from mpistrat.testing.sets import repeats, takes_long
 
 GRACE_S = 1.0  # how long ranks that compute may go on after a failure

@@ -3,7 +3,7 @@
 Real programs under mpirun: their exit codes and what each rank wrote are looked at from outside.
 """
 
-from helpers.strategy.strategy_job import SOON_S, check_failed, run
+from helpers.strategy.failing_job import SOON_S, check_failed, run
 from mpistrat.testing.sets import takes_long
 
 RAISES = """

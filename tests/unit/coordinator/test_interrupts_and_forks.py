@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.servers.coordination import Cast
+from helpers.coordinator.coordination import Cast
 from mpistrat import Variable
 from mpistrat.coordinator import ClusterCoordinator
 from mpistrat.errors import CommunicationTimeoutError, ContextError

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from helpers.servers.coordinator_calls import call_with, idle_workers
+from helpers.coordinator.coordinator_calls import call_with, idle_workers
 from mpistrat.coordinator.chief.ledger import Ledger
 from mpistrat.coordinator.chief.round_queue import RoundQueue
 from mpistrat.coordinator.chief.unordered_queue import UnorderedQueue

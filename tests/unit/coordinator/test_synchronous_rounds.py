@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.servers.coordinator_calls import call_with, idle_workers
+from helpers.coordinator.coordinator_calls import call_with, idle_workers
 from mpistrat.coordinator.chief.round_queue import RoundQueue
 
 
