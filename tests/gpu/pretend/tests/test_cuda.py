@@ -73,7 +73,7 @@ def test_cupy_takes_its_branch_for_cuda():
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
-@pytest.mark.parametrize("part", ["kernels/test_loader.py", "backends/test_lists.py"])
+@pytest.mark.parametrize("part", ["kernels/test_loader.py", "backends/test_allreduce_many.py"])
 def test_some_of_the_tests_of_gpus(part):
     done = run("python", "-m", "pytest", "-q", f"tests/gpu/{part}", PRETEND_GPUS="2")
     assert done.returncode == 0, done.stdout[-5000:]

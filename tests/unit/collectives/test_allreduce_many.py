@@ -1,4 +1,4 @@
-"""How lists of arrays are packed: the plan of buckets."""
+"""How `allreduce_many` packs arrays: the plan of buckets; what it refuses."""
 
 import numpy as np
 import pytest
