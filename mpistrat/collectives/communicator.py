@@ -14,7 +14,7 @@ from mpistrat.collectives.backends.base import Backend, HasRelease, Steps
 from mpistrat.collectives.backends.registry import open_backend
 from mpistrat.collectives.checking import settings_check
 from mpistrat.collectives.checking.gate import Gate
-from mpistrat.collectives.fast_path.ending import FastPath
+from mpistrat.collectives.fast_path.communicator_methods import FastPathMethods
 from mpistrat.collectives.health import rank_names, stacks, timeline
 from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.call_record import CallRecord, text_number
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Communicator"]
 
 
-class Communicator(FastPath, CollectiveMethods):
+class Communicator(FastPathMethods, CollectiveMethods):
     """Ordered, checked and timed collectives over the ranks of a job.
 
     All methods but the properties are **Collective**: every rank makes the same calls in the same

@@ -16,10 +16,10 @@ from mpistrat.collectives.progress.engine import Engine
 from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array
 
-__all__ = ["FastPath"]
+__all__ = ["FastPathMethods"]
 
 
-class FastPath:
+class FastPathMethods:
     """A base of the communicator, which sets what is declared here.
 
     Attributes
