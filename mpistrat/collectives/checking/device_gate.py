@@ -145,12 +145,14 @@ class DeviceGate:
         # What was told is of the carrier of the call before. Ranks with other GPUs now have told
         # that none of its memory is used, which is no news of that of another carrier.
         if self._announced is not None:
-            self.backend.hear(self._common if devices == self.backend.devices else None)
+            self.backend.set_agreed_places(
+                self._common if devices == self.backend.devices else None
+            )
         return (yield from transfer())
 
     def announce(self, send: Array, recv: Array) -> None:
         """Tell the other ranks, in the header of this all-reduce, where its arrays are."""
-        self._announced = self.backend.announce(send, recv)
+        self._announced = self.backend.encode_places(send, recv)
 
     def may_guess(self, nbytes: int) -> bool:
         """Return False: see `Gate.may_guess`."""

@@ -114,16 +114,16 @@ class GpuBackend:
         """Return a new flat array on this rank's GPU; all ranks get one, or none."""
         return new_memory(self._host, count, dtype)
 
-    def announce(self, send: Any, recv: Any) -> int:
-        """Return the number that the header of an all-reduce tells of its arrays. **Local.**"""
+    def encode_places(self, send: Any, recv: Any) -> int:
+        """Return the code of where arrays are, for the header of an all-reduce. **Local.**"""
         carrier = self._carriers.get(self.devices)
-        return carrier.places.announce(send, recv) if isinstance(carrier, PeerMemory) else PLAIN
+        return carrier.places.encode(send, recv) if isinstance(carrier, PeerMemory) else PLAIN
 
-    def hear(self, word: int | None) -> None:
-        """Take note of the number that all ranks have told; None if they have told others."""
+    def set_agreed_places(self, code: int | None) -> None:
+        """Take note of the code that all ranks have told; None if they have told others."""
         carrier = self._carriers.get(self.devices)
         if isinstance(carrier, PeerMemory):
-            carrier.places.hear(word)
+            carrier.places.set_agreed(code)
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Backend.allreduce`."""

@@ -45,7 +45,7 @@ class GpuTuning(Sizes):
         Up to so many bytes one kernel all-reduces, where NCCL carries longer arrays (one_shot.py).
     whole_bytes
         Up to so many bytes each rank reduces all of an array that goes through mapped memory;
-        above, a slice, which moves fewer bytes and takes one more meeting (peer_memory.py).
+        above, a slice, which moves fewer bytes and takes one more barrier (peer_memory.py).
     buffer_bytes
         Size of each buffer that windows of long arrays are copied to, on the host and, if
         `mapped_bytes` says nothing else, on GPUs; from 4 KiB to 1 GiB.

@@ -1,6 +1,6 @@
 """All-reduce short arrays by one kernel, in which the GPUs wait for each other.
 
-NCCL takes several steps, or the host a meeting, where this is one launch: each rank copies its
+NCCL takes several steps, or the host a barrier, where this is one launch: each rank copies its
 array to a slot that all have mapped, waits until all have, and reduces all slots. The kernels of
 all ranks have to run at the same time, so each rank has a GPU of its own (choice.py).
 

@@ -7,7 +7,7 @@ another process, since the kernels of ranks that share a GPU may run one after t
 Where ranks share a GPU, one of them reduces for all of them: the GPU turns from process to
 process, which takes 0.15 to 0.3 ms each time without MPS.
 
-Windows go to one of two slots, then to the other. A rank comes to a meeting when its reads of the
+Windows go to one of two slots, then to the other. A rank comes to a barrier when its reads of the
 window before are done, too, so the slot of the window before that can be filled again after it.
 
 What all ranks send from registered memory (registered_places.py) is read where it is, in one
@@ -23,8 +23,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
-from mpistrat.collectives.backends.gpu.carriers.meeting import Meeting
 from mpistrat.collectives.backends.gpu.carriers.registered_places import RegisteredPlaces
+from mpistrat.collectives.backends.gpu.carriers.transfer_barrier import TransferBarrier
 from mpistrat.collectives.backends.gpu.carriers.windows import Blocks, Part, Window, windows
 from mpistrat.collectives.backends.gpu.kernels.reductions import slice_reduce
 from mpistrat.collectives.backends.gpu.memory.mapped_slots import MappedSlots
@@ -85,7 +85,7 @@ class PeerMemory:
         self._regions = regions
         self.slots = MappedSlots(slabs, stream)
         self._window_bytes, self._whole_bytes = self.slots.nbytes, whole_bytes
-        self._meeting = Meeting(host, stream)
+        self._barrier = TransferBarrier(host, stream)
         self.places = RegisteredPlaces(host, regions, stream)
 
     def open(self) -> str | None:
@@ -123,13 +123,13 @@ class PeerMemory:
 
     def allreduce(self, send: Any, recv: Any, op: str) -> Steps:
         """See `Carrier.allreduce`."""
-        word = self.places.take_heard()
+        code = self.places.take_agreed()
         lent = self.slots.lent(send, recv)
         if lent is not None:
-            yield from self._meeting.all_done()  # all have packed
+            yield from self._barrier.wait()  # all have packed
             yield from self._reduce_slice(send, lent, lent, op)
             return
-        places = yield from self.places.of_allreduce(word, send, recv)
+        places = yield from self.places.of_allreduce(code, send, recv)
         sends = None if places is None else self.places.addresses(places.sends)
         recvs = None if places is None else self.places.addresses(places.recvs)
         if sends is not None and recvs is not None:
@@ -151,7 +151,7 @@ class PeerMemory:
         In place, too: each element is read and written by one thread of one rank.
         """
         self._reduce_own_slice(op, send.dtype, send.size, sends, recvs)
-        yield from self._meeting.all_done()
+        yield from self._barrier.wait()
 
     def _reduce_own_slice(
         self, op: str, dtype: Any, length: int, sends: Sequence[int], recvs: Sequence[int]
@@ -201,7 +201,7 @@ class PeerMemory:
             results = self.slots.for_results(offset)
             everyone = self.slots.everyone(results)
             self._reduce_own_slice(op, send.dtype, length, places, everyone)
-            yield from self._meeting.all_done()
+            yield from self._barrier.wait()
             [part] = Blocks.one(recv).parts(window)
             _read(self.slots.mine(results), part)
 
@@ -288,14 +288,14 @@ class PeerMemory:
         """
         if sends is not None:
             yield from read(Window(0, longest), sends) or ()
-            yield from self._meeting.all_done()
+            yield from self._barrier.wait()
             return
         size = send.array.itemsize if send is not None else itemsize
         for window in windows(longest, size, blocks, self._window_bytes):
             slot = self.slots.take()
             if send is not None:
                 _write(send.parts(window), self.slots.mine(slot))
-            yield from self._meeting.all_done()
+            yield from self._barrier.wait()
             yield from read(window, self.slots.everyone(slot)) or ()
 
 

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpistrat.collectives.backends.base import Backend, Steps
-from mpistrat.collectives.backends.gpu.carriers.meeting import Meeting
+from mpistrat.collectives.backends.gpu.carriers.transfer_barrier import TransferBarrier
 from mpistrat.collectives.backends.gpu.memory.registered import (
     APART,
     NOWHERE,
     PLAIN,
     Place,
     Regions,
+    code_of,
     places_of,
-    word_of,
 )
 from mpistrat.collectives.backends.gpu.streams import TransferStream
 
@@ -53,33 +53,33 @@ class RegisteredPlaces:
 
     def __init__(self, host: Backend, regions: Regions, stream: TransferStream) -> None:
         self._host, self._regions, self._stream = host, regions, stream
-        self._meeting = Meeting(host, stream)
-        self._heard: int | None = None  # of the all-reduce that begins next
+        self._barrier = TransferBarrier(host, stream)
+        self._agreed: int | None = None  # of the all-reduce that begins next
 
-    def announce(self, send: Any, recv: Any) -> int:
-        """Return the word for the arrays of an all-reduce. **Local.**"""
+    def encode(self, send: Any, recv: Any) -> int:
+        """Return the code of the places of an all-reduce's arrays. **Local.**"""
         if self._regions.are_none:
             return PLAIN
-        return word_of(self._regions.find(send), self._regions.find(recv))
+        return code_of(self._regions.find(send), self._regions.find(recv))
 
-    def hear(self, word: int | None) -> None:
-        """Know the word of all ranks for the all-reduce that begins next. **Local.**"""
-        self._heard = word
+    def set_agreed(self, code: int | None) -> None:
+        """Keep the code of all ranks for the all-reduce that begins next. **Local.**"""
+        self._agreed = code
 
-    def take_heard(self) -> int | None:
-        """Return the word for the all-reduce that begins now, and forget it. **Local.**"""
-        word, self._heard = self._heard, None
-        return word
+    def take_agreed(self) -> int | None:
+        """Return the code for the all-reduce that begins now, and forget it. **Local.**"""
+        code, self._agreed = self._agreed, None
+        return code
 
-    def of_allreduce(self, word: int | None, send: Any, recv: Any) -> Steps:
-        """Return the same as :meth:`exchange`, from the `word` of all ranks if they told one."""
-        if word is None or word == APART:
+    def of_allreduce(self, code: int | None, send: Any, recv: Any) -> Steps:
+        """Return the same as :meth:`exchange`, from the `code` of all ranks if they have one."""
+        if code is None or code == APART:
             return (yield from self.exchange(send, recv))
-        if word == PLAIN:
+        if code == PLAIN:
             return None
         # A header alone is no leave to write to the memory of its rank, which may have given up.
-        yield from self._meeting.all_done()
-        mine, size = places_of(word), self._host.size
+        yield from self._barrier.wait()
+        mine, size = places_of(code), self._host.size
         return Places([mine[0]] * size, [mine[1]] * size)
 
     def sends(self, send: Any | None, root: int | None = None) -> Steps:

@@ -19,7 +19,7 @@ from mpistrat.collectives.backends.gpu.facts import Facts, exchange_bytes
 from mpistrat.collectives.backends.gpu.memory.slabs import Slabs
 from mpistrat.errors import BackendUnavailableError
 
-__all__ = ["APART", "NOWHERE", "PLAIN", "Place", "Regions", "places_of", "word_of"]
+__all__ = ["APART", "NOWHERE", "PLAIN", "Place", "Regions", "code_of", "places_of"]
 
 _LENGTH_BYTES = 20  # of a number in decimals
 
@@ -37,12 +37,12 @@ NOWHERE = Place(-1, 0)
 _EMPTY = Place(0, 0)  # of what has no bytes: all of it is readable
 
 PLAIN, APART = 0, 1
-"""Words of arrays of which none is registered, and of those whose places are told otherwise."""
+"""Codes of arrays of which none is registered, and of those whose places are told otherwise."""
 
-_REGION_BITS, _OFFSET_BITS = 8, 37  # a word has to be below 2 ** 54 (device_gate.py)
+_REGION_BITS, _OFFSET_BITS = 8, 37  # a code has to be below 2 ** 54 (device_gate.py)
 
 
-def word_of(send: Place, recv: Place) -> int:
+def code_of(send: Place, recv: Place) -> int:
     """Return a number for the places of two arrays, which fits into a header."""
     if send == recv == NOWHERE:
         return PLAIN
@@ -54,9 +54,9 @@ def word_of(send: Place, recv: Place) -> int:
     return (both << _OFFSET_BITS | send.offset) + APART + 1
 
 
-def places_of(word: int) -> tuple[Place, Place]:
-    """Return the places that a word is for; not of `PLAIN` and `APART`."""
-    both, offset = divmod(word - APART - 1, 1 << _OFFSET_BITS)
+def places_of(code: int) -> tuple[Place, Place]:
+    """Return the places that a code is for; not of `PLAIN` and `APART`."""
+    both, offset = divmod(code - APART - 1, 1 << _OFFSET_BITS)
     regions = divmod(both, 1 << _REGION_BITS)
     return Place(regions[0], offset), Place(regions[1], offset)
 

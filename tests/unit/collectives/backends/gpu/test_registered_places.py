@@ -1,4 +1,4 @@
-"""The words that tell ranks where arrays are in registered memory."""
+"""The codes that tell ranks where arrays are in registered memory."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from mpistrat.collectives.backends.gpu.memory.registered import (
     NOWHERE,
     PLAIN,
     Place,
+    code_of,
     places_of,
-    word_of,
 )
 
 MOST = (1 << 37) - 1
@@ -16,15 +16,15 @@ MOST = (1 << 37) - 1
 
 @pytest.mark.parametrize("offset", [0, 1, 4096, MOST])
 @pytest.mark.parametrize("regions", [(1, 1), (1, 2), (2, 1), (0, 0), (255, 254)])
-def test_equal_offsets_have_a_word_of_their_own(regions, offset):
+def test_equal_offsets_have_a_code_of_their_own(regions, offset):
     send, recv = (Place(region, offset) for region in regions)
-    word = word_of(send, recv)
-    assert max(PLAIN, APART) < word < 1 << 54
-    assert places_of(word) == (send, recv)
+    code = code_of(send, recv)
+    assert max(PLAIN, APART) < code < 1 << 54
+    assert places_of(code) == (send, recv)
 
 
 @pytest.mark.parametrize(
-    ("send", "recv", "word"),
+    ("send", "recv", "code"),
     [
         (NOWHERE, NOWHERE, PLAIN),
         (NOWHERE, Place(1, 0), APART),
@@ -35,5 +35,5 @@ def test_equal_offsets_have_a_word_of_their_own(regions, offset):
         (Place(1, MOST + 1), Place(1, MOST + 1), APART),
     ],
 )
-def test_others_have_none(send, recv, word):
-    assert word_of(send, recv) == word
+def test_others_have_none(send, recv, code):
+    assert code_of(send, recv) == code

@@ -1,4 +1,4 @@
-"""Meet on the host once the GPUs of all ranks have done what was queued on them."""
+"""Wait on the host until the GPUs of all ranks have done what was queued on them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 from mpistrat.collectives.backends.base import Backend, Steps
 from mpistrat.collectives.backends.gpu.streams import TransferStream
 
-__all__ = ["Meeting"]
+__all__ = ["TransferBarrier"]
 
 
-class Meeting:
+class TransferBarrier:
     """A barrier of the ranks of a node, behind their transfers.
 
     Parameters
@@ -23,9 +23,9 @@ class Meeting:
 
     def __init__(self, host: Backend, stream: TransferStream) -> None:
         self._host, self._stream = host, stream
-        self._word = np.zeros(1, np.int64)
+        self._zero = np.zeros(1, np.int64)
 
-    def all_done(self) -> Steps:
+    def wait(self) -> Steps:
         """Wait until all that the ranks have queued until here is done. **Collective.**"""
         yield self._stream.done()
-        yield from self._host.allreduce(self._word, self._word, "max")
+        yield from self._host.allreduce(self._zero, self._zero, "max")
