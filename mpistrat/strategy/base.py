@@ -26,7 +26,7 @@ from mpistrat.strategy.input.input_context import (
 from mpistrat.strategy.input.iterator import InputWorkers
 from mpistrat.strategy.input.source import as_dataset
 from mpistrat.strategy.nest import is_nested, map_nest
-from mpistrat.strategy.older_names import OlderNames
+from mpistrat.strategy.older_members import OlderMembers
 from mpistrat.strategy.reduction.reduce_op import ReduceOp
 from mpistrat.strategy.values import DistributedValues, PerReplica, regroup
 from mpistrat.types import Array, Nest
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Strategy"]
 
 
-class Strategy(OlderNames):
+class Strategy(OlderMembers):
     """Replicas of a computation, and how they share state and results.
 
     Use a subclass: `OneDeviceStrategy`, `MirroredStrategy`, `MultiWorkerMirroredStrategy`,

@@ -19,7 +19,7 @@ from mpistrat.tensorflow.keras import legacy as keras_legacy
 from mpistrat.tensorflow.strategies import gpu_binding, gpus
 from mpistrat.tensorflow.strategies.extended import RankExtended
 from mpistrat.tensorflow.strategies.gpus import WhyNot
-from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
+from mpistrat.tensorflow.strategies.older_members import OlderMembers
 from mpistrat.tensorflow.strategies.strategy_members import RankMembers
 
 __all__ = ["RankStrategy", "agree"]

@@ -7,7 +7,7 @@ from functools import cached_property
 from mpistrat.collectives import Communicator
 from mpistrat.collectives.single_process import single_process_communicator
 from mpistrat.tensorflow.original_distribute import distribute
-from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
+from mpistrat.tensorflow.strategies.older_members import OlderMembers
 
 __all__ = ["OneDeviceStrategy"]
 

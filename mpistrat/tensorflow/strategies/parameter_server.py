@@ -19,7 +19,7 @@ from mpistrat.tensorflow.servers import chief_iterators
 from mpistrat.tensorflow.servers.open_clusters import cluster_of
 from mpistrat.tensorflow.servers.server import serve
 from mpistrat.tensorflow.servers.tasks import Tasks
-from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
+from mpistrat.tensorflow.strategies.older_members import OlderMembers
 from mpistrat.tensorflow.strategies.only_replica import in_this_thread
 
 __all__ = ["ParameterServerStrategy"]

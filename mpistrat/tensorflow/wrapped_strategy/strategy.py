@@ -13,7 +13,7 @@ from mpistrat.collectives.checking.raise_on_all import all_or_none
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import tpu as private_tpu
-from mpistrat.tensorflow.strategies.legacy_members import OlderMembers
+from mpistrat.tensorflow.strategies.older_members import OlderMembers
 from mpistrat.tensorflow.wrapped_strategy.base import WrappedStrategy
 from mpistrat.tensorflow.wrapped_strategy.mirrored_slice import MirroredSlice
 from mpistrat.tensorflow.wrapped_strategy.one_driver.link import DriverLink

@@ -19,7 +19,7 @@ from mpistrat.strategy.input.input_context import (
 from mpistrat.strategy.input.iterator import InputIterator
 from mpistrat.types import Nest
 
-__all__ = ["OlderNames"]
+__all__ = ["OlderMembers"]
 
 
 class _Strategy(Protocol):
@@ -45,7 +45,7 @@ class _Strategy(Protocol):
         ...
 
 
-class OlderNames:
+class OlderMembers:
     """A base of `Strategy`."""
 
     def experimental_run_v2(
