@@ -20,7 +20,7 @@ from mpistrat.collectives.health.call_log import CallLog
 from mpistrat.collectives.health.call_record import CallRecord, text_number
 from mpistrat.collectives.health.communicator_state import Health
 from mpistrat.collectives.health.stacks import Stacks
-from mpistrat.collectives.methods.collectives import CollectiveMethods
+from mpistrat.collectives.methods.all_methods import CollectiveMethods
 from mpistrat.collectives.progress.engine import Engine
 from mpistrat.collectives.progress.work import Work
 from mpistrat.errors import ArgumentTypeError, CommunicationError

@@ -9,10 +9,10 @@ from typing import Any
 from mpistrat.collectives.backends.base import Steps
 from mpistrat.collectives.progress.work import Work
 
-__all__ = ["StartsCalls"]
+__all__ = ["CallStarter"]
 
 
-class StartsCalls(ABC):
+class CallStarter(ABC):
     """A base of classes with collectives as methods."""
 
     @abstractmethod

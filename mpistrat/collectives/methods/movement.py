@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from mpistrat.collectives import operations
 from mpistrat.collectives.fast_path.decorator import with_fast_path
-from mpistrat.collectives.methods.base import StartsCalls
+from mpistrat.collectives.methods.base import CallStarter
 from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["MovementMethods"]
 
 
-class MovementMethods(StartsCalls):
+class MovementMethods(CallStarter):
     """The methods of a `Communicator` that move arrays; see there for what they share."""
 
     @with_fast_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mpistrat.collectives.fast_path.decorator import with_fast_path
-from mpistrat.collectives.methods.base import StartsCalls
+from mpistrat.collectives.methods.base import CallStarter
 from mpistrat.collectives.operations import objects
 from mpistrat.collectives.operations.root_check import check_root
 from mpistrat.collectives.pickling import pack
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectMethods"]
 
 
-class ObjectMethods(StartsCalls):
+class ObjectMethods(CallStarter):
     """The methods of a `Communicator` that send objects; see there for what they share."""
 
     _gate: Gate

@@ -9,14 +9,14 @@ import numpy as np
 from mpistrat.collectives import operations
 from mpistrat.collectives.checking.gate import Gate
 from mpistrat.collectives.fast_path.decorator import with_fast_path
-from mpistrat.collectives.methods.base import StartsCalls
+from mpistrat.collectives.methods.base import CallStarter
 from mpistrat.collectives.progress.work import Work
 from mpistrat.types import Array, ArrayLike
 
 __all__ = ["ReductionMethods"]
 
 
-class ReductionMethods(StartsCalls):
+class ReductionMethods(CallStarter):
     """The methods of a `Communicator` that reduce; see there for what they share."""
 
     _gate: Gate

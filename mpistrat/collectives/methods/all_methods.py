@@ -1,4 +1,4 @@
-"""The collective operations as methods: signatures and documentation."""
+"""All collectives as methods: those of the files beside this one, barriers, registered memory."""
 
 from __future__ import annotations
 
