@@ -186,9 +186,9 @@ def _all_reduce(strategy: Strategy, gradients: list[Any], may_share: bool, what:
     with combiner.communicator.checking():
         replica_context.check_equal("variables, or orders of them", what)
     label = f"SUM over replicas, {what}" if what else None
-    mine = combiner.of_each_replica_all(gradients)
+    mine = combiner.lists_of_each_replica(gradients)
     totals = combiner.reduce_list(ReduceOp.SUM, mine, label, may_share)
-    return combiner.copies_of_all(totals)
+    return combiner.copies_of_list(totals)
 
 
 def _all_gather(strategy: Strategy, rows: list[list[Any]], what: str) -> list[list[Any]]:

@@ -113,7 +113,7 @@ class Combiner:
             return leaf
         return DistributedValues([leaf] * self.num_local)
 
-    def of_each_replica_all(self, leaves: list[Any]) -> list[Any]:
+    def lists_of_each_replica(self, leaves: list[Any]) -> list[Any]:
         """Do :meth:`of_each_replica` for each value of a list."""
         return leaves if self.num_local == 1 else [self.of_each_replica(leaf) for leaf in leaves]
 
@@ -150,7 +150,7 @@ class Combiner:
     def reduce_list(
         self, op: ReduceOp, leaves: list[Any], label: str | None = None, may_share: bool = False
     ) -> list[Array]:
-        """Do :meth:`reduce_nest` for a list of values, sooner. **Collective.**"""
+        """Do :meth:`reduce_nest` for a flat list, with less work in Python. **Collective.**"""
         label = f"{label or _LABELS[op]}, of {text_of_list(len(leaves))}"
         with _Labelled(self.communicator, label):
             return self._reduce_leaves(op, leaves, self.options, may_share)
@@ -266,8 +266,11 @@ class Combiner:
         """Return one array for each local replica, on its device, none of them shared."""
         return Mirrored(self.placement.copies(value))
 
-    def copies_of_all(self, values: list[Array]) -> list[Any]:
-        """Do :meth:`copies` for each value; a bare array is that of the only local replica."""
+    def copies_of_list(self, values: list[Array]) -> list[Any]:
+        """Do :meth:`copies` for each value.
+
+        With one local replica on the host, return the arrays themselves.
+        """
         if self.placement.gpus == (None,):  # on the host, where a first copy is the array itself
             return [one if isinstance(one, np.ndarray) else as_array(one) for one in values]
         return [self.copies(value) for value in values]
