@@ -193,7 +193,7 @@ class CollectiveAllReduce(CrossDeviceOps):
         """Return the arrays of this rank's replicas for each value."""
         if self.placement.gpu is None:
             rows = _by_replica(values)
-            if rows is not None and _are_sent_as_they_are(rows):
+            if rows is not None and _need_no_conversion(rows):
                 return [list(column) for column in zip(*rows, strict=True)]
         return [self._arrays(value) for value in values]
 
@@ -294,7 +294,7 @@ def _check_alike(arrays: Sequence[Array]) -> None:
 
 
 def _by_replica(values: Sequence[Any]) -> list[list[Any]] | None:
-    """Return what each local replica has of the values; None if some have not one for each."""
+    """Return each local replica's values; None if values differ in their number of replicas."""
     if not values or not isinstance(values[0], DistributedValues):
         return [list(values)]
     if not all(isinstance(value, DistributedValues) for value in values):
@@ -305,8 +305,8 @@ def _by_replica(values: Sequence[Any]) -> list[list[Any]] | None:
     return [list(row) for row in zip(*each, strict=True)]
 
 
-def _are_sent_as_they_are(rows: list[list[Any]]) -> bool:
-    """Tell, looking at all at once, whether `operand` and `_check_alike` have nothing to do."""
+def _need_no_conversion(rows: list[list[Any]]) -> bool:
+    """Tell whether `operand` and `_check_alike` can be skipped, by one look at whole lists."""
     if not rows or not all(map(are_alike, rows)):
         return False
     dtypes = {row[0].dtype for row in rows}
