@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StepPlan", "plan_of", "remember", "separated"]
 
-_MOST_PLANS = 4  # of an optimizer, such as one that trains two networks by turns
+_MAX_PLANS = 4  # of an optimizer, such as one that trains two networks by turns
 _PLAIN = {np.dtype(name) for name in ("float16", "float32", "float64")}
 
 
@@ -101,4 +101,4 @@ def plan_of(optimizer: Optimizer, given: list[Any]) -> StepPlan:
 def remember(optimizer: Optimizer, plan: StepPlan) -> None:
     """Use `plan` again in later steps; the optimizer keeps its variables anyway."""
     # A new list, since another thread may go through the old one.
-    _plans[optimizer] = [plan, *_plans.get(optimizer, ())][:_MOST_PLANS]
+    _plans[optimizer] = [plan, *_plans.get(optimizer, ())][:_MAX_PLANS]

@@ -37,7 +37,7 @@ from mpistrat.collectives.backends.gpu.short_arrays.copies import (
     copy_up_in_rows,
 )
 from mpistrat.collectives.backends.gpu.short_arrays.host_slot import (
-    MOST_KINDS,
+    MAX_KINDS,
     HostSlot,
     Kind,
     is_over,
@@ -170,7 +170,7 @@ class ShortArrays:
         kind = (op, array.dtype, array.shape)
         known = self._known.get(kind)
         if known is None:
-            if len(self._known) >= MOST_KINDS:
+            if len(self._known) >= MAX_KINDS:
                 self._known.clear()
             is_known = self.takes(array, array.dtype) and _is_usual(op, array.dtype)
             known = self._known[kind] = is_known

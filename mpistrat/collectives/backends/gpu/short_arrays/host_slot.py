@@ -13,9 +13,9 @@ from mpistrat.collectives.arrays.gpu_streams import is_of_one_thread
 from mpistrat.collectives.backends.gpu.streams import DONE
 from mpistrat.types import Array
 
-__all__ = ["MOST_KINDS", "HostSlot", "Kind", "is_over"]
+__all__ = ["MAX_KINDS", "HostSlot", "Kind", "is_over"]
 
-MOST_KINDS = 256
+MAX_KINDS = 256
 """Kinds of calls that are remembered at a time."""
 
 Kind: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
@@ -77,7 +77,7 @@ class HostSlot:
         """Return the send and result memory as arrays of a kind's dtype and shape."""
         views = self._views.get(kind)
         if views is None:
-            if len(self._views) >= MOST_KINDS:
+            if len(self._views) >= MAX_KINDS:
                 self._views.clear()
             views = self.view(self.down, *kind[1:]), self.view(self.up, *kind[1:])
             self._views[kind] = views
