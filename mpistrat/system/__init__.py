@@ -1,1 +1,1 @@
-"""Services of the operating system: logs, locks, files, compilers, other processes."""
+"""The operating system: logs, files, locks, compilers, processes, network, CPUs, program end."""

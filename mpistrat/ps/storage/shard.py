@@ -20,8 +20,8 @@ from mpistrat.ps.storage.memory import PrivateMemory, SharedMemory, attach, name
 from mpistrat.ps.storage.shard_reader import ShardReader
 from mpistrat.ps.storage.shared_store import OwnedStore, StoreReader
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.system.liveness.process_tag import my_tag
 from mpistrat.system.log import get_logger, warn_once
+from mpistrat.system.processes.process_tag import my_tag
 from mpistrat.tables import rows as row_functions
 from mpistrat.tables.rows import check_result
 from mpistrat.tables.rule import Rule

@@ -17,7 +17,8 @@ from mpistrat.collectives.arrays.results import check_out
 from mpistrat.errors import ArgumentTypeError, PeerLostError, TornReadError, UsageError
 from mpistrat.ps.storage.locked_store import LockedStore
 from mpistrat.ps.storage.shared_store import StoreReader, gather
-from mpistrat.system.liveness.process_tag import has_ended, pid_of
+from mpistrat.system.liveness.tagged_process import has_ended
+from mpistrat.system.processes.process_tag import pid_of
 from mpistrat.tables.rows import DONE
 from mpistrat.types import Array, ArrayLike
 

@@ -15,7 +15,8 @@ from mpistrat import config
 from mpistrat.errors import CommunicationTimeoutError, ContextError, MpistratError
 from mpistrat.ps.storage.memory import PrivateMemory, SharedMemory
 from mpistrat.system.kernels import kernels
-from mpistrat.system.liveness.process_tag import has_ended, my_tag, pid_of
+from mpistrat.system.liveness.tagged_process import has_ended
+from mpistrat.system.processes.process_tag import my_tag, pid_of
 from mpistrat.system.waiting import wait_until
 from mpistrat.tables.rows import DONE
 from mpistrat.types import Array

@@ -1,1 +1,1 @@
-"""Processes: which ones live, what a group of them is told, and the name of this one."""
+"""Processes: what the OS says of one, a command with its children, names for this one."""

@@ -1,4 +1,8 @@
-"""Give this process a text that no other process has, also in another container."""
+"""Give this process a text that no other process has, also in another container.
+
+Tag (`process_tag.py`): a number, unique on this machine, from which the process id can be read;
+token: a text, unique across containers.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from mpistrat import IndexedSlices, ShardedVariable, Variable
 from mpistrat.errors import UsageError
 from mpistrat.nn import embedding_lookup
 from mpistrat.ps.messages import Assign
-from mpistrat.system.liveness import process_tag
+from mpistrat.system.liveness import tagged_process
+from mpistrat.system.processes import process_tag
 from mpistrat.tables.partitioners import FixedShardsPartitioner
 from mpistrat.testing.sets import takes_long, with_all
 
@@ -129,7 +130,7 @@ def descriptors():
 
 
 def test_a_closed_strategy_gives_its_memory_back_at_once():
-    process_tag.has_ended(process_tag.my_tag())  # what is watched, stays
+    tagged_process.has_ended(process_tag.my_tag())  # what is watched, stays
     gc.collect()
     before = descriptors()
     gc.disable()

@@ -13,7 +13,8 @@ from mpistrat.errors import BackendUnavailableError, MpistratError, PeerLostErro
 from mpistrat.ps.storage import memory, shard_reader
 from mpistrat.ps.storage.shard import Shard, ShardReader
 from mpistrat.system.kernels import why_no_kernels
-from mpistrat.system.liveness import process_tag
+from mpistrat.system.liveness import tagged_process
+from mpistrat.system.processes import process_tag
 
 pytestmark = pytest.mark.skipif(why_no_kernels() is not None, reason=str(why_no_kernels()))
 
@@ -106,7 +107,7 @@ def test_a_handle_is_for_those_who_can_reach_its_owner(monkeypatch):
 
 
 def test_shards_leave_no_descriptors():
-    process_tag.has_ended(process_tag.my_tag())  # what is watched, stays
+    tagged_process.has_ended(process_tag.my_tag())  # what is watched, stays
     before = descriptors()
     made = [Shard(VALUE) for _ in range(3)]
     readers = [Shard.attach(one.handle()) for one in made]

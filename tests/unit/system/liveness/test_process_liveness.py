@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
-from mpistrat.system.liveness import pidfd, process_tag
+from mpistrat.system.liveness import pidfd, tagged_process
 from mpistrat.system.liveness.pidfd import PidfdProbe, Process
-from mpistrat.system.processes import process_status
+from mpistrat.system.processes import process_status, process_tag
 
 NO_PIDFD = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd")
 
@@ -62,25 +62,25 @@ def test_a_process_is_known_by_more_than_its_number(child, prepare, monkeypatch)
     mine = process_tag.my_tag()
     assert 0 < mine < 2**56
     assert process_tag.pid_of(mine) == os.getpid()
-    assert not process_tag.has_ended(mine)
-    assert process_tag.has_ended(mine ^ 1)  # had my number, began at another time
+    assert not tagged_process.has_ended(mine)
+    assert tagged_process.has_ended(mine ^ 1)  # had my number, began at another time
     tag = tag_of(child)
-    assert not process_tag.has_ended(tag)
+    assert not tagged_process.has_ended(tag)
     kill(child)
-    assert process_tag.has_ended(tag)
+    assert tagged_process.has_ended(tag)
     child.wait()
-    assert process_tag.has_ended(tag)
+    assert tagged_process.has_ended(tag)
 
 
 @NO_PIDFD
 def test_the_descriptor_of_a_process_that_has_ended_is_closed(child):
     before = number_of_descriptors()
     tag = tag_of(child)
-    assert not process_tag.has_ended(tag)
+    assert not tagged_process.has_ended(tag)
     assert number_of_descriptors() == before + 1
     kill(child)
     with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(process_tag.has_ended, [tag] * 40))
+        assert all(pool.map(tagged_process.has_ended, [tag] * 40))
     assert number_of_descriptors() == before
 
 

@@ -1,4 +1,4 @@
-"""Identify a process of this machine by a unique number, and tell whether it has ended."""
+"""Tell whether a process of this machine has ended, known by its tag."""
 
 from __future__ import annotations
 
@@ -6,24 +6,9 @@ import os
 
 from mpistrat.system.liveness import pidfd
 from mpistrat.system.processes import process_status
+from mpistrat.system.processes.process_tag import is_tag_of, pid_of
 
-__all__ = ["has_ended", "my_tag", "pid_of"]
-
-_START_BITS = 34  # the clock of the kernel's ticks needs five years to come round
-
-
-def my_tag() -> int:
-    """Return a number below 2⁵⁶ that no other process of this machine has or had."""
-    try:
-        start = process_status.read(os.getpid()).start
-    except (FileNotFoundError, ProcessLookupError):  # there is no /proc
-        start = 0
-    return os.getpid() << _START_BITS | _bits(start)
-
-
-def pid_of(tag: int) -> int:
-    """Return the process id in a tag."""
-    return tag >> _START_BITS
+__all__ = ["has_ended"]
 
 
 def has_ended(tag: int) -> bool:
@@ -81,13 +66,7 @@ def _has_ended_by_status(tag: int) -> bool:
         return _is_missing(pid_of(tag))
     except OSError:
         return False
-    known = _bits(tag)
-    # 0: the process had no /proc to read its start from. Another start: the number is used again.
-    return status.has_ended or known not in (0, _bits(status.start))
-
-
-def _bits(start: int) -> int:
-    return start & ((1 << _START_BITS) - 1)
+    return status.has_ended or not is_tag_of(tag, status)
 
 
 def _is_missing(pid: int) -> bool:
