@@ -21,11 +21,11 @@ from mpistrat.errors import ClosedError
 from mpistrat.tensorflow.errors import of_both, passed_on
 from mpistrat.tensorflow.graph import xla_call
 from mpistrat.tensorflow.graph.gpu_collectives import GpuCollectives
-from mpistrat.tensorflow.graph.gradient_order import GradientList, VariableNumbers
 from mpistrat.tensorflow.graph.ordering import in_order
 from mpistrat.tensorflow.graph.packed_sums import SHORT_BYTES, PackedSums, start_one
+from mpistrat.tensorflow.graph.same_variables.gradient_order import GradientList, VariableNumbers
+from mpistrat.tensorflow.graph.same_variables.variable_order import NameOrder
 from mpistrat.tensorflow.graph.tensor_collective import Finish, SameShape, Start, check_dtypes
-from mpistrat.tensorflow.graph.variable_order import NameOrder
 from mpistrat.tensorflow.private import graph as private_graph
 from mpistrat.types import Array
 

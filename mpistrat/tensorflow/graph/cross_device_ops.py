@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.graph.bridge import OF_A_MEAN, Bridge
-from mpistrat.tensorflow.graph.gradient_order import OF_GRADIENTS, GradientList
+from mpistrat.tensorflow.graph.same_variables.gradient_order import OF_GRADIENTS, GradientList
 from mpistrat.tensorflow.private import api as private_api
 
 __all__ = ["RankAllReduce"]

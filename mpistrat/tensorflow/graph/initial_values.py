@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpistrat.tensorflow.graph.bridge import Bridge
-from mpistrat.tensorflow.graph.variable_order import name_of
+from mpistrat.tensorflow.graph.same_variables.variable_order import name_of
 from mpistrat.tensorflow.private import api as private_api
 
 __all__ = ["first_value", "is_alone", "made_alone"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow.graph.gradient_order import OF_GRADIENTS, gradients_of
+from mpistrat.tensorflow.graph.same_variables.gradient_order import OF_GRADIENTS, gradients_of
 from mpistrat.tensorflow.own_strategies import our_replica
 
 __all__ = ["clip_sums", "finite_on_all", "noted_variables", "sum_once"]

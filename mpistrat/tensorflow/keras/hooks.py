@@ -24,7 +24,6 @@ from mpistrat.tensorflow.keras import (
     losses,
     output,
     saving,
-    variable_names,
 )
 from mpistrat.tensorflow.keras.assignments import assigned
 from mpistrat.tensorflow.keras.building import built_from_own_batch
@@ -34,6 +33,7 @@ from mpistrat.tensorflow.keras.data_order import (
     compared_now_and_then,
     in_data_order,
 )
+from mpistrat.tensorflow.keras.names import variable_names
 from mpistrat.tensorflow.keras.on_workers import hooks as worker_hooks
 from mpistrat.tensorflow.keras.on_workers import optimizers as worker_optimizers
 from mpistrat.tensorflow.keras.on_workers.counters import made_atomic

@@ -13,9 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpistrat.tensorflow.keras import legacy_variable_names
 from mpistrat.tensorflow.keras.logs import all_rows, means
 from mpistrat.tensorflow.keras.losses import scaled_by_share
+from mpistrat.tensorflow.keras.names import legacy_variable_names
 from mpistrat.tensorflow.own_strategies import OnRanks, is_over_ranks
 from mpistrat.tensorflow.shared_files import written_whole
 

@@ -13,8 +13,8 @@ from mpistrat.tensorflow.data.pipelines import made_untuned, untuned
 from mpistrat.tensorflow.graph.bridge import Bridge
 from mpistrat.tensorflow.graph.cross_device_ops import RankAllReduce
 from mpistrat.tensorflow.graph.initial_values import is_alone
+from mpistrat.tensorflow.graph.same_variables.variable_order import name_of
 from mpistrat.tensorflow.graph.trace_once import Lifted, is_lifted
-from mpistrat.tensorflow.graph.variable_order import name_of
 from mpistrat.tensorflow.keras import row_weights
 from mpistrat.tensorflow.keras.layer_statistics import averaged
 from mpistrat.tensorflow.private import api as private_api

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from mpistrat.collectives import Communicator
 from mpistrat.tensorflow.graph.bridge import Bridge
-from mpistrat.tensorflow.graph.gradient_order import GradientList
 from mpistrat.tensorflow.graph.native_op import has_workers
+from mpistrat.tensorflow.graph.same_variables.gradient_order import GradientList
 
 __all__ = ["HostBridge"]
 

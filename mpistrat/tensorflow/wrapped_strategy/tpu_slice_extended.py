@@ -15,7 +15,7 @@ import tensorflow as tf
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.graph.bridge import Bridge
-from mpistrat.tensorflow.graph.variable_order import name_of
+from mpistrat.tensorflow.graph.same_variables.variable_order import name_of
 from mpistrat.tensorflow.private import api as private_api
 from mpistrat.tensorflow.private import tpu as private_tpu
 from mpistrat.tensorflow.wrapped_strategy.on_read_variables import read_over_slices

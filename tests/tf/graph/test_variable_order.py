@@ -10,7 +10,7 @@ keras = pytest.importorskip("keras")
 from helpers.tf.cases import Case, some  # noqa: E402 - TensorFlow may be missing
 from helpers.tf.process import four_cpus  # noqa: E402
 from mpistrat.errors import MismatchError  # noqa: E402
-from mpistrat.tensorflow.graph import variable_order  # noqa: E402
+from mpistrat.tensorflow.graph.same_variables import variable_order  # noqa: E402
 from mpistrat.testing.sets import takes_long  # noqa: E402
 
 four_cpus()

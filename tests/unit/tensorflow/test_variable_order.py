@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from mpistrat.errors import MismatchError
-from mpistrat.tensorflow.graph.variable_order import NameOrder, name_of, named
+from mpistrat.tensorflow.graph.same_variables.variable_order import NameOrder, name_of, named
 
 
 def created(*ranks, op="ibcast(float32, shape=(2,), root=0)", ops=None):

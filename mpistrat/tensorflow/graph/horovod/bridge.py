@@ -11,10 +11,10 @@ from mpistrat.collectives import Communicator
 from mpistrat.errors import UsageError
 from mpistrat.tensorflow.errors import of_both
 from mpistrat.tensorflow.graph.bridge import OF_A_MEAN, Bridge
-from mpistrat.tensorflow.graph.gradient_order import GradientList
 from mpistrat.tensorflow.graph.horovod import dtypes, installed, session
 from mpistrat.tensorflow.graph.horovod.operations import Operations
 from mpistrat.tensorflow.graph.horovod.tuning import Tuning
+from mpistrat.tensorflow.graph.same_variables.gradient_order import GradientList
 
 __all__ = ["HorovodBridge", "why_not_on"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from mpistrat.tensorflow.graph.variable_order import named
-from mpistrat.tensorflow.keras.variable_names import note_count, uncounted
+from mpistrat.tensorflow.graph.same_variables.variable_order import named
+from mpistrat.tensorflow.keras.names.variable_names import note_count, uncounted
 
 __all__ = ["counted", "note_all", "of_reference", "of_slot"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from mpistrat.tensorflow.graph.variable_order import named
+from mpistrat.tensorflow.graph.same_variables.variable_order import named
 
 __all__ = ["counted", "created", "note_count", "of_reference", "uncounted"]
 

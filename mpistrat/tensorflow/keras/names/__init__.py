@@ -1,0 +1,1 @@
+"""The names by which ranks compare the variables that Keras makes."""
