@@ -34,5 +34,5 @@ __device__ inline unsigned atomicMax(unsigned* at, unsigned value) {
 }
 // clang's name for the instruction that counts up to a limit and begins again.
 __device__ inline unsigned atomicInc(unsigned* at, unsigned limit) {
-  return __builtin_amdgcn_atomic_inc32(at, limit, __ATOMIC_RELAXED, "agent", false);
+  return __builtin_amdgcn_atomic_inc32(at, limit, __ATOMIC_RELAXED, "agent");
 }

@@ -65,6 +65,12 @@ def _assembly(folder: Path, family: str, architecture: str) -> str:
     return target.read_text()
 
 
+def _without_loops_over_lanes(code: str) -> str:
+    """Leave out clang's loops before atomics, which take lanes from the mask of active ones."""
+    lane = r"(s_ff1_i32_b64 (s\d+), s\[\d+:\d+\]\n(?:(?!.*\b\2, ).*\n){0,4}?\s*)"
+    return re.sub(lane + r"v_readlane_b32 .*, \2\b", r"\1", code)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("amd")
@@ -82,7 +88,8 @@ def test_no_stack_and_wide_accesses(folder, family, architecture):
     assert re.search(r"\b(?:global|flat)_load_dwordx4\b", code)
     assert re.search(r"\b(?:global|flat)_store_dwordx4\b", code)
     # No lanes are named, which are 64 here and 32 elsewhere.
-    assert not re.search(r"\bds_b?permute|\bv_readlane|\b\w+_dpp\b", code)
+    named = r"\bds_b?permute|\bv_readlane|\b\w+_dpp\b"
+    assert not re.search(named, _without_loops_over_lanes(code))
 
 
 @pytest.mark.deadline(DEADLINE_S)
