@@ -1,4 +1,4 @@
-"""How a data set makes its elements: from rows of arrays, numbers, a generator, or another one."""
+"""Make the elements of a data set: from rows of arrays, numbers, a generator, or another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `allreduce_many` packs arrays: the plan of buckets; what it refuses."""
+"""`allreduce_many` packs arrays into buckets, and refuses lists that it cannot reduce."""
 
 import numpy as np
 import pytest

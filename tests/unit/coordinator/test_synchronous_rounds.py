@@ -1,4 +1,4 @@
-"""Which call a worker gets in a synchronous round."""
+"""A worker gets the right call in each synchronous round."""
 
 import pytest
 

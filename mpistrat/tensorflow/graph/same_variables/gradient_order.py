@@ -41,7 +41,7 @@ class GradientList:
     Attributes
     ----------
     label
-        What calls for these gradients are made for.
+        Of the calls that sum them: the numbers of the variables, as text.
     sums
         The collectives that sum them, by their places.
     """
@@ -53,7 +53,7 @@ class GradientList:
         self._parts: dict[tuple[int, ...], GradientList] = {}
 
     def part(self, members: Sequence[int]) -> GradientList:
-        """Return what stands for those with these indices. **Local.**"""
+        """Return the list of those with these indices. **Local.**"""
         key = tuple(members)
         found = self._parts.get(key)
         if found is None:
@@ -62,7 +62,7 @@ class GradientList:
 
 
 def gradients_of(variables: Sequence[Any]) -> GradientList | None:
-    """Return what stands for gradients of `variables`; None if some have no number. **Local.**"""
+    """Return the list of the gradients of `variables`; None if one has no number. **Local.**"""
     # Not getattr, with which TensorFlow's variables may be read.
     numbers = tuple([vars(variable).get(_ATTRIBUTE) for variable in variables])
     if None in numbers:

@@ -1,4 +1,4 @@
-"""What input and value functions are told, the options of distributed data, NumPy data sets."""
+"""The context of input and value functions, options of distributed data, NumPy data sets."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How machines find a name or an address for each other."""
+"""Machines find a name or an address by which others reach them."""
 
 import ipaddress
 import socket

@@ -1,4 +1,4 @@
-"""Where all ranks have registered memory that a transfer can read and write in place.
+"""Agree on the registered memory of all ranks that a transfer can read and write in place.
 
 Headers of all-reduces tell that, if it is at one place in the memory of each rank; else, and for
 other transfers, the ranks exchange their places.
